@@ -1,0 +1,1 @@
+"""What prints the book: execution, staleness, and the Sphinx extension."""

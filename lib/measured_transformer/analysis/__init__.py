@@ -1,0 +1,1 @@
+"""Measurements on parts and models."""

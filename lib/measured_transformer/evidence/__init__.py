@@ -1,0 +1,1 @@
+"""Claims, rules declared beforehand, verdicts and records."""

@@ -1,0 +1,1 @@
+"""Seeing and replacing what passes a tap."""

@@ -1,0 +1,1 @@
+"""Parts wired by a Config into models."""

@@ -1,0 +1,1 @@
+"""The parts of a Transformer: attention, positions, norms, feed-forward, block, tap."""

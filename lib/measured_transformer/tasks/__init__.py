@@ -1,0 +1,1 @@
+"""Synthetic tasks with an exact answer and a known best loss."""

@@ -1,0 +1,1 @@
+"""The training loop and the choice of its learning rate."""
