@@ -1,0 +1,61 @@
+# The Measured Transformer. `make book` prints the book, `make test` checks everything.
+# Each sets up what it needs in .venv first, and stops with an error at the first thing that fails.
+
+PYTHON ?=
+VENV ?= .venv
+PY := $(VENV)/bin/python
+
+.NOTPARALLEL:
+.PHONY: help book test lab serve lock clean distclean environment
+
+help:
+	@echo 'make book       print the book into _build/html (sets up .venv first)'
+	@echo 'make test       run every check: style, types, chapters, book, pages, unit tests'
+	@echo 'make lab        open the chapters as notebooks in JupyterLab'
+	@echo 'make serve      show the printed book on http://localhost:8000'
+	@echo 'make lock       renew requirements.txt from pyproject.toml (all pins: make lock UPGRADE=1)'
+	@echo 'make clean      remove what was printed and executed (_build)'
+	@echo 'make distclean  remove the environment too (.venv)'
+	@echo
+	@echo 'PYTHON=python3.12 chooses the interpreter; MEASURED_PROFILE=full the long experiments.'
+
+environment:
+	@tools/environment '$(VENV)' '$(PYTHON)'
+
+book: environment
+	@$(PY) -m bookpress build
+
+# A stage of `make test`: its number, its name, its command. The seconds follow when it passed.
+define stage
+@printf '\n[%s] %s\n' '$(1)' '$(2)'; start=$$(date +%s); \
+$(3) || { status=$$?; printf '\n[%s] %s: FAILED\n' '$(1)' '$(2)' >&2; exit $$status; }; \
+printf '[%s] %s: passed in %s s\n' '$(1)' '$(2)' "$$(($$(date +%s) - start))"
+endef
+
+test: environment
+	$(call stage,1/7,style (ruff check),$(PY) -m ruff check .)
+	$(call stage,2/7,format (ruff format),$(PY) -m ruff format --check .)
+	$(call stage,3/7,types (mypy strict on lib/),$(PY) -m mypy)
+	$(call stage,4/7,prose (no bare measured numbers),$(PY) -m bookpress.prose)
+	$(call stage,5/7,chapters (pytest-nbmake),$(PY) -m bookpress execute)
+	$(call stage,6/7,book (warnings are errors),$(PY) -m bookpress build)
+	@printf '\n[7/7] unit tests and built pages (pytest)\n'
+	@$(PY) -m pytest
+
+lab: environment
+	@$(PY) -m jupyter lab book
+
+serve:
+	@test -f _build/html/index.html || { echo 'error: nothing printed yet; run: make book' >&2; exit 1; }
+	@echo 'http://localhost:8000 (stop with Ctrl-C)'
+	@$(PY) -m http.server 8000 --bind 127.0.0.1 --directory _build/html
+
+lock: environment
+	@$(PY) -m pip install --quiet --disable-pip-version-check uv
+	@tools/lock '$(PY)' $(if $(UPGRADE),--upgrade)
+
+clean:
+	rm -rf _build
+
+distclean: clean
+	rm -rf $(VENV)
