@@ -1,3 +1,34 @@
 """The inside of the Transformer, as a library: parts, models, taps, evidence."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from measured_transformer.internals.capture import capture as capture
+    from measured_transformer.internals.intervene import intervene as intervene
+    from measured_transformer.models.config import Config as Config
+    from measured_transformer.models.decoder import Decoder as Decoder
+    from measured_transformer.models.encoder import Encoder as Encoder
+
 __version__ = "0.1.0"
+
+# Imported when first used: `import measured_transformer` stays quick, and a chapter depends on the
+# modules that it uses, not on all of them.
+_HOMES = {
+    "Config": "measured_transformer.models.config",
+    "Decoder": "measured_transformer.models.decoder",
+    "Encoder": "measured_transformer.models.encoder",
+    "capture": "measured_transformer.internals.capture",
+    "intervene": "measured_transformer.internals.intervene",
+}
+__all__ = ["Config", "Decoder", "Encoder", "__version__", "capture", "intervene"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,67 @@
+"""Replacing what passes a tap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from measured_transformer.internals.capture import watching
+from measured_transformer.internals.names import matching
+from measured_transformer.parts.tap import Watcher
+
+Change = Tensor | float | Callable[[Tensor], Tensor]
+
+
+@contextmanager
+def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
+    """Replace the values of taps while the `with` block runs.
+
+    Contexts nest: changes apply in the order in which their contexts were entered, and a `capture` that is
+    entered later sees the changed value.
+
+    Args:
+        model: any module with taps.
+        changes: for each name or glob a function from the value to its replacement, a tensor that
+            broadcasts to the value's shape, or a number (`0.0` removes it).
+
+    Raises:
+        KeyError: when a name matches no tap.
+        ValueError: in the forward pass, when a replacement has another shape than the value.
+
+    >>> import torch
+    >>> from measured_transformer.models.config import Config
+    >>> from measured_transformer.models.decoder import Decoder
+    >>> model = Decoder(Config(vocab=10, d_model=16, n_layers=1, n_heads=2))
+    >>> with intervene(model, {"logits": 0.0}):
+    ...     bool((model(torch.tensor([[1, 2, 3]])) == 0).all())
+    True
+    """
+
+    def watcher(name: str, change: Change) -> Watcher:
+        def watch(value: Tensor) -> Tensor:
+            if isinstance(change, Tensor | int | float):
+                new = torch.as_tensor(change, dtype=value.dtype, device=value.device)
+                try:
+                    return new.expand_as(value)
+                except RuntimeError:
+                    raise ValueError(_misfit(name, value, new)) from None
+            new = change(value)
+            if not isinstance(new, Tensor) or new.shape != value.shape:
+                raise ValueError(_misfit(name, value, new))
+            return new
+
+        return watch
+
+    with ExitStack() as stack:
+        for pattern, change in changes.items():
+            for name, tap in matching(model, (pattern,)).items():
+                stack.enter_context(watching(tap, watcher(name, change)))
+        yield
+
+
+def _misfit(name: str, value: Tensor, new: object) -> str:
+    came = f"shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__
+    return f"the replacement of {name} must be a tensor of shape {tuple(value.shape)}, got {came}"

@@ -1,0 +1,37 @@
+"""The names of a model's taps, and what a name or glob matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from measured_transformer.parts.tap import Tap
+
+
+def taps(model: nn.Module) -> dict[str, Tap]:
+    """Every tap of the model by its name, in the order in which the modules were made."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, Tap)}
+
+
+def matching(model: nn.Module, patterns: Iterable[str]) -> dict[str, Tap]:
+    """The taps that match at least one name or glob (`*`, `?`, `[0-3]`).
+
+    Raises:
+        KeyError: when a pattern matches no tap; the message gives the nearest names.
+    """
+    known = taps(model)
+    found: set[str] = set()
+    for pattern in patterns:
+        hits = [name for name in known if fnmatchcase(name, pattern)]
+        if not hits:
+            near = get_close_matches(pattern, known, n=3, cutoff=0.4)
+            hint = f"; the nearest names are {', '.join(near)}" if near else ""
+            raise KeyError(
+                f"no tap is called {pattern!r}{hint} "
+                f"(the model has {len(known)}: measured_transformer.internals.names.taps lists them)"
+            )
+        found.update(hits)
+    return {name: tap for name, tap in known.items() if name in found}

@@ -1,0 +1,150 @@
+"""The one description of a model: every size and choice, checked when it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from measured_transformer.parts.block import Placement
+from measured_transformer.parts.feedforward import Activation
+from measured_transformer.parts.norms import NormName
+from measured_transformer.parts.positions import Pairing
+
+Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
+Initialisation = Literal["xavier", "gpt2"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "positions": get_args(Positions),
+    "norm": get_args(NormName),
+    "placement": get_args(Placement),
+    "activation": get_args(Activation),
+    "rotary_pairing": get_args(Pairing),
+    "initialisation": get_args(Initialisation),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Sizes and choices of a model. Frozen: make a variant with `config.but(n_layers=4)`.
+
+    Attributes:
+        vocab: number of different tokens.
+        d_model: width of the residual stream.
+        n_layers: number of blocks.
+        n_heads: attention heads per block.
+        n_kv_heads: key-value heads per block (a divisor of `n_heads`); as many as `n_heads` when None.
+        d_head: width of a head; `d_model / n_heads` when None.
+        d_ff: neurons per block; `4 * d_model` when None.
+        max_length: longest sequence of *learned* positions; the other schemes know no limit.
+        positions: 'sinusoidal', 'learned', 'rotary', 'alibi' or 'none'.
+        rotary_base: base of the rotary and the sinusoidal frequencies.
+        rotary_pairing: 'interleaved' or 'halves', see `parts.positions.Rotation`.
+        norm: 'layer', 'rms' or 'none'.
+        norm_eps: what is added to the variance under the root.
+        placement: 'pre' or 'post'.
+        final_norm: whether one more norm stands after the last block; with pre-norm when None.
+        residual: whether the blocks have their residual connections.
+        activation: 'relu', 'gelu', 'gelu_tanh' or 'swiglu'.
+        bias: whether projections and LayerNorms have biases.
+        dropout: probability of dropping, in training, an attention weight, an entry of a sublayer's
+            output or of the embedding.
+        tie_embeddings: whether the unembedding is the embedding matrix itself.
+        initialisation: 'xavier' (uniform Xavier weights; embeddings of variance 1/d_model, multiplied by
+            sqrt(d_model) when they enter the stream, as in Vaswani et al.) or 'gpt2' (normal, standard
+            deviation 0.02; matrices that write to the stream divided by sqrt(2 n_layers)).
+
+    Raises:
+        ValueError: when a size is not positive, a choice is unknown or sizes do not divide.
+    """
+
+    vocab: int
+    d_model: int = 64
+    n_layers: int = 2
+    n_heads: int = 4
+    n_kv_heads: int | None = None
+    d_head: int | None = None
+    d_ff: int | None = None
+    max_length: int = 256
+    positions: Positions = "sinusoidal"
+    rotary_base: float = 10000.0
+    rotary_pairing: Pairing = "interleaved"
+    norm: NormName = "layer"
+    norm_eps: float = 1e-5
+    placement: Placement = "pre"
+    final_norm: bool | None = None
+    residual: bool = True
+    activation: Activation = "gelu"
+    bias: bool = True
+    dropout: float = 0.0
+    tie_embeddings: bool = False
+    initialisation: Initialisation = "xavier"
+
+    def __post_init__(self) -> None:
+        for name in ("vocab", "d_model", "n_layers", "n_heads", "max_length"):
+            self._positive(name)
+        for name in ("n_kv_heads", "d_head", "d_ff"):
+            if getattr(self, name) is not None:
+                self._positive(name)
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+        if self.d_head is None and self.d_model % self.n_heads:
+            raise ValueError(
+                f"n_heads must divide d_model, got d_model={self.d_model} and n_heads={self.n_heads}; "
+                "choose another number of heads or give d_head"
+            )
+        if self.n_heads % self.kv_heads:
+            raise ValueError(
+                f"n_kv_heads must divide n_heads, got n_heads={self.n_heads} and "
+                f"n_kv_heads={self.kv_heads}"
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
+        if self.positions == "rotary" and self.head_width % 2:
+            raise ValueError(f"rotary positions need an even width of heads, got {self.head_width}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
+        if self.norm_eps < 0:
+            raise ValueError(f"norm_eps must not be negative, got {self.norm_eps}")
+        if self.rotary_base <= 1:
+            raise ValueError(f"rotary_base must be greater than one, got {self.rotary_base}")
+
+    def _positive(self, name: str) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head."""
+        return self.d_model // self.n_heads if self.d_head is None else self.d_head
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of key-value heads."""
+        return self.n_heads if self.n_kv_heads is None else self.n_kv_heads
+
+    @property
+    def neurons(self) -> int:
+        """Number of neurons of each feed-forward network."""
+        return 4 * self.d_model if self.d_ff is None else self.d_ff
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether one more norm stands after the last block."""
+        return self.placement == "pre" if self.final_norm is None else self.final_norm
+
+    def but(self, **changes: Any) -> Config:
+        """The same config with some fields changed, checked again.
+
+        Raises:
+            ValueError: when a field is unknown or the result does not pass the checks.
+
+        >>> Config(vocab=10).but(n_layers=6).n_layers
+        6
+        """
+        known = {field.name for field in fields(self)}
+        if unknown := sorted(set(changes) - known):
+            raise ValueError(f"unknown fields {unknown}; Config has {sorted(known)}")
+        return replace(self, **changes)

@@ -1,0 +1,376 @@
+"""Scaled dot-product attention as functions, and multi-head attention as the module that owns the weights.
+
+Axes: `batch`; `head`; `query`, the positions that ask; `key`, the positions that are asked; `d_model`, the
+width of the stream; `d_head`, the width of one head. Masks are Boolean and say where attention is *allowed*.
+
+The module runs PyTorch's fused kernel as long as nobody looks at its scores or pattern, and the explicit
+softmax below as soon as somebody does. Both compute the same function.
+
+Source: Vaswani et al. (2017), "Attention Is All You Need", section 3.2; grouped-query attention: Ainslie et
+al. (2023), "GQA".
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from measured_transformer.parts.positions import Rotation
+from measured_transformer.parts.tap import Tap
+
+
+def attention_scores(
+    queries: Float[Tensor, "*batch query d_head"],
+    keys: Float[Tensor, "*batch key d_head"],
+    *,
+    scale: float | None = None,
+) -> Float[Tensor, "*batch query key"]:
+    r"""How well each query matches each key: $s_{ij} = \text{scale} \cdot q_i \cdot k_j$.
+
+    Args:
+        queries: one vector per asking position.
+        keys: one vector per position that can be attended to.
+        scale: factor on the dot product; $1/\sqrt{d_\text{head}}$ when not given.
+
+    Raises:
+        ValueError: when queries and keys have different widths.
+    """
+    if queries.shape[-1] != keys.shape[-1]:
+        raise ValueError(
+            "queries and keys must have the same width d_head, got shapes "
+            f"{tuple(queries.shape)} and {tuple(keys.shape)}"
+        )
+    if scale is None:
+        scale = 1 / math.sqrt(queries.shape[-1])
+    return scale * (queries @ keys.transpose(-2, -1))
+
+
+def attention_pattern(
+    scores: Float[Tensor, "*batch query key"],
+    *,
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*batch query key"]:
+    """Turn scores into weights: each row non-negative, summing to one, zero where the mask forbids.
+
+    Args:
+        scores: one row per query.
+        mask: True where attention is allowed; any shape that broadcasts to that of `scores`. A query
+            that may attend to nothing gets a row of zeros (and passes no gradient), not NaN.
+
+    Raises:
+        ValueError: when the mask is not Boolean or does not broadcast.
+    """
+    if mask is None:
+        return scores.softmax(dim=-1)
+    mask = _checked_mask(mask, scores.shape)
+    nothing_allowed = ~mask.any(dim=-1, keepdim=True)
+    scores = scores.masked_fill(~mask & ~nothing_allowed, -math.inf)
+    return scores.softmax(dim=-1).masked_fill(nothing_allowed, 0.0)
+
+
+def attend(
+    pattern: Float[Tensor, "*batch query key"],
+    values: Float[Tensor, "*batch key d_head"],
+) -> Float[Tensor, "*batch query d_head"]:
+    """Mix the values: each query receives the average of all values, weighted by its row.
+
+    Raises:
+        ValueError: when the pattern has not one column for each value.
+    """
+    if pattern.shape[-1] != values.shape[-2]:
+        raise ValueError(
+            "the pattern needs one column for each value, got shapes "
+            f"{tuple(pattern.shape)} and {tuple(values.shape)}"
+        )
+    return pattern @ values
+
+
+def fused_attention(
+    queries: Float[Tensor, "*batch query d_head"],
+    keys: Float[Tensor, "*batch key d_head"],
+    values: Float[Tensor, "*batch key d_head"],
+    *,
+    causal: bool = False,
+    mask: Bool[Tensor, "..."] | None = None,
+    score_bias: Float[Tensor, "..."] | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "*batch query d_head"]:
+    """Scores, pattern and mixture in one kernel that never stores the pattern.
+
+    Args:
+        queries, keys, values: as in `attention_scores` and `attend`.
+        causal: let query i of the last `query` positions see the keys up to its own place.
+        mask: True where attention is allowed, as in `attention_pattern`.
+        score_bias: added to the scores before the softmax (ALiBi); broadcasts to (*batch, query, key).
+        scale: as in `attention_scores`.
+        dropout: probability of dropping a weight.
+
+    Raises:
+        ValueError: when widths or numbers do not fit, when the mask is not Boolean or does not broadcast,
+            or when there are more queries than keys under `causal`.
+    """
+    if queries.shape[-1] != keys.shape[-1] or keys.shape[-2] != values.shape[-2]:
+        raise ValueError(
+            "queries and keys must have the same width, keys and values the same number; got shapes "
+            f"{tuple(queries.shape)}, {tuple(keys.shape)} and {tuple(values.shape)}"
+        )
+    n_query, n_key = queries.shape[-2], keys.shape[-2]
+    shape = torch.Size((*queries.shape[:-1], n_key))
+    if causal and mask is None and score_bias is None and n_query == n_key:
+        return F.scaled_dot_product_attention(
+            queries, keys, values, dropout_p=dropout, is_causal=True, scale=scale
+        )
+    allowed = None if mask is None else _checked_mask(mask, shape)
+    if causal:
+        past = causal_mask(n_query, n_key, device=queries.device)
+        allowed = past if allowed is None else allowed & past
+    weights_mask: Tensor | None = allowed
+    if score_bias is not None:
+        bias = score_bias.to(queries.dtype)
+        if allowed is not None:
+            nothing_allowed = ~allowed.any(dim=-1, keepdim=True)
+            bias = bias.masked_fill(~allowed & ~nothing_allowed, -math.inf)
+        weights_mask = bias
+    mixed = F.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=weights_mask, dropout_p=dropout, scale=scale
+    )
+    if score_bias is not None and allowed is not None:
+        mixed = mixed.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
+    return mixed
+
+
+def causal_mask(
+    n_query: int, n_key: int | None = None, *, device: torch.device | None = None
+) -> Bool[Tensor, "query key"]:
+    """Where attention is allowed when nobody may look ahead.
+
+    The queries are the *last* `n_query` of the `n_key` positions, so a block of queries that continues
+    earlier keys sees all of them. (`is_causal` of PyTorch's kernel aligns the other way.)
+
+    >>> causal_mask(2, 4).int()
+    tensor([[1, 1, 1, 0],
+            [1, 1, 1, 1]], dtype=torch.int32)
+    """
+    n_key = n_query if n_key is None else n_key
+    if n_query > n_key:
+        raise ValueError(
+            f"causal attention expects at most as many queries as keys, got {n_query} queries and "
+            f"{n_key} keys; queries are the last of the key positions"
+        )
+    allowed = torch.ones(n_query, n_key, dtype=torch.bool, device=device)
+    return allowed.tril(n_key - n_query)
+
+
+class MultiHeadAttention(nn.Module):
+    """Several heads that read the stream, attend each on its own, and write their sum back.
+
+    Self-attention when called with one sequence, cross-attention when called with a `memory` as well.
+    With fewer key-value heads than query heads, each of them serves a group of query heads in order
+    (grouped-query attention; one key-value head: multi-query attention).
+
+    Taps: `queries`, `keys`, `values` (batch head position d_head, before any rotation), `scores` (before
+    masking) and `pattern` (batch head query key), `mixed` (batch head query d_head), `head_outputs`
+    (batch head query d_model, each head's own contribution) and `out` (batch query d_model).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        n_kv_heads: int | None = None,
+        d_head: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        scale: float | None = None,
+    ) -> None:
+        """Make the four projections.
+
+        Args:
+            d_model: width of the stream read and written.
+            n_heads: number of query heads.
+            n_kv_heads: number of key-value heads, a divisor of `n_heads`; `n_heads` when not given.
+            d_head: width of a head; `d_model / n_heads` when not given.
+            bias: whether the projections have biases.
+            dropout: probability of dropping an attention weight in training.
+            scale: factor on the dot products; 1/sqrt(d_head) when not given.
+
+        Raises:
+            ValueError: when head counts or widths do not divide, or a size is not positive.
+        """
+        super().__init__()
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        if n_heads < 1 or n_kv_heads < 1:
+            raise ValueError(
+                f"expected at least one head, got n_heads={n_heads} and n_kv_heads={n_kv_heads}"
+            )
+        if n_heads % n_kv_heads:
+            raise ValueError(
+                f"n_kv_heads must divide n_heads, got n_heads={n_heads} and n_kv_heads={n_kv_heads}"
+            )
+        if d_head is None:
+            if d_model % n_heads:
+                raise ValueError(
+                    f"n_heads must divide d_model, got d_model={d_model} and n_heads={n_heads}; "
+                    "choose another number of heads or give d_head"
+                )
+            d_head = d_model // n_heads
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
+        self.d_model, self.n_heads, self.n_kv_heads, self.d_head = (
+            d_model,
+            n_heads,
+            n_kv_heads,
+            d_head,
+        )
+        self.dropout, self.scale = dropout, scale
+        self.query = nn.Linear(d_model, n_heads * d_head, bias=bias)
+        self.key = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
+        self.value = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
+        self.output = nn.Linear(n_heads * d_head, d_model, bias=bias)
+        self.queries, self.keys, self.values = Tap(), Tap(), Tap()
+        self.scores, self.pattern, self.mixed = Tap(), Tap(), Tap()
+        self.head_outputs, self.out = Tap(), Tap()
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch query d_model"],
+        memory: Float[Tensor, "batch key d_model"] | None = None,
+        *,
+        causal: bool = False,
+        padding_mask: Bool[Tensor, "batch key"] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        rotation: Rotation | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch query d_model"]:
+        """What all heads together add to the stream.
+
+        Args:
+            x: the sequence that asks.
+            memory: the sequence that is asked (cross-attention); `x` itself when not given.
+            causal: forbid looking ahead; self-attention only.
+            padding_mask: True where a key is a real token, False where it is padding.
+            mask: True where attention is allowed; broadcasts to (batch, head, query, key).
+            rotation: rotary angles for the queries and keys; self-attention only.
+            score_bias: added to the scores; broadcasts to (batch, head, query, key).
+
+        Raises:
+            ValueError: when widths, masks or their kinds do not fit.
+        """
+        self._check(x, memory, causal, rotation)
+        source = x if memory is None else memory
+        queries = self.queries(self._split(self.query(x), self.n_heads))
+        keys = self.keys(self._split(self.key(source), self.n_kv_heads))
+        values = self.values(self._split(self.value(source), self.n_kv_heads))
+        if rotation is not None:
+            queries, keys = rotation.apply(queries), rotation.apply(keys)
+        keys, values = self._share(keys), self._share(values)
+        allowed = self._allowed(queries, keys, padding_mask, mask)
+
+        if self.scores.watched or self.pattern.watched:
+            mixed = self._explicit(queries, keys, values, causal, allowed, score_bias)
+        else:
+            mixed = fused_attention(
+                queries,
+                keys,
+                values,
+                causal=causal,
+                mask=allowed,
+                score_bias=score_bias,
+                scale=self.scale,
+                dropout=self.dropout if self.training else 0.0,
+            )
+        return self.out(self._merge(self.mixed(mixed)))
+
+    def _explicit(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        causal: bool,
+        allowed: Tensor | None,
+        score_bias: Tensor | None,
+    ) -> Tensor:
+        scores = attention_scores(queries, keys, scale=self.scale)
+        if score_bias is not None:
+            scores = scores + score_bias.to(scores.dtype)
+        scores = self.scores(scores)
+        if causal:
+            past = causal_mask(queries.shape[-2], keys.shape[-2], device=scores.device)
+            allowed = past if allowed is None else allowed & past
+        pattern = self.pattern(attention_pattern(scores, mask=allowed))
+        return attend(F.dropout(pattern, self.dropout, self.training), values)
+
+    def _split(self, projected: Tensor, n_heads: int) -> Tensor:
+        return projected.unflatten(-1, (n_heads, self.d_head)).transpose(1, 2)
+
+    def _share(self, x: Tensor) -> Tensor:
+        if self.n_kv_heads == self.n_heads:
+            return x
+        return x.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
+
+    def _merge(self, mixed: Tensor) -> Tensor:
+        if not self.head_outputs.watched:
+            return self.output(mixed.transpose(1, 2).flatten(2))
+        by_head = self.output.weight.unflatten(1, (self.n_heads, self.d_head))
+        outputs = self.head_outputs(torch.einsum("bhqe,dhe->bhqd", mixed, by_head))
+        total = outputs.sum(dim=1)
+        return total if self.output.bias is None else total + self.output.bias
+
+    def _allowed(
+        self, queries: Tensor, keys: Tensor, padding_mask: Tensor | None, mask: Tensor | None
+    ) -> Tensor | None:
+        shape = torch.Size((*queries.shape[:-1], keys.shape[-2]))
+        allowed = None if mask is None else _checked_mask(mask, shape)
+        if padding_mask is None:
+            return allowed
+        expected = (keys.shape[0], keys.shape[-2])
+        if padding_mask.dtype != torch.bool or padding_mask.shape != expected:
+            raise ValueError(
+                f"padding_mask must be Boolean of shape (batch, key) = {expected}, True for real tokens; "
+                f"got {padding_mask.dtype} of shape {tuple(padding_mask.shape)}"
+            )
+        real = padding_mask[:, None, None, :]
+        return real if allowed is None else allowed & real
+
+    def _check(
+        self, x: Tensor, memory: Tensor | None, causal: bool, rotation: Rotation | None
+    ) -> None:
+        for name, given in (("x", x), ("memory", memory)):
+            if given is not None and (given.ndim != 3 or given.shape[-1] != self.d_model):
+                raise ValueError(
+                    f"{name} must have shape (batch, position, d_model={self.d_model}), "
+                    f"got {tuple(given.shape)}"
+                )
+        if memory is None:
+            return
+        if memory.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"x and memory must hold the same batch, got {x.shape[0]} and {memory.shape[0]}"
+            )
+        if causal:
+            raise ValueError("causal is for self-attention; cross-attention sees the whole memory")
+        if rotation is not None:
+            raise ValueError("rotation is for self-attention; a memory has positions of its own")
+
+
+def _checked_mask(mask: Tensor, shape: torch.Size) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise ValueError(
+            f"mask must be Boolean, True where attention is allowed; got {mask.dtype}. "
+            "Turn a 0/1 mask into one with mask.bool(), an additive one with mask == 0"
+        )
+    try:
+        fits = torch.broadcast_shapes(mask.shape, shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"mask must broadcast to (..., query, key) = {tuple(shape)}, got {tuple(mask.shape)}"
+        )
+    return mask

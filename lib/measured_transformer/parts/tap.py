@@ -1,0 +1,36 @@
+"""The tap: a named identity through which a value can be seen and replaced.
+
+A part sends every value that the book speaks of through a `Tap`. Its place in the module tree is its
+name (`blocks.0.attention.pattern`). When nobody watches, a tap returns its input untouched, and a part
+may skip the work of computing a value that only a watcher would want: it asks `tap.watched`.
+Watchers are attached by `measured_transformer.internals`, never by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+Watcher = Callable[[Tensor], Tensor | None]
+
+
+class Tap(nn.Module):
+    """Identity that shows its value to its watchers, each of which may return a replacement."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watchers: tuple[Watcher, ...] = ()
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody looks: parts compute values on request only when this holds."""
+        return bool(self.watchers)
+
+    def forward(self, value: Tensor) -> Tensor:
+        """Return `value`, or what the watchers made of it, in the order in which they came."""
+        for watch in self.watchers:
+            replacement = watch(value)
+            if replacement is not None:
+                value = replacement
+        return value

@@ -1,0 +1,58 @@
+"""What a task is: batches from a seeded generator, with the right answers and what counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs with their right answers.
+
+    Attributes:
+        inputs: tokens the model sees.
+        targets: the right answer at each position.
+        scored: where an answer counts, in the loss and in the accuracy.
+    """
+
+    inputs: Int[Tensor, "batch position"]
+    targets: Int[Tensor, "batch position"]
+    scored: Bool[Tensor, "batch position"]
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+        return Batch(self.inputs.to(device), self.targets.to(device), self.scored.to(device))
+
+
+@runtime_checkable
+class Task(Protocol):
+    """Makes batches; the same generator state gives the same batch on every device.
+
+    Attributes:
+        vocab: number of different tokens in inputs and targets.
+        length: positions of a batch when no other length is asked for.
+        causal: whether a model of it must not see ahead (a `Decoder`) or may (an `Encoder`).
+    """
+
+    @property
+    def vocab(self) -> int: ...  # noqa: D102
+    @property
+    def length(self) -> int: ...  # noqa: D102
+    @property
+    def causal(self) -> bool: ...  # noqa: D102
+
+    def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
+        """Draw `size` sequences."""
+        ...
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raise ValueError unless every given size is a positive whole number."""
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a positive whole number, got {value!r}")
