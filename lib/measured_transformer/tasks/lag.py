@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from measured_transformer.tasks.task import Batch, check_sizes
@@ -56,6 +56,20 @@ class Lag:
             tokens[:, t] = torch.where(follows[:, t], image[tokens[:, t - self.lag]], noise[:, t])
         scored = (torch.arange(n) >= self.lag - 1).expand(size, n).clone()
         return Batch(tokens[:, :-1], tokens[:, 1:], scored)
+
+    def ideal_loss(self, batch: Batch) -> Float[Tensor, "position"]:
+        """Cross-entropy at each position, on this very batch, of the predictor that knows the rule.
+
+        What a model loses beyond this is its own fault and not the luck of the draw. NaN where nothing
+        is scored.
+        """
+        n = batch.inputs.shape[1]
+        image = self.permutation()[batch.inputs.cpu()]
+        expected = torch.roll(image, self.lag - 1, dims=1)
+        other = (1 - self.fidelity) / self.vocab
+        chance = torch.where(expected == batch.targets.cpu(), self.fidelity + other, other)
+        loss = -chance.double().log().mean(dim=0)
+        return loss.masked_fill(torch.arange(n) < self.lag - 1, math.nan)
 
     def bayes_loss(self) -> float:
         """Cross-entropy, in nats, of a model that knows the rule: nothing can do better.

@@ -1,7 +1,7 @@
 """Sequence reversal: the answer at position i is the token at position n - 1 - i.
 
 A model that knows which tokens there are, but not where, can do no better than guess by their shares. That
-floor is exact here, so a model without positions has a number to be compared with.
+floor is computed exactly, so a model without positions has a number to be compared with.
 """
 
 from __future__ import annotations
@@ -37,42 +37,50 @@ class Reversal:
         inputs = torch.randint(self.vocab, (size, n), generator=generator)
         return Batch(inputs, inputs.flip(1), torch.ones(size, n, dtype=torch.bool))
 
-    def bag_loss(self) -> float:
-        """Smallest expected cross-entropy, in nats, of a model that knows the bag of tokens only.
+    @property
+    def candidates(self) -> int:
+        """How many tokens of the sequence could be the answer, for a model without positions.
 
-        It answers with the share c/n of each token, so its loss is the expected entropy of the shares. The
-        count c of one token is binomial: the sum over tokens is vocab times one expectation.
+        It sees its own token and the bag of the others. With an even length no token is its own answer,
+        so the other n - 1 remain, all equally likely. With an odd length the middle token is its own
+        answer; not knowing whether it stands there, the model is left with all n.
+        """
+        return self.length if self.length % 2 else self.length - 1
+
+    def bag_loss(self) -> float:
+        """Smallest expected cross-entropy, in nats, of a model that knows all tokens but no positions.
+
+        It answers with the share c/m of each token among the m candidates, so its loss is the expected
+        entropy of the shares. The count c of one token is binomial: the sum over tokens is vocab times
+        one expectation.
 
         >>> round(Reversal(vocab=12, length=12).bag_loss(), 3)
         1.899
         """
-        n, p = self.length, 1 / self.vocab
+        m, p = self.candidates, 1 / self.vocab
         expected = sum(
-            math.comb(n, c) * p**c * (1 - p) ** (n - c) * (c / n) * math.log(n / c)
-            for c in range(1, n + 1)
+            math.comb(m, c) * p**c * (1 - p) ** (m - c) * (c / m) * math.log(m / c)
+            for c in range(1, m + 1)
         )
         return self.vocab * expected
 
     def bag_accuracy(self) -> float:
-        """Highest expected accuracy of a model that knows the bag of tokens only: E[max count] / n.
+        """Highest expected accuracy of a model that knows all tokens but no positions: E[max count] / m.
 
-        The chance that no count exceeds m is n! / vocab^n times the coefficient of z^n in
-        (sum of z^j / j! for j <= m)^vocab, counted exactly with whole numbers.
+        The number of sequences of m candidates in which no token comes more than k times is counted
+        exactly, with whole numbers, one token of the vocabulary after the other.
 
         >>> round(Reversal(vocab=12, length=12).bag_accuracy(), 3)
-        0.249
+        0.247
         """
-        n = self.length
-        total = self.vocab**n
-        below = [self._sequences_with_counts_up_to(m) / total for m in range(n + 1)]
-        return sum(1 - share for share in below[:n]) / n
+        m, total = self.candidates, self.vocab**self.candidates
+        return sum(1 - self._sequences(m, k) / total for k in range(m)) / m
 
-    def _sequences_with_counts_up_to(self, m: int) -> int:
-        n = self.length
-        ways = [1] + [0] * n  # ways[k]: sequences of length k over the tokens seen so far
+    def _sequences(self, m: int, most: int) -> int:
+        ways = [1] + [0] * m  # ways[n]: sequences of length n over the tokens seen so far
         for _ in range(self.vocab):
             ways = [
-                sum(math.comb(k, c) * ways[k - c] for c in range(min(m, k) + 1))
-                for k in range(n + 1)
+                sum(math.comb(n, c) * ways[n - c] for c in range(min(n, most) + 1))
+                for n in range(m + 1)
             ]
-        return ways[n]
+        return ways[m]
