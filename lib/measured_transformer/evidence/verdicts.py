@@ -6,8 +6,10 @@ scipy nor torch, so pages can be printed from records without them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 
 class Verdict(StrEnum):
@@ -79,3 +81,72 @@ def combine(parts: Mapping[str, Verdict], how: str = LEVELS) -> Verdict:
     if Verdict.INCONCLUSIVE in seen:
         return Verdict.INCONCLUSIVE
     return Verdict.NOT_REPRODUCED
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return Holm's adjusted p-values in the order given.
+
+    Rejecting where the adjusted value is at most alpha keeps the chance of any false rejection in
+    the whole family at alpha, however the tests depend on each other (Holm 1979).
+
+    Raises:
+        ValueError: a value that is not from 0 to 1.
+    """
+    for p in p_values:
+        if not 0 <= p <= 1:
+            raise ValueError(f"expected p-values from 0 to 1, came {p!r}")
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def parts_of(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the parts of a record by name, in the registry's order.
+
+    A record of one rule is one part named ``""``.
+    """
+    if "parts" in record:
+        return {part["name"]: part for part in record["parts"]}
+    return {"": record}
+
+
+def chapter_verdicts(
+    records: Mapping[str, Mapping[str, Any]],
+) -> dict[str, tuple[Verdict, dict[str, tuple[Verdict, float | None]]]]:
+    """Return the verdicts of a chapter's records after Holm's correction over all its experiments.
+
+    The family is every part of every record that has a p-value. A part that was confirmed or
+    refuted on its own and whose adjusted p-value exceeds 1 - confidence becomes inconclusive;
+    exact rules have no p-value and stay as they are, and so does *not reproduced*, which announces
+    no effect.
+
+    Returns:
+        for each claim id the verdict of the claim, and for each part (``""`` for a record of one
+        rule) its verdict and adjusted p-value.
+    """
+    family = [
+        (claim_id, name, part["statistics"]["p"])
+        for claim_id, record in records.items()
+        for name, part in parts_of(record).items()
+        if part["statistics"]["p"] is not None
+    ]
+    adjusted = dict(
+        zip(((c, n) for c, n, _ in family), holm([p for _, _, p in family]), strict=True)
+    )
+    gathered = {}
+    for claim_id, record in records.items():
+        parts: dict[str, tuple[Verdict, float | None]] = {}
+        for name, part in parts_of(record).items():
+            verdict = Verdict(part["statistics"]["verdict"])
+            p = adjusted.get((claim_id, name))
+            if p is not None and verdict in (Verdict.CONFIRMED, Verdict.REFUTED):
+                alpha = 1 - part["rule"]["confidence"]
+                if p > alpha and not math.isclose(p, alpha, rel_tol=1e-9):
+                    verdict = Verdict.INCONCLUSIVE
+            parts[name] = (verdict, p)
+        how = record.get("combine", LEVELS)
+        gathered[claim_id] = (combine({n: v for n, (v, _) in parts.items()}, how), parts)
+    return gathered

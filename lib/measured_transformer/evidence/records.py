@@ -1,0 +1,278 @@
+"""Records as data: out of executed notebooks, to and from disk, and into words.
+
+Nothing here imports torch or scipy (one reduction, ``interval``, asks scipy when it is used), so
+the pages can be printed without loading either.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from measured_transformer.evidence.verdicts import chapter_verdicts, parts_of
+
+CIRCUMSTANCES = ("profile", "seed_offset", "device", "versions", "seconds", "date")
+
+
+def payloads(notebook: Mapping[str, Any]) -> dict[str, Any]:
+    """Gather what the cells of an executed notebook recorded and reported.
+
+    Args:
+        notebook: a notebook as a dictionary or as nbformat gives it.
+
+    Returns:
+        ``{"records": {claim id: record}, "values": {name: number or list}, "run": ...}``. A
+        record's ``verdict`` is the one after Holm's correction over the chapter; the verdict of its
+        rule alone stays as ``verdict_alone``, and in ``statistics`` a ``verdict_holm`` and
+        ``p_holm`` stand beside each part's own. ``run`` holds the profile, device, versions,
+        seconds and date of the last payload, None where the notebook holds no payload.
+
+    Raises:
+        ValueError: a claim recorded or a name reported twice with different values.
+    """
+    records: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    run: dict[str, Any] | None = None
+    for number, payload in _measured_outputs(notebook):
+        if payload.get("kind") == "record":
+            record = json.loads(json.dumps(payload))
+            known = records.setdefault(record["id"], record)
+            if _substance(known) != _substance(record):
+                raise ValueError(
+                    f"cell {number}: claim {record['id']} is recorded a second time with other "
+                    "values; record each claim once a chapter"
+                )
+        elif payload.get("kind") == "report":
+            for name, value in payload["values"].items():
+                if not name.isidentifier():
+                    raise ValueError(f"cell {number}: expected identifiers as names, came {name!r}")
+                if values.setdefault(name, value) != value:
+                    raise ValueError(
+                        f"cell {number}: value {name} is reported a second time with other "
+                        "numbers; give each measured value its own name"
+                    )
+        else:
+            continue
+        run = {name: payload[name] for name in CIRCUMSTANCES}
+    for claim_id, (verdict, parts) in chapter_verdicts(records).items():
+        record = records[claim_id]
+        record["verdict_alone"], record["verdict"] = record["verdict"], verdict.value
+        for name, part in parts_of(record).items():
+            part["statistics"]["verdict_holm"] = parts[name][0].value
+            part["statistics"]["p_holm"] = parts[name][1]
+    return {"records": records, "values": values, "run": run}
+
+
+def _measured_outputs(notebook: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield cell number (from one, over all cells) and payload of each output that carries one."""
+    for number, cell in enumerate(notebook.get("cells", ()), start=1):
+        for output in cell.get("outputs", ()):
+            payload = output.get("metadata", {}).get("measured")
+            if isinstance(payload, Mapping):
+                yield number, payload
+
+
+def _substance(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record without what differs between two runs of the same measurement."""
+    return {name: value for name, value in record.items() if name not in CIRCUMSTANCES}
+
+
+_FLAT_LIST = re.compile(r"\[\n\s*([^\[\]{}\"]*?)\n\s*\]")
+
+
+def write_records(path: Path, payload: Mapping[str, Any]) -> None:
+    """Write records as JSON with sorted keys: the whole file or, if that fails, nothing at all.
+
+    Raises:
+        ValueError: the payload holds something that JSON cannot, such as NaN.
+    """
+    try:
+        text = json.dumps(payload, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"expected records of finite numbers, texts, lists and tables for {path}; {error}"
+        ) from error
+    # Lists of numbers on one line each; a raw line break never stands inside a JSON string.
+    text = _FLAT_LIST.sub(lambda m: "[" + re.sub(r",\n\s*", ", ", m[1]) + "]", text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_records(path: Path) -> dict[str, Any]:
+    """Return what `write_records` wrote.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not JSON, or lacks its tables of records and values.
+    """
+    remedy = f"delete {path.name} and build the book again"
+    try:
+        payload = json.loads(path.read_text("utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{path}: expected records in JSON, came damage: {error}; {remedy}"
+        ) from None
+    if not isinstance(payload, dict):
+        raise ValueError(f"{path}: expected a table, came {type(payload).__name__}; {remedy}")
+    for name in ("records", "values"):
+        if not isinstance(payload.get(name), dict):
+            raise ValueError(f"{path}: expected a table {name!r}, came none; {remedy}")
+    return payload
+
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_EXPONENT = re.compile(r"e([+-])0*(\d+)")
+_ZERO = re.compile(r"-(0(?:\.0*)?%?)")
+
+
+def number_text(value: float, spec: str = "") -> str:
+    """Return a number as a reader wants it: with a true minus and, for ``1e-14``, a power of ten.
+
+    Args:
+        value: the number.
+        spec: a format specification of Python; ``.4g`` for floats and all digits for integers
+            where it is empty.
+
+    The minus sign is U+2212, the spaces around the multiplication sign do not break (U+00A0), a
+    power of zero is left out, and a number that rounds to zero has no sign.
+
+    Raises:
+        ValueError: a specification that Python does not know for numbers.
+    """
+    if not spec:
+        spec = "d" if isinstance(value, int) else ".4g"
+    try:
+        text = format(value, spec)
+    except ValueError as error:
+        raise ValueError(
+            f"expected a number format such as .3f, .1e or .0%, came {spec!r} ({error})"
+        ) from None
+    text = _ZERO.sub(r"\1", text) if _ZERO.fullmatch(text.strip()) else text
+    text = _EXPONENT.sub(_power, text)
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _power(match: re.Match[str]) -> str:
+    sign, digits = match.groups()
+    if not digits:
+        return ""
+    exponent = ("-" if sign == "-" else "") + digits
+    times = "\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
+    return f"{times}10{exponent.translate(_SUPERSCRIPTS)}"
+
+
+def _share(values: Sequence[float]) -> float:
+    strange = [value for value in values if value not in (0, 1)]
+    if strange:
+        raise ValueError(f"expected zeros and ones to take the share of, came {strange[0]!r}")
+    return math.fsum(values) / len(values)
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    import numpy as np
+
+    from measured_transformer.evidence.statistics import mean_interval
+
+    return mean_interval(np.asarray(values, dtype=np.float64)).interval
+
+
+REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float | tuple[float, float]]] = {
+    "mean": lambda values: math.fsum(values) / len(values),
+    "min": min,
+    "max": max,
+    "median": _median,
+    "count": len,
+    "interval": _interval,
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    "share": _share,
+}
+
+
+def format_value(payload: Mapping[str, Any], expression: str) -> str:
+    """Return the words for an expression such as ``CS-1.3.error|max:.1e``.
+
+    An expression is a path, then perhaps ``|`` and a reduction, then perhaps ``:`` and a format of
+    Python. Paths:
+
+    - ``min_distance``: a reported value;
+    - ``CS-1.3.error``, ``DD-7.7.rotary.treatment``: values of a record, or of a part of it;
+    - ``CS-1.3.effect``, ``.interval``, ``.p`` and ``.p_holm``: its statistics;
+    - ``CS-1.3.rule.tolerance``: a parameter of its declared rule.
+
+    Reductions: mean (also when none is named), min, max, median, count, interval (the 95 % t
+    interval of the mean), first, last, share (of ones among zeros and ones). Intervals read
+    ``0.12 to 0.34``.
+
+    Args:
+        payload: what `payloads` or `read_records` returned.
+        expression: the expression, as a role of the book holds it.
+
+    Raises:
+        KeyError: a path that leads nowhere; the message gives the nearest ones.
+        ValueError: an unknown reduction or format, or a path to something that is no number.
+    """
+    path, _, spec = expression.strip().partition(":")
+    path, bar, reduction = (text.strip() for text in path.partition("|"))
+    known = dict(_paths(payload))
+    if path not in known:
+        near = difflib.get_close_matches(path, known, n=3, cutoff=0.4)
+        hint = f"nearest are {', '.join(near)}" if near else "nothing measured is near"
+        raise KeyError(f"no measured value {path!r} on this page; {hint}")
+    value = known[path]
+    if bar and reduction not in REDUCTIONS:
+        raise ValueError(f"expected one of {', '.join(REDUCTIONS)} after |, came {reduction!r}")
+    if value is None:
+        raise ValueError(f"{path}: expected a number, came none: an exact rule has no such value")
+    if isinstance(value, (str, bool)):
+        raise ValueError(f"{path}: expected a number, came {value!r}")
+    is_interval = path.endswith(".interval") and isinstance(value, list)
+    if bar:
+        if is_interval and reduction not in ("min", "max", "first", "last"):
+            raise ValueError(f"{path}: expected min or max of an interval, came {reduction}")
+        value = REDUCTIONS[reduction](value if isinstance(value, list) else [value])
+    elif isinstance(value, list) and not is_interval:
+        value = REDUCTIONS["mean"](value) if len(value) > 1 else value[0]
+    if isinstance(value, (list, tuple)):
+        return " to ".join(number_text(end, spec) for end in value)
+    return number_text(value, spec)
+
+
+def _paths(payload: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield from payload["values"].items()
+    for claim_id, record in payload["records"].items():
+        for name, part in parts_of(record).items():
+            stem = f"{claim_id}.{name}" if name else claim_id
+            for statistic in ("effect", "interval", "p", "p_holm"):
+                if statistic in part["statistics"]:
+                    yield f"{stem}.{statistic}", part["statistics"][statistic]
+            for parameter, value in part["rule"].items():
+                yield f"{stem}.rule.{parameter}", value
+            for key, value in part["values"].items():
+                yield f"{stem}.{key}", value
