@@ -1,0 +1,172 @@
+"""The workflow files: valid, without known weaknesses, and doing what the README says they do."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / ".github" / "workflows"
+FILES = sorted(FOLDER.glob("*.yml"))
+
+Job = dict[str, Any]
+
+
+def load(name: str) -> dict[str, Any]:
+    """Read a workflow; YAML 1.1 reads the key `on` as true, so it is put right."""
+    workflow = yaml.safe_load((FOLDER / name).read_text())
+    workflow["on"] = workflow.pop(True)
+    return workflow
+
+
+def jobs() -> list[tuple[str, str, Job]]:
+    return [
+        (path.name, name, job) for path in FILES for name, job in load(path.name)["jobs"].items()
+    ]
+
+
+def steps_using(job: Job, action: str) -> list[dict[str, Any]]:
+    return [step for step in job["steps"] if step.get("uses", "").startswith(f"{action}@")]
+
+
+def test_the_two_workflows_are_there():
+    assert [path.name for path in FILES] == ["checks.yml", "gpu.yml"]
+
+
+def test_they_follow_the_schema_of_workflows():
+    schema = ["--builtin-schema", "vendor.github-workflows"]
+    command = [sys.executable, "-m", "check_jsonschema", *schema, *map(str, FILES)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_auditor_finds_nothing():
+    zizmor = Path(sys.executable).with_name("zizmor")
+    command = [zizmor, "--offline", "--persona=pedantic", "--no-progress", FOLDER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_action_is_pinned_by_commit_and_names_its_release(path: Path):
+    uses = re.findall(r"uses: *(.*)", path.read_text())
+    assert uses
+    for line in uses:
+        assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_nothing_is_permitted_but_what_a_job_asks_for(path: Path):
+    assert load(path.name)["permissions"] == {}
+
+
+def test_each_job_has_the_permissions_it_needs_and_no_other():
+    asked = {(file, name): job["permissions"] for file, name, job in jobs()}
+    assert asked == {
+        ("checks.yml", "everything"): {"contents": "read"},
+        ("checks.yml", "library"): {"contents": "read"},
+        ("gpu.yml", "measure"): {"contents": "read"},
+        ("gpu.yml", "publish"): {"pages": "write", "id-token": "write"},
+        ("gpu.yml", "report"): {"issues": "write"},
+    }
+
+
+def test_every_job_ends_in_time_and_no_checkout_keeps_its_token():
+    for file, name, job in jobs():
+        assert isinstance(job["timeout-minutes"], int), f"{file}: {name} may run for ever"
+        for step in steps_using(job, "actions/checkout"):
+            assert step["with"]["persist-credentials"] is False, f"{file}: {name}"
+
+
+def test_checks_run_for_pull_requests_and_main_and_do_what_ci_does():
+    checks = load("checks.yml")
+    assert set(checks["on"]) == {"pull_request", "push"}
+    assert checks["on"]["push"] == {"branches": ["main"]}
+    everything = checks["jobs"]["everything"]
+    assert any(step.get("run") == ".ci/run" for step in everything["steps"])
+    versions = {
+        *checks["jobs"]["library"]["strategy"]["matrix"]["python"],
+        *(
+            step["with"]["python-version"]
+            for step in steps_using(everything, "actions/setup-python")
+        ),
+    }
+    assert versions == {"3.11", "3.12", "3.13"}
+
+
+def test_the_gpu_run_starts_weekly_on_release_tags_and_by_hand_only():
+    gpu = load("gpu.yml")
+    assert set(gpu["on"]) == {"schedule", "push", "workflow_dispatch"}
+    assert gpu["on"]["push"] == {"tags": ["v*"]}
+    (schedule,) = gpu["on"]["schedule"]
+    minute, hour, day, month, weekday = schedule["cron"].split()
+    assert (day, month) == ("*", "*")
+    assert all(field.isdigit() for field in (minute, hour, weekday)), "once a week"
+    assert gpu["concurrency"]["cancel-in-progress"] is False
+
+
+def test_the_gpu_run_measures_the_full_profile_on_a_gpu_that_it_names():
+    measure = load("gpu.yml")["jobs"]["measure"]
+    assert measure["runs-on"] == ["self-hosted", "linux", "x64", "gpu"]
+    assert measure["env"]["MEASURED_PROFILE"] == "full"
+    scripts = [step.get("run", "") for step in measure["steps"]]
+    shown = next(i for i, script in enumerate(scripts) if "nvidia-smi" in script)
+    assert "torch.__version__" in scripts[shown]
+    assert "torch.cuda.is_available()" in scripts[shown], "a run without a GPU must not pass"
+    assert shown < scripts.index(".ci/run")
+
+
+def test_what_was_executed_is_kept_also_when_it_failed():
+    measure = load("gpu.yml")["jobs"]["measure"]
+    (upload,) = steps_using(measure, "actions/upload-artifact")
+    assert upload["if"] == "always()"
+    assert upload["with"]["include-hidden-files"] is True, "the notebooks lie in a hidden folder"
+    kept = set(upload["with"]["path"].split())
+    assert kept == {"_build/.jupyter_cache", "_build/records", "_build/html"}
+
+
+def test_only_a_run_that_passed_is_published():
+    workflow = load("gpu.yml")["jobs"]
+    (handed,) = steps_using(workflow["measure"], "actions/upload-pages-artifact")
+    assert "if" not in handed, "only after every step before it passed"
+    assert workflow["measure"]["steps"][-1] is handed
+    publish = workflow["publish"]
+    assert publish["needs"] == "measure"
+    assert publish["if"].startswith("needs.measure.result == 'success' &&")
+    assert "always()" not in publish["if"]
+    publishing = [(f, n) for f, n, job in jobs() if steps_using(job, "actions/deploy-pages")]
+    assert publishing == [("gpu.yml", "publish")]
+    for step in (step for _, _, job in jobs() for step in job["steps"]):
+        assert "continue-on-error" not in step
+
+
+def test_a_scheduled_run_that_fails_opens_an_issue():
+    report = load("gpu.yml")["jobs"]["report"]
+    assert report["needs"] == ["measure", "publish"]
+    condition = " ".join(report["if"].split())
+    assert condition == (
+        "always() && github.event_name == 'schedule' && "
+        "(needs.measure.result != 'success' || needs.publish.result != 'success')"
+    )
+    (step,) = report["steps"]
+    assert "gh issue create" in step["run"]
+    assert "${{" not in step["run"], "values reach a script through its environment"
+
+
+def test_the_gpu_runner_never_runs_code_of_a_pull_request():
+    for file, name, job in jobs():
+        if "self-hosted" in job["runs-on"]:
+            assert not any("pull_request" in event for event in load(file)["on"]), f"{file}: {name}"
+
+
+def test_ci_runs_exactly_the_command_of_the_readme():
+    script = (ROOT / ".ci" / "run").read_text()
+    assert script.rstrip().endswith("exec make --no-print-directory test")
+    assert "make test" in (ROOT / "README.md").read_text()
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111, "it must be executable"
