@@ -1,0 +1,177 @@
+"""The book's chapters: which files they are, and the cells that a run and a page see in them.
+
+A chapter is a MyST notebook that `_toc.yml` names and that holds code cells.  Its cells are read with
+MyST-NB's own reader and the book's own syntax extensions, so that the notebook which is executed
+equals, cell by cell, the one that the HTML build looks for among the executed ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from myst_nb.core.read import is_myst_markdown_notebook, read_myst_markdown_notebook
+from myst_parser.config.main import MdParserConfig
+from nbformat import NotebookNode
+from sphinx_external_toc.parsing import parse_toc_yaml
+
+TOC = "_toc.yml"
+CONFIG = "_config.yml"
+KERNEL = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_HEADING = re.compile(r"^#[ \t]+(.+?)[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One chapter: its file, its name for Sphinx (`book/positions/rotary`) and its title."""
+
+    path: Path
+    docname: str
+    title: str
+
+    @property
+    def source(self) -> str:
+        """The file's path from the book's root, as messages show it: `book/positions/rotary.md`."""
+        return f"{self.docname}{self.path.suffix}"
+
+
+@dataclass(frozen=True)
+class Book:
+    """A book's root folder and its chapters in reading order."""
+
+    root: Path
+    chapters: tuple[Chapter, ...]
+
+
+def load_book(root: Path) -> Book:
+    """Read the order of the book and keep the pages that have code cells.
+
+    Raises ValueError when `root` has no `_toc.yml` or when that names a file which does not exist.
+    """
+    root = root.resolve()
+    toc = root / TOC
+    if not toc.is_file():
+        raise ValueError(f"expected a book's root folder, with {TOC} in it; {root} has none")
+    chapters = []
+    for docname in parse_toc_yaml(toc):
+        path = root / docname
+        if path.suffix not in {".md", ".ipynb", ".rst"}:
+            path = _with_suffix(path)
+        if not path.is_file():
+            raise ValueError(f"{TOC} names {docname!r}, but {root} has no such page")
+        text = path.read_text("utf-8")
+        if is_chapter(path, text):
+            relative = path.relative_to(root).with_suffix("").as_posix()
+            chapters.append(Chapter(path, relative, _title(text) or relative))
+    return Book(root, tuple(chapters))
+
+
+def find_root(path: Path) -> Path | None:
+    """Find the root of the book that a file belongs to: the nearest folder upwards with a `_toc.yml`."""
+    for folder in (path.resolve(), *path.resolve().parents):
+        if (folder / TOC).is_file():
+            return folder
+    return None
+
+
+def is_chapter(path: Path, text: str | None = None) -> bool:
+    """Tell whether a file is a MyST notebook with at least one code cell."""
+    if path.suffix != ".md" or not path.is_file():
+        return False
+    text = path.read_text("utf-8") if text is None else text
+    return "{code-cell}" in text and is_myst_markdown_notebook(text)
+
+
+def chapter_at(root: Path, path: Path) -> Chapter:
+    """Describe the chapter in one file, whether or not `_toc.yml` names it."""
+    path = path.resolve()
+    docname = path.relative_to(root.resolve()).with_suffix("").as_posix()
+    return Chapter(path, docname, _title(path.read_text("utf-8")) or docname)
+
+
+def notebook(chapter: Chapter, fingerprint: str | None = None) -> NotebookNode:
+    """Read a chapter as a notebook, as the HTML build will see it.
+
+    With `fingerprint`, the notebook's `kernelspec` carries it, which makes it part of the key under
+    which jupyter-cache files the executed notebook.
+    """
+    text = chapter.path.read_text("utf-8")
+    if fingerprint is not None:
+        text = stamped(text, fingerprint)
+    return read_notebook(text, chapter.path)
+
+
+def read_notebook(text: str, path: Path) -> NotebookNode:
+    """Turn the text of a MyST notebook into cells, with the syntax extensions of its book."""
+    root = find_root(path)
+    config = MdParserConfig(enable_extensions=set(_extensions(root)) if root else set())
+    read: NotebookNode = read_myst_markdown_notebook(
+        text, config=config, add_source_map=True, path=str(path)
+    )
+    return read
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """Return the YAML mapping at the head of a page; empty when there is none."""
+    match = _FRONT_MATTER.match(text)
+    found = yaml.safe_load(match.group(1)) if match else None
+    return found if isinstance(found, dict) else {}
+
+
+def stamped(text: str, fingerprint: str) -> str:
+    """Write a fingerprint into the `kernelspec` of a page's front matter.
+
+    The front matter is rewritten as one line of YAML followed by as many empty lines as it had
+    before, so that the line numbers of the rest, which warnings and error messages name, stay.
+    """
+    match = _FRONT_MATTER.match(text)
+    if match is None:
+        raise ValueError("expected a page that begins with front matter between two lines of ---")
+    metadata = front_matter(text)
+    metadata["kernelspec"] = KERNEL | (metadata.get("kernelspec") or {})
+    metadata["kernelspec"]["fingerprint"] = fingerprint
+    line = yaml.safe_dump(metadata, default_flow_style=True, width=float("inf"), allow_unicode=True)
+    padding = "\n" * (match.group(1).count("\n") - 1)
+    return f"---\n{line.strip()}\n{padding}---\n{text[match.end() :]}"
+
+
+def cell_line(read: NotebookNode, index: int) -> int:
+    """Give the line of the chapter's file, counted from 1, on which cell `index` begins."""
+    lines: list[int] = read.metadata.get("source_map", [])
+    return lines[index] + 1 if index < len(lines) else 1
+
+
+def _with_suffix(path: Path) -> Path:
+    """Complete a page's name, which `_toc.yml` may give without its suffix."""
+    candidates = (path.with_name(path.name + suffix) for suffix in (".md", ".ipynb", ".rst"))
+    return next((candidate for candidate in candidates if candidate.is_file()), path)
+
+
+def _title(text: str) -> str | None:
+    body = _FRONT_MATTER.sub("", text)
+    match = _HEADING.search(body)
+    return match.group(1) if match else None
+
+
+@functools.cache
+def _extensions(root: Path) -> frozenset[str]:
+    """The MyST syntax extensions of a book: those in its `_config.yml`, else Jupyter Book's own."""
+    defaults = yaml.safe_load(
+        resources.files("jupyter_book").joinpath("default_config.yml").read_text()
+    )
+    path = root / CONFIG
+    config = (yaml.safe_load(path.read_text("utf-8")) if path.is_file() else None) or {}
+    sphinx = (config.get("sphinx") or {}).get("config") or {}
+    chosen = (
+        sphinx.get("myst_enable_extensions")
+        or (config.get("parse") or {}).get("myst_enable_extensions")
+        or defaults["parse"]["myst_enable_extensions"]
+    )
+    return frozenset(chosen)

@@ -1,0 +1,110 @@
+"""The press from the command line: `python -m bookpress execute | build | status | records`."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+PAGES = "_build/html"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.command(options)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return status
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the chapters that are stale."""
+    from bookpress.execute import execute
+
+    only = [Path(name) for name in options.chapters] or None
+    start = time.monotonic()
+    result = execute(options.root, jobs=options.jobs, force=options.force, only=only)
+    _conclude(result.failed, len(result.ran), time.monotonic() - start)
+    return result.status
+
+
+def build(options: argparse.Namespace) -> int:
+    """Run the chapters that are stale, then print the pages; any warning is an error."""
+    options.chapters = []
+    status = execute(options)
+    if status:
+        return status
+    command = [sys.executable, "-m", "jupyter_book", "build", str(options.root)]
+    command += ["-n", "-W", "--keep-going", *(["-q"] if options.quiet else [])]
+    finished = subprocess.run(command, check=False)
+    if finished.returncode:
+        print("the pages could not be printed; see above", file=sys.stderr)
+        return finished.returncode
+    print(f"the book: {(options.root / PAGES / 'index.html').resolve()}")
+    return 0
+
+
+def status(options: argparse.Namespace) -> int:
+    """Say for each chapter whether it is up to date; exits 1 when one is stale."""
+    from bookpress.chapters import load_book
+    from bookpress.execute import open_cache, survey
+
+    book = load_book(options.root)
+    states = survey(book, open_cache(book.root))
+    for state in states:
+        done = f"up to date, ran {state.entry.seconds:.1f} s" if state.entry else state.reason
+        print(f"{'  ' if state.entry else '* '}{state.chapter.source}: {done}")
+    return int(any(state.entry is None for state in states))
+
+
+def records(options: argparse.Namespace) -> int:
+    """Copy what was measured into the book's own folder."""
+    from measured_transformer.evidence.profile import profile
+
+    from bookpress.chapters import load_book
+    from bookpress.execute import open_cache, survey
+    from bookpress.records import publish
+
+    book = load_book(options.root)
+    stale = [s.chapter.source for s in survey(book, open_cache(book.root)) if s.entry is None]
+    if stale:
+        raise ValueError(
+            f"expected every chapter to be up to date, not so {', '.join(stale)}: "
+            "run python -m bookpress execute first"
+        )
+    for path in publish(book, profile().name):
+        print(path.relative_to(book.root))
+    return 0
+
+
+def _conclude(failed: list[str], passed: int, seconds: float) -> None:
+    if failed:
+        print(f"{len(failed)} failed: {', '.join(sorted(failed))}", file=sys.stderr, flush=True)
+    elif passed:
+        print(f"{passed} executed in {seconds:.1f} s", flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m bookpress", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for command in (execute, build, status, records):
+        described = (command.__doc__ or "").splitlines()[0]
+        sub = commands.add_parser(command.__name__, help=described, description=described)
+        sub.set_defaults(command=command)
+        sub.add_argument(
+            "--root", type=Path, default=Path(), help="the book's root folder (default: here)"
+        )
+        if command in (execute, build):
+            sub.add_argument("--jobs", type=int, help="chapters side by side (2; on a GPU 1)")
+            sub.add_argument("--force", action="store_true", help="run every chapter")
+        if command is build:
+            sub.add_argument("--quiet", "-q", action="store_true", help="warnings only from Sphinx")
+        if command is execute:
+            sub.add_argument("chapters", nargs="*", help="files to look at (default: all)")
+    return parser

@@ -1,0 +1,77 @@
+"""The pytest plugin that lets `pytest --nbmake` collect MyST chapters.
+
+A bare `pytest --nbmake` runs the book's chapters beside the tests; `pytest --nbmake book` runs those
+below a folder; `pytest` without `--nbmake` runs none.  Chapters that pass are kept, so that the next
+build need not run them again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from bookpress.items import ChapterFile
+
+CELL_TIMEOUT = {"quick": 900, "full": 12 * 3600}
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ChapterFile | None:
+    """Collect a MyST chapter."""
+    if not _enabled(parent.config) or file_path.suffix != ".md" or "_build" in file_path.parts:
+        return None
+    from bookpress import chapters
+
+    if chapters.find_root(file_path) is None or not chapters.is_chapter(file_path):
+        return None
+    from bookpress.items import ChapterFile
+
+    found: ChapterFile = ChapterFile.from_parent(parent, path=file_path)
+    return found
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the book's chapters to a run that names no paths, and keep what passes."""
+    if not _enabled(config) or hasattr(config, "workerinput"):
+        return
+    from measured_transformer.evidence.profile import profile
+
+    from bookpress import chapters
+
+    config.pluginmanager.register(Keeper(), "bookpress-keeper")
+    given = [*config.invocation_params.args, *config.getini("addopts")]
+    if not any(str(argument).startswith("--nbmake-timeout") for argument in given):
+        config.option.nbmake_timeout = CELL_TIMEOUT[profile().name]
+    root = chapters.find_root(config.rootpath)
+    if config.args_source is not pytest.Config.ArgsSource.ARGS and root == config.rootpath:
+        known = {Path(argument).resolve() for argument in config.args}
+        for chapter in chapters.load_book(root).chapters:
+            if not known & {chapter.path, *chapter.path.parents}:
+                config.args.append(str(chapter.path))
+
+
+class Keeper:
+    """Puts each chapter that passed into the cache of executed notebooks, the moment it did."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """See a report, in the process that all reports reach."""
+        outcome = outcome_of(report)
+        if outcome is not None and report.passed:
+            from bookpress.execute import keep
+
+            keep(outcome)
+
+
+def outcome_of(report: pytest.TestReport) -> dict[str, Any] | None:
+    """What a chapter's run left in its report; None for other tests and other phases."""
+    if report.when != "call":
+        return None
+    found: dict[str, Any] | None = dict(report.user_properties).get("chapter")  # type: ignore[assignment]
+    return found
+
+
+def _enabled(config: pytest.Config) -> bool:
+    return bool(getattr(config.option, "nbmake", False))

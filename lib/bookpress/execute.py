@@ -1,0 +1,218 @@
+"""Executing what is stale: find it, run it through pytest and nbmake, keep each chapter at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from myst_nb.core.read import MystMetadataParsingError
+from nbformat import NotebookNode
+
+from bookpress import cache, chapters, fingerprint, records
+from bookpress.cache import Cache, Entry
+from bookpress.chapters import Book, Chapter
+from bookpress.collect import outcome_of
+from bookpress.kernel import Failure, environment, has_cuda
+from bookpress.progress import Progress, warn
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class State:
+    """Where one chapter stands: executed as it is now (`entry`), or stale for a `reason`."""
+
+    chapter: Chapter
+    entry: Entry | None
+    reason: str = ""
+    broken: bool = False
+
+
+@dataclass
+class Result:
+    """What `execute` did; `passed` and `failed` name chapters by their source file."""
+
+    ran: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def status(self) -> int:
+        """The exit status that says it."""
+        return INTERRUPTED if self.interrupted else int(bool(self.failed))
+
+
+def open_cache(root: Path) -> Cache:
+    """The store of a book's executed chapters."""
+    return Cache(root / cache.FOLDER, warn)
+
+
+def survey(book: Book, store: Cache, *, force: bool = False) -> list[State]:
+    """Tell for each chapter whether it is up to date, and if not, why."""
+    states = []
+    for chapter in book.chapters:
+        try:
+            stamp = fingerprint.stamp(book.root, chapter.path)
+            notebook = chapters.notebook(chapter, stamp.digest)
+        except (ValueError, MystMetadataParsingError) as error:
+            states.append(State(chapter, None, str(error), broken=True))
+            continue
+        entry = None if force else store.find(notebook, chapter.source)
+        reason = "" if entry else "asked for" if force else _reason(store, chapter, stamp.parts)
+        states.append(State(chapter, entry, reason))
+    return states
+
+
+def execute(
+    root: Path, *, jobs: int | None = None, force: bool = False, only: list[Path] | None = None
+) -> Result:
+    """Run the chapters that are stale and keep each one that passes.
+
+    Args:
+        root: the book's root folder.
+        jobs: how many chapters run side by side; two on a CPU, one on a GPU where it is None.
+        force: run every chapter, also those that are up to date.
+        only: the chapters' files to look at; all where it is None.
+
+    Chapters that are up to date have their records written again where these are missing or belong
+    to another run.  A chapter that fails leaves what an earlier run of it left.
+    """
+    book = _restricted(chapters.load_book(root), only)
+    store = open_cache(book.root)
+    states = survey(book, store, force=force)
+    stale = [state for state in states if state.entry is None]
+    for state in states:
+        if state.entry and not records.is_current(book.root, state.chapter, state.entry):
+            records.save(book.root, state.chapter, state.entry)
+    progress = Progress(len(stale))
+    progress.plan(((s.chapter.source, s.reason) for s in stale), len(states) - len(stale))
+    result = Result()
+    try:
+        for state in (s for s in stale if s.broken):
+            progress.failed(Failure(state.chapter.source, state.reason))
+            result.failed.append(state.chapter.source)
+        runnable = [state.chapter for state in stale if not state.broken]
+        if runnable:
+            _run(book.root, _longest_first(runnable, store), jobs or _jobs(), progress, result)
+    finally:
+        progress.close()
+    return result
+
+
+def keep(outcome: dict[str, Any]) -> None:
+    """Put a chapter that passed into the cache and write its records.
+
+    A chapter whose library, data or cells changed while it ran is not kept: nobody can tell which
+    of both it ran with.
+    """
+    root = Path(outcome["root"])
+    chapter = chapters.chapter_at(root, root / outcome["source"])
+    notebook: NotebookNode = nbformat.read(outcome["notebook"], nbformat.NO_CONVERT)
+    if fingerprint.stamp(root, chapter.path).digest != outcome["stamp"]:
+        warn(f"what {chapter.source} depends on changed while it ran; it has to run again")
+        return
+    parts = outcome["parts"]
+    details = {
+        "stamp": outcome["stamp"],
+        "parts": parts,
+        "profile": parts["profile"],
+        "seed_offset": int(parts["seed offset"]),
+    }
+    entry = open_cache(root).add(notebook, chapter.source, outcome["seconds"], details)
+    records.save(root, chapter, entry)
+
+
+def _run(root: Path, stale: list[Chapter], jobs: int, progress: Progress, result: Result) -> None:
+    """Run chapters through pytest in this process, with nothing of pytest's own on the screen."""
+    watcher = _Watcher(progress, result)
+    workers = min(jobs, len(stale))
+    arguments = ["--nbmake", "-s", "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "nbmake"]
+    arguments += ["-p", "bookpress.collect", "--noconftest", "-c", os.devnull]
+    arguments += ["--rootdir", str(root), "-p", "xdist"]
+    if workers > 1:
+        arguments += ["-n", str(workers), "--dist", "load", "--maxschedchunk", "1"]
+    with _only_these_plugins():
+        status = pytest.main([*arguments, *(str(c.path) for c in stale)], plugins=[watcher])
+    if status == pytest.ExitCode.INTERRUPTED:
+        result.interrupted = True
+        progress.say("interrupted; the chapters that had finished are kept")
+        return
+    missed = {chapter.source for chapter in stale} - {*result.ran, *result.failed}
+    for source in sorted(missed):
+        progress.failed(Failure(source, f"pytest did not run it ({status!r})"))
+        result.failed.append(source)
+
+
+class _Watcher:
+    """Turns pytest's reports into progress and into the result."""
+
+    def __init__(self, progress: Progress, result: Result) -> None:
+        self._progress = progress
+        self._result = result
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._progress.start(nodeid.split("::")[0])
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        source = report.nodeid.split("::")[0]
+        outcome = outcome_of(report) or {}
+        if report.passed and outcome:
+            self._result.ran.append(source)
+            self._progress.passed(source, outcome["seconds"])
+        elif report.failed:
+            described = outcome.get("failure") or {
+                "source": source,
+                "error": "it could not be run",
+                "trace": report.longreprtext,
+            }
+            self._result.failed.append(source)
+            self._progress.failed(Failure(**described))
+
+
+@contextlib.contextmanager
+def _only_these_plugins() -> Iterator[None]:
+    """Keep pytest from loading what a chapter's run has no use for (it would import torch)."""
+    with environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}):
+        yield
+
+
+def _restricted(book: Book, only: list[Path] | None) -> Book:
+    if only is None:
+        return book
+    wanted = {path.resolve() for path in only}
+    strange = wanted - {chapter.path for chapter in book.chapters}
+    if strange:
+        raise ValueError(f"expected chapters of {book.root}, got {', '.join(map(str, strange))}")
+    return Book(book.root, tuple(c for c in book.chapters if c.path in wanted))
+
+
+def _longest_first(stale: list[Chapter], store: Cache) -> list[Chapter]:
+    """Order chapters by the time they took before, longest first; unknown ones lead."""
+
+    def seconds(chapter: Chapter) -> float:
+        details = store.latest(chapter.source) or {}
+        return float(details.get("execution_seconds", float("inf")))
+
+    return sorted(stale, key=seconds, reverse=True)
+
+
+def _jobs() -> int:
+    return 1 if has_cuda() else min(2, os.cpu_count() or 1)
+
+
+def _reason(store: Cache, chapter: Chapter, parts: dict[str, str]) -> str:
+    """Say what changed since the chapter's newest run."""
+    before = (store.latest(chapter.source) or {}).get("parts")
+    if before is None:
+        return "never executed"
+    changed = [name for name in sorted(parts | before) if parts.get(name) != before.get(name)]
+    if not changed:
+        return "its cells changed"
+    shown = ", ".join(changed[:3])
+    return f"changed: {shown}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")

@@ -1,0 +1,182 @@
+"""Running one chapter in a kernel through nbmake, and saying precisely where it failed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import nbformat
+from nbformat import NotebookNode
+from nbmake.nb_run import NotebookRun
+
+from bookpress.cache import with_outputs
+from bookpress.chapters import Chapter, cell_line
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a chapter did not pass: the cell (counted from 1), where it stands, and the error."""
+
+    source: str
+    error: str
+    trace: str = ""
+    cell: int | None = None
+    line: int | None = None
+    code: str = ""
+
+    @property
+    def summary(self) -> str:
+        """One paragraph naming chapter, cell and error."""
+        if self.cell is None:
+            return f"{self.source}: {self.error}"
+        return (
+            f"{self.source}, code cell {self.cell} (line {self.line})\n"
+            f"    {self.code}\n"
+            f"  {self.error}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a report that crosses processes."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a kernel made of a chapter: the notebook with its outputs, and the failure if any."""
+
+    notebook: NotebookNode
+    seconds: float
+    failure: Failure | None
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """Where nbmake finds a notebook, and the folder to run it in.
+
+    nbmake reads `str(filename)` and starts the kernel in `filename.parent`; a chapter runs in its own
+    folder although its notebook lies in the build folder.
+    """
+
+    path: Path
+    parent: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def run_chapter(
+    chapter: Chapter, source: NotebookNode, staged: Path, root: Path, timeout: int
+) -> Run:
+    """Execute the cells of `source` in the chapter's folder and leave the notebook at `staged`.
+
+    The kernel is that of the running interpreter; `timeout` (seconds) is for one cell.
+    """
+    write_notebook(source, staged)
+    run = NotebookRun(cast(Path, _Staged(staged, chapter.path.parent)), timeout)
+    start = time.monotonic()
+    with environment(kernel_environment(root)):
+        try:
+            result = run.execute()
+        except Exception as error:  # the kernel died or never came up
+            index = _cell_at(error)
+            reason = f"{type(error).__name__}: {error}"
+            failure = _failure(chapter, source, index, reason, "")
+            return Run(source, time.monotonic() - start, failure)
+    seconds = time.monotonic() - start
+    merged = with_outputs(source, result.nb)
+    write_notebook(merged, staged)
+    if result.error is None:
+        return Run(merged, seconds, None)
+    problem = result.error
+    failure = _failure(chapter, source, problem.failing_cell_index, problem.summary, problem.trace)
+    return Run(merged, seconds, failure)
+
+
+def write_notebook(notebook: NotebookNode, path: Path) -> None:
+    """Write a notebook so that a reader sees the old file or the new one, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    half.write_text(nbformat.writes(notebook, nbformat.NO_CONVERT), "utf-8")
+    half.replace(path)
+
+
+def kernel_environment(root: Path) -> dict[str, str]:
+    """The variables that a chapter's kernel gets beside those of the calling process.
+
+    The library that the kernel imports is the one whose source the fingerprint covers; figures go
+    into the notebook; and on a CPU each chapter keeps to one core, so that chapters can run side by
+    side and the same cells give the same sums everywhere.
+    """
+    paths = [str(root / "lib"), os.environ.get("PYTHONPATH", "")]
+    variables = {
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "JUPYTER_PREFER_ENV_PATH": "1",
+    }
+    return variables if has_cuda() else variables | {"OMP_NUM_THREADS": "1"}
+
+
+@contextlib.contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for the length of a block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@functools.cache
+def has_cuda() -> bool:
+    """Tell whether chapters will find a CUDA device; asks PyTorch only where there is a driver."""
+    if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
+        return False
+    code = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)"
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    return asked.returncode == 0
+
+
+def _failure(
+    chapter: Chapter, source: NotebookNode, index: int | None, error: str, trace: str
+) -> Failure:
+    error, trace = _COLOURS.sub("", error), _COLOURS.sub("", trace)
+    if index is None or not 0 <= index < len(source.cells):
+        return Failure(chapter.source, error, trace)
+    before = [cell for cell in source.cells[: index + 1] if cell.cell_type == "code"]
+    lines = [line for line in source.cells[index].source.splitlines() if line.strip()]
+    return Failure(
+        source=chapter.source,
+        error=error,
+        trace=trace,
+        cell=len(before),
+        line=cell_line(source, index),
+        code=lines[0] if lines else "",
+    )
+
+
+def _cell_at(error: BaseException) -> int | None:
+    """The cell that nbclient was executing when it gave up, from the error's traceback."""
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_name == "async_execute_cell":
+            index = frame.tb_frame.f_locals.get("cell_index")
+            return index if isinstance(index, int) else None
+        frame = frame.tb_next
+    return None

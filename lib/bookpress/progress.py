@@ -1,0 +1,88 @@
+"""Telling the one who waits which chapter runs, how many are left, and how long each took."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from bookpress.kernel import Failure
+
+
+class Progress:
+    """Prints a line when a chapter starts and when it ends; on a terminal also what runs now."""
+
+    def __init__(self, total: int, stream: TextIO | None = None) -> None:
+        self.total = total
+        self.done = 0
+        self.running: dict[str, float] = {}
+        self._stream = stream or sys.stdout
+        self._live = _live_status() if self._stream.isatty() else None
+
+    def say(self, line: str) -> None:
+        """Print a line at once, above whatever is shown live."""
+        if self._live is not None:
+            self._live.console.print(line, highlight=False, markup=False)
+        else:
+            print(line, file=self._stream, flush=True)
+
+    def plan(self, stale: Iterable[tuple[str, str]], fresh: int) -> None:
+        """Say which chapters will run, and why, before the first one does."""
+        if fresh:
+            self.say(f"{fresh} of {self.total + fresh} chapters are up to date")
+        for source, reason in stale:
+            self.say(f"to run: {source} ({reason})")
+
+    def start(self, source: str) -> None:
+        """A chapter begins to run."""
+        self.running[source] = time.monotonic()
+        if self._live is None:
+            self.say(f"running {source}")
+        self._refresh()
+
+    def passed(self, source: str, seconds: float) -> None:
+        """A chapter ran to its end."""
+        self._finish(source, f"{seconds:.1f} s")
+
+    def failed(self, failure: Failure) -> None:
+        """A chapter failed; its traceback follows at once."""
+        self._finish(failure.source, "FAILED")
+        self.say(failure.summary)
+        if failure.trace:
+            self.say(failure.trace)
+
+    def close(self) -> None:
+        """Take what is shown live off the terminal."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _finish(self, source: str, result: str) -> None:
+        self.running.pop(source, None)
+        self.done += 1
+        self.say(f"[{self.done}/{self.total}] {source} ... {result}, {self.total - self.done} left")
+        self._refresh()
+
+    def _refresh(self) -> None:
+        if self._live is None:
+            return
+        if self.running:
+            names = ", ".join(self.running)
+            self._live.update(f"running {names}; {self.total - self.done} left")
+            self._live.start()
+        else:
+            self._live.stop()
+
+
+def warn(message: str) -> None:
+    """Say on the error stream that something is wrong, though the work goes on."""
+    print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
+def _live_status() -> Status:
+    from rich.console import Console
+
+    return Console().status("")

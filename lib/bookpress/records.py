@@ -1,0 +1,73 @@
+"""What chapters measured, written beside the executed notebooks: `_build/records/<profile>/`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from measured_transformer.evidence.records import payloads, read_records, write_records
+
+from bookpress.cache import Entry
+from bookpress.chapters import Book, Chapter
+
+FOLDER = "_build/records"
+COMMITTED = "book/records"
+
+__all__ = ["is_current", "path_of", "payloads", "publish", "save"]
+
+
+def path_of(root: Path, chapter: Chapter, profile: str) -> Path:
+    """Where the records of a chapter lie."""
+    return root / FOLDER / profile / f"{chapter.path.stem}.json"
+
+
+def is_current(root: Path, chapter: Chapter, entry: Entry) -> bool:
+    """Tell whether the records on disk are those of this executed notebook."""
+    path = path_of(root, chapter, entry.details["profile"])
+    try:
+        return bool(read_records(path).get("notebook") == entry.identity)
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def save(root: Path, chapter: Chapter, entry: Entry) -> Path:
+    """Write what an executed notebook measured, whole or not at all; returns the file."""
+    details = entry.details
+    path = path_of(root, chapter, details["profile"])
+    found = payloads(entry.notebook())
+    head = {
+        "chapter": chapter.docname,
+        "stamp": details["stamp"],
+        "notebook": entry.identity,
+        "profile": details["profile"],
+        "seed_offset": details["seed_offset"],
+        "seconds": round(entry.seconds, 1),
+    }
+    write_records(path, head | found)
+    return path
+
+
+def publish(book: Book, profile: str) -> Iterator[Path]:
+    """Copy the records of a profile into the book's own folder, to be committed with it.
+
+    Records of chapters that the book no longer has leave that folder.  Raises ValueError when a
+    chapter has no records, naming it.
+    """
+    missing = [c.source for c in book.chapters if not path_of(book.root, c, profile).is_file()]
+    if missing:
+        raise ValueError(
+            f"expected {profile} records of every chapter; none for {', '.join(missing)}: "
+            f"run them with MEASURED_PROFILE={profile} python -m bookpress execute"
+        )
+    target = book.root / COMMITTED / profile
+    target.mkdir(parents=True, exist_ok=True)
+    kept = set()
+    for chapter in book.chapters:
+        source = path_of(book.root, chapter, profile)
+        shutil.copyfile(source, target / source.name)
+        kept.add(source.name)
+        yield target / source.name
+    for path in target.glob("*.json"):
+        if path.name not in kept:
+            path.unlink()

@@ -1,0 +1,135 @@
+"""Staleness inside Sphinx: pages show chapters that were executed as they are now, or are not printed.
+
+Before any page is read, stale chapters run through `python -m bookpress execute`; if one fails, the
+build ends there, each time anew.  When a chapter is read, its fingerprint goes into the text, so that
+MyST-NB finds the executed notebook under the key it was stored with and executes nothing itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+
+from bookpress import cache, chapters, execute, fingerprint
+from bookpress.chapters import Book
+from bookpress.execute import State
+
+SHOWN = "executed_notebook"
+"""Page metadata: the identity of the executed notebook that the page was printed from."""
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def setup_staleness(app: Sphinx) -> None:
+    """Connect to the events of a build."""
+    app.connect("builder-inited", execute_stale, priority=900)
+    app.connect("env-get-outdated", reread_changed)
+    app.connect("source-read", stamp_source, priority=900)
+    app.connect("build-finished", forget_if_warned)
+    app.connect("build-finished", remove_pages_that_left)
+
+
+def execute_stale(app: Sphinx) -> None:
+    """Run the chapters that are stale; raises ExtensionError when one fails."""
+    config = getattr(app.env, "mystnb_config", None)
+    book = _book(app)
+    if book is None or config is None or config.execution_mode != "cache":
+        return
+    folder = str(book.root / cache.FOLDER)
+    app.env.mystnb_config = config.copy(execution_cache_path=folder)  # type: ignore[attr-defined]
+    states = _survey(book)
+    stale = [state for state in states if state.entry is None]
+    if stale:
+        paths = [str(state.chapter.path) for state in stale]
+        command = [sys.executable, "-m", "bookpress", "execute", "--root", str(book.root), *paths]
+        if subprocess.run(command, check=False).returncode:
+            raise ExtensionError("a chapter could not be executed; see above")
+        states = _survey(book)
+    unsure = [state.chapter.source for state in states if state.entry is None]
+    if unsure:
+        raise ExtensionError(f"changed while the book was built: {', '.join(unsure)}; build again")
+    identities = {s.chapter.docname: s.entry.identity for s in states if s.entry is not None}
+    app.env.bookpress_executed = identities  # type: ignore[attr-defined]
+
+
+def reread_changed(
+    app: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], removed: set[str]
+) -> list[str]:
+    """Name the pages that show another executed notebook than the one there is now."""
+    del app, added, changed, removed
+    return [
+        docname
+        for docname, identity in _executed(env).items()
+        if docname in env.all_docs and env.metadata[docname].get(SHOWN) != identity
+    ]
+
+
+def stamp_source(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Write the fingerprint into a chapter's text and note the files that it comes from."""
+    path = Path(app.env.doc2path(docname))
+    root = chapters.find_root(path)
+    if root is None or not chapters.is_chapter(path, source[0]):
+        return
+    stamp = fingerprint.stamp(root, path)
+    source[0] = chapters.stamped(source[0], stamp.digest)
+    for dependency in stamp.dependencies:
+        app.env.note_dependency(str(dependency))
+    if docname in _executed(app.env):
+        app.env.metadata[docname][SHOWN] = _executed(app.env)[docname]
+
+
+def forget_if_warned(app: Sphinx, exception: Exception | None) -> None:
+    """Make a build that ended in warnings treated as errors read every page again next time.
+
+    Sphinx keeps the pages it has read, warnings or not; the next build would read none of them
+    again, warn of nothing and succeed.
+    """
+    if exception is None and app.warningiserror and app._warncount:
+        (Path(app.doctreedir) / ENV_PICKLE_FILENAME).unlink(missing_ok=True)
+
+
+def remove_pages_that_left(app: Sphinx, exception: Exception | None) -> None:
+    """Delete the pages of documents that the book no longer has.
+
+    Which pages are a document's is told by the copies of their sources that Sphinx lays beside them.
+    """
+    if exception is not None or app.builder.name != "html":
+        return
+    pages = Path(app.outdir)
+    sources = pages / "_sources"
+    for copied in [path for path in sources.rglob("*") if path.is_file()]:
+        name = copied.relative_to(sources).as_posix()
+        docname = name.removesuffix(app.config.html_sourcelink_suffix or "")
+        docname = docname.rpartition(".")[0]
+        if docname and docname not in app.env.found_docs:
+            _LOGGER.info("removing the page of %s, which left the book", docname)
+            copied.unlink()
+            (pages / f"{docname}.html").unlink(missing_ok=True)
+            (pages / "_notebooks" / f"{docname}.ipynb").unlink(missing_ok=True)
+
+
+def _book(app: Sphinx) -> Book | None:
+    """The chapters that this build prints: the book's, or the one of a single-page build."""
+    root = chapters.find_root(Path(app.srcdir))
+    if root is None:
+        return None
+    book = chapters.load_book(root)
+    if root == Path(app.srcdir).resolve():
+        return book
+    page = Path(app.srcdir, app.config.root_doc).resolve()
+    return Book(root, tuple(c for c in book.chapters if c.path.with_suffix("") == page))
+
+
+def _survey(book: Book) -> list[State]:
+    return execute.survey(book, execute.open_cache(book.root))
+
+
+def _executed(env: BuildEnvironment) -> dict[str, str]:
+    found: dict[str, str] = getattr(env, "bookpress_executed", {})
+    return found
