@@ -124,7 +124,8 @@ TITLED = frozenset(
 PROSE_ROLES = frozenset({"abbr", "emphasis", "strong", "sub", "subscript", "sup", "superscript"})
 
 _VULGAR = "\u00bc-\u00be\u2150-\u215e"
-_WORD = re.compile(rf"[^\W_](?:[\w.,\-\u2010\u2011]*\w)?|[{_VULGAR}]")
+# A comma belongs to a word only inside a number, so that "(a,3)" is no name.
+_WORD = re.compile(rf"[^\W_](?:(?:[\w.\-\u2010\u2011]|(?<=\d),(?=\d))*\w)?|[{_VULGAR}]")
 _NUMERAL = re.compile(rf"[\d{_VULGAR}]")
 _NUMBERING = re.compile(r"\s*\d+(?:\.\d+)*[.)]\s")
 _DIRECTIVE = re.compile(r"\{([^}]+)\}\s*(.*)", re.DOTALL)
