@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.device import find_device
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import derived_seed, seeded, stream
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def train(
     betas: tuple[float, float] = (0.9, 0.98),
     weight_decay: float = 0.0,
     clip: float | None = 1.0,
+    prepare: Callable[[Decoder | Encoder], None] | None = None,
 ) -> Run:
     """Train a fresh model on fresh batches with Adam.
 
@@ -92,6 +94,8 @@ def train(
         warmup: number of steps over which the rate grows.
         betas, weight_decay: of AdamW.
         clip: largest norm of the whole gradient; none when None.
+        prepare: called with the fresh model before the first step, to fix or replace some of its weights;
+            parameters that no longer require a gradient stay as they are.
 
     Raises:
         ValueError: when the vocabulary is too small or a number is out of range.
@@ -104,12 +108,14 @@ def train(
         )
     device = find_device()
     model = make_model(config, causal=task.causal, seed=seed).to(device).train()
+    if prepare is not None:
+        prepare(model)
     optimiser = torch.optim.AdamW(
         model.parameters(), lr=learning_rate, betas=betas, weight_decay=weight_decay
     )
     batches = stream(seed, "training")
     losses: list[float] = []
-    with seeded(seed):  # dropout
+    with seeded(derived_seed(seed, "dropout")):
         for step in range(steps):
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate * min(1.0, (step + 1) / max(1, warmup))
