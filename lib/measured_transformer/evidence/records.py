@@ -143,7 +143,7 @@ _EXPONENT = re.compile(r"e([+-])0*(\d+)")
 _ZERO = re.compile(r"-(0(?:\.0*)?%?)")
 
 
-def number_text(value: float, spec: str = "") -> str:
+def number_text(value: float | int, spec: str = "") -> str:
     """Return a number as a reader wants it: with a true minus and, for ``1e-14``, a power of ten.
 
     Args:
@@ -186,7 +186,7 @@ def _share(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _median(values: Sequence[float]) -> float:
+def _median(values: Sequence[float]) -> float | int:
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:
@@ -202,7 +202,7 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     return mean_interval(np.asarray(values, dtype=np.float64)).interval
 
 
-REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float | tuple[float, float]]] = {
+REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float | int | tuple[float, float]]] = {
     "mean": lambda values: math.fsum(values) / len(values),
     "min": min,
     "max": max,

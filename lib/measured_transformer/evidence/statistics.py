@@ -1,6 +1,7 @@
 """Estimates with intervals and p-values: pure functions of arrays, on scipy.
 
-Axis word: ``seeds`` counts independent measurements, one a seed. All intervals are two-sided.
+Axis words: ``seeds`` counts independent measurements, one a seed; ``treated`` and ``untreated`` count
+those of two arms, which may differ unless the arms are paired. All intervals are two-sided.
 
 A sample without any spread has an interval of width zero. That is what the formulas give in the
 limit, and measured shares of one on every seed are not rare; its p-value is then 0, or 1 when the
@@ -17,6 +18,8 @@ import scipy  # scipy.stats is loaded at its first use
 from jaxtyping import Float
 
 Values = Float[np.ndarray, " seeds"]
+Treated = Float[np.ndarray, " treated"]
+Untreated = Float[np.ndarray, " untreated"]
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,10 @@ def _student(values: Values) -> _Student:
     # Values that are all alike have no spread; the mean's rounding must not invent one.
     spread = 0.0 if np.ptp(values) == 0 else float(values.std(ddof=1))
     mean = float(values[0]) if spread == 0 else float(values.mean())
-    return _Student(mean, spread / math.sqrt(values.size), values.size - 1)
+    return _Student(mean, spread / math.sqrt(values.size), float(values.size - 1))
 
 
-def _student_difference(treatment: Values, baseline: Values, paired: bool) -> _Student:
+def _student_difference(treatment: Treated, baseline: Untreated, paired: bool) -> _Student:
     _check("treatment", treatment)
     _check("baseline", baseline)
     if paired:
@@ -118,8 +121,8 @@ def mean_interval(values: Values, *, confidence: float = 0.95, against: float = 
 
 
 def mean_difference(
-    treatment: Float[np.ndarray, " treated"],
-    baseline: Float[np.ndarray, " untreated"],
+    treatment: Treated,
+    baseline: Untreated,
     *,
     paired: bool,
     confidence: float = 0.95,
@@ -154,8 +157,8 @@ class EquivalenceEstimate:
 
 
 def equivalence(
-    treatment: Float[np.ndarray, " treated"],
-    baseline: Float[np.ndarray, " untreated"],
+    treatment: Treated,
+    baseline: Untreated,
     *,
     margin: float,
     paired: bool,
