@@ -85,6 +85,11 @@ class Config:
         for name in ("n_kv_heads", "d_head", "d_ff"):
             if getattr(self, name) is not None:
                 self._positive(name)
+        for name in ("residual", "bias", "tie_embeddings"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if self.final_norm not in (True, False, None):
+            raise ValueError(f"final_norm must be True, False or None, got {self.final_norm!r}")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value not in allowed:

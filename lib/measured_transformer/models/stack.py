@@ -105,7 +105,8 @@ class Stack(nn.Module):
                 "tokens must be whole numbers of shape (batch, position), got "
                 f"{tokens.dtype} of shape {tuple(tokens.shape)}"
             )
-        if tokens.numel() and tokens.device.type == "cpu":
+        # Looking at values would stall an accelerator and break a compiled graph in two.
+        if tokens.numel() and tokens.device.type == "cpu" and not torch.compiler.is_compiling():
             low, high = int(tokens.min()), int(tokens.max())
             if low < 0 or high >= self.config.vocab:
                 raise ValueError(

@@ -111,12 +111,17 @@ def fused_attention(
         dropout: probability of dropping a weight.
 
     Raises:
-        ValueError: when widths or numbers do not fit, when the mask is not Boolean or does not broadcast,
-            or when there are more queries than keys under `causal`.
+        ValueError: when batches, widths or numbers do not fit, when the mask is not Boolean, when mask or
+            bias does not broadcast, or when there are more queries than keys under `causal`.
     """
-    if queries.shape[-1] != keys.shape[-1] or keys.shape[-2] != values.shape[-2]:
+    if (
+        not queries.shape[:-2] == keys.shape[:-2] == values.shape[:-2]
+        or queries.shape[-1] != keys.shape[-1]
+        or keys.shape[-2] != values.shape[-2]
+    ):
         raise ValueError(
-            "queries and keys must have the same width, keys and values the same number; got shapes "
+            "queries, keys and values must share their leading axes, queries and keys their width, keys "
+            "and values their number; got shapes "
             f"{tuple(queries.shape)}, {tuple(keys.shape)} and {tuple(values.shape)}"
         )
     n_query, n_key = queries.shape[-2], keys.shape[-2]
@@ -129,19 +134,24 @@ def fused_attention(
     if causal:
         past = causal_mask(n_query, n_key, device=queries.device)
         allowed = past if allowed is None else allowed & past
-    weights_mask: Tensor | None = allowed
+    nothing_allowed = None
+    if allowed is not None:
+        # Kernels differ in what they make of a row without keys: let it see all, and drop what it saw.
+        nothing_allowed = ~allowed.any(dim=-1, keepdim=True)
+        allowed = allowed | nothing_allowed
+    added: Tensor | None = allowed
     if score_bias is not None:
-        bias = score_bias.to(queries.dtype)
-        if allowed is not None:
-            nothing_allowed = ~allowed.any(dim=-1, keepdim=True)
-            bias = bias.masked_fill(~allowed & ~nothing_allowed, -math.inf)
-        weights_mask = bias
+        added = _checked_bias(score_bias, shape).to(queries.dtype)
+        added = added if allowed is None else added.masked_fill(~allowed, -math.inf)
     mixed = F.scaled_dot_product_attention(
-        queries, keys, values, attn_mask=weights_mask, dropout_p=dropout, scale=scale
+        queries,
+        keys,
+        values,
+        attn_mask=None if added is None else added.expand(shape),
+        dropout_p=dropout,
+        scale=scale,
     )
-    if score_bias is not None and allowed is not None:
-        mixed = mixed.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
-    return mixed
+    return mixed if nothing_allowed is None else mixed.masked_fill(nothing_allowed, 0.0)
 
 
 def causal_mask(
@@ -220,6 +230,8 @@ class MultiHeadAttention(nn.Module):
                     "choose another number of heads or give d_head"
                 )
             d_head = d_model // n_heads
+        if d_model < 1 or d_head < 1:
+            raise ValueError(f"widths must be positive, got d_model={d_model} and d_head={d_head}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
         self.d_model, self.n_heads, self.n_kv_heads, self.d_head = (
@@ -298,7 +310,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         scores = attention_scores(queries, keys, scale=self.scale)
         if score_bias is not None:
-            scores = scores + score_bias.to(scores.dtype)
+            scores = scores + _checked_bias(score_bias, scores.shape).to(scores.dtype)
         scores = self.scores(scores)
         if causal:
             past = causal_mask(queries.shape[-2], keys.shape[-2], device=scores.device)
@@ -365,12 +377,26 @@ def _checked_mask(mask: Tensor, shape: torch.Size) -> Tensor:
             f"mask must be Boolean, True where attention is allowed; got {mask.dtype}. "
             "Turn a 0/1 mask into one with mask.bool(), an additive one with mask == 0"
         )
+    _check_broadcast("mask", mask, shape)
+    return mask
+
+
+def _checked_bias(bias: Tensor, shape: torch.Size) -> Tensor:
+    if not bias.is_floating_point():
+        raise ValueError(
+            f"score_bias must hold floating-point numbers to add to the scores; got {bias.dtype}. "
+            "What is allowed goes into mask"
+        )
+    _check_broadcast("score_bias", bias, shape)
+    return bias
+
+
+def _check_broadcast(name: str, given: Tensor, shape: torch.Size) -> None:
     try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == shape
+        fits = torch.broadcast_shapes(given.shape, shape) == shape
     except RuntimeError:
         fits = False
     if not fits:
         raise ValueError(
-            f"mask must broadcast to (..., query, key) = {tuple(shape)}, got {tuple(mask.shape)}"
+            f"{name} must broadcast to (..., query, key) = {tuple(shape)}, got {tuple(given.shape)}"
         )
-    return mask

@@ -11,6 +11,7 @@ ALiBi: head $h$ subtracts $m_h |i - j|$ from the score of query $i$ and key $j$ 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -166,12 +167,20 @@ def alibi_bias(
 ) -> Float[Tensor, "head query key"]:
     """What ALiBi adds to the scores: minus slope times distance. The queries are the last of the keys.
 
+    Raises:
+        ValueError: when there are more queries than keys.
+
     >>> alibi_bias(torch.tensor([1.0]), 3)
     tensor([[[ 0., -1., -2.],
              [-1.,  0., -1.],
              [-2., -1.,  0.]]])
     """
     n_key = n_query if n_key is None else n_key
+    if n_query > n_key:
+        raise ValueError(
+            f"ALiBi's queries are the last of the key positions, so expected at most as many queries as "
+            f"keys; got {n_query} queries and {n_key} keys"
+        )
     keys = torch.arange(n_key, device=slopes.device)
     queries = keys[n_key - n_query :]
     distance = (queries[:, None] - keys[None, :]).abs()
@@ -189,7 +198,12 @@ class SinusoidalPositions(nn.Module):
         self.table: Tensor
 
     def forward(self, n: int, *, offset: int = 0) -> Float[Tensor, "position d_model"]:
-        """The vectors of positions `offset` to `offset + n - 1`; the table grows when it must."""
+        """The vectors of positions `offset` to `offset + n - 1`; the table grows when it must.
+
+        Raises:
+            ValueError: when the offset is negative.
+        """
+        _check_offset(offset)
         needed = offset + n
         if len(self.table) < needed:
             longer = 2 ** (needed - 1).bit_length()
@@ -197,6 +211,14 @@ class SinusoidalPositions(nn.Module):
                 longer, self.d_model, base=self.base, dtype=self.table.dtype
             ).to(self.table.device)
         return self.table[offset:needed]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SinusoidalPositions:
+        # .double(), .to(...): drawn anew, so that no entry keeps the rounding of an earlier dtype.
+        super()._apply(fn, recurse)
+        self.table = sinusoidal_encoding(
+            len(self.table), self.d_model, base=self.base, dtype=self.table.dtype
+        ).to(self.table.device)
+        return self
 
 
 class LearnedPositions(nn.Module):
@@ -210,11 +232,17 @@ class LearnedPositions(nn.Module):
         """The vectors of positions `offset` to `offset + n - 1`.
 
         Raises:
-            ValueError: when a position lies beyond the table: it has no vector there.
+            ValueError: when the offset is negative or a position lies beyond the table.
         """
+        _check_offset(offset)
         if offset + n > len(self.table):
             raise ValueError(
                 f"learned positions reach to {len(self.table) - 1}, got position {offset + n - 1}; "
                 "make the model with a larger max_length"
             )
         return self.table[offset : offset + n]
+
+
+def _check_offset(offset: int) -> None:
+    if offset < 0:
+        raise ValueError(f"positions are counted from 0, got the offset {offset}")

@@ -39,6 +39,7 @@ class Lag:
         check_sizes(vocab=self.vocab, length=self.length, lag=self.lag)
         if not 0 <= self.fidelity <= 1:
             raise ValueError(f"fidelity is a probability, got {self.fidelity}")
+        self._check_length(self.length)
 
     def permutation(self) -> Int[Tensor, "vocab"]:
         """The image of each token."""
@@ -48,6 +49,7 @@ class Lag:
         """Draw `size` sequences; the target is the next token, scored where the rule determines it."""
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
+        self._check_length(n)
         image = self.permutation()
         noise = torch.randint(self.vocab, (size, n + 1), generator=generator)
         follows = torch.rand(size, n + 1, generator=generator) < self.fidelity
@@ -56,6 +58,12 @@ class Lag:
             tokens[:, t] = torch.where(follows[:, t], image[tokens[:, t - self.lag]], noise[:, t])
         scored = (torch.arange(n) >= self.lag - 1).expand(size, n).clone()
         return Batch(tokens[:, :-1], tokens[:, 1:], scored)
+
+    def _check_length(self, length: int) -> None:
+        if length < self.lag:
+            raise ValueError(
+                f"the rule looks {self.lag} steps back: length must be at least lag={self.lag}, got {length}"
+            )
 
     def ideal_loss(self, batch: Batch) -> Float[Tensor, "position"]:
         """Cross-entropy at each position, on this very batch, of the predictor that knows the rule.

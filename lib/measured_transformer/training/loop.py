@@ -29,7 +29,7 @@ class Run:
         model: as it stood after the last step, in evaluation mode.
         losses: training loss of every step, in nats per scored position.
         seed: what weights and batches were drawn from.
-        diverged: whether the loss stopped being a finite number; training ended there.
+        diverged: whether the loss or a weight stopped being a finite number; training ended there.
     """
 
     model: Decoder | Encoder
@@ -129,7 +129,8 @@ def train(
             if clip is not None:
                 nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimiser.step()
-    diverged = bool(losses) and not math.isfinite(losses[-1])
+    finite = all(bool(p.isfinite().all()) for p in model.parameters())
+    diverged = not (finite and all(map(math.isfinite, losses)))
     return Run(model.eval(), np.array(losses), seed, diverged)
 
 
@@ -140,10 +141,11 @@ def evaluate(
     """Score a model on sequences that training never drew: they come from a stream of their own."""
     device = next(model.parameters()).device
     training = model.training
-    model.eval()
     batch = task.batch(stream(seed, "evaluation"), size, length=length).to(device)
-    logits = model(batch.inputs)
-    model.train(training)
+    try:
+        logits = model.eval()(batch.inputs)
+    finally:
+        model.train(training)
     loss = F.cross_entropy(logits.transpose(1, 2), batch.targets, reduction="none")
     right = logits.argmax(-1) == batch.targets
     counted = batch.scored.sum(0)

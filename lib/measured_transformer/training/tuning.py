@@ -118,7 +118,10 @@ def _trial(
     losses = []
     for seed in seeds:
         run = train(config, task, steps=steps, learning_rate=rate, seed=seed, **options)
-        losses.append(math.inf if run.diverged else evaluate(run.model, task, seed=seed).loss)
+        loss = math.inf if run.diverged else evaluate(run.model, task, seed=seed).loss
+        losses.append(
+            loss if math.isfinite(loss) else math.inf
+        )  # NaN would win or lose by its place
     return sum(losses) / len(losses)
 
 
