@@ -214,7 +214,7 @@ class SinusoidalPositions(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SinusoidalPositions:
         # .double(), .to(...): drawn anew, so that no entry keeps the rounding of an earlier dtype.
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.table = sinusoidal_encoding(
             len(self.table), self.d_model, base=self.base, dtype=self.table.dtype
         ).to(self.table.device)
