@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -53,7 +54,8 @@ class Book:
 def load_book(root: Path) -> Book:
     """Read the order of the book and keep the pages that have code cells.
 
-    Raises ValueError when `root` has no `_toc.yml` or when that names a file which does not exist.
+    Raises ValueError when `root` has no `_toc.yml`, when that names a file which does not exist, and
+    when two chapters have the same file name, which is also the name of their records.
     """
     root = root.resolve()
     toc = root / TOC
@@ -70,6 +72,9 @@ def load_book(root: Path) -> Book:
         if is_chapter(path, text):
             relative = path.relative_to(root).with_suffix("").as_posix()
             chapters.append(Chapter(path, relative, _title(text) or relative))
+    for name, count in Counter(chapter.path.stem for chapter in chapters).items():
+        if count > 1:
+            raise ValueError(f"expected one chapter called {name}, got {count}; rename all but one")
     return Book(root, tuple(chapters))
 
 

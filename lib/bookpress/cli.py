@@ -40,8 +40,9 @@ def build(options: argparse.Namespace) -> int:
     status = execute(options)
     if status:
         return status
-    command = [sys.executable, "-m", "jupyter_book", "build", str(options.root)]
-    command += ["-n", "-W", "--keep-going", *(["-q"] if options.quiet else [])]
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build"]
+    command += [str(options.root), "-n", "-W", "--keep-going"]
+    command += ["-q"] if options.quiet else []
     finished = subprocess.run(command, check=False)
     if finished.returncode:
         print("the pages could not be printed; see above", file=sys.stderr)

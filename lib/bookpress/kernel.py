@@ -22,6 +22,12 @@ from nbmake.nb_run import NotebookRun
 from bookpress.cache import with_outputs
 from bookpress.chapters import Chapter, cell_line
 
+IPYTHON = "_build/ipython"
+IPYTHON_CONFIG = """\
+c.IPKernelApp.log_level = "CRITICAL"
+c.HistoryManager.enabled = False
+"""
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -115,14 +121,19 @@ def write_notebook(notebook: NotebookNode, path: Path) -> None:
 def kernel_environment(root: Path) -> dict[str, str]:
     """The variables that a chapter's kernel gets beside those of the calling process.
 
-    The library that the kernel imports is the one whose source the fingerprint covers; figures go
-    into the notebook; and on a CPU each chapter keeps to one core, so that chapters can run side by
-    side and the same cells give the same sums everywhere.
+    The library that the kernel imports is the one whose source the fingerprint covers; IPython's
+    settings are the book's, not those of whoever runs it; figures go into the notebook; and on a CPU
+    each chapter keeps to one core, so that chapters can run side by side.
     """
+    settings = root / IPYTHON / "profile_default" / "ipython_kernel_config.py"
+    if not settings.is_file() or settings.read_text("utf-8") != IPYTHON_CONFIG:
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(IPYTHON_CONFIG, "utf-8")
     paths = [str(root / "lib"), os.environ.get("PYTHONPATH", "")]
     variables = {
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "IPYTHONDIR": str(root / IPYTHON),
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
     return variables if has_cuda() else variables | {"OMP_NUM_THREADS": "1"}

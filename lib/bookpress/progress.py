@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from rich.progress import Progress as Display
+    from rich.progress import TaskID
 
     from bookpress.kernel import Failure
 
@@ -19,14 +19,14 @@ class Progress:
     def __init__(self, total: int, stream: TextIO | None = None) -> None:
         self.total = total
         self.done = 0
-        self.running: dict[str, float] = {}
         self._stream = stream or sys.stdout
-        self._live = _live_status() if self._stream.isatty() else None
+        self._live = _live_display() if total and self._stream.isatty() else None
+        self._running: dict[str, TaskID] = {}
 
     def say(self, line: str) -> None:
         """Print a line at once, above whatever is shown live."""
         if self._live is not None:
-            self._live.console.print(line, highlight=False, markup=False)
+            self._live.console.print(line, highlight=False, markup=False, soft_wrap=True)
         else:
             print(line, file=self._stream, flush=True)
 
@@ -38,18 +38,18 @@ class Progress:
             self.say(f"to run: {source} ({reason})")
 
     def start(self, source: str) -> None:
-        """A chapter begins to run."""
-        self.running[source] = time.monotonic()
+        """Say that a chapter begins to run."""
         if self._live is None:
             self.say(f"running {source}")
-        self._refresh()
+        else:
+            self._running[source] = self._live.add_task(source)
 
     def passed(self, source: str, seconds: float) -> None:
-        """A chapter ran to its end."""
+        """Say that a chapter ran to its end."""
         self._finish(source, f"{seconds:.1f} s")
 
     def failed(self, failure: Failure) -> None:
-        """A chapter failed; its traceback follows at once."""
+        """Say that a chapter failed, with the cell, the error and the traceback."""
         self._finish(failure.source, "FAILED")
         self.say(failure.summary)
         if failure.trace:
@@ -61,20 +61,10 @@ class Progress:
             self._live.stop()
 
     def _finish(self, source: str, result: str) -> None:
-        self.running.pop(source, None)
+        if self._live is not None and source in self._running:
+            self._live.remove_task(self._running.pop(source))
         self.done += 1
         self.say(f"[{self.done}/{self.total}] {source} ... {result}, {self.total - self.done} left")
-        self._refresh()
-
-    def _refresh(self) -> None:
-        if self._live is None:
-            return
-        if self.running:
-            names = ", ".join(self.running)
-            self._live.update(f"running {names}; {self.total - self.done} left")
-            self._live.start()
-        else:
-            self._live.stop()
 
 
 def warn(message: str) -> None:
@@ -82,7 +72,10 @@ def warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
-def _live_status() -> Status:
-    from rich.console import Console
+def _live_display() -> Display:
+    from rich import progress
 
-    return Console().status("")
+    columns = progress.SpinnerColumn(), progress.TextColumn("{task.description}")
+    display = progress.Progress(*columns, progress.TimeElapsedColumn(), transient=True)
+    display.start()
+    return display

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
 from bookpress import cache, chapters, execute, fingerprint
@@ -36,7 +35,11 @@ def setup_staleness(app: Sphinx) -> None:
 
 
 def execute_stale(app: Sphinx) -> None:
-    """Run the chapters that are stale; raises ExtensionError when one fails."""
+    """Run the chapters that are stale, and end the build when one fails.
+
+    The end is a SystemExit, so that what is said last is which chapter failed and where, not the
+    traceback of an extension that did its work.
+    """
     config = getattr(app.env, "mystnb_config", None)
     book = _book(app)
     if book is None or config is None or config.execution_mode != "cache":
@@ -49,11 +52,11 @@ def execute_stale(app: Sphinx) -> None:
         paths = [str(state.chapter.path) for state in stale]
         command = [sys.executable, "-m", "bookpress", "execute", "--root", str(book.root), *paths]
         if subprocess.run(command, check=False).returncode:
-            raise ExtensionError("a chapter could not be executed; see above")
+            raise SystemExit("no page was printed, because a chapter could not be executed")
         states = _survey(book)
     unsure = [state.chapter.source for state in states if state.entry is None]
     if unsure:
-        raise ExtensionError(f"changed while the book was built: {', '.join(unsure)}; build again")
+        raise SystemExit(f"changed while the book was built: {', '.join(unsure)}; build again")
     identities = {s.chapter.docname: s.entry.identity for s in states if s.entry is not None}
     app.env.bookpress_executed = identities  # type: ignore[attr-defined]
 
