@@ -1,1 +1,25 @@
-"""The Sphinx extension of the book."""
+"""The Sphinx extension that prints the book's pages.
+
+What a chapter's cells measured arrives here in the executed notebook and leaves as prose, cards,
+tables and figures: `evidence` (values, verdicts and claims), `figures` (light and dark drawings),
+`provenance` (what a page ran on), `downloads` (each page's notebook) and `offline` (pages that
+load nothing from elsewhere). `pieces` are the nodes that they put on the page, `words` what cards
+say. `page` finds the executed notebook of the page being read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from bookpress.sphinx import downloads, evidence, figures, offline, page, pieces, provenance
+from bookpress.staleness import setup_staleness
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register everything; Sphinx calls this once for each build."""
+    for part in (pieces, page, evidence, figures, provenance, downloads, offline):
+        part.setup(app)
+    setup_staleness(app)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,151 @@
+"""Figures on a page: a dark drawing beside every light one, and words for whoever sees neither.
+
+The figures of `measured_transformer.figures` carry their dark drawing in the output's metadata. It
+becomes a second image with the same alternative text; the theme's classes `only-light` and
+`only-dark` show one of the two. A figure without alternative text, caption or name, or without a
+dark drawing, is a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from base64 import b64decode
+from collections.abc import Iterator
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from bookpress.sphinx.page import Output, page_of, warn
+
+RECORDS = ("record", "report")
+_BEFORE_IMAGES_ARE_COLLECTED = 100
+
+
+def place_outputs(app: Sphinx, doctree: nodes.document) -> None:
+    """Take records off the page, pair figures with their dark drawings, and check all images."""
+    if doctree.settings is None:
+        return
+    page = page_of(app.env, doctree)
+    shown = {
+        cell: list(_bundles(container))
+        for container in doctree.findall(nodes.container)
+        if (cell := container.get("cell_index")) is not None
+    }
+    drawings: set[int] = set()
+    for cell, bundles in shown.items():
+        outputs = [output for output in page.outputs if output.cell == cell]
+        if bundles and len(bundles) != len(outputs):
+            warn(
+                f"expected {len(outputs)} outputs of cell {cell + 1} on the page, "
+                f"found {len(bundles)}: its figures and records cannot be told apart",
+                "figure",
+                bundles[0],
+            )
+            continue
+        for bundle, output in zip(bundles, outputs, strict=False):
+            kind = output.measured.get("kind")
+            if kind in RECORDS:
+                _remove(bundle)
+            elif kind == "figure":
+                drawings.update(_add_dark(app, bundle, output))
+    executed = {id(image) for bundles in shown.values() for b in bundles for image in _images(b)}
+    for image in list(_images(doctree)):
+        _check(image, executed=id(image) in executed, themed=id(image) in drawings)
+
+
+def _bundles(container: nodes.container) -> Iterator[nodes.container]:
+    for node in container.findall(nodes.container):
+        if node.get("nb_element") == "mime_bundle":
+            yield node
+
+
+def _images(node: nodes.Element) -> Iterator[nodes.image]:
+    yield from node.findall(nodes.image)
+
+
+def _remove(bundle: nodes.container) -> None:
+    """Take an output away, and what held nothing else."""
+    node: nodes.Element = bundle
+    while (parent := node.parent) is not None:
+        parent.remove(node)
+        if parent.children or parent.get("nb_element") == "cell_code":
+            return
+        node = parent
+
+
+def _add_dark(app: Sphinx, bundle: nodes.container, output: Output) -> list[int]:
+    placed: list[int] = []
+    for image in list(_images(bundle)):
+        dark = image.deepcopy()
+        dark["uri"] = _write(app, b64decode(output.measured["dark"]))
+        image["classes"].append("only-light")
+        dark["classes"].append("only-dark")
+        parent = image.parent
+        parent.insert(parent.index(image) + 1, dark)
+        placed += [id(image), id(dark)]
+    return placed
+
+
+def _write(app: Sphinx, png: bytes) -> str:
+    """Store an image where MyST-NB keeps its own, and return its address for Sphinx."""
+    folder = Path(app.env.mystnb_config.output_folder)  # type: ignore[attr-defined]
+    path = folder / f"{hashlib.sha256(png).hexdigest()}.png"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png)
+    return "/" + Path(os.path.relpath(path, app.srcdir)).as_posix()
+
+
+def _check(image: nodes.image, *, executed: bool, themed: bool) -> None:
+    what = "figure" if executed else f"image {image['uri']}"
+    if not image.get("alt", "").strip():
+        warn(
+            f"{what} without alternative text: say in `alt` what it shows to whoever cannot see it",
+            "figure",
+            image,
+        )
+    if not executed:
+        return
+    figure: nodes.Node | None = image
+    while figure is not None and not isinstance(figure, nodes.figure):
+        figure = figure.parent
+    captioned = isinstance(figure, nodes.figure) and any(
+        isinstance(child, nodes.caption) for child in figure.children
+    )
+    if not captioned or not (isinstance(figure, nodes.figure) and figure["ids"]):
+        warn(
+            "figure without caption or name: give the cell "
+            "`mystnb: {figure: {caption: ..., name: ...}, image: {alt: ...}}`",
+            "figure",
+            image,
+        )
+    if not themed:
+        warn(
+            "figure without a drawing for dark pages: draw it with a function decorated by "
+            "measured_transformer.figures.style.themed",
+            "figure",
+            image,
+        )
+
+
+class OneDrawing(SphinxPostTransform):
+    """Keep only the light drawing where the reader has no choice of theme."""
+
+    default_priority = 5  # right after MyST-NB has chosen what to show
+
+    def run(self, **kwargs: object) -> None:
+        """Remove the dark drawings, except from web pages."""
+        if self.app.builder.format == "html":
+            return
+        for image in list(self.document.findall(nodes.image)):
+            if "only-dark" in image["classes"]:
+                image.parent.remove(image)
+
+
+def setup(app: Sphinx) -> None:
+    """Register the placing of outputs and the choice of one drawing."""
+    app.connect("doctree-read", place_outputs, priority=_BEFORE_IMAGES_ARE_COLLECTED)
+    app.add_post_transform(OneDrawing)

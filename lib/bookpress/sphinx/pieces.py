@@ -1,0 +1,130 @@
+"""The pieces that pages are made of beyond those of docutils, and how they look as HTML.
+
+Any other builder prints what a piece holds and nothing around it.
+"""
+
+# docutils names its nodes in lower case, and these are nodes
+# ruff: noqa: N801
+
+from __future__ import annotations
+
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.osutil import relative_uri
+from sphinx.writers.html5 import HTML5Translator
+
+from bookpress.sphinx.words import SYMBOLS
+
+NOTEBOOKS = "_notebooks"
+"""Folder of the notebooks, beside the pages."""
+
+
+class measured_value(nodes.inline):
+    """A measured number in the prose, with the `expression` it came from."""
+
+
+class verdict_badge(nodes.inline):
+    """A verdict, as a sign and a word."""
+
+
+class verdict_reference(nodes.inline):
+    """A badge whose `claim` is looked for once the page is complete."""
+
+
+class claim_card(nodes.General, nodes.Element):
+    """One `claim` and its `verdict`, with all that belongs to it."""
+
+
+class claims_table(nodes.General, nodes.Element):
+    """The table of a page's claims; its rows are linked once the page is complete."""
+
+
+class fold(nodes.General, nodes.Element):
+    """Text behind a `summary` that opens it."""
+
+
+class ran_box(nodes.General, nodes.Element):
+    """The box that says what a chapter ran on."""
+
+
+class runs_table(nodes.General, nodes.Element):
+    """The table of all chapters, filled in when all are known."""
+
+
+class notebook_link(nodes.inline):
+    """A visible link to the notebook of the page `docname`."""
+
+
+def _visit_measured(translator: HTML5Translator, node: nodes.Element) -> None:
+    extra: dict[str, Any] = {"data-measured": node["expression"]}
+    translator.body.append(translator.starttag(node, "span", "", **extra))
+
+
+def _visit_badge(translator: HTML5Translator, node: nodes.Element) -> None:
+    symbol = SYMBOLS.get(node.astext(), "!")
+    translator.body.append(translator.starttag(node, "span", ""))
+    translator.body.append(f'<span class="verdict-sign" aria-hidden="true">{symbol}</span> ')
+
+
+def _depart_span(translator: HTML5Translator, node: nodes.Element) -> None:
+    translator.body.append("</span>")
+
+
+def _visit_card(translator: HTML5Translator, node: nodes.Element) -> None:
+    label = f"Claim {node['claim']}, {node['verdict']}"
+    extra: dict[str, Any] = {"role": "group", "aria-label": label, "data-claim": node["claim"]}
+    kind = f"claim claim-{node['verdict'].replace(' ', '-')}"
+    translator.body.append(translator.starttag(node, "div", CLASS=kind, **extra))
+
+
+def _visit_box(translator: HTML5Translator, node: nodes.Element) -> None:
+    extra: dict[str, Any] = {"role": "group", "aria-label": "What ran"}
+    translator.body.append(translator.starttag(node, "div", CLASS="ran", **extra))
+
+
+def _depart_div(translator: HTML5Translator, node: nodes.Element) -> None:
+    translator.body.append("</div>\n")
+
+
+def _visit_fold(translator: HTML5Translator, node: nodes.Element) -> None:
+    translator.body.append(translator.starttag(node, "details", CLASS="fold"))
+    translator.body.append(f"<summary>{translator.encode(node['summary'])}</summary>\n")
+
+
+def _depart_fold(translator: HTML5Translator, node: nodes.Element) -> None:
+    translator.body.append("</details>\n")
+
+
+def _visit_link(translator: HTML5Translator, node: nodes.Element) -> None:
+    docname = node["docname"]
+    here = translator.builder.get_target_uri(docname)
+    address = relative_uri(here, f"{NOTEBOOKS}/{docname}.ipynb")
+    translator.body.append(
+        f'<a class="notebook-link" href="{address}" download>Download this page as a notebook</a>'
+    )
+    raise nodes.SkipNode
+
+
+def _skip(translator: object, node: nodes.Element) -> None:
+    raise nodes.SkipNode
+
+
+def _nothing(translator: Any, node: nodes.Element) -> None:
+    """Add nothing around the children."""
+
+
+_OTHERS = ("latex", "text", "man", "texinfo")
+_PLAIN: dict[str, Any] = dict.fromkeys(_OTHERS, (_nothing, _nothing))
+
+
+def setup(app: Sphinx) -> None:
+    """Register all pieces."""
+    app.add_node(measured_value, html=(_visit_measured, _depart_span), **_PLAIN)
+    app.add_node(verdict_badge, html=(_visit_badge, _depart_span), **_PLAIN)
+    app.add_node(claim_card, html=(_visit_card, _depart_div), **_PLAIN)
+    app.add_node(fold, html=(_visit_fold, _depart_fold), **_PLAIN)
+    app.add_node(ran_box, html=(_visit_box, _depart_div), **_PLAIN)
+    silent: dict[str, Any] = dict.fromkeys(_OTHERS, (_skip, None))
+    app.add_node(notebook_link, html=(_visit_link, None), **silent)

@@ -1,0 +1,200 @@
+"""Rules and measurements in words, for cards and tables. Pure functions of a record's data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from measured_transformer.evidence.records import number_text
+
+Part = Mapping[str, Any]
+
+SYMBOLS: Mapping[str, str] = {
+    "confirmed": "✓",
+    "refuted": "✗",
+    "conditional": "◐",
+    "not reproduced": "∅",
+    "underspecified": "≟",
+    "inconclusive": "…",
+    "fact": "§",
+}
+"""A sign for each verdict, so that colour is never the only difference between two badges."""
+
+
+def rule_in_words(rule: Mapping[str, Any]) -> str:
+    """Say what a declared rule asks for.
+
+    Args:
+        rule: a rule as a record holds it, with its `type`.
+
+    Raises:
+        ValueError: a type of rule that has no words here.
+    """
+    return _of_type(_RULES, rule)(rule)
+
+
+def measurement_in_words(part: Part, seeds: int | None) -> str:
+    """Say what was measured: the value that decides, its interval and the sample it comes from.
+
+    Args:
+        part: a record of one rule, or one part of a record.
+        seeds: how many seeds stand behind it; None where seeds play no role.
+
+    Raises:
+        ValueError: a type of rule that has no words here.
+    """
+    return _of_type(_MEASUREMENTS, part["rule"])(part, seeds)
+
+
+def _of_type(table: Mapping[str, Any], rule: Mapping[str, Any]) -> Callable[..., str]:
+    if rule["type"] not in table:
+        raise ValueError(f"expected one of the rules {', '.join(table)}, came {rule['type']!r}")
+    found: Callable[..., str] = table[rule["type"]]
+    return found
+
+
+def _percent(share: float) -> str:
+    return f"{number_text(100 * share, '.4g')} %"
+
+
+def _identity_rule(rule: Mapping[str, Any]) -> str:
+    text = f"No error is larger than {number_text(rule['tolerance'])}"
+    if "control_above" in rule:
+        control = number_text(rule["control_above"])
+        return f"{text}, and a negative control, which must fail, exceeds {control}."
+    return f"{text}. No negative control: {rule['no_control']}"
+
+
+def _number_rule(rule: Mapping[str, Any]) -> str:
+    stated = ", ".join(number_text(value) for value in rule["stated"])
+    share = _percent(rule.get("within", 0.05))
+    if "digits" not in rule:
+        return f"The computed value lies within {share} of the stated {stated}."
+    return (
+        f"The computed value rounds to the stated {stated}; within {share} of it, it counts as "
+        "rounded by the source."
+    )
+
+
+def _bound_rule(rule: Mapping[str, Any]) -> str:
+    words = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
+    bounds = " and ".join(
+        f"{word} {number_text(rule[name])}" for name, word in words.items() if name in rule
+    )
+    control = ", and a negative control breaks this bound" if rule.get("control") else ""
+    return f"Every number is {bounds}{control}."
+
+
+def _difference_rule(rule: Mapping[str, Any]) -> str:
+    side = "above" if rule["direction"] == "greater" else "below"
+    size = number_text(rule["smallest_effect"])
+    size = size if side == "above" else f"\N{MINUS SIGN}{size}"
+    paired = "paired by seed" if rule["paired"] else "of independent seeds"
+    return (
+        f"The mean difference, {paired}, lies {side} {size}, and its "
+        f"{_percent(rule['confidence'])} interval lies wholly {side} 0."
+    )
+
+
+def _equivalence_rule(rule: Mapping[str, Any]) -> str:
+    paired = "paired by seed" if rule["paired"] else "of independent seeds"
+    level = _percent(1 - rule["confidence"])
+    return (
+        f"The mean difference, {paired}, is smaller than {number_text(rule['margin'])} either way, "
+        f"by two one-sided tests at {level}."
+    )
+
+
+def _threshold_words(rule: Mapping[str, Any]) -> str:
+    if "at_least" in rule:
+        return f"at least {number_text(rule['at_least'])}"
+    return f"at most {number_text(rule['at_most'])}"
+
+
+def _proportion_rule(rule: Mapping[str, Any]) -> str:
+    confidence = _percent(rule["confidence"])
+    return f"The share is {_threshold_words(rule)}, with its whole exact {confidence} interval."
+
+
+def _threshold_rule(rule: Mapping[str, Any]) -> str:
+    confidence = _percent(rule["confidence"])
+    return (
+        f"The mean over seeds is {_threshold_words(rule)}, with its whole {confidence} t interval."
+    )
+
+
+def _identity(part: Part, seeds: int | None) -> str:
+    details = part["statistics"]["details"]
+    text = (
+        f"largest error {number_text(part['statistics']['effect'], '.2g')} in "
+        f"{_count(details['draws'], 'draw')}"
+    )
+    if "smallest_control" in details:
+        text += f"; the control is off by {number_text(details['smallest_control'], '.2g')}"
+    return text
+
+
+def _number(part: Part, seeds: int | None) -> str:
+    details = part["statistics"]["details"]
+    count = len(part["rule"]["stated"])
+    worst = f" (the farthest of {count})" if count > 1 else ""
+    return (
+        f"computed {number_text(details['computed'])}, "
+        f"stated {number_text(details['stated'])}{worst}"
+    )
+
+
+def _bound(part: Part, seeds: int | None) -> str:
+    details = part["statistics"]["details"]
+    effect = number_text(part["statistics"]["effect"])
+    if details["numbers"] == 1:
+        return f"measured {effect}"
+    if details["violations"]:
+        return (
+            f"{number_text(details['violations'])} of {number_text(details['numbers'])} numbers "
+            f"break the bound, the farthest at {effect}"
+        )
+    return f"all {number_text(details['numbers'])} numbers keep the bound, the nearest at {effect}"
+
+
+def _estimate(what: str) -> Callable[[Part, int | None], str]:
+    def words(part: Part, seeds: int | None) -> str:
+        statistics = part["statistics"]
+        text = f"{what} {number_text(statistics['effect'], '.3g')}"
+        inside = []
+        if statistics["interval"] is not None:
+            low, high = (number_text(end, ".3g") for end in statistics["interval"])
+            confidence = _percent(statistics["details"].get("confidence", 0.95))
+            inside.append(f"{confidence} interval {low} to {high}")
+        if part["rule"]["type"] == "proportion":
+            inside.append(_count(int(sum(part["values"]["trials"])), "trial"))
+        elif seeds is not None:
+            inside.append(_count(seeds, "seed"))
+        return f"{text} ({', '.join(inside)})" if inside else text
+
+    return words
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number_text(number, ',')} {what}{'' if number == 1 else 's'}"
+
+
+_RULES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "identity": _identity_rule,
+    "number": _number_rule,
+    "bound": _bound_rule,
+    "difference": _difference_rule,
+    "equivalence": _equivalence_rule,
+    "proportion": _proportion_rule,
+    "threshold": _threshold_rule,
+}
+
+_MEASUREMENTS: Mapping[str, Callable[[Part, int | None], str]] = {
+    "identity": _identity,
+    "number": _number,
+    "bound": _bound,
+    "difference": _estimate("mean difference"),
+    "equivalence": _estimate("mean difference"),
+    "proportion": _estimate("share"),
+    "threshold": _estimate("mean"),
+}
