@@ -22,7 +22,7 @@ from measured_transformer.evidence.registry import (
 )
 from measured_transformer.evidence.verdicts import Verdict
 
-Array = Float[np.ndarray, " values"]
+Array = Float[np.ndarray, " _"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,321 @@
+"""The registry: the documented example is valid, and each way to break the schema is named."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+from measured_transformer.evidence import registry
+from measured_transformer.evidence.registry import (
+    RULES,
+    Bound,
+    Difference,
+    Equivalence,
+    Identity,
+    Number,
+    Proportion,
+    Rule,
+    Threshold,
+    claim,
+    claims,
+    parse_claims,
+    read_claims,
+)
+from measured_transformer.evidence.verdicts import Verdict
+
+PLAIN = """
+chapter = "book/part/chapter"
+
+[[claim]]
+id = "CS-1.3"
+source = "CS"
+place = "section 1"
+statement = "Words."
+kind = "experiment"
+scope = "Small models."
+test = "A comparison."
+seeds = {quick = 5, full = 10}
+expected = "confirmed"
+[claim.rule]
+type = "difference"
+direction = "greater"
+smallest_effect = 0.1
+"""
+
+PARTS = (
+    PLAIN.partition("[claim.rule]")[0]
+    + """
+axis = "the scheme"
+[[claim.part]]
+name = "one"
+label = "scheme one"
+[claim.part.rule]
+type = "bound"
+at_most = 0
+[[claim.part]]
+name = "two"
+[claim.part.rule]
+type = "bound"
+at_most = 1
+"""
+)
+
+CITED = """
+[[claim]]
+id = "DD-7.9"
+source = "DD"
+place = "section 7"
+statement = "Words."
+kind = "cited"
+scope = "The published configuration."
+chapter = "book/part/chapter"
+test = "Read."
+reference = "touvron2023llama"
+"""
+
+
+def example() -> str:
+    """The TOML of the module's docstring."""
+    blocks = re.findall(r"::\n\n((?:    .*\n|\n)+)", str(registry.__doc__))
+    return "\n".join(textwrap.dedent(block) for block in blocks)
+
+
+def test_the_documented_example_is_valid() -> None:
+    found = parse_claims(example(), "example.toml")
+    assert list(found) == ["CS-1.3", "DD-7.7"]
+    first, second = found.values()
+    assert first.rule == Identity(tolerance=1e-9, control_above=1e-3)
+    assert first.chapter == second.chapter == "book/positions/positional-encoding"
+    assert first.expected_at("quick") is Verdict.CONFIRMED
+    assert second.expected_at("quick") is Verdict.INCONCLUSIVE
+    assert second.expected_at("full") is Verdict.CONDITIONAL
+    assert [part.label for part in second.parts] == ["against sinusoidal", "alibi"]
+    assert second.part("alibi").rule == Difference(direction="less", smallest_effect=0.1)
+    with pytest.raises(KeyError, match="no part 'rope'; it has sinusoidal, alibi"):
+        second.part("rope")
+
+
+def test_the_packaged_claims_are_valid() -> None:
+    for claim_id, found in claims().items():
+        assert claim(claim_id) is found
+        assert found.scope
+        assert claim_id in claims(found.chapter)
+    assert claims("book/nowhere/at-all") == {}
+
+
+def test_cited_and_planned_claims() -> None:
+    cited = parse_claims(CITED, "a.toml")["DD-7.9"]
+    assert cited.rule is None
+    assert cited.expected_at("quick") is Verdict.FACT
+    assert cited.references == ("touvron2023llama",)
+    planned = PLAIN.partition("seeds =")[0] + 'status = "planned"\n'
+    assert parse_claims(planned, "a.toml")["CS-1.3"].expected_at("full") is None
+
+
+def test_white_space_of_long_texts_is_folded() -> None:
+    text = PLAIN.replace('"Words."', '"""Two\n   lines."""')
+    assert parse_claims(text, "a.toml")["CS-1.3"].statement == "Two lines."
+
+
+RULE_TABLES = {
+    'type = "identity"\ntolerance = 1e-9\ncontrol_above = 0.1': Identity(1e-9, 0.1),
+    'type = "identity"\ntolerance = 1\nno_control = "x"': Identity(1.0, no_control="x"),
+    'type = "number"\nstated = 6.283\ndigits = 3': Number((6.283,), 3),
+    'type = "number"\nstated = [17, 31]\nwithin = 0.01': Number((17.0, 31.0), within=0.01),
+    'type = "bound"\nat_least = 0\nbelow = 1\ncontrol = true': Bound(
+        at_least=0.0, below=1.0, control=True
+    ),
+    'type = "difference"\ndirection = "less"\nsmallest_effect = 1\npaired = false': Difference(
+        "less", 1.0, paired=False
+    ),
+    'type = "equivalence"\nmargin = 0.01\nconfidence = 0.9': Equivalence(0.01, confidence=0.9),
+    'type = "proportion"\nat_least = 0.8': Proportion(at_least=0.8),
+    'type = "threshold"\nat_most = -1': Threshold(at_most=-1.0),
+}
+
+
+@pytest.mark.parametrize(("table", "rule"), RULE_TABLES.items(), ids=lambda x: str(x)[:20])
+def test_every_rule_reads_and_writes_the_same(table: str, rule: Rule) -> None:
+    text = PLAIN.partition("[claim.rule]")[0] + "[claim.rule]\n" + table
+    assert parse_claims(text, "a.toml")["CS-1.3"].rule == rule
+    again = rule.as_dict()
+    assert RULES[again.pop("type")] is type(rule)
+    if "stated" in again:
+        again["stated"] = tuple(again["stated"])
+    assert type(rule)(**again) == rule
+
+
+def test_every_rule_type_is_tried_above() -> None:
+    assert {type(rule) for rule in RULE_TABLES.values()} == set(RULES.values())
+
+
+def change(old: str, new: str, text: str = PLAIN) -> str:
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+BROKEN = {
+    "no TOML": ("[[claim]", ["a.toml", "expected TOML"]),
+    "one bracket": ('[claim]\nid = "CS-1.3"', ["[[claim]]", "double the brackets"]),
+    "unknown at the top": ("title = 3\n" + PLAIN, ["only chapter", "came title"]),
+    "missing field": (change('scope = "Small models."', ""), ["field scope", "a text", "nothing"]),
+    "empty scope": (change('"Small models."', '" "'), ["field scope", "not empty", "' '"]),
+    "unknown field": (
+        change("statement =", 'statment = "x"\nstatement ='),
+        ["field statment", "did you mean statement?"],
+    ),
+    "unknown field in a rule": (
+        change("smallest_effect = 0.1", "smallest_effect = 0.1\nmargin = 3"),
+        ["difference rule, field margin", "only the fields", "smallest_effect"],
+    ),
+    "missing in a rule": (
+        change("smallest_effect = 0.1", ""),
+        ["difference rule, field smallest_effect", "expected a number, came nothing"],
+    ),
+    "unknown rule": (
+        change('"difference"', '"t-test"'),
+        ["field type", "identity, number, bound", "'t-test'"],
+    ),
+    "text for a number": (change("0.1", '"0.1"'), ["field smallest_effect", "a number", "'0.1'"]),
+    "boolean for a number": (change("0.1", "true"), ["field smallest_effect", "a number", "True"]),
+    "number for a boolean": (change("0.1", "0.1\npaired = 1"), ["field paired", "true or false"]),
+    "bad direction": (change('"greater"', '"more"'), ["field direction", "'greater' or 'less'"]),
+    "effect of zero": (change("0.1", "0"), ["field smallest_effect", "above 0"]),
+    "confidence in percent": (change("0.1", "0.1\nconfidence = 95"), ["field confidence", "95"]),
+    "bad id": (change("CS-1.3", "CS13"), ["claim CS13, field id", "CS-1.3 or DA-2.1a"]),
+    "no id": (change('id = "CS-1.3"', ""), ["claim number 1, field id"]),
+    "another source": (change('"CS"', '"DD"'), ["field source", "CS, as in the id", "'DD'"]),
+    "unknown source": (change('"CS"', '"XX"'), ["field source", "one of CS, DA, DD, EX, IW"]),
+    "bad kind": (change('"experiment"', '"guess"'), ["field kind", "identity, arithmetic"]),
+    "bad status": (change("place =", 'status = "done"\nplace ='), ["field status", "planned"]),
+    "bad docname": (
+        change("book/part/chapter", "book/part/chapter.md"),
+        ["field chapter", "document name", "chapter.md"],
+    ),
+    "no chapter": (change('chapter = "book/part/chapter"', ""), ["field chapter", "nothing"]),
+    "bad section": (change("place =", 'section = "Of it"\nplace ='), ["field section", "label"]),
+    "unknown verdict": (change('"confirmed"', '"true"'), ["field expected", "not reproduced"]),
+    "fact": (change('"confirmed"', '"fact"'), ["field expected", "cited claims"]),
+    "one profile only": (
+        change('expected = "confirmed"', 'expected = {quick = "confirmed"}'),
+        ["field expected", "{quick = verdict, full = verdict}"],
+    ),
+    "profiles differ": (
+        change('expected = "confirmed"', 'expected = {quick = "refuted", full = "confirmed"}'),
+        ["field expected", "inconclusive at quick, or a reason in why"],
+    ),
+    "full inconclusive": (
+        change('expected = "confirmed"', 'expected = {quick = "refuted", full = "inconclusive"}'),
+        ["field expected", "a reason in why"],
+    ),
+    "no seeds": (change("seeds = {quick = 5, full = 10}", ""), ["field seeds", "nothing"]),
+    "one seed": (change("quick = 5", "quick = 1"), ["field seeds", "two seeds or more"]),
+    "no expectation": (change('expected = "confirmed"', ""), ["field expected", "nothing"]),
+    "no rule": (PLAIN.partition("[claim.rule]")[0], ["field rule", "a rule or parts", "nothing"]),
+    "rule and parts": (
+        PARTS + '[claim.rule]\ntype = "bound"\nat_most = 0\n',
+        ["field rule", "one rule or parts", "both"],
+    ),
+    "no axis": (change('axis = "the scheme"', "", PARTS), ["field axis", "in words", "nothing"]),
+    "axis without parts": (
+        change("place =", 'axis = "x"\nplace ='),
+        ["axis, combine", "only beside parts"],
+    ),
+    "unknown combination": (
+        change("axis =", 'combine = "most"\naxis =', PARTS),
+        ["field combine", "levels, readings, every"],
+    ),
+    "one part": (PARTS.partition('[[claim.part]]\nname = "two"')[0], ["field part", "two or more"]),
+    "same part twice": (change('"two"', '"one"', PARTS), ["part.name", "'one' twice"]),
+    "part with a space": (change('"two"', '"part two"', PARTS), ["part.name", "'part two'"]),
+    "broken rule in a part": (
+        change("at_most = 1", "at_mots = 1", PARTS),
+        ["claim CS-1.3, part two", "field at_mots", "did you mean at_most?"],
+    ),
+    "same id twice": (
+        PLAIN + PLAIN.partition("[[claim]]")[2].join(["[[claim]]", ""]),
+        ["came two"],
+    ),
+    "cited with a rule": (
+        CITED + '[claim.rule]\ntype = "bound"\nat_most = 0\n',
+        ["field rule", "none, because a cited claim is not tested"],
+    ),
+    "cited without reference": (
+        change('reference = "touvron2023llama"', "", CITED),
+        ["claim DD-7.9, field reference", "nothing"],
+    ),
+    "cited and judged": (CITED + 'expected = "confirmed"', ["field expected", "fact"]),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BROKEN.values(), ids=BROKEN)
+def test_broken_files_are_explained(text: str, words: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"^a\.toml") as caught:
+        parse_claims(text, "a.toml")
+    for word in words:
+        assert word in str(caught.value)
+
+
+BROKEN_RULES = {
+    "no control, no reason": ("identity", "tolerance = 1e-9", "came neither"),
+    "control and reason": (
+        "identity",
+        'tolerance = 1e-9\ncontrol_above = 1\nno_control = "x"',
+        "came both",
+    ),
+    "an empty reason": ("identity", 'tolerance = 1e-9\nno_control = " "', "reason in words"),
+    "a control below the tolerance": (
+        "identity",
+        "tolerance = 1e-9\ncontrol_above = 1e-12",
+        "at least the tolerance",
+    ),
+    "no tolerance": ("identity", "tolerance = 0\ncontrol_above = 1", "above 0"),
+    "nothing stated": ("number", "stated = []\ndigits = 1", "at least one number"),
+    "a text stated": ("number", 'stated = ["a"]\ndigits = 1', "list of numbers"),
+    "neither digits nor share": ("number", "stated = 1", "came neither"),
+    "half a digit": ("number", "stated = 1\ndigits = 0.5", "a whole number"),
+    "no bound": ("bound", "control = true", "came none"),
+    "two lower bounds": ("bound", "at_least = 0\nabove = 1", "at most one lower bound"),
+    "two upper bounds": ("bound", "at_most = 0\nbelow = 1", "at most one upper bound"),
+    "bounds that cross": ("bound", "at_least = 1\nat_most = 0", "lower bound below"),
+    "an infinite bound": ("bound", "at_most = inf", "finite"),
+    "no margin": ("equivalence", "margin = 0", "above 0"),
+    "a share of all": ("proportion", "at_least = 1", "between 0 and 1"),
+    "no threshold": ("threshold", "confidence = 0.9", "came neither"),
+    "two thresholds": ("threshold", "at_least = 0\nat_most = 1", "came both"),
+}
+
+
+@pytest.mark.parametrize(("kind", "table", "words"), BROKEN_RULES.values(), ids=BROKEN_RULES)
+def test_broken_rules_are_explained(kind: str, table: str, words: str) -> None:
+    text = PLAIN.partition("[claim.rule]")[0] + f'[claim.rule]\ntype = "{kind}"\n{table}\n'
+    with pytest.raises(ValueError, match=rf"a\.toml, claim CS-1\.3, {kind} rule") as caught:
+        parse_claims(text, "a.toml")
+    assert words in str(caught.value)
+
+
+def test_a_reason_lets_the_profiles_differ() -> None:
+    text = change(
+        'expected = "confirmed"',
+        'expected = {quick = "not reproduced", full = "confirmed", why = "too small"}',
+    )
+    found = parse_claims(text, "a.toml")["CS-1.3"]
+    assert found.expected_at("quick") is Verdict.NOT_REPRODUCED
+    assert found.expected_why == "too small"
+
+
+def test_an_id_in_two_files_names_both(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(PLAIN, "utf-8")
+    assert list(read_claims(tmp_path)) == ["CS-1.3"]
+    (tmp_path / "b.toml").write_text(PLAIN, "utf-8")
+    with pytest.raises(ValueError, match=r"b\.toml, claim CS-1\.3.*one in a\.toml too"):
+        read_claims(tmp_path)
+
+
+def test_an_unknown_id_gives_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_packaged", lambda: parse_claims(PLAIN, "a.toml"))
+    assert claim("CS-1.3").id == "CS-1.3"
+    with pytest.raises(KeyError, match=r"nearest are CS-1\.3"):
+        claim("CS-1.33")
+    with pytest.raises(KeyError, match="none is near"):
+        claim("nothing")

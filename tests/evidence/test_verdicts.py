@@ -1,0 +1,144 @@
+"""How verdicts of parts combine, and what Holm's correction takes back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measured_transformer.evidence.verdicts import (
+    COMBINATIONS,
+    MEANING,
+    Verdict,
+    chapter_verdicts,
+    combine,
+)
+
+C, R, N, I = (  # noqa: E741
+    Verdict.CONFIRMED,
+    Verdict.REFUTED,
+    Verdict.NOT_REPRODUCED,
+    Verdict.INCONCLUSIVE,
+)
+CONDITIONAL, UNDERSPECIFIED = Verdict.CONDITIONAL, Verdict.UNDERSPECIFIED
+
+TABLE = [
+    # parts, levels, readings, every
+    ((C, C), C, C, C),
+    ((R, R), R, R, R),
+    ((N, N), N, N, N),
+    ((I, I), I, I, I),
+    ((C,), C, C, C),
+    ((C, R), CONDITIONAL, UNDERSPECIFIED, R),
+    ((C, N), CONDITIONAL, UNDERSPECIFIED, N),
+    ((C, I), I, I, I),
+    ((R, N), N, UNDERSPECIFIED, R),
+    ((R, I), I, I, R),
+    ((N, I), I, I, N),
+    ((C, R, I), CONDITIONAL, UNDERSPECIFIED, R),
+    ((C, N, I), CONDITIONAL, UNDERSPECIFIED, N),
+    ((C, R, N), CONDITIONAL, UNDERSPECIFIED, R),
+    ((R, N, I), I, UNDERSPECIFIED, R),
+]
+
+
+@pytest.mark.parametrize(("parts", "levels", "readings", "every"), TABLE)
+def test_combinations(
+    parts: tuple[Verdict, ...], levels: Verdict, readings: Verdict, every: Verdict
+) -> None:
+    named = {f"part_{i}": verdict for i, verdict in enumerate(parts)}
+    assert combine(named) is levels
+    assert combine(named, "readings") is readings
+    assert combine(named, "every") is every
+
+
+@given(
+    st.lists(st.sampled_from([C, R, N, I]), min_size=1, max_size=5),
+    st.sampled_from(COMBINATIONS),
+    st.randoms(),
+)
+def test_the_order_of_parts_does_not_matter(parts: list[Verdict], how: str, random: Any) -> None:
+    shuffled = random.sample(parts, len(parts))
+    one, two = ({str(i): v for i, v in enumerate(p)} for p in (parts, shuffled))
+    assert combine(one, how) is combine(two, how)
+
+
+def test_bad_combinations() -> None:
+    with pytest.raises(ValueError, match="at least one part"):
+        combine({})
+    with pytest.raises(ValueError, match=r"levels, readings, every.*'most'"):
+        combine({"a": C}, "most")
+    for verdict in (CONDITIONAL, UNDERSPECIFIED, Verdict.FACT):
+        with pytest.raises(ValueError, match=f"part 'a'.*came '{verdict.value}'"):
+            combine({"a": verdict})
+
+
+def test_there_are_seven_verdicts_each_explained() -> None:
+    assert [verdict.value for verdict in Verdict] == [
+        "confirmed",
+        "refuted",
+        "conditional",
+        "not reproduced",
+        "underspecified",
+        "inconclusive",
+        "fact",
+    ]
+    assert set(MEANING) == set(Verdict)
+
+
+def part(verdict: Verdict, p: float | None, confidence: float = 0.95) -> dict[str, Any]:
+    return {"rule": {"confidence": confidence}, "statistics": {"verdict": verdict.value, "p": p}}
+
+
+def parts(how: str = "levels", **named: Mapping[str, Any]) -> dict[str, Any]:
+    return {"combine": how, "parts": [{"name": name, **p} for name, p in named.items()]}
+
+
+def test_holm_takes_back_what_the_family_cannot_bear() -> None:
+    # 0.03 alone is below 0.05; beside 0.04 it counts twice, and both fall.
+    records = {"CS-1.1": part(C, 0.03), "CS-1.2": part(R, 0.04)}
+    found = chapter_verdicts(records)
+    assert found["CS-1.1"] == (I, {"": (I, pytest.approx(0.06))})
+    assert found["CS-1.2"] == (I, {"": (I, pytest.approx(0.06))})
+    assert chapter_verdicts({"CS-1.1": part(C, 0.03)})["CS-1.1"][0] is C
+
+
+def test_holm_counts_parts_and_leaves_exact_rules_alone() -> None:
+    records = {
+        "CS-1.1": part(C, None),
+        "CS-1.2": parts(a=part(C, 0.001), b=part(R, 0.02), c=part(N, 0.9)),
+    }
+    found = chapter_verdicts(records)
+    assert found["CS-1.1"] == (C, {"": (C, None)})
+    verdict, named = found["CS-1.2"]
+    assert verdict is CONDITIONAL
+    assert named == {
+        "a": (C, pytest.approx(0.003)),
+        "b": (R, pytest.approx(0.04)),
+        "c": (N, pytest.approx(0.9)),
+    }
+
+
+def test_a_part_that_falls_changes_the_claim() -> None:
+    records = {"CS-1.2": parts(a=part(C, 0.001), b=part(R, 0.04), c=part(I, 0.01))}
+    # 0.001 * 3, 0.01 * 2 and 0.04 * 1: the refuted part stands ...
+    assert chapter_verdicts(records)["CS-1.2"][0] is CONDITIONAL
+    # ... until one more experiment of the chapter makes it 0.04 * 2.
+    records["CS-1.3"] = part(I, 0.9)
+    found = chapter_verdicts(records)["CS-1.2"]
+    assert found[0] is I
+    assert [verdict for verdict, _ in found[1].values()] == [C, I, I]
+
+
+def test_not_reproduced_announces_no_effect_and_stays() -> None:
+    records = {f"CS-1.{i}": part(N, 0.04) for i in range(1, 9)}
+    assert {verdict for verdict, _ in chapter_verdicts(records).values()} == {N}
+
+
+def test_the_confidence_of_the_rule_sets_the_level() -> None:
+    assert chapter_verdicts({"CS-1.1": part(C, 0.03, 0.99)})["CS-1.1"][0] is I
+    assert chapter_verdicts({"CS-1.1": part(C, 0.03, 0.95)})["CS-1.1"][0] is C
+
+
+def test_no_records_no_verdicts() -> None:
+    assert chapter_verdicts({}) == {}
