@@ -190,6 +190,11 @@ def test_models_need_neither_matplotlib_nor_scipy(installed: Path):
     assert run_installed(installed, code).strip() == "[]"
 
 
+def test_the_example_of_the_readme_runs(installed: Path):
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert run_installed(installed, example).count("torch.Size") == 2
+
+
 def test_a_name_that_the_library_lacks_is_an_attribute_error(installed: Path):
     code = f"import {NAME} as m\ntry: m.Decodre\nexcept AttributeError as e: print(e)"
     assert "Decodre" in run_installed(installed, code)

@@ -128,7 +128,7 @@ def test_what_was_executed_is_kept_also_when_it_failed():
     assert upload["if"] == "always()"
     assert upload["with"]["include-hidden-files"] is True, "the notebooks lie in a hidden folder"
     kept = set(upload["with"]["path"].split())
-    assert kept == {"_build/.jupyter_cache", "_build/records", "_build/html"}
+    assert kept == {"_build/.jupyter_cache", "_build/executed", "_build/records", "_build/html"}
 
 
 def test_only_a_run_that_passed_is_published():
