@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -170,3 +171,78 @@ def test_ci_runs_exactly_the_command_of_the_readme():
     assert script.rstrip().endswith("exec make --no-print-directory test")
     assert "make test" in (ROOT / "README.md").read_text()
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111, "it must be executable"
+
+
+# --- .ci/run on a machine that lacks something -----------------------------------------------------
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """Lay out a checkout on a machine without Chromium, whose other tools are stand-ins."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in ("bash", "cat", "dirname", "mktemp", "rm", "tail"):
+        (folder / tool).symlink_to(shutil.which(tool) or tool)
+    scripts = {
+        "sudo": 'while [ "${1#-}" != "$1" ]; do shift; done; exec "$@"',
+        "apt-get": 'echo "apt-get $*" >>"$LOG"; case "$*" in *"$BROKEN"*) echo "no route"; exit 100;; esac',
+        "make": 'echo "made $*"; [ -t 0 ] || cat',
+        "python3": "exit 0",
+    }
+    for name, script in scripts.items():
+        (folder / name).write_text(f"#!{shutil.which('sh')}\n{script}\n")
+        (folder / name).chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    return tmp_path
+
+
+def run_ci(checkout: Path, broken: str = "nothing") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [checkout / ".ci" / "run"],
+        env={"PATH": str(checkout / "bin"), "LOG": str(checkout / "log"), "BROKEN": broken},
+        cwd="/",
+        input="never read",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_ci_installs_what_is_missing_and_then_runs_the_tests(bare: Path):
+    done = run_ci(bare)
+    assert done.returncode == 0, done.stderr
+    asked = (bare / "log").read_text().splitlines()
+    assert [" ".join(line.split()[4:]) for line in asked] == [
+        "update",
+        "install --yes --no-install-recommends chromium",
+    ]
+    assert done.stdout.endswith("made --no-print-directory test\n"), "nothing comes after it"
+
+
+def test_ci_installs_nothing_where_nothing_is_missing(bare: Path):
+    (bare / "bin" / "google-chrome").symlink_to(bare / "bin" / "python3")
+    done = run_ci(bare)
+    assert (done.returncode, done.stdout) == (0, "made --no-print-directory test\n")
+    assert not (bare / "log").exists()
+
+
+@pytest.mark.parametrize("step", ["update", "install"])
+def test_ci_says_what_apt_said_when_it_fails(bare: Path, step: str):
+    done = run_ci(bare, broken=step)
+    assert done.returncode != 0
+    assert "no route" in done.stderr
+    assert f"error: apt-get {step}" in done.stderr
+    assert "made" not in done.stdout
+
+
+def test_ci_says_what_is_missing_where_nothing_can_be_installed(bare: Path):
+    (bare / "bin" / "apt-get").unlink()
+    done = run_ci(bare)
+    assert done.returncode != 0
+    assert "error: missing: chromium" in done.stderr
+
+
+def test_ci_fails_when_the_tests_fail(bare: Path):
+    (bare / "bin" / "make").write_text(f"#!{shutil.which('sh')}\nexit 2\n")
+    assert run_ci(bare).returncode == 2
