@@ -294,7 +294,7 @@ def _show(text: str, markup: str, payload: Mapping[str, Any]) -> None:
     )
 
 
-def _short(value: float | int | list[float]) -> str:
+def _short(value: float | int | list[float | int]) -> str:
     if isinstance(value, list):
         if len(value) == 1:
             return _short(value[0])

@@ -139,7 +139,7 @@ def read_records(path: Path) -> dict[str, Any]:
 
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_EXPONENT = re.compile(r"e([+-])0*(\d+)")
+_EXPONENT = re.compile(r"e([+-]\d+)")
 _ZERO = re.compile(r"-(0(?:\.0*)?%?)")
 
 
@@ -171,22 +171,21 @@ def number_text(value: float | int, spec: str = "") -> str:
 
 
 def _power(match: re.Match[str]) -> str:
-    sign, digits = match.groups()
-    if not digits:
+    exponent = int(match[1])
+    if exponent == 0:
         return ""
-    exponent = ("-" if sign == "-" else "") + digits
     times = "\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
-    return f"{times}10{exponent.translate(_SUPERSCRIPTS)}"
+    return f"{times}10{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
-def _share(values: Sequence[float]) -> float:
+def _share(values: Sequence[float | int]) -> float:
     strange = [value for value in values if value not in (0, 1)]
     if strange:
         raise ValueError(f"expected zeros and ones to take the share of, came {strange[0]!r}")
     return math.fsum(values) / len(values)
 
 
-def _median(values: Sequence[float]) -> float | int:
+def _median(values: Sequence[float | int]) -> float | int:
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:
@@ -194,7 +193,7 @@ def _median(values: Sequence[float]) -> float | int:
     return (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float]:
+def _interval(values: Sequence[float | int]) -> tuple[float, float]:
     import numpy as np
 
     from measured_transformer.evidence.statistics import mean_interval
@@ -202,7 +201,7 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     return mean_interval(np.asarray(values, dtype=np.float64)).interval
 
 
-REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float | int | tuple[float, float]]] = {
+REDUCTIONS: Mapping[str, Callable[[Sequence[float | int]], float | int | tuple[float, float]]] = {
     "mean": lambda values: math.fsum(values) / len(values),
     "min": min,
     "max": max,
@@ -240,6 +239,7 @@ def format_value(payload: Mapping[str, Any], expression: str) -> str:
     """
     path, _, spec = expression.strip().partition(":")
     path, bar, reduction = (text.strip() for text in path.partition("|"))
+    spec = spec.strip()
     known = dict(_paths(payload))
     if path not in known:
         near = difflib.get_close_matches(path, known, n=3, cutoff=0.4)
