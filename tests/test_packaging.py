@@ -213,32 +213,34 @@ def test_the_editable_install_offers_the_press_as_well():
 # --- what is imported is asked for, what is asked for is pinned -----------------------------------
 
 
-def third_party(package: str) -> dict[str, str]:
-    """Map every distribution that a package under lib/ imports to a file that does so."""
+def third_party(folder: str) -> dict[str, str]:
+    """Map every distribution that the code in a folder imports to a file that does so."""
     homes = metadata.packages_distributions()
+    own = {NAME, "bookpress", *(path.stem for path in (ROOT / "tests").rglob("*.py"))}
     found = {}
-    for path in sorted((ROOT / "lib" / package).rglob("*.py")):
+    for path in sorted((ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 names = [node.module or ""]
-            for top in {name.partition(".")[0] for name in names}:
-                if top not in sys.stdlib_module_names | {NAME, "bookpress"}:
-                    found[canonicalize_name(homes[top][0])] = str(path.relative_to(ROOT))
+            for top in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - own:
+                home = canonicalize_name(homes.get(top, [top])[0])
+                found[home] = str(path.relative_to(ROOT))
     return found
 
 
 def test_the_library_asks_for_exactly_what_it_imports():
     # IPython is there wherever a notebook runs; outside of one the library does without it.
-    imported = set(third_party(NAME)) - {"ipython"}
+    imported = set(third_party(f"lib/{NAME}")) - {"ipython"}
     assert imported == {canonicalize_name(requirement.name) for requirement in asked()}
 
 
-def test_everything_the_press_imports_is_pinned():
-    unpinned = {name: file for name, file in third_party("bookpress").items() if name not in pins()}
-    assert not unpinned
+@pytest.mark.parametrize("folder", ["lib/bookpress", "tests"])
+def test_everything_the_press_and_the_tests_import_is_pinned(folder: str):
+    unpinned = {name: file for name, file in third_party(folder).items() if name not in pins()}
+    assert not unpinned, "add it to pyproject.toml and run: make lock"
 
 
 def test_the_library_asks_for_ranges_that_begin_where_the_readme_says():
