@@ -396,13 +396,15 @@ def test_rotation_turns_queries_and_keys_and_leaves_values_alone():
 
 # --- causality at the level of the module -----------------------------------------------------------
 
+CHANGES = [(n, at) for n in range(2, 65) for at in sorted({(n + 1) // 2, n - 1})]
+
 
 @pytest.mark.parametrize("look", [False, True])
 @pytest.mark.parametrize("n_kv_heads", [4, 2, 1])
 @pytest.mark.parametrize("padding", [False, True])
 def test_no_query_sees_ahead_at_any_length(n_kv_heads, look, padding):
     attention = made(8, 4, n_kv_heads=n_kv_heads)
-    for n, at in ((n, at) for n in range(2, 65) for at in {(n + 1) // 2, n - 1}):
+    for n, at in CHANGES:
         x = normal(2, n, 8, seed=n)
         changed = x.clone()
         changed[:, at:] = normal(2, n - at, 8, seed=n + 1)

@@ -1,0 +1,100 @@
+"""A Config says what is wrong when it is made, and never changes."""
+
+import dataclasses
+
+import pytest
+from measured_transformer.models.config import Config
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab": 0}, "vocab must be a positive whole number, got 0"),
+        ({"vocab": 2.5}, "vocab .* got 2.5"),
+        ({"vocab": True}, "vocab .* got True"),
+        ({"vocab": "12"}, "vocab .* got '12'"),
+        ({"d_model": -4}, "d_model .* got -4"),
+        ({"n_layers": 0}, "n_layers .* got 0"),
+        ({"n_heads": 0}, "n_heads .* got 0"),
+        ({"max_length": 0}, "max_length .* got 0"),
+        ({"n_kv_heads": 0}, "n_kv_heads .* got 0"),
+        ({"d_head": 0}, "d_head .* got 0"),
+        ({"d_ff": -1}, "d_ff .* got -1"),
+        ({"d_model": 30}, "d_model=30 and n_heads=4"),
+        ({"n_kv_heads": 3}, "n_heads=4 and n_kv_heads=3"),
+        ({"n_kv_heads": 8}, "n_heads=4 and n_kv_heads=8"),
+        ({"positions": "sinus"}, "positions must be one of sinusoidal, learned.*; got 'sinus'"),
+        ({"positions": None}, "positions must be one of .*; got None"),
+        ({"norm": "batch"}, "norm must be one of layer, rms, none; got 'batch'"),
+        ({"placement": "both"}, "placement must be one of pre, post; got 'both'"),
+        ({"activation": "tanh"}, "activation must be one of relu.*; got 'tanh'"),
+        ({"rotary_pairing": "x"}, "rotary_pairing must be one of interleaved, halves; got 'x'"),
+        ({"initialisation": "he"}, "initialisation must be one of xavier, gpt2; got 'he'"),
+        ({"d_model": 5, "n_heads": 1}, "even d_model, got 5"),
+        ({"d_model": 20, "positions": "rotary"}, "even width of heads, got 5"),
+        ({"d_head": 3, "positions": "rotary"}, "even width of heads, got 3"),
+        ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
+        ({"dropout": -0.1}, "got -0.1"),
+        ({"norm_eps": -1e-5}, "norm_eps must not be negative, got -1e-05"),
+        ({"rotary_base": 1.0}, "rotary_base must be greater than one, got 1.0"),
+        ({"residual": "no"}, "residual must be True or False, got 'no'"),
+        ({"tie_embeddings": 2}, "tie_embeddings must be True or False, got 2"),
+        ({"bias": None}, "bias must be True or False, got None"),
+        ({"final_norm": "yes"}, "final_norm must be True, False or None, got 'yes'"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(unhooked, changes, message):
+    good = {"vocab": 10}
+    with pytest.raises(ValueError, match=message):
+        Config(**{**good, **changes})
+    with pytest.raises(ValueError, match=message):
+        Config(**good).but(**changes)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"d_model": 5, "n_heads": 5, "positions": "none"},
+        {"d_model": 30, "n_heads": 4, "d_head": 7, "positions": "alibi"},
+        {"d_model": 30, "n_heads": 4, "d_head": 6, "positions": "rotary"},
+        {"n_heads": 4, "n_kv_heads": 1},
+        {"dropout": 0, "norm_eps": 0},
+    ],
+)
+def test_what_can_be_built_is_accepted(unhooked, sizes):
+    assert Config(vocab=1, **sizes).but(**sizes) == Config(vocab=1, **sizes)
+
+
+def test_defaults_follow_the_other_sizes():
+    config = Config(vocab=10, d_model=48, n_heads=6)
+    assert (config.head_width, config.kv_heads, config.neurons) == (8, 6, 192)
+    other = config.but(d_head=5, n_kv_heads=2, d_ff=7)
+    assert (other.head_width, other.kv_heads, other.neurons) == (5, 2, 7)
+    assert Config(vocab=10, placement="pre").has_final_norm
+    assert not Config(vocab=10, placement="post").has_final_norm
+    assert Config(vocab=10, placement="post", final_norm=True).has_final_norm
+    assert not Config(vocab=10, placement="pre", final_norm=False).has_final_norm
+
+
+def test_but_changes_only_what_it_names():
+    config = Config(vocab=10, d_model=48, n_heads=6, norm="rms")
+    variant = config.but(n_layers=7, vocab=11)
+    changed = {
+        field.name
+        for field in dataclasses.fields(Config)
+        if getattr(config, field.name) != getattr(variant, field.name)
+    }
+    assert changed == {"n_layers", "vocab"}
+    assert config.n_layers == 2
+    assert config.but() == config
+    with pytest.raises(ValueError, match=r"\['n_layer'\]; Config has .*'n_layers'"):
+        config.but(n_layer=7)
+
+
+def test_a_config_is_frozen_and_hashable():
+    config = Config(vocab=10)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.vocab = 11
+    assert len({config, Config(vocab=10), config.but(vocab=11)}) == 2
+    with pytest.raises(TypeError):
+        Config(10)
