@@ -9,6 +9,8 @@ say. `page` finds the executed notebook of the page being read.
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -22,4 +24,16 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for part in (pieces, page, evidence, figures, provenance, downloads, offline):
         part.setup(app)
     setup_staleness(app)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "env_version": _version(),
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }
+
+
+def _version() -> int:
+    """Return a number that changes with this package, so that pages it made before are made anew."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return int.from_bytes(digest.digest()[:6], "big")

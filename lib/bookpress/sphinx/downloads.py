@@ -73,7 +73,7 @@ class Writer:
         elif isinstance(node, nodes.Element) and _holds_cells(node):
             for child in node.children:
                 if isinstance(child, nodes.title):
-                    self._blocks.append(f"**{self.inline(child)}**")
+                    self._blocks.append(f"**{self.inline(child).strip()}**")
                 else:
                     self._walk(child, depth)
         else:
@@ -114,6 +114,10 @@ class Writer:
         if isinstance(node, (nodes.Inline, nodes.Text, nodes.reference)):
             return [self.inline(node)]
         return self.blocks(node)
+
+    def number_of(self, node: nodes.Element) -> str:
+        """Return the number that the page gives to a figure, table or exercise, or nothing."""
+        return next((self.numbers[label] for label in node["ids"] if label in self.numbers), "")
 
     def blocks(self, node: nodes.Node) -> list[str]:
         """Return the Markdown blocks of a node's children."""
@@ -189,10 +193,20 @@ def _write_list(writer: Writer, node: nodes.Element) -> list[str]:
     ordered = isinstance(node, nodes.enumerated_list)
     items = []
     for number, item in enumerate(node.children, start=int(node.get("start", 1))):
-        inner = "\n\n".join(writer.blocks(item))
+        inner = _item(writer, item)
         items.append(_indent(inner, f"{number}. " if ordered else "- "))
     loose = any("\n\n" in item for item in items)
     return [("\n\n" if loose else "\n").join(items)]
+
+
+def _item(writer: Writer, item: nodes.Node) -> str:
+    """Return a list item; a list right after its first words stays tight."""
+    kinds = [type(child) for child in item.children]
+    tight = kinds[:1] == [nodes.paragraph] and set(kinds[1:]) <= {
+        nodes.bullet_list,
+        nodes.enumerated_list,
+    }
+    return ("\n" if tight else "\n\n").join(writer.blocks(item))
 
 
 def _write_definitions(writer: Writer, node: nodes.Element) -> list[str]:
@@ -233,7 +247,10 @@ def _write_admonition(writer: Writer, node: nodes.Element) -> list[str]:
     children = list(node.children)
     title = type(node).__name__.capitalize()
     if children and isinstance(children[0], nodes.title):
-        title = writer.inline(children.pop(0))
+        title = writer.inline(children.pop(0)).strip()
+    number = writer.number_of(node)
+    if number:
+        title = f"{str(node.get('title', title))} {number} {title}".strip()
     folded = "dropdown" in node["classes"]
     inner = [text for child in children for text in writer.block(child)]
     if folded:
@@ -246,7 +263,7 @@ def _write_figure(writer: Writer, node: nodes.Element) -> list[str]:
     caption = next((child for child in node.children if isinstance(child, nodes.caption)), None)
     if caption is None:
         return []
-    number = next((writer.numbers[i] for i in node["ids"] if i in writer.numbers), "")
+    number = writer.number_of(node)
     head = f"**Figure {number}:** " if number else ""
     return [f"{head}{writer.inline(caption)}"]
 

@@ -20,6 +20,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from bookpress.sphinx.page import Output, page_of, warn
 
+_DRAWINGS = "drawings"
 RECORDS = ("record", "report")
 _BEFORE_IMAGES_ARE_COLLECTED = 100
 
@@ -81,10 +82,12 @@ def _add_dark(app: Sphinx, bundle: nodes.container, output: Output) -> list[int]
     for image in list(_images(bundle)):
         dark = image.deepcopy()
         dark["uri"] = _write(app, b64decode(output.measured["dark"]))
+        # In a container: the theme hides a caption that stands right beside a hidden drawing.
+        pair = nodes.container(classes=[_DRAWINGS])
+        image.replace_self(pair)
+        pair += [image, dark]
         image["classes"].append("only-light")
         dark["classes"].append("only-dark")
-        parent = image.parent
-        parent.insert(parent.index(image) + 1, dark)
         placed += [id(image), id(dark)]
     return placed
 
@@ -140,9 +143,9 @@ class OneDrawing(SphinxPostTransform):
         """Remove the dark drawings, except from web pages."""
         if self.app.builder.format == "html":
             return
-        for image in list(self.document.findall(nodes.image)):
-            if "only-dark" in image["classes"]:
-                image.parent.remove(image)
+        for drawings in list(self.document.findall(nodes.container)):
+            if _DRAWINGS in drawings["classes"]:
+                drawings.replace_self(drawings.children[0])
 
 
 def setup(app: Sphinx) -> None:

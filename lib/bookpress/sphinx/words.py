@@ -54,7 +54,13 @@ def _of_type(table: Mapping[str, Any], rule: Mapping[str, Any]) -> Callable[...,
 
 
 def _percent(share: float) -> str:
-    return f"{number_text(100 * share, '.4g')} %"
+    return f"{number_text(100 * share, '.4g')}\N{NO-BREAK SPACE}%"
+
+
+def _stated(value: float, rule: Mapping[str, Any], more: int = 0) -> str:
+    """Return a number with the decimals that the source states, or some more."""
+    digits = rule.get("digits")
+    return number_text(value, ".6g" if digits is None else f",.{max(digits, 0) + more}f")
 
 
 def _identity_rule(rule: Mapping[str, Any]) -> str:
@@ -66,7 +72,7 @@ def _identity_rule(rule: Mapping[str, Any]) -> str:
 
 
 def _number_rule(rule: Mapping[str, Any]) -> str:
-    stated = ", ".join(number_text(value) for value in rule["stated"])
+    stated = "; ".join(_stated(value, rule) for value in rule["stated"])
     share = _percent(rule.get("within", 0.05))
     if "digits" not in rule:
         return f"The computed value lies within {share} of the stated {stated}."
@@ -139,8 +145,8 @@ def _number(part: Part, seeds: int | None) -> str:
     count = len(part["rule"]["stated"])
     worst = f" (the farthest of {count})" if count > 1 else ""
     return (
-        f"computed {number_text(details['computed'])}, "
-        f"stated {number_text(details['stated'])}{worst}"
+        f"computed {_stated(details['computed'], part['rule'], more=1)}, "
+        f"stated {_stated(details['stated'], part['rule'])}{worst}"
     )
 
 
