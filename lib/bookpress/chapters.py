@@ -147,10 +147,13 @@ def stamped(text: str, fingerprint: str) -> str:
     return f"---\n{line.strip()}\n{padding}---\n{text[match.end() :]}"
 
 
-def cell_line(read: NotebookNode, index: int) -> int:
-    """Give the line of the chapter's file, counted from 1, on which cell `index` begins."""
-    lines: list[int] = read.metadata.get("source_map", [])
-    return lines[index] + 1 if index < len(lines) else 1
+def cell_line(chapter: Chapter, read: NotebookNode, index: int) -> int:
+    """Give the line of the chapter's file, counted from 1, where the code of cell `index` begins."""
+    starts: list[int] = read.metadata.get("source_map", [])
+    start = starts[index] if index < len(starts) else 0
+    first = next((line for line in read.cells[index].source.splitlines() if line.strip()), "")
+    lines = chapter.path.read_text("utf-8").splitlines()
+    return next((n for n, line in enumerate(lines[start:], start + 1) if line == first), start + 1)
 
 
 def _with_suffix(path: Path) -> Path:

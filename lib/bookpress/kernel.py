@@ -177,7 +177,7 @@ def _failure(
         error=error,
         trace=trace,
         cell=len(before),
-        line=cell_line(source, index),
+        line=cell_line(chapter, source, index),
         code=lines[0] if lines else "",
     )
 

@@ -20,7 +20,7 @@ class Progress:
         self.total = total
         self.done = 0
         self._stream = stream or sys.stdout
-        self._live = _live_display() if total and self._stream.isatty() else None
+        self._live = _live_display(self._stream) if total and self._stream.isatty() else None
         self._running: dict[str, TaskID] = {}
 
     def say(self, line: str) -> None:
@@ -72,10 +72,12 @@ def warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
-def _live_display() -> Display:
-    from rich import progress
+def _live_display(stream: TextIO) -> Display:
+    from rich import console, progress
 
     columns = progress.SpinnerColumn(), progress.TextColumn("{task.description}")
-    display = progress.Progress(*columns, progress.TimeElapsedColumn(), transient=True)
+    elapsed = progress.TimeElapsedColumn()
+    terminal = console.Console(file=stream)
+    display = progress.Progress(*columns, elapsed, console=terminal, transient=True)
     display.start()
     return display

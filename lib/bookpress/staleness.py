@@ -91,9 +91,10 @@ def forget_if_warned(app: Sphinx, exception: Exception | None) -> None:
     """Make a build that ended in warnings treated as errors read every page again next time.
 
     Sphinx keeps the pages it has read, warnings or not; the next build would read none of them
-    again, warn of nothing and succeed.
+    again, warn of nothing and succeed.  (Without --keep-going Sphinx stops at the first warning, and
+    forgets by itself.)
     """
-    if exception is None and app.warningiserror and app._warncount:
+    if exception is None and app.keep_going and app._warncount:
         (Path(app.doctreedir) / ENV_PICKLE_FILENAME).unlink(missing_ok=True)
 
 

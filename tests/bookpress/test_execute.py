@@ -1,0 +1,234 @@
+"""A chapter runs exactly when something it comes from changed, and only what passed is kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from small_book import SmallBook, interrupt, wait_for
+
+
+def test_the_first_run_executes_both_in_their_own_folders_and_records_them(book: SmallBook) -> None:
+    one = json.loads(book.read("_build/records/quick/one.json"))
+    two = json.loads(book.read("_build/records/quick/two.json"))
+    assert (one["chapter"], one["values"]) == ("book/one", {"seen": 2})
+    assert (two["chapter"], two["values"]) == ("book/part/two", {"seen": 20})
+    assert one["notebook"].startswith(book.stored_notebook("one").parent.name)
+    assert book.stale() == set()
+
+
+def test_a_function_behind_another_module_runs_the_one_chapter_that_uses_it(
+    book: SmallBook,
+) -> None:
+    book.replace("lib/tiny/glass.py", "return 1", "return 41")
+    done = book.press("execute")
+    assert done.returncode == 0, done.stderr
+    assert book.runs() == ["one"]
+    assert "to run: book/one.md (changed: lib/tiny/glass.py)" in done.stdout
+    assert "[1/1] book/one.md ... " in done.stdout
+    assert json.loads(book.read("_build/records/quick/one.json"))["values"] == {"seen": 42}
+    assert book.stale() == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "stale"),
+    [
+        ("lib/tiny/mirror.py", "20", "21", {"two"}),
+        ("lib/tiny/lens.py", "+ 1", "+ 2", {"one"}),
+        ("lib/tiny/__init__.py", "", "name = 'tiny'", {"one", "two"}),
+        ("lib/small_extension.py", "def setup", "def  setup", set()),
+        ("requirements.txt", "numpy==2.0", "numpy==2.1", {"one", "two"}),
+        ("requirements.txt", "numpy==2.0", "# arrays\nnumpy==2.0  # pinned\n", set()),
+        ("data/numbers.csv", "1,2,3", "1,2,4", {"two"}),
+        ("book/one.md", "Prose of", "Other prose of", set()),
+        ("book/one.md", "# Chapter one", "# A new title", set()),
+        ("book/one.md", "one sees", "one saw", {"one"}),
+        ("book/one.md", "remove-input", "hide-input", {"one"}),
+        ("_config.yml", "A small book", "Another title", set()),
+    ],
+)
+def test_exactly_what_changed_is_stale(
+    book: SmallBook, path: str, old: str, new: str, stale: set[str]
+) -> None:
+    book.replace(path, old, new)
+    assert book.stale() == stale
+
+
+def test_a_new_data_file_under_a_declared_pattern_is_a_change(book: SmallBook) -> None:
+    book.write("data/more.csv", "4\n")
+    assert book.stale() == {"two"}
+
+
+def test_a_touched_file_is_no_change(book: SmallBook) -> None:
+    for path in book.root.rglob("*.py"):
+        path.touch()
+    assert book.stale() == set()
+
+
+def test_taking_an_edit_back_finds_the_earlier_run_and_its_records(book: SmallBook) -> None:
+    before = book.read("_build/records/quick/one.json")
+    book.replace("lib/tiny/lens.py", "+ 1", "+ 2")
+    assert book.press("execute").returncode == 0
+    assert book.read("_build/records/quick/one.json") != before
+    book.replace("lib/tiny/lens.py", "+ 2", "+ 1")
+    assert book.runs() == ["one"]
+    assert book.press("execute").returncode == 0
+    assert book.runs() == []
+    assert book.read("_build/records/quick/one.json") == before
+
+
+def test_the_profile_runs_both_and_leaves_the_other_profile_as_it_was(book: SmallBook) -> None:
+    quick = book.read("_build/records/quick/one.json")
+    done = book.press("execute", MEASURED_PROFILE="full")
+    assert done.returncode == 0, done.stderr
+    assert book.runs() == ["one", "two"]
+    assert json.loads(book.read("_build/records/full/two.json"))["profile"] == "full"
+    assert book.read("_build/records/quick/one.json") == quick
+    assert book.stale() == set()
+
+
+def test_another_seed_offset_makes_both_stale(
+    book: SmallBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEASURED_SEED_OFFSET", "1000")
+    assert book.stale() == {"one", "two"}
+
+
+def test_an_interrupt_between_two_chapters_keeps_the_finished_one(book: SmallBook) -> None:
+    shutil.rmtree(book.root / "_build")
+    waiting = "from pathlib import Path\nimport time\nwhile not Path('go').exists():\n"
+    waiting += "    time.sleep(0.05)"
+    book.replace("book/part/two.md", "from tiny.mirror", f"{waiting}\nfrom tiny.mirror")
+    process = book.start_press("execute")
+    record = book.root / "_build/records/quick/one.json"
+    log = book.root / "runs.log"
+    wait_for("chapter one's records", record.exists)
+    wait_for("chapter two to run", lambda: "two" in log.read_text())
+    output = interrupt(process)
+    assert process.returncode == 130, output
+    assert book.runs() == ["one", "two"]
+    assert book.stale() == {"two"}
+    (book.root / "book/part/go").touch()
+    assert book.press("execute").returncode == 0
+    assert book.runs() == ["two"]
+
+
+def test_a_failing_cell_fails_every_time_and_touches_nothing_earlier(book: SmallBook) -> None:
+    kept = {path: path.read_bytes() for path in _results(book)}
+    book.replace("lib/tiny/glass.py", "return 1", "raise RuntimeError('the glass is broken')")
+    book.replace("lib/tiny/mirror.py", "20", "30")
+    first = book.press("execute")
+    assert first.returncode == 1
+    for expected in (
+        "book/one.md, code cell 2 (line 24)\n",
+        "    from tiny.lens import seen\n",
+        "  RuntimeError: the glass is broken\n",
+        "lib/tiny/glass.py:2, in base()",
+    ):
+        assert expected in first.stdout, first.stdout
+    assert "1 failed: book/one.md" in first.stderr
+    assert book.runs() == ["one", "two"], "a failure stops no other chapter"
+    assert json.loads(book.read("_build/records/quick/two.json"))["values"] == {"seen": 30}
+    second = book.press("execute")
+    assert second.returncode == 1
+    assert "RuntimeError: the glass is broken" in second.stdout
+    assert book.runs() == ["one"]
+    kept.pop(book.root / "_build/records/quick/two.json")
+    assert {path: path.read_bytes() for path in kept} == kept
+    book.replace("lib/tiny/glass.py", "raise RuntimeError('the glass is broken')", "return 9")
+    assert book.press("execute").returncode == 0
+    assert book.runs() == ["one"]
+
+
+def test_a_kernel_that_dies_is_a_failure_of_the_cell_it_died_in(book: SmallBook) -> None:
+    book.replace("lib/tiny/glass.py", "return 1", "import os\n    os._exit(3)")
+    done = book.press("execute")
+    assert done.returncode == 1
+    assert "book/one.md, code cell 2 (line 24)\n" in done.stdout
+    assert "DeadKernelError" in done.stdout
+    assert book.stale() == {"one"}
+
+
+def test_a_library_module_that_does_not_parse_names_the_module_and_the_chapter(
+    book: SmallBook,
+) -> None:
+    book.replace("lib/tiny/glass.py", "def base():", "def base(:")
+    book.replace("lib/tiny/mirror.py", "20", "31")
+    for _ in range(2):
+        done = book.press("execute")
+        assert done.returncode == 1
+        assert "FAILED" in done.stdout
+        assert "book/one.md: " in done.stdout
+        assert "lib/tiny/glass.py, line 1" in done.stdout
+    assert book.runs() == ["two"]
+
+
+def test_a_library_that_changes_while_a_chapter_runs_leaves_that_chapter_stale(
+    book: SmallBook,
+) -> None:
+    change = "Path('../lib/tiny/glass.py').write_text('def base():\\n    return 8\\n')"
+    book.replace("book/one.md", "from tiny.lens", f"{change}\nfrom tiny.lens")
+    done = book.press("execute")
+    assert "changed while it ran" in done.stderr
+    assert book.stale() == {"one"}
+    assert book.press("execute").returncode == 0
+    assert book.stale() == set()
+
+
+def test_the_status_says_what_is_stale_and_why(book: SmallBook) -> None:
+    assert book.press("status").returncode == 0
+    book.replace("lib/tiny/mirror.py", "20", "22")
+    book.replace("book/one.md", "one sees", "one saw")
+    status = book.press("status")
+    assert status.returncode == 1
+    assert "* book/one.md: its cells changed" in status.stdout
+    assert "* book/part/two.md: changed: lib/tiny/mirror.py" in status.stdout
+    assert book.runs() == []
+
+
+def test_only_the_chapters_asked_for_run(new_book: SmallBook) -> None:
+    done = new_book.press("execute", "book/one.md")
+    assert done.returncode == 0, done.stderr
+    assert new_book.runs() == ["one"]
+    assert new_book.stale() == {"two"}
+    strange = new_book.press("execute", "book/index.md")
+    assert strange.returncode == 2
+    assert "expected chapters of" in strange.stderr
+
+
+def test_force_runs_what_is_up_to_date(book: SmallBook) -> None:
+    done = book.press("execute", "--force", "book/one.md")
+    assert done.returncode == 0
+    assert book.runs() == ["one"]
+
+
+def test_records_are_copied_for_committing_only_when_all_are_up_to_date(book: SmallBook) -> None:
+    book.write("book/records/quick/gone.json", "{}")
+    assert book.press("records").returncode == 0
+    committed = sorted(path.name for path in (book.root / "book/records/quick").iterdir())
+    assert committed == ["one.json", "two.json"]
+    assert book.read("book/records/quick/one.json") == book.read("_build/records/quick/one.json")
+    book.replace("lib/tiny/mirror.py", "20", "22")
+    refused = book.press("records")
+    assert refused.returncode == 2
+    assert "book/part/two.md" in refused.stderr
+
+
+def test_missing_records_are_written_again_without_running_anything(book: SmallBook) -> None:
+    before = book.read("_build/records/quick/one.json")
+    (book.root / "_build/records/quick/one.json").unlink()
+    assert book.press("execute").returncode == 0
+    assert book.runs() == []
+    assert book.read("_build/records/quick/one.json") == before
+
+
+def test_a_folder_that_is_no_book_is_refused(tmp_path) -> None:
+    done = SmallBook(tmp_path).press("execute")
+    assert done.returncode == 2
+    assert "_toc.yml" in done.stderr
+
+
+def _results(book: SmallBook) -> list:
+    stored = [book.stored_notebook("one"), book.stored_notebook("two")]
+    return [*stored, *(book.root / "_build/records/quick").glob("*.json")]

@@ -1,0 +1,58 @@
+"""The fingerprint names what it was taken from and changes with each of them."""
+
+from __future__ import annotations
+
+import pytest
+from bookpress.fingerprint import FingerprintError, stamp
+from small_book import SmallBook
+
+
+def test_a_stamp_lists_its_ingredients(new_book: SmallBook) -> None:
+    two = stamp(new_book.root, new_book.root / "book/part/two.md")
+    files = ["data/numbers.csv", "lib/tiny/__init__.py", "lib/tiny/mirror.py", "requirements.txt"]
+    assert [p.relative_to(new_book.root).as_posix() for p in two.dependencies] == files
+    assert set(two.parts) == {*files, "profile", "seed offset"}
+    assert two.parts["profile"] == "quick"
+
+
+def test_the_same_content_elsewhere_has_the_same_stamp(
+    new_book: SmallBook, book: SmallBook
+) -> None:
+    here, there = (stamp(b.root, b.root / "book/one.md") for b in (new_book, book))
+    assert here.digest == there.digest
+
+
+def test_profile_and_seeds_change_it(new_book: SmallBook, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_book.root / "book/one.md"
+    digests = {stamp(new_book.root, path).digest}
+    monkeypatch.setenv("MEASURED_SEED_OFFSET", "7")
+    digests.add(stamp(new_book.root, path).digest)
+    monkeypatch.setenv("MEASURED_PROFILE", "full")
+    digests.add(stamp(new_book.root, path).digest)
+    assert len(digests) == 3
+    monkeypatch.setenv("MEASURED_PROFILE", "fast")
+    with pytest.raises(ValueError, match="fast"):
+        stamp(new_book.root, path)
+
+
+def test_claims_are_an_ingredient(new_book: SmallBook) -> None:
+    path = new_book.root / "book/one.md"
+    new_book.replace(
+        "book/one.md",
+        "  display_name: Python 3\n",
+        "  display_name: Python 3\nmeasured: {claims: one}\n",
+    )
+    with pytest.raises(FingerprintError, match="declares claims 'one'"):
+        stamp(new_book.root, path)
+    claims = "lib/measured_transformer/evidence/claims/one.toml"
+    new_book.write(claims, "# none yet\n")
+    before = stamp(new_book.root, path)
+    assert claims in before.parts
+    new_book.write(claims, "# changed\n")
+    assert stamp(new_book.root, path).digest != before.digest
+
+
+def test_data_that_is_not_there_is_an_error(new_book: SmallBook) -> None:
+    (new_book.root / "data/numbers.csv").unlink()
+    with pytest.raises(FingerprintError, match=r"two.md declares data 'data/\*.csv'"):
+        stamp(new_book.root, new_book.root / "book/part/two.md")
