@@ -250,7 +250,7 @@ def _write_admonition(writer: Writer, node: nodes.Element) -> list[str]:
         title = writer.inline(children.pop(0)).strip()
     number = writer.number_of(node)
     if number:
-        title = f"{str(node.get('title', title))} {number} {title}".strip()
+        title = f"{node.get('title', title)} {number} {title}".strip()
     folded = "dropdown" in node["classes"]
     inner = [text for child in children for text in writer.block(child)]
     if folded:

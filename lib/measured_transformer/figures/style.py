@@ -55,7 +55,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "learned": "#c3872d",
         "rotary": "#d2005a",
         "alibi": "#963cff",
-        "none": "#6b6b6b",
+        "none": "#5f6f66",
         "random": "#949494",
     }
 )
@@ -506,4 +506,4 @@ def _spread(count: int) -> NDArray[np.float64]:
 def _diverging_map() -> LinearSegmentedColormap:
     """Blue below zero, orange above, the page's own colour at zero."""
     ends = (COLOURS["residual"], theme().paper, COLOURS["attention"])
-    return LinearSegmentedColormap.from_list("measured-diverging", ends)
+    return LinearSegmentedColormap.from_list("measured-diverging", ends, N=257)  # one for zero
