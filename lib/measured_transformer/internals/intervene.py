@@ -12,7 +12,7 @@ from measured_transformer.internals.capture import watching
 from measured_transformer.internals.names import matching
 from measured_transformer.parts.tap import Watcher
 
-Change = Tensor | float | Callable[[Tensor], Tensor]
+Change = Tensor | float | int | Callable[[Tensor], Tensor]
 
 
 @contextmanager

@@ -1,0 +1,262 @@
+"""Training against the same loop written with torch alone; scoring against its definition."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder import Encoder
+from measured_transformer.tasks.lag import Lag
+from measured_transformer.tasks.reversal import Reversal
+from measured_transformer.training import loop
+from measured_transformer.training.loop import answer_loss, evaluate, make_model, train
+from measured_transformer.training.seeding import derived_seed, seeded, stream
+from torch.nn import functional as F
+
+REVERSAL = Reversal(vocab=5, length=4)
+LAG = Lag(vocab=5, length=6, lag=3)
+CONFIG = Config(vocab=5, d_model=16, n_layers=1, n_heads=2, d_ff=16)
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch):
+    monkeypatch.setattr(loop, "find_device", lambda: torch.device("cpu"))
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def by_hand(config, task, *, steps, learning_rate, seed, batch_size, warmup, clip, weight_decay):
+    """The same training with PyTorch's scheduler and its own way to leave positions out."""
+    model = make_model(config, causal=task.causal, seed=seed).train()
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min(1.0, (step + 1) / warmup) if warmup else 1.0
+    )
+    batches, losses = stream(seed, "training"), []
+    with seeded(derived_seed(seed, "dropout")):
+        for _ in range(steps):
+            batch = task.batch(batches, batch_size)
+            targets = batch.targets.masked_fill(~batch.scored, -100)
+            loss = F.cross_entropy(model(batch.inputs).transpose(1, 2), targets)
+            losses.append(loss.item())
+            optimiser.zero_grad()
+            loss.backward()
+            if clip:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimiser.step()
+            schedule.step()
+    return model, losses
+
+
+@pytest.mark.parametrize("task", [REVERSAL, LAG])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"warmup": 0, "clip": None, "weight_decay": 0.0},
+        {"warmup": 5, "clip": 0.05, "weight_decay": 0.1},
+    ],
+)
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_equal_to_the_loop_by_hand(task, options, dropout):
+    # Without biases: softmax does not feel the keys' bias, so Adam blows its rounding errors up.
+    config = CONFIG.but(dropout=dropout, bias=False)
+    options = {"steps": 12, "learning_rate": 3e-3, "seed": 4, "batch_size": 8, **options}
+    run = train(config, task, **options)
+    model, losses = by_hand(config, task, **options)
+    np.testing.assert_allclose(run.losses, losses, rtol=1e-4)
+    torch.testing.assert_close(weights(run.model), weights(model), rtol=0, atol=1e-4)
+    assert len(run.losses) == 12
+    assert not run.diverged
+    assert not run.model.training
+    assert run.seed == 4
+
+
+def test_each_option_changes_the_training():
+    common = {"steps": 4, "learning_rate": 1e-2, "seed": 0, "batch_size": 8}
+    plain = weights(train(CONFIG, REVERSAL, **common).model)
+    for change in (
+        {"warmup": 3},
+        {"clip": 1e-3, "betas": (0.0, 0.1)},
+        {"weight_decay": 0.5},
+        {"betas": (0.5, 0.6)},
+        {"learning_rate": 2e-2},
+        {"batch_size": 9},
+        {"seed": 1},
+    ):
+        other = weights(train(CONFIG, REVERSAL, **{**common, **change}).model)
+        assert (other - plain).abs().max() > 1e-4, change
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not():
+    config = CONFIG.but(dropout=0.1)
+    options = {"steps": 10, "learning_rate": 1e-3, "batch_size": 8}
+    a = train(config, REVERSAL, seed=3, **options)
+    torch.rand(17)  # the global generator must not matter
+    b = train(config, REVERSAL, seed=3, **options)
+    c = train(config, REVERSAL, seed=4, **options)
+    assert np.array_equal(a.losses, b.losses)
+    assert torch.equal(weights(a.model), weights(b.model))
+    assert not np.array_equal(a.losses, c.losses)
+    assert not torch.allclose(weights(a.model), weights(c.model))
+
+
+def test_more_steps_continue_the_same_training():
+    options = {"learning_rate": 1e-3, "batch_size": 8, "seed": 3}
+    short = train(CONFIG, REVERSAL, steps=4, **options)
+    long = train(CONFIG, REVERSAL, steps=9, **options)
+    assert np.array_equal(short.losses, long.losses[:4])
+
+
+def test_global_generators_are_left_as_they_were():
+    torch.manual_seed(1), random.seed(1), np.random.seed(1)
+    before = torch.random.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
+    run = train(
+        CONFIG.but(dropout=0.1), REVERSAL, steps=2, learning_rate=1e-3, seed=0, batch_size=4
+    )
+    evaluate(run.model, REVERSAL, seed=0)
+    assert torch.equal(torch.random.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    assert np.array_equal(np.random.get_state()[1], before[2])
+
+
+def test_no_step_leaves_the_first_weights():
+    run = train(CONFIG, REVERSAL, steps=0, learning_rate=1e-3, seed=7)
+    assert torch.equal(weights(run.model), weights(make_model(CONFIG, causal=False, seed=7)))
+    assert run.losses.shape == (0,)
+    assert not run.diverged
+
+
+def test_a_causal_task_gets_a_decoder_and_another_an_encoder():
+    assert isinstance(make_model(CONFIG, causal=True, seed=0), Decoder)
+    options = {"steps": 1, "learning_rate": 1e-3, "seed": 0, "batch_size": 2}
+    assert isinstance(train(CONFIG, LAG, **options).model, Decoder)
+    assert isinstance(train(CONFIG, REVERSAL, **options).model, Encoder)
+
+
+def test_a_training_that_diverges_says_so_and_stops():
+    config = CONFIG.but(norm="none", placement="pre")
+    run = train(config, REVERSAL, steps=50, learning_rate=1e20, seed=0, batch_size=4, clip=None)
+    assert run.diverged
+    assert len(run.losses) < 50
+    assert not math.isfinite(run.losses[-1])
+    assert np.isfinite(run.losses[:-1]).all()
+
+
+def test_weights_that_are_lost_in_the_last_step_count_as_diverged():
+    options = {"steps": 1, "learning_rate": 1e30, "weight_decay": 1e30}
+    run = train(CONFIG, REVERSAL, seed=0, batch_size=4, **options)
+    assert np.isfinite(run.losses).all()
+    assert run.diverged
+
+
+def test_a_small_model_learns_to_reverse_and_needs_positions_for_it():
+    options = {"steps": 250, "learning_rate": 3e-3, "seed": 0, "batch_size": 64, "warmup": 10}
+    config = CONFIG.but(d_model=32, d_ff=64)
+    score = evaluate(train(config, REVERSAL, **options).model, REVERSAL, seed=0)
+    assert score.accuracy > 0.99
+    assert score.loss < 0.1
+    blind = evaluate(
+        train(config.but(positions="none"), REVERSAL, **options).model, REVERSAL, seed=0, size=2000
+    )
+    assert blind.loss > REVERSAL.bag_loss() - 0.03
+    assert blind.loss < REVERSAL.bag_loss() + 0.1
+    assert blind.accuracy < REVERSAL.bag_accuracy() + 0.03
+
+
+# --- scoring ---------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_the_mean_over_scored_positions():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(3, 4, 5, generator=generator, dtype=torch.float64)
+    targets = torch.randint(5, (3, 4), generator=generator)
+    scored = torch.rand(3, 4, generator=generator) < 0.5
+    total = [
+        -math.log(logits[b, t, targets[b, t]].exp().item() / logits[b, t].exp().sum().item())
+        for b in range(3)
+        for t in range(4)
+        if scored[b, t]
+    ]
+    expected = sum(total) / len(total)
+    assert answer_loss(logits, targets, scored).item() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("task", [REVERSAL, LAG])
+def test_a_score_is_what_its_fields_say(task):
+    model = make_model(CONFIG, causal=task.causal, seed=0)
+    score = evaluate(model, task, seed=5, size=40)
+    batch = task.batch(stream(5, "evaluation"), 40)
+    with torch.no_grad():
+        chances = model.double()(batch.inputs).log_softmax(-1)
+    losses = -chances.gather(-1, batch.targets[..., None])[..., 0]
+    assert score.loss == pytest.approx(losses[batch.scored].mean().item(), abs=1e-5)
+    by_position = losses.mean(0).masked_fill(~batch.scored[0], math.nan)
+    np.testing.assert_allclose(score.loss_by_position, by_position.numpy(), atol=1e-5)
+    right = chances.argmax(-1) == batch.targets
+    assert score.accuracy == pytest.approx(right[batch.scored].double().mean().item(), abs=1e-6)
+
+
+def test_a_perfect_model_scores_perfectly():
+    class Oracle(Encoder):
+        def forward(self, tokens, *, padding_mask=None):
+            return 50 * F.one_hot(tokens.flip(1), 5).float()
+
+    score = evaluate(Oracle(CONFIG), REVERSAL, seed=0)
+    assert score.accuracy == 1
+    assert score.loss < 1e-9
+
+
+def test_evaluation_sequences_are_not_those_of_training():
+    draws = {
+        purpose: [REVERSAL.batch(stream(seed, purpose), 16, length=16).inputs for seed in range(20)]
+        for purpose in ("training", "evaluation")
+    }
+    for trained in draws["training"]:
+        rows = set(map(tuple, trained.tolist()))
+        for scored in draws["evaluation"]:
+            assert rows.isdisjoint(map(tuple, scored.tolist()))
+
+
+def test_the_same_seed_scores_on_the_same_sequences():
+    model = make_model(CONFIG, causal=False, seed=0)
+    a, b, c = (evaluate(model, REVERSAL, seed=seed) for seed in (1, 1, 2))
+    assert a.loss == b.loss
+    assert a.loss != c.loss
+    longer = evaluate(model, REVERSAL, seed=1, length=9)
+    assert longer.loss_by_position.shape == (9,)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_evaluation_switches_dropout_off_and_puts_the_mode_back(training):
+    model = make_model(CONFIG.but(dropout=0.5), causal=False, seed=0).train(training)
+    assert evaluate(model, REVERSAL, seed=0).loss == evaluate(model, REVERSAL, seed=0).loss
+    assert model.training is training
+    assert model.blocks[0].attention_dropout.training is training
+    short = make_model(CONFIG.but(positions="learned", max_length=4), causal=False, seed=0)
+    short.train(training)
+    with pytest.raises(ValueError, match="reach to 3"):
+        evaluate(short, REVERSAL, seed=0, length=5)
+    assert short.training is training
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config": CONFIG.but(vocab=4)}, "5 tokens, the model only 4"),
+        ({"steps": -1}, "got -1"),
+        ({"learning_rate": 0.0}, "got 10 and 0.0"),
+        ({"learning_rate": -1.0}, "got 10 and -1.0"),
+    ],
+)
+def test_impossible_trainings_are_refused(unhooked, changes, message):
+    options = {"config": CONFIG, "task": REVERSAL, "steps": 10, "learning_rate": 1e-3, "seed": 0}
+    with pytest.raises(ValueError, match=message):
+        train(**{**options, **changes})
