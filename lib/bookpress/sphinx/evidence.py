@@ -95,7 +95,7 @@ def _note_registry(env: BuildEnvironment, docname: str) -> None:
     else:
         folder = Path(registry.__file__).parent / "claims"
     own = folder / f"{docname.rpartition('/')[2]}.toml"
-    for path in [own] if own.exists() else sorted(folder.glob("*.toml")):
+    for path in [own] if own.exists() else [folder, *sorted(folder.glob("*.toml"))]:
         env.note_dependency(str(path))
 
 
@@ -350,7 +350,7 @@ def complete_page(app: Sphinx, doctree: nodes.document) -> None:
     cards = _cards(doctree)
     tables = list(doctree.findall(claims_table))
     claims = claims_of(env, docname)
-    if claims or cards:
+    if claims or cards or page_of(env, doctree).notebook is not None:
         _note_registry(env, docname)
     rows = {
         row["claim"]: row for table in tables for row in table.findall(nodes.row) if "claim" in row

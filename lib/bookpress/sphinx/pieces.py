@@ -115,16 +115,19 @@ def _nothing(translator: Any, node: nodes.Element) -> None:
     """Add nothing around the children."""
 
 
-_OTHERS = ("latex", "text", "man", "texinfo")
-_PLAIN: dict[str, Any] = dict.fromkeys(_OTHERS, (_nothing, _nothing))
+def _add(app: Sphinx, piece: type[nodes.Element], visit: Any, depart: Any, other: Any) -> None:
+    """Register a piece: one way for web pages, another for everything else."""
+    pages: dict[str, Any] = dict.fromkeys(("html", "singlehtml"), (visit, depart))
+    others: dict[str, Any] = dict.fromkeys(("latex", "text", "man", "texinfo"), other)
+    app.add_node(piece, **pages, **others)
 
 
 def setup(app: Sphinx) -> None:
     """Register all pieces."""
-    app.add_node(measured_value, html=(_visit_measured, _depart_span), **_PLAIN)
-    app.add_node(verdict_badge, html=(_visit_badge, _depart_span), **_PLAIN)
-    app.add_node(claim_card, html=(_visit_card, _depart_div), **_PLAIN)
-    app.add_node(fold, html=(_visit_fold, _depart_fold), **_PLAIN)
-    app.add_node(ran_box, html=(_visit_box, _depart_div), **_PLAIN)
-    silent: dict[str, Any] = dict.fromkeys(_OTHERS, (_skip, None))
-    app.add_node(notebook_link, html=(_visit_link, None), **silent)
+    plain = (_nothing, _nothing)
+    _add(app, measured_value, _visit_measured, _depart_span, plain)
+    _add(app, verdict_badge, _visit_badge, _depart_span, plain)
+    _add(app, claim_card, _visit_card, _depart_div, plain)
+    _add(app, fold, _visit_fold, _depart_fold, plain)
+    _add(app, ran_box, _visit_box, _depart_div, plain)
+    _add(app, notebook_link, _visit_link, None, (_skip, None))

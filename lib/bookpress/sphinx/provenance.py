@@ -79,7 +79,9 @@ def _facts(run: Mapping[str, Any] | None, seconds: float | None) -> list[tuple[s
 
 
 def _versions(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{_NAMES.get(name, name)} {number}" for name, number in versions.items())
+    order = [name for name in _NAMES if name in versions]
+    order += sorted(versions.keys() - _NAMES.keys())
+    return ", ".join(f"{_NAMES.get(name, name)} {versions[name]}" for name in order)
 
 
 class FillRunsTable(SphinxPostTransform):
