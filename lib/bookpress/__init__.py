@@ -1,1 +1,14 @@
-"""What prints the book: execution, staleness, and the Sphinx extension."""
+"""What prints the book: execution, staleness, and the Sphinx extension.
+
+From a chapter to its page: `chapters` reads the cells, `imports` and `fingerprint` tell what else they
+depend on, `cache` holds the notebooks that were executed, `execute` runs what is missing there through
+pytest and nbmake (`collect`, `items`, `kernel`) and shows `progress`, `records` writes down what was
+measured, `staleness` lets Sphinx print from the cache, and `cli` is the command line.
+"""
+
+import sys
+
+# nbformat imports jsonschema, which compiles a grammar of internationalised addresses where the
+# package for it is installed (JupyterLab brings it): a second in every process that touches a
+# notebook.  Notebooks hold no such addresses to check, and jsonschema does without.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

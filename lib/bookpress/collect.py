@@ -46,10 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.nbmake_timeout = CELL_TIMEOUT[profile().name]
     root = chapters.find_root(config.rootpath)
     if config.args_source is not pytest.Config.ArgsSource.ARGS and root == config.rootpath:
-        known = {Path(argument).resolve() for argument in config.args}
-        for chapter in chapters.load_book(root).chapters:
-            if not known & {chapter.path, *chapter.path.parents}:
-                config.args.append(str(chapter.path))
+        config.args.extend(str(chapter.path) for chapter in chapters.load_book(root).chapters)
 
 
 class Keeper:

@@ -87,9 +87,7 @@ def execute(
     store = open_cache(book.root)
     states = survey(book, store, force=force)
     stale = [state for state in states if state.entry is None]
-    for state in states:
-        if state.entry and not records.is_current(book.root, state.chapter, state.entry):
-            records.save(book.root, state.chapter, state.entry)
+    restore_records(book.root, states)
     progress = Progress(len(stale))
     progress.plan(((s.chapter.source, s.reason) for s in stale), len(states) - len(stale))
     result = Result()
@@ -103,6 +101,13 @@ def execute(
     finally:
         progress.close()
     return result
+
+
+def restore_records(root: Path, states: list[State]) -> None:
+    """Write the records of chapters that are up to date where they are missing or another run's."""
+    for state in states:
+        if state.entry and not records.is_current(root, state.chapter, state.entry):
+            records.save(root, state.chapter, state.entry)
 
 
 def keep(outcome: dict[str, Any]) -> None:
@@ -132,9 +137,9 @@ def _run(root: Path, stale: list[Chapter], jobs: int, progress: Progress, result
     """Run chapters through pytest in this process, with nothing of pytest's own on the screen."""
     watcher = _Watcher(progress, result)
     workers = min(jobs, len(stale))
-    arguments = ["--nbmake", "-s", "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "nbmake"]
-    arguments += ["-p", "bookpress.collect", "--noconftest", "-c", os.devnull]
-    arguments += ["--rootdir", str(root), "-p", "xdist"]
+    arguments = ["--nbmake", "-s", "--noconftest", "-c", os.devnull, "--rootdir", str(root)]
+    for plugin in ("bookpress.collect", "nbmake", "xdist", "no:terminal", "no:cacheprovider"):
+        arguments += ["-p", plugin]
     if workers > 1:
         arguments += ["-n", str(workers), "--dist", "load", "--maxschedchunk", "1"]
     with _only_these_plugins():

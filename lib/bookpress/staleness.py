@@ -57,6 +57,7 @@ def execute_stale(app: Sphinx) -> None:
     unsure = [state.chapter.source for state in states if state.entry is None]
     if unsure:
         raise SystemExit(f"changed while the book was built: {', '.join(unsure)}; build again")
+    execute.restore_records(book.root, states)
     identities = {s.chapter.docname: s.entry.identity for s in states if s.entry is not None}
     app.env.bookpress_executed = identities  # type: ignore[attr-defined]
 

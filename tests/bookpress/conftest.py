@@ -21,7 +21,7 @@ def _executed_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallBo
     done = book.press("execute")
     assert done.returncode == 0, done.stdout + done.stderr
     assert book.runs() == ["one", "two"]
-    yield book
+    return book
 
 
 @pytest.fixture

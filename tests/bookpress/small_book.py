@@ -15,9 +15,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bookpress.cache import FOLDER, Cache
 from bookpress.chapters import load_book
 from bookpress.execute import State, survey
-from bookpress.cache import FOLDER, Cache
 
 CONFIG = """\
 title: A small book

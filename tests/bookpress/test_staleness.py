@@ -67,9 +67,11 @@ def test_a_page_follows_the_profile_although_its_source_did_not_change(book: Sma
     assert book.jupyter_book("-q", MEASURED_PROFILE="full").returncode == 0
     assert "profile full" in book.page("book/one")
     assert book.runs() == ["one", "two"]
+    (book.root / "_build/records/quick/one.json").unlink()
     assert book.jupyter_book("-q").returncode == 0
     assert "profile quick" in book.page("book/one")
     assert book.runs() == []
+    assert (book.root / "_build/records/quick/one.json").exists()
 
 
 def test_an_altered_executed_notebook_is_never_shown(book: SmallBook) -> None:
