@@ -8,6 +8,7 @@ $J_{oi} = \partial f_o / \partial x_i$, so that a gradient $g$ at the output bec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,9 +31,10 @@ def jacobian(f: Map, x: Tensor) -> Float[Tensor, "output input"]:
     """The Jacobian of `f` at `x` as a matrix, inputs and outputs flattened."""
     with sdpa_kernel(SDPBackend.MATH):  # the fused kernels cannot be differentiated in batches
         rows = jacrev(f)(x)
-    return rows.reshape(-1, x.numel())
+    return rows.detach().reshape(-1, x.numel())
 
 
+@torch.no_grad()
 def finite_difference(f: Map, x: Tensor, gradient: Tensor, *, step: float = 1e-5) -> Tensor:
     """The gradient of sum(gradient * f(x)) with respect to `x`, from differences of values alone.
 
@@ -68,6 +70,14 @@ def stream_gradients(model: Decoder | Encoder, batch: Batch) -> Float[np.ndarray
         loss = answer_loss(model(batch.inputs), batch.targets, batch.scored)
         gradients = torch.autograd.grad(loss, [seen[name] for name in names])
     return np.array([float(g.norm(dim=-1).mean()) for g in gradients])
+
+
+def last_gradient(model: Decoder | Encoder, last: Tensor, batch: Batch) -> Tensor:
+    """The loss gradient at the last state of the stream, below the final norm."""
+    with torch.enable_grad():
+        x = last.detach().clone().requires_grad_()
+        loss = answer_loss(model.read(x), batch.targets, batch.scored)
+        return torch.autograd.grad(loss, x)[0]
 
 
 def sublayers(model: Decoder | Encoder) -> list[tuple[Map, Map]]:
@@ -129,7 +139,7 @@ def every_path(
     for through, straight in _backwards(model, states):
         below = torch.stack([straight(paths), through(paths)], dim=1)
         paths = below.flatten(0, 1)  # the newest sublayer is the lowest bit
-    return paths
+    return paths.detach()
 
 
 def by_length(
@@ -146,7 +156,7 @@ def by_length(
         skipped, taken = straight(lengths), through(lengths)
         none = torch.zeros_like(gradient)[None]
         lengths = torch.cat([skipped, none]) + torch.cat([none, taken])
-    return lengths
+    return lengths.detach()
 
 
 def _backwards(
@@ -157,19 +167,24 @@ def _backwards(
     for k in reversed(range(len(functions))):
         branch, norm = functions[k]
         with sdpa_kernel(SDPBackend.MATH):  # the fused kernels cannot be differentiated in batches
-            write, back_branch = vjp(branch, states[k])
-            _, back_norm = vjp(norm, states[k] + write)
+            write, back_branch = _pull_back(branch, states[k])
+            _, back_norm = _pull_back(norm, states[k] + write)
             yield _ways(back_branch, back_norm)
 
 
-def _ways(
-    back_branch: Callable[..., tuple[Tensor]], back_norm: Callable[..., tuple[Tensor]]
-) -> tuple[Map, Map]:
+def _pull_back(f: Map, x: Tensor) -> tuple[Tensor, Map]:
+    """The value of `f` at `x`, and the map from a gradient at the output to that at the input."""
+    result: tuple[Any, ...] = vjp(f, x)
+    value, back = result[0], result[1]
+    return value, lambda gradient: back(gradient)[0]
+
+
+def _ways(back_branch: Map, back_norm: Map) -> tuple[Map, Map]:
     def straight(above: Tensor) -> Tensor:
-        return vmap(lambda g: back_norm(g)[0])(above)
+        return vmap(back_norm)(above)
 
     def through(above: Tensor) -> Tensor:
-        return vmap(lambda g: back_branch(back_norm(g)[0])[0])(above)
+        return vmap(lambda g: back_branch(back_norm(g)))(above)
 
     return through, straight
 
@@ -181,7 +196,8 @@ def shares(parts: Float[Tensor, "part batch position d_model"]) -> Float[np.ndar
     that works against the sum has a negative one.
     """
     total = parts.sum(0)
-    return ((parts * total).flatten(1).sum(1) / total.square().sum()).double().cpu().numpy()
+    share = (parts * total).flatten(1).sum(1) / total.square().sum()
+    return share.double().cpu().numpy()
 
 
 def branch_gains(
@@ -195,6 +211,6 @@ def branch_gains(
     """
     gains = []
     for k, (branch, _) in enumerate(sublayers(model)):
-        _, back = vjp(branch, states[k])
-        gains.append(float(back(gradient)[0].norm() / gradient.norm()))
+        _, back = _pull_back(branch, states[k])
+        gains.append(float(back(gradient).detach().norm() / gradient.norm()))
     return np.array(gains)

@@ -8,10 +8,11 @@ of Elhage et al. (2021), "A Mathematical Framework for Transformer Circuits".
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,8 +22,13 @@ from torch.nn import functional as F
 
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.stack import Stack
 from measured_transformer.parts.block import Block
+from measured_transformer.training.loop import make_model
+from measured_transformer.training.seeding import stream
 
 
 @dataclass(frozen=True)
@@ -252,6 +258,37 @@ def nested(
         block.feedforward,
     )
     return ln2(ffn(ln1(sa(x) + x)) + ln1(sa(x) + x))
+
+
+def random_model(
+    seed: int, *, causal: bool = False, **changes: Any
+) -> tuple[Decoder | Encoder, Int[Tensor, "batch position"]]:
+    """A float64 model of random size with random weights, norms and biases too, and tokens for it.
+
+    For identities that must hold whatever the sizes are.
+
+    Args:
+        seed: of the sizes, the weights and the tokens.
+        causal: a `Decoder` rather than an `Encoder`.
+        changes: fields of the `Config` to set.
+    """
+    sizes = random.Random(seed)
+    heads = sizes.choice([1, 2, 4])
+    config = Config(
+        vocab=11,
+        d_model=8 * sizes.randint(1, 3),
+        n_heads=heads,
+        n_layers=sizes.randint(1, 4),
+    ).but(**changes)
+    model = make_model(config, causal=causal, seed=seed).double().eval()
+    draws = stream(seed, "random model")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                noise = torch.randn(parameter.shape, generator=draws, dtype=torch.float64)
+                parameter.add_(0.3 * noise)
+    tokens = torch.randint(11, (2, sizes.randint(2, 8)), generator=draws)
+    return model, tokens
 
 
 def _numpy(x: Tensor) -> np.ndarray:
