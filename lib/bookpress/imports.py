@@ -123,7 +123,8 @@ class Library:
 
     def _exported(self, module: str, name: str, seen: frozenset[str] = frozenset()) -> set[str]:
         """The modules that `from module import name` needs beside `module` itself."""
-        if not self.has(module) or f"{module}:{name}" in seen:
+        every_module_has_it = name.startswith("__") and name.endswith("__")
+        if not self.has(module) or f"{module}:{name}" in seen or every_module_has_it:
             return set()
         if name == "*":
             return self._everything_lazy(module)

@@ -13,6 +13,7 @@ from bookpress.chapters import Book, Chapter
 
 FOLDER = "_build/records"
 COMMITTED = "book/records"
+TUNED = "tuned"
 
 __all__ = ["is_current", "path_of", "payloads", "publish", "save"]
 
@@ -51,7 +52,8 @@ def save(root: Path, chapter: Chapter, entry: Entry) -> Path:
 def publish(book: Book, profile: str) -> Iterator[Path]:
     """Copy the records of a profile into the book's own folder, to be committed with it.
 
-    Records of chapters that the book no longer has leave that folder.  Raises ValueError when a
+    Records of chapters that the book no longer has leave that folder; the learning rates that
+    chapters chose (`tuned/`) are copied too, so that a later run need not choose again.  Raises ValueError when a
     chapter has no records, naming it.
     """
     missing = [c.source for c in book.chapters if not path_of(book.root, c, profile).is_file()]
@@ -71,3 +73,7 @@ def publish(book: Book, profile: str) -> Iterator[Path]:
     for path in target.glob("*.json"):
         if path.name not in kept:
             path.unlink()
+    for path in sorted((book.root / FOLDER / profile / TUNED).glob("*.json")):
+        (target / TUNED).mkdir(exist_ok=True)
+        shutil.copyfile(path, target / TUNED / path.name)
+        yield target / TUNED / path.name

@@ -205,9 +205,10 @@ def test_force_runs_what_is_up_to_date(book: SmallBook) -> None:
 
 def test_records_are_copied_for_committing_only_when_all_are_up_to_date(book: SmallBook) -> None:
     book.write("book/records/quick/gone.json", "{}")
+    book.write("_build/records/quick/tuned/rates.json", "{}")
     assert book.press("records").returncode == 0
-    committed = sorted(path.name for path in (book.root / "book/records/quick").iterdir())
-    assert committed == ["one.json", "two.json"]
+    committed = sorted(path.name for path in (book.root / "book/records/quick").rglob("*.json"))
+    assert committed == ["one.json", "rates.json", "two.json"]
     assert book.read("book/records/quick/one.json") == book.read("_build/records/quick/one.json")
     book.replace("lib/tiny/mirror.py", "20", "22")
     refused = book.press("records")

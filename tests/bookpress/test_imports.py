@@ -100,6 +100,7 @@ CASES = {
     "an attribute of a lazy package under another name": "import pkg as p\nx = [p.Layer]",
     "an attribute behind an imported submodule": "import pkg.parts.norm\npkg.Deep",
     "a lazy package that is only imported": "import pkg",
+    "a lazy package that is asked for its file": "import pkg\npkg.__file__, pkg.__name__",
     "an attribute of a lazy subpackage": "from pkg import inner\ninner.Deep",
     "an import inside a function": "import pkg.late\npkg.late.f()",
     "imports for type checkers": "import pkg.typed",
