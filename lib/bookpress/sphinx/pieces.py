@@ -115,6 +115,16 @@ def _nothing(translator: Any, node: nodes.Element) -> None:
     """Add nothing around the children."""
 
 
+def _plain_bibliography(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Take roles away that say something untrue: entries of docutils are no items of its list."""
+    body = context.get("body")
+    if body and "citation-list" in body:
+        body = body.replace('<div role="list" class="citation-list">', '<div class="citation-list">')
+        context["body"] = body.replace(' role="doc-biblioentry"', "")
+
+
 def _add(app: Sphinx, piece: type[nodes.Element], visit: Any, depart: Any, other: Any) -> None:
     """Register a piece: one way for web pages, another for everything else."""
     pages: dict[str, Any] = dict.fromkeys(("html", "singlehtml"), (visit, depart))
@@ -131,3 +141,4 @@ def setup(app: Sphinx) -> None:
     _add(app, fold, _visit_fold, _depart_fold, plain)
     _add(app, ran_box, _visit_box, _depart_div, plain)
     _add(app, notebook_link, _visit_link, None, (_skip, None))
+    app.connect("html-page-context", _plain_bibliography)

@@ -1,0 +1,72 @@
+"""The printed book, and a browser to look at it with."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+QUIET = (
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def built() -> Path:
+    """The folder of the printed pages: `MEASURED_BUILT`, or the book's own, printed now if need be."""
+    given = os.environ.get("MEASURED_BUILT")
+    if given:
+        return Path(given).resolve()
+    command = [sys.executable, "-m", "bookpress", "build"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"the book could not be printed:\n{done.stdout}\n{done.stderr}"
+    return ROOT / "_build" / "html"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A Chromium. Where there is none, what looks at pages is skipped, but never on CI."""
+    from playwright.sync_api import Error, sync_playwright
+
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    with sync_playwright() as playwright:
+        try:
+            found = playwright.chromium.launch(executable_path=path, args=list(QUIET))
+        except Error as error:
+            reason = (
+                "no Chromium to look at the pages with: install it with the system's packages, "
+                f"or run `python -m playwright install chromium` ({str(error).splitlines()[0]})"
+            )
+            if os.environ.get("CI", "").lower() == "true":
+                pytest.fail(reason)
+            pytest.skip(reason)
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def server(built: Path) -> Iterator[str]:
+    """The printed pages behind a web server of this machine; its address."""
+
+    class Silent(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    handler = functools.partial(Silent, directory=str(built))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_address[1]}"
+        running.shutdown()
