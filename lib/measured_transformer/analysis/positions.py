@@ -9,10 +9,10 @@ share a frequency. Matrices act on row vectors from the right, `x @ W`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,8 +21,10 @@ from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.evidence.profile import Profile
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.attention import causal_mask
@@ -34,7 +36,9 @@ from measured_transformer.parts.positions import (
 )
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.task import Task
+from measured_transformer.training.loop import Run, train
 from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.tuning import tuned_rates
 
 Model = Decoder | Encoder
 
@@ -65,7 +69,7 @@ def _diagonals(matrix: Tensor, *, directed: bool) -> tuple[Tensor, Tensor]:
     return sums / counts, index
 
 
-def offset_deviation(matrix: Float[Tensor, "position position"]) -> float:
+def offset_deviation(matrix: Float[Tensor, "query key"]) -> float:
     """How far an entry strays from the mean of all entries at its distance |i - j|: 0 when only that counts.
 
     >>> offset_deviation(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
@@ -254,7 +258,8 @@ def rotary_scores(
             even, odd = x.to(dtype)[:, 0::2], x.to(dtype)[:, 1::2]
             turned.append(torch.cat((even * cos - odd * sin, even * sin + odd * cos), dim=-1))
         else:
-            turned.append(rotation(positions, d_head, dtype=dtype).apply(x.to(dtype)))
+            turn = rotation(positions, d_head, dtype=dtype)
+            turned.append(turn.apply(x.to(dtype)[None, None])[0, 0])
     return (turned[0] * turned[1]).sum(-1).double() / math.sqrt(d_head)
 
 
@@ -461,6 +466,76 @@ def _table(model: Model) -> nn.Parameter:
     return model.positions.table
 
 
+# Training the arms of a comparison ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side of a comparison: a config, and what is done to the fresh model before training."""
+
+    config: Config
+    prepare: Callable[[Model], None] | None = None
+
+
+def train_arms(
+    name: str,
+    arms: Mapping[str, Arm],
+    task: Task,
+    *,
+    steps: int,
+    profile: Profile,
+    rates: Sequence[float] = (3e-3, 1e-2, 3e-2),
+    batch_size: int = 32,
+    quick: int = 5,
+    full: int = 10,
+    **options: Any,
+) -> dict[str, list[Run]]:
+    """Tune the learning rate of each arm on the same grid, then train it from each evaluation seed.
+
+    Args:
+        name: of the comparison; the tuned rates are kept under it.
+        arms: what is compared, by name.
+        task: what all arms learn.
+        steps: number of batches.
+        profile: of this run; decides the seeds.
+        rates: the grid of learning rates.
+        batch_size: sequences per step.
+        quick, full: number of evaluation seeds at each profile; tuning takes two seeds of its own, or three.
+        options: passed to `train`.
+
+    Returns:
+        for each arm one `Run` a seed, in the order of the seeds.
+    """
+    tuning = profile.seeds(quick=2, full=3, stream="tuning")
+    runs = {}
+    for arm, side in arms.items():
+        settings = {**options, "batch_size": batch_size}
+        if side.prepare is not None:
+            settings["prepare"] = side.prepare
+        tuned = tuned_rates(
+            f"{name}-{arm}",
+            {arm: side.config},
+            task,
+            rates=rates,
+            seeds=tuning,
+            steps=steps,
+            profile=profile.name,
+            **settings,
+        )
+        runs[arm] = [
+            train(
+                side.config,
+                task,
+                steps=steps,
+                learning_rate=tuned.rates[arm],
+                seed=seed,
+                **settings,
+            )
+            for seed in profile.seeds(quick=quick, full=full)
+        ]
+    return runs
+
+
 # What trained models do with order ------------------------------------------------------------
 
 
@@ -538,6 +613,37 @@ def position_vectors(model: Model, n: int) -> Float[Tensor, "position d_model"]:
         return torch.zeros(n, weight.shape[1], device=weight.device, dtype=weight.dtype)
     with torch.no_grad():
         return model.positions(n).detach()
+
+
+@torch.no_grad()
+def position_scores(model: Model, n: int) -> Float[Tensor, "head query key"]:
+    """Scores that the first block's heads give to the position vectors alone, with the norm's gain, no tokens.
+
+    The norm's division by the standard deviation, which depends on the tokens too, is left out.
+    """
+    block: Any = model.blocks[0]
+    vectors = position_vectors(model, n)
+    gained = (vectors - vectors.mean(-1, keepdim=True)) * block.attention_norm.weight
+    attention = block.attention
+    queries, keys = (
+        (gained @ projection.weight.T).unflatten(-1, (-1, attention.d_head)).transpose(0, 1)
+        for projection in (attention.query, attention.key)
+    )
+    return queries @ keys.transpose(-2, -1) / math.sqrt(attention.d_head)
+
+
+@torch.no_grad()
+def score_map(config: Config, n: int, *, seed: int = 0) -> Float[Tensor, "query key"]:
+    """Scores of the first head of an untrained encoder when the same token stands at all n positions.
+
+    The tokens being equal, whatever differs between two scores comes from the positions.
+    """
+    with seeded(seed):
+        model = Encoder(config).eval()
+    tokens = torch.zeros(1, n, dtype=torch.long)
+    with capture(model, "blocks.0.attention.scores") as seen:
+        model(tokens)
+    return seen["blocks.0.attention.scores"][0, 0]
 
 
 @contextmanager

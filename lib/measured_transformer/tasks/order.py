@@ -13,53 +13,56 @@ from measured_transformer.tasks.task import Batch, check_sizes
 
 
 @dataclass(frozen=True)
-class ParityMap:
-    """Each token is mapped by one permutation at even positions and by another at odd ones.
+class PlaceMap:
+    """Each token is mapped by one of two permutations, which take turns every `block` positions.
 
-    No token needs any other: the answer is a function of the token and of the parity of its place. The two
-    permutations differ at every token, so that a model that does not know the parity can do no better than
+    No token needs any other: the answer is a function of the token and of its place. With blocks of one the
+    parity of the position decides, with blocks of half the length the half of the sequence. The two
+    permutations differ at every token, so that a model that does not know the place can do no better than
     guess between two answers.
 
     Attributes:
         vocab: number of different tokens, drawn uniformly; at least two.
-        length: number of tokens; even, so that both parities are equally frequent.
+        length: number of tokens; a multiple of twice the block, so that both maps are equally frequent.
+        block: number of neighbouring positions that share a map.
         rule_seed: which permutations.
     """
 
     vocab: int = 12
     length: int = 12
+    block: int = 1
     rule_seed: int = 0
     causal = False
 
     def __post_init__(self) -> None:
-        check_sizes(vocab=self.vocab, length=self.length)
-        if self.vocab < 2 or self.length % 2:
+        check_sizes(vocab=self.vocab, length=self.length, block=self.block)
+        if self.vocab < 2 or self.length % (2 * self.block):
             raise ValueError(
-                "expected at least two tokens and an even length, "
-                f"got vocab={self.vocab} and length={self.length}"
+                "expected at least two tokens and a length that is a multiple of twice the block, got "
+                f"vocab={self.vocab}, length={self.length} and block={self.block}"
             )
 
-    def maps(self) -> Int[Tensor, "parity vocab"]:
-        """The image of each token at even and at odd positions."""
+    def maps(self) -> Int[Tensor, "map vocab"]:
+        """The image of each token under the first and under the second map."""
         generator = torch.Generator().manual_seed(self.rule_seed)
-        even = torch.randperm(self.vocab, generator=generator)
+        first = torch.randperm(self.vocab, generator=generator)
         turn = int(torch.randint(1, self.vocab, (1,), generator=generator))
-        return torch.stack((even, (even + turn) % self.vocab))
+        return torch.stack((first, (first + turn) % self.vocab))
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
         """Draw `size` sequences; every position is scored."""
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         inputs = torch.randint(self.vocab, (size, n), generator=generator)
-        parity = (torch.arange(n) % 2).expand(size, n)
-        return Batch(inputs, self.maps()[parity, inputs], torch.ones(size, n, dtype=torch.bool))
+        which = (torch.arange(n) // self.block % 2).expand(size, n)
+        return Batch(inputs, self.maps()[which, inputs], torch.ones(size, n, dtype=torch.bool))
 
     def blind_loss(self) -> float:
-        """Smallest expected cross-entropy, in nats, of a model that does not know the parity: ln 2."""
+        """Smallest expected cross-entropy, in nats, of a model that does not know the place: ln 2."""
         return math.log(2)
 
     def blind_accuracy(self) -> float:
-        """Highest expected accuracy of a model that does not know the parity: one half."""
+        """Highest expected accuracy of a model that does not know the place: one half."""
         return 0.5
 
 

@@ -1,0 +1,90 @@
+"""Every figure of the chapter on positions draws what it is given, in both themes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from measured_transformer.figures import positions as figures
+from measured_transformer.figures.style import ThemedFigure
+
+RNG = np.random.default_rng(0)
+SEEDS = RNG.random(5)
+DRAWN = {
+    "word_patterns": lambda: figures.word_patterns(
+        np.eye(3), np.eye(3), ["a", "b", "c"], ["c", "b", "a"]
+    ),
+    "clocks": lambda: figures.clocks([0, 1, 10], [1.0, 0.1]),
+    "encoding_table": lambda: figures.encoding_table(RNG.normal(size=(10, 6))),
+    "similarity_curve": lambda: figures.similarity_curve(
+        np.array([2.0, 1.0, 1.5, 1.0]), [1], marked=(1, 2)
+    ),
+    "position_maps": lambda: figures.position_maps({n: RNG.random((4, 4)) for n in "abc"}),
+    "wavelengths": lambda: figures.wavelengths(
+        {4: [6.0, 600.0], 6: [6.0, 60.0, 600.0]}, hundreds=(100, 999), length=50
+    ),
+    "turned_vectors": lambda: figures.turned_vectors(
+        [(1, 0), (2, 1)], rate=0.5, query_angle=0.1, key_angle=0.2
+    ),
+    "precision": lambda: figures.precision(
+        [1, 10], {"a": [0.0, 1e-3], "b": [1e-2, 1.0]}, [8, 16], {"x": [8, 16], "y": [8, 9]}
+    ),
+    "strip": lambda: figures.strip({"none": SEEDS, "rotary": SEEDS}, label="loss", reference=0.5),
+    "strips": lambda: figures.strips(
+        {"one": {"none": SEEDS}, "two": {"none": SEEDS, "rotary": SEEDS}}, label="loss"
+    ),
+    "learning_curves": lambda: figures.learning_curves(
+        {"rotary": RNG.random((2, 30)), "none": RNG.random((2, 30))}, best=0.1, level=0.2, window=5
+    ),
+    "extrapolation": lambda: figures.extrapolation(
+        {"rotary": np.hstack([np.full((2, 2), np.nan), RNG.random((2, 60))])},
+        trained=16,
+        chance=1.0,
+    ),
+    "through_depth": lambda: figures.through_depth(
+        {"sinusoidal": RNG.random((2, 4))},
+        RNG.random((2, 4)),
+        shuffled=RNG.random((2, 4)),
+        chance=1.0,
+    ),
+    "trained_patterns": lambda: figures.trained_patterns({n: RNG.random((4, 4)) for n in "abc"}),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_figure_is_drawn_for_both_themes(name: str) -> None:
+    drawn = DRAWN[name]()
+    assert isinstance(drawn, ThemedFigure)
+    assert drawn.light.startswith(b"\x89PNG")
+    assert drawn.dark.startswith(b"\x89PNG")
+    assert drawn.light != drawn.dark
+    assert drawn.width == 640
+    labels = [axes.get_xlabel() for axes in drawn.figure.axes if axes.axison]
+    assert any(labels) or name in ("clocks", "turned_vectors")
+
+
+def test_every_figure_function_is_tried() -> None:
+    made_here = {
+        name
+        for name, value in vars(figures).items()
+        if getattr(value, "__module__", "") == figures.__name__ and not name.startswith("_")
+    }
+    assert made_here == set(DRAWN)
+
+
+def _lines(axes: Axes) -> list[np.ndarray]:
+    return [np.asarray(line.get_ydata()) for line in axes.lines]
+
+
+def test_the_rising_steps_are_those_that_are_drawn_thick() -> None:
+    drawn = figures.similarity_curve(np.array([2.0, 1.0, 1.5, 1.0]), [1], marked=())
+    thick = [line for line in drawn.figure.axes[0].lines if line.get_linewidth() > 3]
+    assert [line.get_ydata().tolist() for line in thick] == [[0.5, 0.75]]
+
+
+def test_extrapolation_shows_every_seed_and_starts_where_something_is_scored() -> None:
+    values = np.hstack([np.full((3, 2), np.nan), np.arange(60.0)[None].repeat(3, 0)])
+    drawn = figures.extrapolation({"rotary": values}, trained=16, chance=1.0, smooth=4)
+    lines = [line for line in _lines(drawn.figure.axes[0]) if len(line) > 2]
+    assert len(lines) == 4  # three seeds and their mean
+    np.testing.assert_allclose(lines[0], np.arange(57.0) + 1.5)
