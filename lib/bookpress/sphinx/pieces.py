@@ -121,7 +121,9 @@ def _plain_bibliography(
     """Take roles away that say something untrue: entries of docutils are no items of its list."""
     body = context.get("body")
     if body and "citation-list" in body:
-        body = body.replace('<div role="list" class="citation-list">', '<div class="citation-list">')
+        body = body.replace(
+            '<div role="list" class="citation-list">', '<div class="citation-list">'
+        )
         context["body"] = body.replace(' role="doc-biblioentry"', "")
 
 

@@ -158,7 +158,8 @@ def _bound(part: Part, seeds: int | None) -> str:
     if details["violations"]:
         return (
             f"{number_text(details['violations'])} of {number_text(details['numbers'])} numbers "
-            f"break the bound, the farthest at {effect}"
+            f"{'breaks' if details['violations'] == 1 else 'break'} the bound, "
+            f"the farthest at {effect}"
         )
     return f"all {number_text(details['numbers'])} numbers keep the bound, the nearest at {effect}"
 
