@@ -299,6 +299,18 @@ def test_a_checkpoint_holds_parameters_only_and_loads(positions):
     assert torch.equal(other(x), expected)
 
 
+def test_sizes_reach_the_parts():
+    config = Config(vocab=9, d_model=8, n_heads=4, n_kv_heads=2, d_head=6, d_ff=5)
+    model = made(config)
+    with capture(model) as seen:
+        model(tokens(9, 2, 3))
+    for i in range(2):
+        assert seen[f"blocks.{i}.attention.queries"].shape == (2, 4, 3, 6)
+        assert seen[f"blocks.{i}.attention.keys"].shape == (2, 2, 3, 6)
+        assert seen[f"blocks.{i}.attention.values"].shape == (2, 2, 3, 6)
+        assert seen[f"blocks.{i}.feedforward.neurons"].shape == (2, 3, 5)
+
+
 def test_without_biases_there_are_none():
     model = made(Config(vocab=9, d_model=8, n_heads=2, bias=False, activation="swiglu"))
     assert not [name for name, _ in model.named_parameters() if name.endswith("bias")]
