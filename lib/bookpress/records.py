@@ -53,8 +53,9 @@ def publish(book: Book, profile: str) -> Iterator[Path]:
     """Copy the records of a profile into the book's own folder, to be committed with it.
 
     Records of chapters that the book no longer has leave that folder; the learning rates that
-    chapters chose (`tuned/`) are copied too, so that a later run need not choose again.  Raises ValueError when a
-    chapter has no records, naming it.
+    chapters chose (`tuned/`) are copied too, so that a later run need not choose again.
+
+    Raises ValueError when a chapter has no records, naming it.
     """
     missing = [c.source for c in book.chapters if not path_of(book.root, c, profile).is_file()]
     if missing:
