@@ -339,7 +339,13 @@ def look_at(page: Any, address: str, visit: Visit, axe: Any) -> None:
         "async () => { if (window.MathJax && MathJax.startup) await MathJax.startup.promise; "
         "await document.fonts.ready; }"
     )
-    page.wait_for_timeout(100)
+    page.evaluate(
+        """async () => {
+          for (const image of document.images) image.loading = "eager";
+          const visible = [...document.images].filter((image) => image.getClientRects().length);
+          await Promise.all(visible.map((image) => image.decode().catch(() => null)));
+        }"""
+    )
     visit.facts = page.evaluate(FACTS)
     visit.requests, visit.complaints = list(visit.requests), list(visit.complaints)
     if axe is not None:  # which asks for the style sheets again, from its own origin

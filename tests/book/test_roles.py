@@ -214,6 +214,8 @@ def test_a_figure_has_two_drawings_and_one_caption(page):
     assert "only-light" in light["class"]
     assert "only-dark" in dark["class"]
     assert light["src"] != dark["src"]
+    assert light["loading"] == dark["loading"] == "lazy"
+    assert light.find_parent("div", class_="drawings")["style"] == "--proportions: 1280 / 400"
     assert words(figure.select_one("figcaption")).startswith("Fig. 1")
     # the theme hides a caption that is a sibling of a hidden drawing
     assert figure.select_one("figcaption").parent is not light.parent.parent

@@ -1,6 +1,7 @@
 """The palette by the definitions of contrast and colour vision, the drawings by their pixels."""
 
 import base64
+import io
 import itertools
 
 import matplotlib as mpl
@@ -27,6 +28,7 @@ from measured_transformer.figures.style import (
     themed,
     tint,
 )
+from PIL import Image
 from scipy import stats
 
 COMPONENTS = ("residual", "attention", "ffn", "norm")
@@ -111,9 +113,7 @@ def plain_line(values):
 
 
 def pixels(png):
-    import io
-
-    return (plt.imread(io.BytesIO(png)) * 255).round().astype(int)
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGBA")).astype(int)
 
 
 def test_a_figure_is_drawn_once_for_each_page():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +20,8 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from bookpress.sphinx.page import Output, page_of, warn
+from bookpress.sphinx.pieces import drawings
 
-_DRAWINGS = "drawings"
 RECORDS = ("record", "report")
 _BEFORE_IMAGES_ARE_COLLECTED = 100
 
@@ -35,7 +36,7 @@ def place_outputs(app: Sphinx, doctree: nodes.document) -> None:
         for container in doctree.findall(nodes.container)
         if (cell := container.get("cell_index")) is not None
     }
-    drawings: set[int] = set()
+    themed: set[int] = set()
     for cell, bundles in shown.items():
         outputs = [output for output in page.outputs if output.cell == cell]
         if bundles and len(bundles) != len(outputs):
@@ -51,10 +52,10 @@ def place_outputs(app: Sphinx, doctree: nodes.document) -> None:
             if kind in RECORDS:
                 _remove(bundle)
             elif kind == "figure":
-                drawings.update(_add_dark(app, bundle, output))
+                themed.update(_add_dark(app, bundle, output))
     executed = {id(image) for bundles in shown.values() for b in bundles for image in _images(b)}
     for image in list(_images(doctree)):
-        _check(image, executed=id(image) in executed, themed=id(image) in drawings)
+        _check(image, executed=id(image) in executed, themed=id(image) in themed)
 
 
 def _bundles(container: nodes.container) -> Iterator[nodes.container]:
@@ -82,12 +83,12 @@ def _add_dark(app: Sphinx, bundle: nodes.container, output: Output) -> list[int]
     for image in list(_images(bundle)):
         dark = image.deepcopy()
         dark["uri"] = _write(app, b64decode(output.measured["dark"]))
-        # In a container: the theme hides a caption that stands right beside a hidden drawing.
-        pair = nodes.container(classes=[_DRAWINGS])
-        image.replace_self(pair)
+        pair = drawings(size=_size(b64decode(output.measured["dark"])))
+        image.parent.replace(image, pair)
         pair += [image, dark]
-        image["classes"].append("only-light")
-        dark["classes"].append("only-dark")
+        for each, name in ((image, "only-light"), (dark, "only-dark")):
+            each["classes"].append(name)
+            each["loading"] = "lazy"  # or every reader would load both
         placed += [id(image), id(dark)]
     return placed
 
@@ -100,6 +101,12 @@ def _write(app: Sphinx, png: bytes) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_bytes(png)
     return "/" + Path(os.path.relpath(path, app.srcdir)).as_posix()
+
+
+def _size(png: bytes) -> tuple[int, int]:
+    """Return width and height in pixels, which stand right after a PNG's signature."""
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
 
 
 def _check(image: nodes.image, *, executed: bool, themed: bool) -> None:
@@ -143,9 +150,8 @@ class OneDrawing(SphinxPostTransform):
         """Remove the dark drawings, except from web pages."""
         if self.app.builder.format == "html":
             return
-        for drawings in list(self.document.findall(nodes.container)):
-            if _DRAWINGS in drawings["classes"]:
-                drawings.replace_self(drawings.children[0])
+        for pair in list(self.document.findall(drawings)):
+            pair.parent.replace(pair, pair.children[0])
 
 
 def setup(app: Sphinx) -> None:

@@ -45,6 +45,13 @@ class fold(nodes.General, nodes.Element):
     """Text behind a `summary` that opens it."""
 
 
+class drawings(nodes.General, nodes.Element):
+    """The drawings of one figure, of which the theme shows one; `size` is theirs in pixels.
+
+    They need a box of their own: the theme hides a caption right beside a hidden drawing.
+    """
+
+
 class ran_box(nodes.General, nodes.Element):
     """The box that says what a chapter ran on."""
 
@@ -82,6 +89,12 @@ def _visit_card(translator: HTML5Translator, node: nodes.Element) -> None:
 def _visit_box(translator: HTML5Translator, node: nodes.Element) -> None:
     extra: dict[str, Any] = {"role": "group", "aria-label": "What ran"}
     translator.body.append(translator.starttag(node, "div", CLASS="ran", **extra))
+
+
+def _visit_drawings(translator: HTML5Translator, node: nodes.Element) -> None:
+    width, height = node["size"]
+    extra: dict[str, Any] = {"style": f"--proportions: {width} / {height}"}
+    translator.body.append(translator.starttag(node, "div", CLASS="drawings", **extra))
 
 
 def _depart_div(translator: HTML5Translator, node: nodes.Element) -> None:
@@ -141,6 +154,7 @@ def setup(app: Sphinx) -> None:
     _add(app, verdict_badge, _visit_badge, _depart_span, plain)
     _add(app, claim_card, _visit_card, _depart_div, plain)
     _add(app, fold, _visit_fold, _depart_fold, plain)
+    _add(app, drawings, _visit_drawings, _depart_div, plain)
     _add(app, ran_box, _visit_box, _depart_div, plain)
     _add(app, notebook_link, _visit_link, None, (_skip, None))
     app.connect("html-page-context", _plain_bibliography)
