@@ -479,6 +479,23 @@ def test_theme_can_be_switched_and_stays(built, pages, browser):
     assert seen == {"light", "dark"}
 
 
+def test_paper_is_light(built, articles, browser):
+    name = next((p for p, article in articles.items() if article.select("div.claim")), None)
+    assert name is not None, "no page has a claim"
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto((built / name).as_uri())
+    read = "document.documentElement.dataset.theme"
+    assert page.evaluate(read) == "dark"
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(read) == "light"
+    assert page.locator("dl.claim-details").first.is_visible()  # paper cannot be unfolded
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(read) == "dark"
+    context.close()
+
+
 def test_claims_unfold_by_keyboard(built, articles, browser):
     page_name = next((p for p, article in articles.items() if article.select("div.claim")), None)
     assert page_name is not None, "no page has a claim"

@@ -196,7 +196,7 @@ def test_table_lists_every_claim_and_links_it(page):
 
 
 def test_anchors_are_unique(page):
-    ids = [node["id"] for node in page.select("[id]") if not node["id"].endswith("-content")]
+    ids = [node["id"] for node in page.select("[id]")]
     assert len(ids) == len(set(ids))
 
 

@@ -8,6 +8,7 @@ Any other builder prints what a piece holds and nothing around it.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -19,6 +20,7 @@ from bookpress.sphinx.words import SYMBOLS
 
 NOTEBOOKS = "_notebooks"
 """Folder of the notebooks, beside the pages."""
+_BODY_OF_EXERCISE = re.compile(r'<section id="(exercise|solution)-content">')
 
 
 class measured_value(nodes.inline):
@@ -128,16 +130,20 @@ def _nothing(translator: Any, node: nodes.Element) -> None:
     """Add nothing around the children."""
 
 
-def _plain_bibliography(
+def _mend_markup(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Take roles away that say something untrue: entries of docutils are no items of its list."""
-    body = context.get("body")
-    if body and "citation-list" in body:
+    """Take away what says something untrue to assistive technology.
+
+    Entries of docutils' bibliography are no items of its list, and the anchors that sphinx-exercise
+    gives to the bodies of exercises and solutions are the same for all of them.
+    """
+    if body := context.get("body"):
         body = body.replace(
             '<div role="list" class="citation-list">', '<div class="citation-list">'
         )
-        context["body"] = body.replace(' role="doc-biblioentry"', "")
+        body = body.replace(' role="doc-biblioentry"', "")
+        context["body"] = _BODY_OF_EXERCISE.sub(r'<section class="\1-content">', body)
 
 
 def _add(app: Sphinx, piece: type[nodes.Element], visit: Any, depart: Any, other: Any) -> None:
@@ -157,4 +163,4 @@ def setup(app: Sphinx) -> None:
     _add(app, drawings, _visit_drawings, _depart_div, plain)
     _add(app, ran_box, _visit_box, _depart_div, plain)
     _add(app, notebook_link, _visit_link, None, (_skip, None))
-    app.connect("html-page-context", _plain_bibliography)
+    app.connect("html-page-context", _mend_markup)
