@@ -39,8 +39,8 @@ test: environment
 	$(call stage,4/7,prose (no bare measured numbers),$(PY) -m bookpress.prose)
 	$(call stage,5/7,chapters (pytest-nbmake),$(PY) -m bookpress execute)
 	$(call stage,6/7,book (warnings are errors),$(PY) -m bookpress build)
-	@printf '\n[7/7] unit tests and built pages (pytest)\n'
-	@$(PY) -m pytest
+	@printf '\n[7/7] unit tests and printed pages (pytest, two processes)\n'
+	@MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
 lab: environment
 	@$(PY) -m jupyter lab book
