@@ -173,9 +173,9 @@ def needed_cosine(before: float, writes: Sequence[float], after: float) -> float
     average of the cosines, weighted by the products of lengths. Outside [-1, 1] the lengths contradict
     one another.
 
-    >>> needed_cosine(3, [4], 5)
+    >>> needed_cosine(3.0, [4.0], 5.0)
     0.0
-    >>> needed_cosine(3, [4], 7)
+    >>> needed_cosine(3.0, [4.0], 7.0)
     1.0
     """
     lengths = np.array([before, *writes], dtype=float)

@@ -9,7 +9,6 @@ of the axes, made by `canvas`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,8 +17,6 @@ from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 from measured_transformer.figures.style import COLOURS, subplots, theme, themed, tint
 
 Point = tuple[float, float]
-Box = Literal["attention", "ffn", "norm"]
-Placement = Literal["pre", "post"]
 
 _NAMES = {"attention": "attention", "ffn": "feed-forward", "norm": "norm"}
 
@@ -79,7 +76,7 @@ def wire(axes: Axes, points: Sequence[Point], *, arrow: bool = True) -> None:
 def box(
     axes: Axes,
     centre: Point,
-    concept: Box,
+    concept: str,
     *,
     label: str | None = None,
     width: float = 2.3,
@@ -129,7 +126,7 @@ def block(
     axes: Axes,
     x: float,
     *,
-    placement: Placement,
+    placement: str,
     bottom: float = 0.6,
     step: float = 3.7,
 ) -> float:
@@ -143,8 +140,7 @@ def block(
     if placement not in ("pre", "post"):
         raise ValueError(f"expected placement 'pre' or 'post', came {placement!r}")
     side = x + 2.2
-    concepts: tuple[Box, Box] = ("attention", "ffn")
-    for number, concept in enumerate(concepts):
+    for number, concept in enumerate(("attention", "ffn")):
         low = bottom + number * step
         leave, add = low + 0.25, low + 2.55
         if placement == "pre":
@@ -168,11 +164,18 @@ def block(
 def block_placements() -> Figure:
     """Draw a pre-norm and a post-norm block side by side."""
     figure, both = subplots(1, 2, height=5.6)
-    placements: tuple[Placement, Placement] = ("pre", "post")
-    for axes, placement, name in zip(both, placements, ("pre-norm", "post-norm"), strict=True):
+    for axes, placement in zip(both, ("pre", "post"), strict=True):
         canvas(axes, width=5.2, height=9.9)
         top = block(axes, 1.3, placement=placement, bottom=0.9)
         axes.text(1.3, 0.45, r"$x^{(\ell)}$", ha="center", va="center", fontsize=14)
         axes.text(1.3, top + 0.4, r"$x^{(\ell+1)}$", ha="center", va="center", fontsize=14)
-        axes.text(4.9, top + 0.4, name, ha="right", va="center", fontsize=13, fontweight="bold")
+        axes.text(
+            4.9,
+            top + 0.4,
+            f"{placement}-norm",
+            ha="right",
+            va="center",
+            fontsize=13,
+            fontweight="bold",
+        )
     return figure

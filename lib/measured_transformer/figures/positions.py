@@ -22,6 +22,21 @@ from measured_transformer.figures.style import (
     themed,
 )
 
+_SHOWN = {"alibi": "ALiBi"}
+
+
+def _shown(name: str) -> str:
+    """How a scheme is written where readers see it."""
+    return _SHOWN.get(name, name)
+
+
+def _relabelled(
+    groups: Mapping[str, ArrayLike], concepts: Mapping[str, str] | None
+) -> tuple[dict[str, ArrayLike], dict[str, str]]:
+    """The groups under the names that readers see, and the concept of each."""
+    shown = {_shown(name): values for name, values in groups.items()}
+    return shown, {_shown(name): (concepts or {}).get(name, name) for name in groups}
+
 
 @themed
 def word_patterns(
@@ -146,7 +161,7 @@ def position_maps(matrices: Mapping[str, ArrayLike]) -> Figure:
         each.imshow(cells, cmap="cividis", interpolation="nearest")
         for spine in each.spines.values():
             spine.set_visible(False)
-        each.set_title(f"({chr(ord('a') + place)}) {name}", loc="left", fontsize=11)
+        each.set_title(f"({chr(ord('a') + place)}) {_shown(name)}", loc="left", fontsize=11)
         each.set_xlabel("position $j$")
         if place % 2 == 0:
             each.set_ylabel("position $i$")
@@ -243,6 +258,7 @@ def precision(
     axes[0].set_xlabel("common shift of query and key")
     axes[0].set_ylabel("largest change of a score")
     axes[0].legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=2)
+    axes[0].set_yticks([1e-12, 1e-8, 1e-4, 1])
     for (name, values), (marker, line), colour in zip(
         distinct.items(), styles[2:], colours[2:], strict=False
     ):
@@ -253,7 +269,7 @@ def precision(
     axes[1].set_yscale("log")
     axes[1].set_xlabel("number of positions")
     axes[1].set_ylabel("distinct vectors")
-    axes[1].legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=2)
+    axes[1].legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=1)
     panel_letters(axes)
     return figure
 
@@ -268,7 +284,8 @@ def strip(
 ) -> Figure:
     """One row a group, a dot for every seed, with mean and interval; a dashed line at the reference."""
     figure, axes = subplots(height=0.8 + 0.42 * len(groups))
-    seed_strip(axes, groups, label=label, concepts=concepts, reference=reference)
+    shown, hues = _relabelled(groups, concepts)
+    seed_strip(axes, shown, label=label, concepts=hues, reference=reference)
     return figure
 
 
@@ -290,7 +307,8 @@ def strips(
         squeeze=False,
     )
     for place, (each, (name, groups)) in enumerate(zip(axes.flat, panels.items(), strict=True)):
-        seed_strip(each, groups, label=label, concepts=concepts, reference=reference)
+        shown, hues = _relabelled(groups, concepts)
+        seed_strip(each, shown, label=label, concepts=hues, reference=reference)
         each.set_title(f"({chr(ord('a') + place)}) {name}", loc="left", fontsize=11)
         if place < len(panels) - 1:
             each.set_xlabel("")
@@ -308,7 +326,8 @@ def learning_curves(
         smooth = np.array(
             [np.convolve(row, kernel, mode="valid") for row in np.atleast_2d(np.asarray(values))]
         )
-        seed_lines(axes, np.arange(smooth.shape[1]) + window, smooth, concept=concept)
+        steps = np.arange(smooth.shape[1]) + window
+        seed_lines(axes, steps, smooth, concept=concept, label=_shown(concept))
     axes.axhline(best, color=theme().ink, linewidth=1.2)
     axes.axhline(level, color=theme().ink, linewidth=1, linestyle=":")
     axes.set_xlabel("training step")
@@ -329,7 +348,7 @@ def extrapolation(
         start = int(np.argmax(np.isfinite(rows).all(axis=0)))
         lines = np.array([np.convolve(row[start:], kernel, mode="valid") for row in rows])
         across = start + smooth / 2 + np.arange(lines.shape[1])
-        seed_lines(axes, across, lines, concept=concept, marker_every=24)
+        seed_lines(axes, across, lines, concept=concept, label=_shown(concept), marker_every=24)
     axes.axvspan(0, trained, color=theme().faint, alpha=0.6, lw=0)
     axes.axhline(0, color=theme().ink, linewidth=1.2)
     axes.axhline(chance, color=theme().ink, linewidth=1, linestyle=":")
@@ -360,7 +379,7 @@ def through_depth(
     )
     axes[0].set_ylabel("$R^2$ of the position")
     axes[0].set_ylim(-0.15, 1.05)
-    axes[0].legend(loc="center right")
+    legend_above(axes[0], columns=4)
     rows = np.atleast_2d(np.asarray(losses, dtype=float))
     seed_lines(axes[1], np.arange(rows.shape[1]), rows, concept="sinusoidal", marker_every=1)
     axes[1].axhline(chance, color=theme().ink, linewidth=1, linestyle=":")

@@ -50,7 +50,7 @@ def by_hand(
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     left.set_ylabel("second number")
     here = np.array(embedding, dtype=float)
-    _arrow(left, (0, 0), here, "residual", "embedding")
+    _arrow(left, np.zeros(2), here, "residual", "embedding")
     for write, concept in zip(writes, concepts, strict=True):
         _arrow(left, here, here + np.array(write), concept, concept)
         here = here + np.array(write)
@@ -61,7 +61,7 @@ def by_hand(
     )
     right.text(1.48, 0.28, "norm", color=theme().ink, fontsize=11)
     here = np.array(embedding, dtype=float)
-    _arrow(right, (0, 0), here, "residual", "")
+    _arrow(right, np.zeros(2), here, "residual", "")
     for write, state, concept in zip(writes, normed, concepts, strict=True):
         there = here + np.array(write)
         _arrow(right, here, there, concept, "")
@@ -72,7 +72,7 @@ def by_hand(
     return figure
 
 
-def _arrow(axes: Axes, start: Sequence[float] | Array, end: Array, concept: str, name: str) -> None:
+def _arrow(axes: Axes, start: Array, end: Array, concept: str, name: str) -> None:
     axes.annotate(
         "",
         xy=(float(end[0]), float(end[1])),
@@ -132,7 +132,7 @@ def paths(lengths: Array, depths: Sequence[int], skip: Array, trained: Array) ->
     top.axhline(0, color=theme().ink, linewidth=1)
     top.set_xlabel("branches that the path goes through")
     top.set_ylabel("share of the gradient")
-    seed_lines(bottom, depths, skip, concept="residual", label="untrained")
+    seed_lines(bottom, np.array(depths), skip, concept="residual", label="untrained")
     bottom.plot(
         np.full(trained.size, 2.0),
         trained,
