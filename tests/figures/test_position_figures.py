@@ -42,8 +42,10 @@ DRAWN = {
         chance=1.0,
     ),
     "through_depth": lambda: figures.through_depth(
-        {"sinusoidal": RNG.random((2, 4))},
+        {"sinusoidal": RNG.random((2, 4)), "other": RNG.random((2, 4))},
         RNG.random((2, 4)),
+        RNG.random((2, 4)),
+        concepts={"other": "norm"},
         shuffled=RNG.random((2, 4)),
         chance=1.0,
     ),

@@ -361,30 +361,31 @@ def extrapolation(
 
 @themed
 def through_depth(
-    trained: Mapping[str, ArrayLike], losses: ArrayLike, *, shuffled: ArrayLike, chance: float
+    untrained: Mapping[str, ArrayLike],
+    trained: ArrayLike,
+    losses: ArrayLike,
+    *,
+    shuffled: ArrayLike,
+    chance: float,
+    concepts: Mapping[str, str] | None = None,
 ) -> Figure:
-    """(a) R2 of a position probe by layer; (b) loss when positions are taken out there: (seed, layer)."""
-    figure, axes = subplots(2, 1, height=2.9, sharex=True)
-    for concept, values in trained.items():
-        rows = np.atleast_2d(np.asarray(values, dtype=float))
-        seed_lines(axes[0], np.arange(rows.shape[1]), rows, concept=concept, marker_every=1)
-    control = np.atleast_2d(np.asarray(shuffled, dtype=float))
-    axes[0].plot(
-        np.arange(control.shape[1]),
-        control.mean(0),
-        color=theme().ink,
-        linewidth=1,
-        linestyle=":",
-        label="shuffled labels",
-    )
-    axes[0].set_ylabel("$R^2$ of the position")
-    axes[0].set_ylim(-0.15, 1.05)
+    """(a), (b) R2 of a position probe by layer; (c) loss when positions are taken out there: (seed, layer)."""
+    figure, axes = subplots(3, 1, height=2.6, sharex=True)
+    blocks = np.arange(np.atleast_2d(np.asarray(trained)).shape[1])
+    for name, values in untrained.items():
+        concept = (concepts or {}).get(name, name)
+        seed_lines(axes[0], blocks, values, concept=concept, label=name, marker_every=1)
     legend_above(axes[0], columns=4)
-    rows = np.atleast_2d(np.asarray(losses, dtype=float))
-    seed_lines(axes[1], np.arange(rows.shape[1]), rows, concept="sinusoidal", marker_every=1)
-    axes[1].axhline(chance, color=theme().ink, linewidth=1, linestyle=":")
-    axes[1].set_ylabel("loss (nats)")
-    axes[1].set_xlabel("after block (0: embedding)")
+    seed_lines(axes[1], blocks, trained, concept="sinusoidal", marker_every=1)
+    control = np.atleast_2d(np.asarray(shuffled, dtype=float)).mean(axis=0)
+    axes[1].plot(blocks, control, color=theme().ink, linewidth=1.2, linestyle=":")
+    for each in axes[:2]:
+        each.set_ylabel("$R^2$ of the position")
+        each.set_ylim(-0.15, 1.05)
+    seed_lines(axes[2], blocks, losses, concept="sinusoidal", marker_every=1)
+    axes[2].axhline(chance, color=theme().ink, linewidth=1.2, linestyle=":")
+    axes[2].set_ylabel("loss (nats)")
+    axes[2].set_xlabel("after block (0: embedding)")
     panel_letters(axes)
     return figure
 
