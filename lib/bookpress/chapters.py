@@ -131,17 +131,27 @@ def front_matter(text: str) -> dict[str, Any]:
 
 
 def stamped(text: str, fingerprint: str) -> str:
-    """Write a fingerprint into the `kernelspec` of a page's front matter.
+    """Write a fingerprint into the `kernelspec` of a page's front matter."""
+    kernel = KERNEL | (front_matter(text).get("kernelspec") or {})
+    return _with_front_matter(text, {"kernelspec": kernel | {"fingerprint": fingerprint}})
 
-    The front matter is rewritten as one line of YAML followed by as many empty lines as it had
-    before, so that the line numbers of the rest, which warnings and error messages name, stay.
+
+def unexecuted(text: str) -> str:
+    """Write into a page's front matter that MyST-NB is to show its cells without running them."""
+    settings = front_matter(text).get("mystnb") or {}
+    return _with_front_matter(text, {"mystnb": settings | {"execution_mode": "off"}})
+
+
+def _with_front_matter(text: str, changed: dict[str, Any]) -> str:
+    """Change entries of a page's front matter.
+
+    It is rewritten as one line of YAML followed by as many empty lines as it had before, so that the
+    line numbers of the rest, which warnings and error messages name, stay.
     """
     match = _FRONT_MATTER.match(text)
     if match is None:
         raise ValueError("expected a page that begins with front matter between two lines of ---")
-    metadata = front_matter(text)
-    metadata["kernelspec"] = KERNEL | (metadata.get("kernelspec") or {})
-    metadata["kernelspec"]["fingerprint"] = fingerprint
+    metadata = front_matter(text) | changed
     line = yaml.safe_dump(metadata, default_flow_style=True, width=float("inf"), allow_unicode=True)
     padding = "\n" * (match.group(1).count("\n") - 1)
     return f"---\n{line.strip()}\n{padding}---\n{text[match.end() :]}"

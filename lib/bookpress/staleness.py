@@ -42,6 +42,7 @@ def execute_stale(app: Sphinx) -> None:
     """
     config = getattr(app.env, "mystnb_config", None)
     book = _book(app)
+    app.env.bookpress_executed = None  # type: ignore[attr-defined]
     if book is None or config is None or config.execution_mode != "cache":
         return
     folder = str(book.root / cache.FOLDER)
@@ -58,7 +59,7 @@ def execute_stale(app: Sphinx) -> None:
     if unsure:
         raise SystemExit(f"changed while the book was built: {', '.join(unsure)}; build again")
     execute.restore_records(book.root, states)
-    identities = {s.chapter.docname: s.entry.identity for s in states if s.entry is not None}
+    identities = {s.chapter.path: s.entry.identity for s in states if s.entry is not None}
     app.env.bookpress_executed = identities  # type: ignore[attr-defined]
 
 
@@ -67,25 +68,34 @@ def reread_changed(
 ) -> list[str]:
     """Name the pages that show another executed notebook than the one there is now."""
     del app, added, changed, removed
+    executed = _executed(env) or {}
     return [
         docname
-        for docname, identity in _executed(env).items()
-        if docname in env.all_docs and env.metadata[docname].get(SHOWN) != identity
+        for docname in env.all_docs
+        if env.metadata[docname].get(SHOWN) != executed.get(_path(env, docname))
     ]
 
 
 def stamp_source(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Write the fingerprint into a chapter's text and note the files that it comes from."""
-    path = Path(app.env.doc2path(docname))
-    root = chapters.find_root(path)
-    if root is None or not chapters.is_chapter(path, source[0]):
+    """Write the fingerprint into a chapter's text and note the files that it comes from.
+
+    A page with cells that `_toc.yml` does not name is no chapter: it is shown without being run, and
+    a warning says so.
+    """
+    path = _path(app.env, docname)
+    root, executed = chapters.find_root(path), _executed(app.env)
+    if root is None or executed is None or not chapters.is_chapter(path, source[0]):
+        return
+    if path not in executed:
+        message = "%s is not in %s, so its cells were not executed"
+        _LOGGER.warning(message, docname, chapters.TOC, type="bookpress", location=docname)
+        source[0] = chapters.unexecuted(source[0])
         return
     stamp = fingerprint.stamp(root, path)
     source[0] = chapters.stamped(source[0], stamp.digest)
     for dependency in stamp.dependencies:
         app.env.note_dependency(str(dependency))
-    if docname in _executed(app.env):
-        app.env.metadata[docname][SHOWN] = _executed(app.env)[docname]
+    app.env.metadata[docname][SHOWN] = executed[path]
 
 
 def forget_if_warned(app: Sphinx, exception: Exception | None) -> None:
@@ -135,6 +145,11 @@ def _survey(book: Book) -> list[State]:
     return execute.survey(book, execute.open_cache(book.root))
 
 
-def _executed(env: BuildEnvironment) -> dict[str, str]:
-    found: dict[str, str] = getattr(env, "bookpress_executed", {})
+def _path(env: BuildEnvironment, docname: str) -> Path:
+    return Path(env.doc2path(docname)).resolve()
+
+
+def _executed(env: BuildEnvironment) -> dict[Path, str] | None:
+    """The identity of each chapter's executed notebook; None where this build runs no cells."""
+    found: dict[Path, str] | None = getattr(env, "bookpress_executed", None)
     return found

@@ -103,3 +103,14 @@ def test_one_page_alone_comes_from_the_same_executed_notebooks(book: SmallBook) 
     assert done.returncode == 0, done.stdout + done.stderr
     assert book.runs() == ["one"]
     assert book.stale() == {"two"}
+
+
+def test_a_page_that_the_order_does_not_name_is_shown_but_not_run(book: SmallBook) -> None:
+    book.replace("_config.yml", "only_build_toc_files: true\n", "")
+    book.replace("_toc.yml", "- file: book/part/two\n", "")
+    book.replace("lib/tiny/mirror.py", "20", "25")
+    done = book.jupyter_book()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "book/part/two is not in _toc.yml, so its cells were not executed" in done.stderr
+    assert "Prose of chapter two" in book.page("book/part/two")
+    assert book.runs() == []
