@@ -404,6 +404,24 @@ def test_dropout_works_in_training_only():
     assert (seen["embedding"] == 0).double().mean().item() == pytest.approx(0.3, abs=0.03)
 
 
+def test_dropout_reaches_embedding_weights_and_branches():
+    model = made(Config(vocab=9, d_model=8, n_heads=2, n_layers=1, dropout=0.3)).train()
+    with capture(model) as seen:
+        model(tokens(9, 50, 20))
+    pattern, values, mixed = (
+        seen[f"blocks.0.attention.{n}"] for n in ("pattern", "values", "mixed")
+    )
+    first_row = (mixed[:, :, 0] / values[:, :, 0]).mean(
+        -1
+    )  # one key: its weight is kept or dropped
+    assert (first_row.abs() < 1e-6).double().mean().item() == pytest.approx(0.3, abs=0.15)
+    assert not torch.allclose(mixed, pattern @ values, atol=0.1)
+    added = seen["blocks.0.residual_mid"] - seen["blocks.0.residual_pre"]
+    written = seen["blocks.0.residual_post"] - seen["blocks.0.residual_mid"]
+    for branch in (added[:, 1:], written, seen["embedding"]):
+        assert (branch == 0).double().mean().item() == pytest.approx(0.3, abs=0.04)
+
+
 def test_reading_an_earlier_state_is_final_norm_and_unembedding():
     model = made(Config(vocab=9, d_model=8, n_heads=2), spread=0.2).double()
     x = tokens(9, 2, 5)
