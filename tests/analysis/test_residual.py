@@ -13,6 +13,7 @@ from measured_transformer.analysis.residual import (
     kept_cosines,
     ledger,
     mean_norm,
+    mirror_attention,
     needed_cosine,
     nested,
     random_model,
@@ -24,6 +25,7 @@ from measured_transformer.analysis.residual import (
     write_cosines,
     write_ratios,
 )
+from measured_transformer.internals.intervene import intervene
 from torch import nn
 
 
@@ -135,6 +137,15 @@ def test_embedding_part_refuses_a_norm_it_does_not_know():
     model, tokens = random_model(8, placement="post", norm="rms")
     with pytest.raises(ValueError, match="'rms'"):
         embedding_part(model, tokens)
+
+
+def test_mirror_attention_of_uniform_and_of_planted_patterns():
+    model, tokens = random_model(2, n_layers=2)
+    n = tokens.shape[1]
+    planted = torch.eye(n, dtype=torch.float64).flip(0)
+    changes = {"blocks.0.attention.pattern": 1 / n, "blocks.1.attention.pattern": planted}
+    with intervene(model, changes):
+        np.testing.assert_allclose(mirror_attention(model, tokens), [1 / n, 1.0])
 
 
 def test_needed_cosine_recovers_the_angle():

@@ -41,13 +41,10 @@ def test_strips_show_every_seed():
     xs = [np.asarray(line.get_xdata()) for line in drawn.figure.axes[0].get_lines()]
     for row in TABLE:
         assert any(len(x) == len(row) and np.allclose(x, row) for x in xs)
-    drawn = figures.writers(TABLE[:, :2], TABLE[:, 2:4])
+    drawn = figures.writers({"one": TABLE[:, :2], "two": TABLE[:, 2:4]})
     names = [label.get_text() for label in drawn.figure.axes[0].get_yticklabels()]
     assert names == [
-        "block 0\nattention",
-        "block 0\nfeed-forward",
-        "block 1\nattention",
-        "block 1\nfeed-forward",
+        f"{block}\n{part}" for block in ("one", "two") for part in ("attention", "feed-forward")
     ]
 
 

@@ -166,6 +166,24 @@ def embedding_part(
     return torch.stack(parts)
 
 
+@torch.no_grad()
+def mirror_attention(
+    model: Stack, tokens: Int[Tensor, "batch position"]
+) -> Float[np.ndarray, "block"]:
+    """For each block the attention weight that position i gives to position n - 1 - i.
+
+    Averaged over heads, positions and sequences. In the reversal task it tells in which block attention
+    fetches the answer.
+    """
+    with capture(model, "*.attention.pattern") as seen:
+        model(tokens)
+    patterns = torch.stack(
+        [seen[f"blocks.{i}.attention.pattern"] for i in range(model.config.n_layers)]
+    )
+    mirrored = patterns.flip(-1).diagonal(dim1=-2, dim2=-1)
+    return _numpy(mirrored.mean(dim=(1, 2, 3)))
+
+
 def needed_cosine(before: float, writes: Sequence[float], after: float) -> float:
     r"""Mean cosine that the stream and its writes must have, for their lengths to add up as stated.
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from measured_transformer.figures.style import (
     COLOURS,
@@ -90,7 +90,7 @@ def _arrow(axes: Axes, start: Array, end: Array, concept: str, name: str) -> Non
     if name:
         middle = (np.array(start, dtype=float) + end) / 2
         label = {"ffn": "feed-forward"}.get(concept, name)
-        axes.text(middle[0] + 0.14, middle[1] - 0.1, label, fontsize=11, ha="left", va="top")
+        axes.text(middle[0] + 0.3, middle[1] + 0.05, label, fontsize=11, ha="left", va="top")
 
 
 @themed
@@ -164,7 +164,7 @@ def gradient_sizes(arms: Mapping[str, tuple[Array, Array]]) -> Figure:
         seed_lines(each, blocks, with_skip, concept="residual", label="with skip connections")
         seed_lines(each, blocks, without, concept="none", label="without")
         each.set_yscale("log")
-        each.set_ylabel(name)
+        each.set_ylabel(f"gradient,\n{name}")
     legend_above(axes[0], columns=2)
     axes[-1].set_xlabel("blocks below; the gradient travels from right to left")
     panel_letters(axes)
@@ -207,7 +207,7 @@ def growth(families: Mapping[str, tuple[Array, str]]) -> Figure:
     figure, axes = subplots(height=3.8)
     for name, (norms, concept) in families.items():
         seed_lines(axes, np.arange(norms.shape[1]), norms, concept=concept, label=name)
-    axes.set_yscale("log")
+    _plain_log(axes)
     axes.set_xlabel("blocks passed")
     axes.set_ylabel("length of the stream")
     legend_above(axes, columns=2)
@@ -215,21 +215,20 @@ def growth(families: Mapping[str, tuple[Array, str]]) -> Figure:
 
 
 @themed
-def writers(attention: Array, feedforward: Array) -> Figure:
-    """Draw how long the writes are relative to the stream they meet, every seed, block by block.
+def writers(ratios: Mapping[str, Array]) -> Figure:
+    """Draw how long the writes are relative to the stream they meet, every seed, two rows a block.
 
     Args:
-        attention, feedforward: (seed, block) ratios.
+        ratios: name of the block -> (seed, 2), attention first.
     """
     rows: dict[str, Array] = {}
     concepts: dict[str, str] = {}
-    for place in range(attention.shape[1]):
-        for name, concept, ratios in (
-            ("attention", "attention", attention),
-            ("feed-forward", "ffn", feedforward),
+    for name, found in ratios.items():
+        for place, (part, concept) in enumerate(
+            (("attention", "attention"), ("feed-forward", "ffn"))
         ):
-            rows[f"block {place}\n{name}"] = ratios[:, place]
-            concepts[f"block {place}\n{name}"] = concept
+            rows[f"{name}\n{part}"] = found[:, place]
+            concepts[f"{name}\n{part}"] = concept
     figure, axes = subplots(height=3.4)
     seed_strip(axes, rows, label="length of the write / length of the stream", concepts=concepts)
     axes.set_xlim(left=0)
@@ -255,7 +254,7 @@ def steps(ratios: Mapping[str, Array], kept: Mapping[str, Array]) -> Figure:
         axes.axhline(line, color=theme().ink, linestyle="--", linewidth=1)
         axes.set_ylabel(label)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    top.set_yscale("log")
+    _plain_log(top)
     bottom.set_xlabel("block")
     legend_above(top, columns=3)
     panel_letters((top, bottom))
@@ -281,3 +280,11 @@ def cuts(branch: Mapping[str, Array], skip: Mapping[str, Array]) -> Figure:
     legend_above(axes[0], columns=2)
     panel_letters(axes)
     return figure
+
+
+def _plain_log(axes: Axes) -> None:
+    """Make the y axis logarithmic with numbers such as 0.5, 1, 2 for ranges of few powers of ten."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
