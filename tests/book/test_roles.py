@@ -195,6 +195,57 @@ def test_table_lists_every_claim_and_links_it(page):
     assert "4 claims: 1 confirmed, 1 refuted, 1 conditional, 1 fact." in words(page)
 
 
+def test_table_folds_the_list_of_many_parts(many_parts):
+    row = many_parts.page("many").select_one("table.claims-table tbody tr")
+    assert words(row.select_one("details.fold summary")) == "3 parts: 1 confirmed, 2 refuted"
+    assert len(row.select("details.fold li")) == 3
+    card = many_parts.page("many").select_one("div.claim")
+    assert card.select_one("div.claim-measured details") is None
+
+
+@pytest.fixture(scope="session")
+def many_parts(tmp_path_factory):
+    book = tiny_pages.make(tmp_path_factory.mktemp("many"))
+    limits = (0.0, 2.0, 0.5)
+    rule = '[claim.part.rule]\ntype = "bound"\nat_most = {limit}\n'
+    claims = """\
+[[claim]]
+id = "CS-2.1"
+source = "CS"
+place = "section 2"
+chapter = "many"
+statement = "It stays small."
+kind = "arithmetic"
+scope = "Here."
+test = "Compute it."
+expected = "conditional"
+axis = "the limit"
+""" + "".join(
+        f'[[claim.part]]\nname = "part{number}"\n{rule.format(limit=limit)}'
+        for number, limit in enumerate(limits)
+    )
+    book.write("claims/many.toml", claims)
+    book.write("recorded/many.toml", claims)
+    cell = """
+```{code-cell} ipython3
+from pathlib import Path
+from measured_transformer.evidence import registry
+from measured_transformer.evidence.record import record
+registry._packaged = lambda: registry.read_claims(Path("recorded"))
+record("CS-2.1", {f"part{number}": {"value": 1.0} for number in range(3)})
+```
+
+```{claim} CS-2.1
+```
+
+```{claims-table}
+```
+"""
+    book.write("many.md", f"{tiny_pages.FRONT}\n# Many parts\n{cell}")
+    assert book.build() == []
+    return book
+
+
 def test_anchors_are_unique(page):
     ids = [node["id"] for node in page.select("[id]")]
     assert len(ids) == len(set(ids))

@@ -51,6 +51,8 @@ SOURCE_KEYS: Mapping[str, str] = {
 """Source of a claim -> its key in references.bib."""
 
 _PAYLOADS = "bookpress.payloads"
+_MANY = 2
+"""Parts of a claim beyond which a table folds their list."""
 
 
 # What the page's cells measured, and what the registry says ------------------------------------
@@ -175,7 +177,10 @@ class _Shows(SphinxDirective):
             read = ""
         return f"{{cite:t}}`{SOURCE_KEYS[claim.source]}`, {claim.place}{read}"
 
-    def measurement(self, claim: Claim, record: Mapping[str, Any] | None) -> nodes.Element:
+    def measurement(
+        self, claim: Claim, record: Mapping[str, Any] | None, *, brief: bool = False
+    ) -> nodes.Element:
+        """Say what came out; `brief` folds a list of many parts."""
         if record is None:
             text = "Cited, not tested here." if claim.kind == "cited" else "Not recorded."
             return self.paragraph(text, "claim-measured")
@@ -184,15 +189,18 @@ class _Shows(SphinxDirective):
         if set(parts) == {""}:
             text = _sentence(measurement_in_words(parts[""], seeds))
             return self.paragraph(text, "claim-measured")
-        listed = nodes.bullet_list()
+        listed: nodes.Element = nodes.bullet_list()
         for part in parts.values():
             words = f"{part['label']}: {measurement_in_words(part, seeds)} "
             item = nodes.paragraph("", "", nodes.Text(words))
-            item += _badge(part["statistics"].get("verdict_holm", part["statistics"]["verdict"]))
+            item += _badge(_of_part(part))
             listed += nodes.list_item("", item)
         holder = nodes.container(classes=["claim-measured"])
         if record["verdict"] in ("conditional", "underspecified"):
             holder += nodes.paragraph("", f"It turns on {record['axis']}:")
+        if brief and len(parts) > _MANY:
+            verdicts = (_of_part(part) for part in parts.values())
+            listed = fold("", listed, summary=f"{len(parts)} parts: {_counted(verdicts)}")
         holder += listed
         return holder
 
@@ -305,7 +313,7 @@ class _ClaimsTable(_Shows):
             said += self.paragraph(f"{self.source_words(claim)}.", "claim-source")
             measured = nodes.entry()
             measured += nodes.paragraph("", "", _badge(words[key] or "not recorded"))
-            measured += self.measurement(claim, payloads["records"].get(key))
+            measured += self.measurement(claim, payloads["records"].get(key), brief=True)
             row = nodes.row("", said, measured)
             row["claim"], row["section"] = key, claim.section
             body += row
@@ -327,12 +335,21 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _summary(words: Iterable[str | None]) -> str:
-    counts = Counter(word or "not recorded" for word in words)
+def _of_part(part: Mapping[str, Any]) -> str:
+    """Return the verdict of a part, after Holm's correction where there is one."""
+    statistics = part["statistics"]
+    return str(statistics.get("verdict_holm", statistics["verdict"]))
+
+
+def _counted(words: Iterable[str]) -> str:
+    counts = Counter(words)
     order = [*SYMBOLS, "not recorded"]
-    listed = ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
-    total = sum(counts.values())
-    return f"{total} {'claim' if total == 1 else 'claims'}: {listed}."
+    return ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
+
+
+def _summary(words: Iterable[str | None]) -> str:
+    known = [word or "not recorded" for word in words]
+    return f"{len(known)} {'claim' if len(known) == 1 else 'claims'}: {_counted(known)}."
 
 
 # Once the page is complete ----------------------------------------------------------------------
