@@ -375,7 +375,7 @@ def through_depth(
     for name, values in untrained.items():
         concept = (concepts or {}).get(name, name)
         seed_lines(axes[0], blocks, values, concept=concept, label=name, marker_every=1)
-    legend_above(axes[0], columns=4)
+    legend_above(axes[0], columns=2)
     seed_lines(axes[1], blocks, trained, concept="sinusoidal", marker_every=1)
     control = np.atleast_2d(np.asarray(shuffled, dtype=float)).mean(axis=0)
     axes[1].plot(blocks, control, color=theme().ink, linewidth=1.2, linestyle=":")
