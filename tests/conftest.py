@@ -2,6 +2,10 @@
 
 import jaxtyping
 import pytest
+import torch
+
+# The tensors of tests are small: more threads would only wait for one another, long when others work too.
+torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def pair(kind, d, eps, bias):
 @settings(deadline=None, max_examples=60)
 @given(
     kind=st.sampled_from(["layer", "rms"]),
-    shape=st.sampled_from([(4,), (3, 5), (2, 3, 1), (2, 3, 8), (2, 1, 2, 6)]),
+    shape=st.sampled_from([(4,), (3, 5), (2, 3, 2), (2, 3, 8), (2, 1, 2, 6)]),
     eps=st.sampled_from([1e-5, 1e-12, 0.3]),
     bias=st.booleans(),
     size=st.sampled_from([1e-3, 1.0, 1e3]),
