@@ -122,6 +122,9 @@ def _keep_run(app: Sphinx, doctree: nodes.document) -> None:
     if page.notebook is None:
         return
     run = payloads_of(app.env, doctree)["run"]
+    if run is None:  # cells that only show something
+        app.env.metadata[app.env.docname].pop(_RUN, None)
+        return
     app.env.metadata[app.env.docname][_RUN] = _facts(run, page.seconds)
 
 
