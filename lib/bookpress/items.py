@@ -72,7 +72,7 @@ class ChapterItem(NotebookItem):  # type: ignore[misc]
             return pytest.Item.repr_failure(self, excinfo, style)
         failure = excinfo.value.failure
         text = f"{failure.summary}\n\n{failure.trace}" if failure.trace else failure.summary
-        return NbMakeFailureRepr(text, failure.error)  # type: ignore[no-any-return]
+        return NbMakeFailureRepr(text, failure.error)
 
     def _fail(self, outcome: dict[str, Any], failure: kernel.Failure) -> None:
         outcome["failure"] = failure.as_dict()

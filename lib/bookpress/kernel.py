@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -16,8 +17,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import nbformat
+from nbclient.client import NotebookClient
 from nbformat import NotebookNode
+from nbmake import nb_run
 from nbmake.nb_run import NotebookRun
+from traitlets.config import Config
 
 from bookpress.cache import with_outputs
 from bookpress.chapters import Chapter, cell_line
@@ -92,7 +96,7 @@ def run_chapter(
     write_notebook(source, staged)
     run = NotebookRun(cast(Path, _Staged(staged, chapter.path.parent)), timeout)
     start = time.monotonic()
-    with environment(kernel_environment(root)):
+    with environment(kernel_environment(root)), _sockets_of_its_own():
         try:
             result = run.execute()
         except Exception as error:  # the kernel died or never came up
@@ -108,6 +112,28 @@ def run_chapter(
     problem = result.error
     failure = _failure(chapter, source, problem.failing_cell_index, problem.summary, problem.trace)
     return Run(merged, seconds, failure)
+
+
+@contextlib.contextmanager
+def _sockets_of_its_own() -> Iterator[None]:
+    """Let the kernel that nbmake starts listen on files of its own in place of TCP ports.
+
+    A kernel binds its ports seconds after they were found free: of chapters that start side by side,
+    one now and then takes a port of the other, and both hang.
+    """
+    if os.name != "posix":
+        yield
+        return
+    with tempfile.TemporaryDirectory(
+        prefix="kernel-"
+    ) as folder:  # short: such a path has 104 bytes
+        settings = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
+        client = functools.partial(NotebookClient, config=Config(KernelManager=settings))
+        nb_run.NotebookClient = client
+        try:
+            yield
+        finally:
+            nb_run.NotebookClient = NotebookClient
 
 
 def write_notebook(notebook: NotebookNode, path: Path) -> None:

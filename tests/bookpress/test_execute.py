@@ -150,6 +150,14 @@ def test_a_kernel_that_dies_is_a_failure_of_the_cell_it_died_in(book: SmallBook)
     assert book.stale() == {"one"}
 
 
+def test_kernels_share_no_ports(book: SmallBook) -> None:
+    # Two kernels that pick their TCP ports at the same moment can pick the same one, and both hang.
+    told = "import ipykernel; print(ipykernel.get_connection_info())"
+    book.replace("book/one.md", "print('one sees', seen())", told)
+    assert book.press("execute").returncode == 0
+    assert '"transport": "ipc"' in book.stored_notebook("one").read_text().replace("\\", "")
+
+
 def test_a_library_module_that_does_not_parse_names_the_module_and_the_chapter(
     book: SmallBook,
 ) -> None:
