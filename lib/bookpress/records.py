@@ -14,6 +14,7 @@ from bookpress.chapters import Book, Chapter
 FOLDER = "_build/records"
 COMMITTED = "book/records"
 TUNED = "tuned"
+PACKAGED = "lib/measured_transformer/training/records"
 
 __all__ = ["is_current", "path_of", "payloads", "publish", "save"]
 
@@ -52,8 +53,9 @@ def save(root: Path, chapter: Chapter, entry: Entry) -> Path:
 def publish(book: Book, profile: str) -> Iterator[Path]:
     """Copy the records of a profile into the book's own folder, to be committed with it.
 
-    Records of chapters that the book no longer has leave that folder; the learning rates that
-    chapters chose (`tuned/`) are copied too, so that a later run need not choose again.
+    Records of chapters that the book no longer has leave that folder. The learning rates that
+    chapters chose go into the library, so that a later run, also of a downloaded notebook, need
+    not choose again.
 
     Raises ValueError when a chapter has no records, naming it.
     """
@@ -74,7 +76,9 @@ def publish(book: Book, profile: str) -> Iterator[Path]:
     for path in target.glob("*.json"):
         if path.name not in kept:
             path.unlink()
-    for path in sorted((book.root / FOLDER / profile / TUNED).glob("*.json")):
-        (target / TUNED).mkdir(exist_ok=True)
-        shutil.copyfile(path, target / TUNED / path.name)
-        yield target / TUNED / path.name
+    chosen = sorted((book.root / FOLDER / profile / TUNED).glob("*.json"))
+    packaged = book.root / PACKAGED / profile / TUNED
+    for path in chosen:
+        packaged.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, packaged / path.name)
+        yield packaged / path.name

@@ -216,7 +216,9 @@ def test_records_are_copied_for_committing_only_when_all_are_up_to_date(book: Sm
     book.write("_build/records/quick/tuned/rates.json", "{}")
     assert book.press("records").returncode == 0
     committed = sorted(path.name for path in (book.root / "book/records/quick").rglob("*.json"))
-    assert committed == ["one.json", "rates.json", "two.json"]
+    assert committed == ["one.json", "two.json"]
+    packaged = "lib/measured_transformer/training/records/quick/tuned/rates.json"
+    assert book.read(packaged) == "{}"
     assert book.read("book/records/quick/one.json") == book.read("_build/records/quick/one.json")
     book.replace("lib/tiny/mirror.py", "20", "22")
     refused = book.press("records")

@@ -14,7 +14,7 @@ ARMS = {
     "narrow": Config(vocab=5, d_model=8, n_layers=1, n_heads=1),
     "wide": Config(vocab=5, d_model=16, n_layers=1, n_heads=2),
 }
-ASK = {"rates": (1e-2, 1e-5), "seeds": (1, 2), "steps": 30, "batch_size": 16}
+ASK = {"rates": (1e-2, 1e-5), "seeds": (1, 2), "steps": 15, "batch_size": 16}
 
 
 @pytest.fixture
@@ -102,20 +102,28 @@ def test_diverged_runs_lose_and_an_arm_without_any_finite_run_is_an_error(tmp_pa
     assert not (tmp_path / "quick" / "tuned" / "u.json").exists()
 
 
-def test_inside_a_book_committed_records_are_read_and_build_records_written(
-    tmp_path, monkeypatch, counted
-):
+def test_inside_a_book_the_choice_is_kept_in_the_build_folder(tmp_path, monkeypatch, counted):
     (tmp_path / "_config.yml").write_text("title: small\n")
     (tmp_path / "book" / "part").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "book" / "part")
     tuned_rates("t", ARMS, TASK, **ASK)
-    written = tmp_path / "_build" / "records" / "quick" / "tuned" / "t.json"
-    committed = tmp_path / "book" / "records" / "quick" / "tuned" / "t.json"
-    committed.parent.mkdir(parents=True)
-    written.rename(committed)
+    assert (tmp_path / "_build" / "records" / "quick" / "tuned" / "t.json").is_file()
     counted.clear()
     assert tuned_rates("t", ARMS, TASK, **ASK).reused
     assert not counted
+
+
+def test_a_record_that_comes_with_the_library_is_used_anywhere(tmp_path, monkeypatch, counted):
+    shipped = tmp_path / "shipped"
+    tuned_rates("t", ARMS, TASK, records=shipped, **ASK)
+    monkeypatch.setattr(tuning, "_PACKAGED", shipped)
+    counted.clear()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert tuned_rates("t", ARMS, TASK, **ASK).reused
+    assert not counted
+    assert not tuned_rates("t", ARMS, TASK, **{**ASK, "seeds": (7,)}).reused
 
 
 def test_outside_a_book_nothing_is_stored(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """Every arm of a comparison gets its own learning rate, chosen from the same grid on seeds not used again.
 
-What was chosen is a record, kept beside the book's other records and used again as long as everything that
-the choice depends on is the same: arms, task, grid, seeds, steps, options and the code that trains.
+What was chosen is a record that comes with the library, and is used again as long as everything that the choice
+depends on is the same: arms, task, grid, seeds, steps, options and the code that trains.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import inspect
 import json
 import math
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from measured_transformer.tasks.task import Task
 from measured_transformer.training.loop import evaluate, train
 
 _CODE = ("parts", "models", "training")
+_PACKAGED = Path(__file__).parent / "records"
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def tuned_rates(
         steps: number of batches, the same as in the comparison.
         profile: whose records are read and written.
         records: folder with one folder of records a profile, searched first and written to; when not
-            given, `_build/records` of the book around the working directory, then its committed
-            `book/records`; outside a book nothing is stored.
+            given, `_build/records` of the book around the working directory; outside a book nothing is
+            stored. Last of all the records that come with the library are searched.
         options: passed to `train`.
 
     Raises:
@@ -87,8 +87,9 @@ def tuned_rates(
         "options": {key: list(o) if isinstance(o, tuple) else o for key, o in options.items()},
     }
     fingerprint = _fingerprint(asked, task)
-    places = [records] if records is not None else _record_folders()
-    files = [place / profile / "tuned" / f"{name}.json" for place in places]
+    here = records if records is not None else _build_records()
+    places = [here] if records is not None else [here, _PACKAGED]
+    files = [place / profile / "tuned" / f"{name}.json" for place in places if place is not None]
     table = _stored(files, fingerprint)
     reused = table is not None
     if table is None:
@@ -101,7 +102,7 @@ def tuned_rates(
         raise ValueError(
             f"every rate of {grid} diverged for {', '.join(hopeless)}; try smaller ones"
         )
-    if files and not reused:
+    if here is not None and not reused:
         _store(files[0], fingerprint, asked, table, best)
     at_edge = tuple(arm for arm in arms if len(grid) > 1 and best[arm] in (grid[0], grid[-1]))
     return Tuned(best, table, at_edge, reused)
@@ -134,12 +135,12 @@ def _fingerprint(asked: object, task: Task) -> str:
     return digest.hexdigest()
 
 
-def _record_folders() -> list[Path]:
+def _build_records() -> Path | None:
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "_config.yml").is_file() and (folder / "book").is_dir():
-            return [folder / "_build" / "records", folder / "book" / "records"]
-    return []
+            return folder / "_build" / "records"
+    return None
 
 
 def _stored(files: Sequence[Path], fingerprint: str) -> dict[str, dict[float, float]] | None:
@@ -172,8 +173,6 @@ def _store(
         "asked": asked,
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=file.parent, prefix=file.name, suffix=".part", delete=False
-    ) as part:
-        json.dump(record, part, indent=1, default=str)
-    os.replace(part.name, file)
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    part.write_text(json.dumps(record, indent=1, default=str) + "\n")
+    part.replace(file)
