@@ -302,20 +302,27 @@ def test_notebooks_are_clean(notebooks):
     none(problems)
 
 
-def test_a_notebook_runs_outside_the_repository(notebooks, chapters, tmp_path):
-    """That of the first chapter with claims; with `MEASURED_NOTEBOOKS=all`, that of every page."""
-    assert notebooks, "no chapter offers a notebook"
-    judged = {page for page, article in chapters.items() if article.select(".claim")}
-    chosen = [notebooks[page] for page in sorted(notebooks, key=lambda page: page not in judged)]
+def seconds_of(article: Tag) -> float:
+    """How long a chapter took, as its own box says."""
+    found = re.search(r"Time\s+(\d+)\s+s", article.select_one("div.ran").get_text(" "))
+    return float(found[1]) if found else float("inf")
+
+
+def test_a_notebook_runs_outside_the_repository(notebooks, chapters, tmp_path, monkeypatch):
+    """That of the quickest chapter with claims; with `MEASURED_NOTEBOOKS=all`, that of each."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as the press runs chapters
+    judged = {page: article for page, article in chapters.items() if article.select(".claim")}
+    assert judged, "no chapter judges a claim"
+    chosen = sorted(judged, key=lambda page: seconds_of(judged[page]))
     if os.environ.get("MEASURED_NOTEBOOKS") != "all":
         chosen = chosen[:1]
-    for path in chosen:
-        notebook = nbformat.read(path, as_version=4)
+    for page in chosen:
+        notebook = nbformat.read(notebooks[page], as_version=4)
         resources = {"metadata": {"path": str(tmp_path)}}
         executed = NotebookClient(notebook, timeout=1800, resources=resources).execute()
         outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]
-        assert outputs, f"{path.name} showed nothing"
-        assert not any(tmp_path.iterdir()), f"{path.name} left files behind"
+        assert outputs, f"the notebook of {page} showed nothing"
+        assert not any(tmp_path.iterdir()), f"the notebook of {page} left files behind"
 
 
 # Looked at in a browser -------------------------------------------------------------------------
