@@ -155,16 +155,21 @@ def paths(lengths: Array, depths: Sequence[int], skip: Array, trained: Array) ->
 def gradient_sizes(arms: Mapping[str, tuple[Array, Array]]) -> Figure:
     """Draw the gradient's size on its way down, with and without skip connections, a panel a norm.
 
+    In powers of ten, so that the mean over seeds is one of exponents and no single seed makes it.
+
     Args:
         arms: name of the norm -> (with, without), each (seed, state) and relative to the last state.
     """
     figure, axes = subplots(len(arms), 1, height=2.35, sharex=True)
     for each, (name, (with_skip, without)) in zip(axes, arms.items(), strict=True):
         blocks = np.arange(with_skip.shape[1]) / 2
-        seed_lines(each, blocks, with_skip, concept="residual", label="with skip connections")
-        seed_lines(each, blocks, without, concept="none", label="without")
-        each.set_yscale("log")
-        each.set_ylabel(f"gradient,\n{name}")
+        for values, concept, label in (
+            (with_skip, "residual", "with skip connections"),
+            (without, "none", "without"),
+        ):
+            seed_lines(each, blocks, np.log10(values), concept=concept, label=label)
+        each.axhline(0, color=theme().ink, linewidth=1)
+        each.set_ylabel(f"{name}:\npowers of ten")
     legend_above(axes[0], columns=2)
     axes[-1].set_xlabel("blocks below; the gradient travels from right to left")
     panel_letters(axes)
@@ -182,11 +187,13 @@ def collapse(spread: tuple[Array, Array], accuracy: Mapping[str, Array], floor: 
     """
     figure, (top, bottom) = subplots(2, 1, height=2.6, height_ratios=(1.25, 1))
     blocks = np.arange(spread[0].shape[1]) / 2
-    seed_lines(top, blocks, spread[0], concept="residual", label="with skip connections")
-    seed_lines(top, blocks, spread[1], concept="none", label="without")
-    top.set_yscale("log")
+    for values, concept, label in (
+        (spread[0], "residual", "with skip connections"),
+        (spread[1], "none", "without"),
+    ):
+        seed_lines(top, blocks, np.log10(values), concept=concept, label=label)
     top.set_xlabel("blocks passed")
-    top.set_ylabel("token spread")
+    top.set_ylabel("token spread,\npowers of ten")
     legend_above(top, columns=2)
     concepts = dict(zip(accuracy, ("residual", "none"), strict=True))
     seed_strip(
