@@ -14,7 +14,7 @@ LIB = ROOT / "lib"
 PACKAGE = "measured_transformer"
 
 # What each subpackage of the library may import from its neighbours: parts <- internals, models <-
-# interop, training <- analysis <- figures. Tasks and evidence stand alone.
+# inference, interop, training <- analysis <- figures. Tasks and evidence stand alone.
 _MODELS = {"parts", "internals", "models"}
 MAY_IMPORT: dict[str, set[str]] = {
     "tasks": set(),
@@ -22,10 +22,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "parts": set(),
     "internals": {"parts"},
     "models": {"parts"},
+    "inference": {"parts", "models"},
     "interop": _MODELS,
     "training": _MODELS | {"tasks", "evidence"},
-    "analysis": _MODELS | {"tasks", "evidence", "interop", "training"},
-    "figures": _MODELS | {"tasks", "evidence", "interop", "training", "analysis"},
+    "analysis": _MODELS | {"tasks", "evidence", "inference", "interop", "training"},
+    "figures": _MODELS | {"tasks", "evidence", "inference", "interop", "training", "analysis"},
 }
 # The package itself and what says which one it is; everything else it hands on lies in a layer.
 FREE = {"", "__version__", "__file__"}
@@ -119,6 +120,8 @@ def test_every_layer_that_the_library_has_is_named():
         ("parts/norms.py", "def late():\n    from measured_transformer import figures"),
         ("models/decoder.py", "from measured_transformer.internals.capture import capture"),
         ("internals/capture.py", "import measured_transformer.models.decoder as d"),
+        ("models/decoder.py", "from measured_transformer.inference.generate import generate"),
+        ("inference/generate.py", "from measured_transformer.internals.capture import capture"),
         ("training/loop.py", "from measured_transformer.analysis import gradients"),
         ("analysis/heads.py", "from measured_transformer.figures.style import themed"),
         ("evidence/record.py", "from measured_transformer.parts import norms"),
@@ -143,6 +146,7 @@ def test_an_import_against_the_direction_is_found(tmp_path: Path, file: str, lin
         ("parts/block.py", "from . import norms"),
         ("parts/block.py", "from .norms import LayerNorm"),
         ("models/decoder.py", "from ..parts.block import Block"),
+        ("inference/generate.py", "from measured_transformer.models.decoder import Decoder"),
         ("figures/heads.py", "from measured_transformer.analysis.heads import entropy"),
         ("evidence/record.py", "from measured_transformer import __version__"),
         ("__init__.py", "from measured_transformer.models.config import Config"),

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from measured_transformer.models.config import Config as Config
     from measured_transformer.models.decoder import Decoder as Decoder
     from measured_transformer.models.encoder import Encoder as Encoder
+    from measured_transformer.models.encoder_decoder import EncoderDecoder as EncoderDecoder
 
 __version__ = "0.1.0"
 
@@ -18,10 +19,19 @@ _HOMES = {
     "Config": "measured_transformer.models.config",
     "Decoder": "measured_transformer.models.decoder",
     "Encoder": "measured_transformer.models.encoder",
+    "EncoderDecoder": "measured_transformer.models.encoder_decoder",
     "capture": "measured_transformer.internals.capture",
     "intervene": "measured_transformer.internals.intervene",
 }
-__all__ = ["Config", "Decoder", "Encoder", "__version__", "capture", "intervene"]
+__all__ = [
+    "Config",
+    "Decoder",
+    "Encoder",
+    "EncoderDecoder",
+    "__version__",
+    "capture",
+    "intervene",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -42,6 +42,7 @@ ALL = {
     "embedding": (B, Q, D),
     **{f"blocks.{i}.{name}": shape for i in range(2) for name, shape in SHAPES.items()},
     "final_norm.scale": (B, Q, 1),
+    "final_state": (B, Q, D),
     "logits": (B, Q, 9),
 }
 

@@ -462,7 +462,7 @@ def test_tokens_that_do_not_fit_are_refused(unhooked, kind, x, message):
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        (torch.ones(2, 3), r"Boolean of shape \(batch, key\) = \(2, 3\).*float32"),
+        (torch.ones(2, 3), r"Boolean of shape \(batch, position\) = \(2, 3\).*float32"),
         (torch.ones(2, 4, dtype=torch.bool), r"got torch.bool of shape \(2, 4\)"),
         (torch.ones(2, 3, dtype=torch.long), "int64"),
     ],

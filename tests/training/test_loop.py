@@ -238,7 +238,7 @@ def test_evaluation_switches_dropout_off_and_puts_the_mode_back(training):
     model = make_model(CONFIG.but(dropout=0.5), causal=False, seed=0).train(training)
     assert evaluate(model, REVERSAL, seed=0).loss == evaluate(model, REVERSAL, seed=0).loss
     assert model.training is training
-    assert model.blocks[0].attention_dropout.training is training
+    assert model.blocks[0].training is training
     short = make_model(CONFIG.but(positions="learned", max_length=4), causal=False, seed=0)
     short.train(training)
     with pytest.raises(ValueError, match="reach to 3"):

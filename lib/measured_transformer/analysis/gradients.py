@@ -90,7 +90,7 @@ def sublayers(model: Decoder | Encoder) -> list[tuple[Map, Map]]:
         ValueError: for rotary and ALiBi positions, and for models without residual connections.
     """
     config = model.config
-    if config.positions in ("rotary", "alibi") or not config.residual:
+    if config.positions in ("rotary", "alibi", "relative") or not config.residual:
         raise ValueError(
             "expected residual connections and positions that enter at the embedding, came "
             f"residual={config.residual} and positions={config.positions!r}"

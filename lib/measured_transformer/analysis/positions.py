@@ -570,8 +570,7 @@ def excess_loss(
         task: the source of the tokens.
         seed: of the tokens; they come from the evaluation stream.
         length: of the sequences.
-        shift: put so many padding tokens before the sequence. They are masked, so nothing changes but the
-            positions at which the tokens stand.
+        shift: let every token stand so many positions later; nothing else changes.
         window: let every query see only so many keys, itself included.
         size: number of sequences.
 
@@ -580,11 +579,10 @@ def excess_loss(
     """
     device = next(model.parameters()).device
     batch = task.batch(stream(seed, "evaluation"), size, length=length)
-    tokens = F.pad(batch.inputs, (shift, 0)).to(device)
-    real = torch.ones_like(tokens, dtype=torch.bool)
-    real[:, :shift] = False
+    tokens = batch.inputs.to(device)
+    places = (shift + torch.arange(length, device=device)).expand_as(tokens) if shift else None
     with attention_window(model, window):
-        logits = model(tokens, padding_mask=real if shift else None)[:, shift:]
+        logits = model(tokens, positions=places)
     loss = F.cross_entropy(logits.transpose(1, 2), batch.targets.to(device), reduction="none")
     return loss.double().mean(0).cpu().numpy() - task.ideal_loss(batch).numpy()
 

@@ -25,7 +25,8 @@ def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]
     Args:
         model: any module with taps.
         changes: for each name or glob a function from the value to its replacement, a tensor that
-            broadcasts to the value's shape, or a number (`0.0` removes it).
+            broadcasts to the value's shape, or a number (`0.0` removes it); `at` (beside this) limits any of
+            these to some positions and heads.
 
     Raises:
         KeyError: when a name matches no tap.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -10,8 +11,9 @@ from measured_transformer.parts.feedforward import Activation
 from measured_transformer.parts.norms import NormName
 from measured_transformer.parts.positions import Pairing
 
-Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
+Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]
 Initialisation = Literal["xavier", "gpt2"]
+HeadName = Literal["linear", "mlm", "none"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "positions": get_args(Positions),
@@ -20,6 +22,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "activation": get_args(Activation),
     "rotary_pairing": get_args(Pairing),
     "initialisation": get_args(Initialisation),
+    "head": get_args(HeadName),
 }
 
 
@@ -30,24 +33,37 @@ class Config:
     Attributes:
         vocab: number of different tokens.
         d_model: width of the residual stream.
-        n_layers: number of blocks.
+        n_layers: number of blocks; of the encoder's in an encoder-decoder.
+        n_decoder_layers: number of the decoder's blocks in an encoder-decoder; `n_layers` when None.
         n_heads: attention heads per block.
         n_kv_heads: key-value heads per block (a divisor of `n_heads`); as many as `n_heads` when None.
         d_head: width of a head; `d_model / n_heads` when None.
         d_ff: neurons per block; `4 * d_model` when None.
         max_length: longest sequence of *learned* positions; the other schemes know no limit.
-        positions: 'sinusoidal', 'learned', 'rotary', 'alibi' or 'none'.
+        positions: 'sinusoidal', 'learned', 'rotary', 'alibi', 'relative' (T5's bias) or 'none'.
         rotary_base: base of the rotary and the sinusoidal frequencies.
         rotary_pairing: 'interleaved' or 'halves', see `parts.positions.Rotation`.
+        relative_buckets, relative_max_distance: see `parts.positions.relative_buckets`.
+        attention_scale: factor on the dot products; 1/sqrt(width of a head) when None (T5: 1).
         norm: 'layer', 'rms' or 'none'.
         norm_eps: what is added to the variance under the root.
         placement: 'pre' or 'post'.
         final_norm: whether one more norm stands after the last block; with pre-norm when None.
         residual: whether the blocks have their residual connections.
-        activation: 'relu', 'gelu', 'gelu_tanh' or 'swiglu'.
+        activation: see `parts.feedforward.FeedForward`.
         bias: whether projections and LayerNorms have biases.
+        attention_bias, ffn_bias: the same for the projections of one of the sublayers; `bias` when None.
         dropout: probability of dropping, in training, an attention weight, an entry of a sublayer's
             output or of the embedding.
+        token_types: number of kinds of tokens, each with a vector of its own (BERT's segments); 0: none.
+        embedding_norm: whether the embedding is normalised before it enters the stream (BERT).
+        embedding_scale: factor on the token's vector as it enters the stream; 'auto': sqrt(d_model) with
+            'xavier' initialisation, else 1.
+        head: what the model reads from its final state: logits by one matrix ('linear'), by BERT's layer and
+            then that matrix ('mlm'), or nothing ('none': the final state itself).
+        head_bias: whether the logits have a bias.
+        logit_scale: factor on the final state before the unembedding (tied T5: 1/sqrt(d_model)).
+        pooler: whether an `Encoder` has BERT's layer that sums up a sequence from its first position.
         tie_embeddings: whether the unembedding is the embedding matrix itself.
         initialisation: 'xavier' (uniform Xavier weights; embeddings of variance 1/d_model, multiplied by
             sqrt(d_model) when they enter the stream, as in Vaswani et al.) or 'gpt2' (normal, standard
@@ -60,6 +76,7 @@ class Config:
     vocab: int
     d_model: int = 64
     n_layers: int = 2
+    n_decoder_layers: int | None = None
     n_heads: int = 4
     n_kv_heads: int | None = None
     d_head: int | None = None
@@ -68,6 +85,9 @@ class Config:
     positions: Positions = "sinusoidal"
     rotary_base: float = 10000.0
     rotary_pairing: Pairing = "interleaved"
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+    attention_scale: float | None = None
     norm: NormName = "layer"
     norm_eps: float = 1e-5
     placement: Placement = "pre"
@@ -75,17 +95,26 @@ class Config:
     residual: bool = True
     activation: Activation = "gelu"
     bias: bool = True
+    attention_bias: bool | None = None
+    ffn_bias: bool | None = None
     dropout: float = 0.0
+    token_types: int = 0
+    embedding_norm: bool = False
+    embedding_scale: float | Literal["auto"] = "auto"
+    head: HeadName = "linear"
+    head_bias: bool = False
+    logit_scale: float = 1.0
+    pooler: bool = False
     tie_embeddings: bool = False
     initialisation: Initialisation = "xavier"
 
     def __post_init__(self) -> None:
         for name in ("vocab", "d_model", "n_layers", "n_heads", "max_length"):
             self._positive(name)
-        for name in ("n_kv_heads", "d_head", "d_ff"):
+        for name in ("n_decoder_layers", "n_kv_heads", "d_head", "d_ff"):
             if getattr(self, name) is not None:
                 self._positive(name)
-        for name in ("residual", "bias", "tie_embeddings"):
+        for name in ("residual", "bias", "tie_embeddings", "embedding_norm", "head_bias", "pooler"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.final_norm not in (True, False, None):
@@ -114,6 +143,25 @@ class Config:
             raise ValueError(f"norm_eps must not be negative, got {self.norm_eps}")
         if self.rotary_base <= 1:
             raise ValueError(f"rotary_base must be greater than one, got {self.rotary_base}")
+        if self.relative_buckets < 4 or self.relative_max_distance <= self.relative_buckets // 2:
+            raise ValueError(
+                "relative positions need at least 4 buckets and a relative_max_distance beyond half of "
+                f"them, got relative_buckets={self.relative_buckets} and "
+                f"relative_max_distance={self.relative_max_distance}"
+            )
+        if isinstance(self.token_types, bool) or self.token_types < 0:
+            raise ValueError(
+                f"token_types must be 0 or a positive number, got {self.token_types!r}"
+            )
+        if self.embedding_scale != "auto" and not isinstance(self.embedding_scale, int | float):
+            raise ValueError(
+                f"embedding_scale must be a number or 'auto', got {self.embedding_scale!r}"
+            )
+        if self.head == "none" and (self.tie_embeddings or self.head_bias):
+            raise ValueError(
+                "head='none' has no unembedding: tie_embeddings and head_bias must be False, got "
+                f"tie_embeddings={self.tie_embeddings} and head_bias={self.head_bias}"
+            )
 
     def _positive(self, name: str) -> None:
         value = getattr(self, name)
@@ -134,6 +182,28 @@ class Config:
     def neurons(self) -> int:
         """Number of neurons of each feed-forward network."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
+
+    @property
+    def decoder_layers(self) -> int:
+        """Number of the decoder's blocks in an encoder-decoder."""
+        return self.n_layers if self.n_decoder_layers is None else self.n_decoder_layers
+
+    @property
+    def attention_has_bias(self) -> bool:
+        """Whether the projections of attention have biases."""
+        return self.bias if self.attention_bias is None else self.attention_bias
+
+    @property
+    def ffn_has_bias(self) -> bool:
+        """Whether the projections of the feed-forward networks have biases."""
+        return self.bias if self.ffn_bias is None else self.ffn_bias
+
+    @property
+    def embedding_factor(self) -> float:
+        """What a token's vector is multiplied by as it enters the stream."""
+        if self.embedding_scale != "auto":
+            return self.embedding_scale
+        return math.sqrt(self.d_model) if self.initialisation == "xavier" else 1.0
 
     @property
     def has_final_norm(self) -> bool:

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.parts.cache import KeyValues
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
 
@@ -126,6 +127,7 @@ def fused_attention(
         )
     n_query, n_key = queries.shape[-2], keys.shape[-2]
     shape = torch.Size((*queries.shape[:-1], n_key))
+    causal = causal and n_query != 1  # the last position has nothing ahead of it to hide
     if causal and mask is None and score_bias is None and n_query == n_key:
         return F.scaled_dot_product_attention(
             queries, keys, values, dropout_p=dropout, is_causal=True, scale=scale
@@ -259,8 +261,14 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         rotation: Rotation | None = None,
         score_bias: Float[Tensor, "..."] | None = None,
+        cache: KeyValues | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """What all heads together add to the stream.
+
+        With a cache, `x` continues a sequence whose earlier keys and values it holds: they are attended to
+        as well (the axis `key` counts both) and those of `x` are added. In cross-attention the cache holds
+        the memory's keys and values, projected when it is first used. The taps `keys` and `values` see
+        what is projected in this call.
 
         Args:
             x: the sequence that asks.
@@ -270,17 +278,25 @@ class MultiHeadAttention(nn.Module):
             mask: True where attention is allowed; broadcasts to (batch, head, query, key).
             rotation: rotary angles for the queries and keys; self-attention only.
             score_bias: added to the scores; broadcasts to (batch, head, query, key).
+            cache: keys and values of earlier positions, or of the memory.
 
         Raises:
             ValueError: when widths, masks or their kinds do not fit.
         """
         self._check(x, memory, causal, rotation)
-        source = x if memory is None else memory
         queries = self.queries(self._split(self.query(x), self.n_heads))
-        keys = self.keys(self._split(self.key(source), self.n_kv_heads))
-        values = self.values(self._split(self.value(source), self.n_kv_heads))
         if rotation is not None:
-            queries, keys = rotation.apply(queries), rotation.apply(keys)
+            queries = rotation.apply(queries)
+        if memory is not None and cache is not None and cache.length:
+            keys, values = cache.keys, cache.values
+        else:
+            source = x if memory is None else memory
+            keys = self.keys(self._split(self.key(source), self.n_kv_heads))
+            values = self.values(self._split(self.value(source), self.n_kv_heads))
+            if rotation is not None:
+                keys = rotation.apply(keys)
+            if cache is not None:
+                keys, values = cache.extend(keys, values)
         keys, values = self._share(keys), self._share(values)
         allowed = self._allowed(queries, keys, padding_mask, mask)
 
@@ -319,7 +335,7 @@ class MultiHeadAttention(nn.Module):
         return attend(F.dropout(pattern, self.dropout, self.training), values)
 
     def _split(self, projected: Tensor, n_heads: int) -> Tensor:
-        return projected.unflatten(-1, (n_heads, self.d_head)).transpose(1, 2)
+        return projected.view(*projected.shape[:-1], n_heads, self.d_head).transpose(1, 2)
 
     def _share(self, x: Tensor) -> Tensor:
         if self.n_kv_heads == self.n_heads:

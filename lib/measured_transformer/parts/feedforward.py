@@ -1,7 +1,8 @@
 r"""The position-wise feed-forward network: every position goes through the same two-layer network.
 
 ReLU: $\max(0, x W_1 + b_1) W_2 + b_2$ (Vaswani et al. 2017, equation 2). GELU: the same with
-$x \Phi(x)$ (Hendrycks and Gimpel 2016). SwiGLU: $(\text{SiLU}(x W_g) \odot x W_1) W_2$ (Shazeer 2020).
+$x \Phi(x)$ (Hendrycks and Gimpel 2016). SwiGLU: $(\text{SiLU}(x W_g) \odot x W_1) W_2$, and alike with other
+functions on the gate (Shazeer 2020).
 """
 
 from __future__ import annotations
@@ -16,21 +17,44 @@ from torch.nn import functional as F
 
 from measured_transformer.parts.tap import Tap
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "swiglu"]
+Activation = Literal[
+    "relu",
+    "gelu",
+    "gelu_tanh",
+    "gelu_sigmoid",
+    "silu",
+    "reglu",
+    "geglu",
+    "geglu_tanh",
+    "swiglu",
+]
 
-_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "swiglu": F.silu,
+_gelu_tanh = partial(F.gelu, approximate="tanh")
+
+
+def _gelu_sigmoid(x: Tensor) -> Tensor:
+    return x * (1.702 * x).sigmoid()
+
+
+# name: (function, whether it stands on a gate)
+_ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
+    "relu": (F.relu, False),
+    "gelu": (F.gelu, False),
+    "gelu_tanh": (_gelu_tanh, False),
+    "gelu_sigmoid": (_gelu_sigmoid, False),
+    "silu": (F.silu, False),
+    "reglu": (F.relu, True),
+    "geglu": (F.gelu, True),
+    "geglu_tanh": (_gelu_tanh, True),
+    "swiglu": (F.silu, True),
 }
 
 
 class FeedForward(nn.Module):
     """Widen, bend, narrow: the same for every position.
 
-    Taps: `pre_activation` (batch position d_ff; with SwiGLU the gate before its activation), `neurons`
-    (batch position d_ff; with SwiGLU after the product with the gate) and `out` (batch position d_model).
+    Taps: `pre_activation` (batch position d_ff; of gated forms the gate before its activation), `neurons`
+    (batch position d_ff; of gated forms after the product with the gate) and `out` (batch position d_model).
     """
 
     def __init__(
@@ -41,20 +65,20 @@ class FeedForward(nn.Module):
         Args:
             d_model: width of the stream.
             d_ff: number of neurons.
-            activation: 'relu', 'gelu' (exact), 'gelu_tanh' (the tanh approximation) or 'swiglu'.
+            activation: 'relu', 'gelu' (exact), its approximations 'gelu_tanh' and 'gelu_sigmoid', 'silu', or
+                a gated form: 'reglu', 'geglu', 'geglu_tanh', 'swiglu'.
             bias: whether the projections have biases.
 
         Raises:
             ValueError: when the activation is another one or a width is not positive.
         """
         super().__init__()
-        if activation not in _FUNCTIONS:
-            raise ValueError(f"activation must be one of {sorted(_FUNCTIONS)}, got {activation!r}")
+        self.bend = activation_function(activation)
         if d_model < 1 or d_ff < 1:
             raise ValueError(f"widths must be positive, got d_model={d_model} and d_ff={d_ff}")
         self.activation = activation
         self.up = nn.Linear(d_model, d_ff, bias=bias)
-        self.gate = nn.Linear(d_model, d_ff, bias=bias) if activation == "swiglu" else None
+        self.gate = nn.Linear(d_model, d_ff, bias=bias) if is_gated(activation) else None
         self.down = nn.Linear(d_ff, d_model, bias=bias)
         self.pre_activation, self.neurons, self.out = Tap(), Tap(), Tap()
 
@@ -68,9 +92,24 @@ class FeedForward(nn.Module):
             raise ValueError(
                 f"x must have width d_model={self.up.in_features}, got shape {tuple(x.shape)}"
             )
-        bend = _FUNCTIONS[self.activation]
         if self.gate is None:
-            neurons = bend(self.pre_activation(self.up(x)))
+            neurons = self.bend(self.pre_activation(self.up(x)))
         else:
-            neurons = bend(self.pre_activation(self.gate(x))) * self.up(x)
+            neurons = self.bend(self.pre_activation(self.gate(x))) * self.up(x)
         return self.out(self.down(self.neurons(neurons)))
+
+
+def activation_function(name: Activation) -> Callable[[Tensor], Tensor]:
+    """The function that bends, of gated forms the one that stands on the gate.
+
+    Raises:
+        ValueError: when the name is another one.
+    """
+    if name not in _ACTIVATIONS:
+        raise ValueError(f"activation must be one of {sorted(_ACTIVATIONS)}, got {name!r}")
+    return _ACTIVATIONS[name][0]
+
+
+def is_gated(name: Activation) -> bool:
+    """Whether this activation stands on a gate, so that the network has three projections."""
+    return _ACTIVATIONS[name][1]

@@ -82,7 +82,7 @@ def make_norm(
 
 
 def _check_width(x: Tensor, weight: Tensor) -> None:
-    if x.shape[-1] != len(weight):
+    if x.shape[-1] != weight.shape[0]:
         raise ValueError(
             f"this norm is for width d_model={len(weight)}, got shape {tuple(x.shape)}"
         )

@@ -1,22 +1,24 @@
 r"""How a model that sees a set of tokens is told their order.
 
-Five schemes: sinusoidal and learned vectors that are added to the embeddings; rotary angles that turn
-queries and keys; ALiBi's penalty that grows with distance; and none.
+Six schemes: sinusoidal and learned vectors that are added to the embeddings; rotary angles that turn
+queries and keys; ALiBi's penalty that grows with distance; T5's learned bias for each distance; and none.
 
 Sinusoidal: position $p$ has for each pair $i < d/2$ the two entries $\sin(\omega_i p)$ and $\cos(\omega_i p)$
 at dimensions $2i$ and $2i+1$, with $\omega_i = \text{base}^{-2i/d}$ (Vaswani et al. 2017, section 3.5).
 Rotary: the pair $i$ of a query or key at position $p$ is turned by the angle $\omega_i p$ (Su et al. 2021).
 ALiBi: head $h$ subtracts $m_h |i - j|$ from the score of query $i$ and key $j$ (Press et al. 2022).
+Relative: head $h$ adds a learned number for the bucket that $j - i$ falls in (Raffel et al. 2020, section 2.1).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 Pairing = Literal["interleaved", "halves"]
@@ -80,14 +82,15 @@ class Rotation:
     """Rotary angles of a run of positions, ready to be applied to queries and keys.
 
     Attributes:
-        cos, sin: (position, d_head / 2), cosine and sine of each position's angles.
+        cos, sin: (position, d_head / 2), cosine and sine of each position's angles; with one more axis in
+            front, (batch, position, d_head / 2), where the rows of a batch stand at different positions.
         pairing: which two entries form a pair: neighbours (`interleaved`: 0 with 1, 2 with 3, as in the
             RoFormer paper) or halves (`halves`: 0 with d/2, as in Llama checkpoints). The two differ by a
             fixed permutation of the dimensions; weights trained with one need that one.
     """
 
-    cos: Float[Tensor, "position pair"]
-    sin: Float[Tensor, "position pair"]
+    cos: Float[Tensor, "*batch position pair"]
+    sin: Float[Tensor, "*batch position pair"]
     pairing: Pairing = "interleaved"
 
     def apply(
@@ -96,14 +99,20 @@ class Rotation:
         """Turn each pair of `x` by the angle of its position. Lengths are kept; `x` is not changed.
 
         Raises:
-            ValueError: when `x` has another number of positions or another width than the angles.
+            ValueError: when `x` has another number of positions or another width than the angles, or
+                another number of rows where the angles are given for each row.
         """
-        expected = (self.cos.shape[0], 2 * self.cos.shape[1])
-        if tuple(x.shape[-2:]) != expected:
+        n_positions, n_pairs = self.cos.shape[-2:]
+        if x.shape[-2:] != (n_positions, 2 * n_pairs):
             raise ValueError(
-                f"this rotation is for (position, d_head) = {expected}, got {tuple(x.shape[-2:])}"
+                f"this rotation is for (position, d_head) = {(n_positions, 2 * n_pairs)}, "
+                f"got {tuple(x.shape[-2:])}"
             )
         cos, sin = self.cos.to(x), self.sin.to(x)
+        if cos.ndim == 3:
+            if len(cos) not in (1, len(x)):
+                raise ValueError(f"this rotation is for a batch of {len(cos)}, got {len(x)} rows")
+            cos, sin = cos[:, None], sin[:, None]  # the same for every head
         if self.pairing == "halves":
             first, second = x.chunk(2, dim=-1)
             return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
@@ -182,43 +191,181 @@ def alibi_bias(
             f"keys; got {n_query} queries and {n_key} keys"
         )
     keys = torch.arange(n_key, device=slopes.device)
-    queries = keys[n_key - n_query :]
-    distance = (queries[:, None] - keys[None, :]).abs()
-    return slopes[:, None, None] * (0 - distance)
+    return alibi_bias_between(slopes, keys[n_key - n_query :], keys)
 
 
-class SinusoidalPositions(nn.Module):
+def alibi_bias_between(
+    slopes: Float[Tensor, "head"],
+    queries: Int[Tensor, "*batch query"],
+    keys: Int[Tensor, "*batch key"],
+) -> Float[Tensor, "*batch head query key"]:
+    """ALiBi's bias for queries and keys at any positions, which may differ from row to row."""
+    distance = (queries[..., :, None] - keys[..., None, :]).abs()
+    return slopes[:, None, None] * (0 - distance[..., None, :, :])
+
+
+def relative_buckets(
+    distance: Int[Tensor, "..."],
+    *,
+    n_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+) -> Int[Tensor, "..."]:
+    """T5's bucket of each distance: one for each small distance, wider and wider ones for larger.
+
+    Half of the buckets hold one distance each; the other half grow geometrically up to `max_distance`,
+    and the last one takes everything beyond.
+
+    Args:
+        distance: position of the key minus position of the query.
+        n_buckets: number of buckets.
+        max_distance: from here on all distances are one.
+        bidirectional: whether keys after the query have half of the buckets for themselves; otherwise they
+            count as distance zero (a causal mask hides them).
+
+    Raises:
+        ValueError: when the buckets are too few or `max_distance` lies among the single distances.
+
+    >>> relative_buckets(torch.tensor([0, -1, -7, -20, -500, 1]), n_buckets=16, bidirectional=False)
+    tensor([ 0,  1,  7, 10, 15,  0])
+    """
+    n_exact = n_buckets // (4 if bidirectional else 2)
+    if n_exact < 1 or max_distance <= n_exact:
+        raise ValueError(
+            f"expected at least {4 if bidirectional else 2} buckets and a max_distance beyond the "
+            f"{n_exact} single distances, got n_buckets={n_buckets} and max_distance={max_distance}"
+        )
+    later = torch.zeros_like(distance)
+    if bidirectional:
+        n_buckets //= 2
+        later = (distance > 0) * n_buckets
+        behind = distance.abs()
+    else:
+        behind = (0 - distance).clamp(min=0)
+    # float32 like the models that were trained with it: a boundary may fall one off in exact arithmetic.
+    ratio = torch.log(behind.clamp(min=1).to(torch.float32) / n_exact) / math.log(
+        max_distance / n_exact
+    )
+    wide = (n_exact + (ratio * (n_buckets - n_exact)).to(distance.dtype)).clamp(max=n_buckets - 1)
+    return later + torch.where(behind < n_exact, behind, wide)
+
+
+class RelativeBias(nn.Module):
+    """A learned number for each head and bucket of distances, added to the scores (T5)."""
+
+    def __init__(
+        self, n_heads: int, *, n_buckets: int = 32, max_distance: int = 128, bidirectional: bool
+    ) -> None:
+        """Make the table; the arguments are those of `relative_buckets`, which checks them."""
+        super().__init__()
+        self.max_distance, self.bidirectional = max_distance, bidirectional
+        self.table = nn.Parameter(torch.randn(n_buckets, n_heads))
+        self.forward(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
+
+    def forward(
+        self, queries: Int[Tensor, "*batch query"], keys: Int[Tensor, "*batch key"]
+    ) -> Float[Tensor, "*batch head query key"]:
+        """The bias for queries and keys at these positions, which may differ from row to row."""
+        buckets = relative_buckets(
+            keys[..., None, :] - queries[..., :, None],
+            n_buckets=len(self.table),
+            max_distance=self.max_distance,
+            bidirectional=self.bidirectional,
+        )
+        return self.table[buckets].movedim(-1, -3)
+
+
+class _FixedRows(nn.Module):
+    """Rows that follow from their number: made when first asked for, kept, but never stored or copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("like", torch.empty(0), persistent=False)  # tells dtype and device
+        self.like: Tensor
+        self.table: Tensor | None = None
+
+    def make(self, n: int, dtype: torch.dtype) -> Float[Tensor, "position width"]:
+        """Rows 0 to n - 1 at full precision, on the CPU."""
+        raise NotImplementedError
+
+    def rows(self, positions: int | Tensor, offset: int, below: int | None) -> Tensor:
+        """The rows of `positions`; the table grows when it must."""
+        if below is None or isinstance(positions, int):
+            below = _end(positions, offset)
+        table = self.table
+        if table is None or len(table) < below:
+            with torch.inference_mode(False):  # what inference makes, training may use
+                longer = 2 ** max(0, below - 1).bit_length()
+                table = self.make(longer, self.like.dtype).to(self.like.device)
+            self.table = table
+        return table[offset:below] if isinstance(positions, int) else table[positions]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> _FixedRows:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.table = None  # rows of another precision are made anew, not converted
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "table": None}
+
+
+class SinusoidalPositions(_FixedRows):
     """Fixed sinusoidal vectors for any length; nothing is learned and nothing is stored in a checkpoint."""
 
     def __init__(self, d_model: int, *, base: float = 10000.0) -> None:
         super().__init__()
         self.d_model, self.base = d_model, base
-        table = sinusoidal_encoding(1, d_model, base=base)
-        self.register_buffer("table", table, persistent=False)
-        self.table: Tensor
+        self.make(1, torch.float64)
 
-    def forward(self, n: int, *, offset: int = 0) -> Float[Tensor, "position d_model"]:
-        """The vectors of positions `offset` to `offset + n - 1`; the table grows when it must.
+    def make(self, n: int, dtype: torch.dtype) -> Float[Tensor, "position width"]:
+        """The vectors of positions 0 to n - 1. Raises ValueError when `d_model` is odd."""
+        return sinusoidal_encoding(n, self.d_model, base=self.base, dtype=dtype)
+
+    def forward(
+        self,
+        positions: int | Int[Tensor, "*batch position"],
+        *,
+        offset: int = 0,
+        below: int | None = None,
+    ) -> Float[Tensor, "*batch position d_model"]:
+        """The vectors of the given positions.
+
+        Args:
+            positions: a number n, meaning positions `offset` to `offset + n - 1`, or the positions.
+            offset: the first position, where `positions` is a number.
+            below: a number that no position reaches, where the caller knows one; saves looking.
 
         Raises:
-            ValueError: when the offset is negative.
+            ValueError: when a position is negative.
         """
-        _check_offset(offset)
-        needed = offset + n
-        if len(self.table) < needed:
-            longer = 2 ** (needed - 1).bit_length()
-            self.table = sinusoidal_encoding(
-                longer, self.d_model, base=self.base, dtype=self.table.dtype
-            ).to(self.table.device)
-        return self.table[offset:needed]
+        return self.rows(positions, offset, below)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SinusoidalPositions:
-        # .double(), .to(...): drawn anew, so that no entry keeps the rounding of an earlier dtype.
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.table = sinusoidal_encoding(
-            len(self.table), self.d_model, base=self.base, dtype=self.table.dtype
-        ).to(self.table.device)
-        return self
+
+class RotaryPositions(_FixedRows):
+    """Rotary angles for any length: cosines and sines are computed once and handed to every block."""
+
+    def __init__(
+        self, d_head: int, *, base: float = 10000.0, pairing: Pairing = "interleaved"
+    ) -> None:
+        super().__init__()
+        self.d_head, self.base, self.pairing = d_head, base, pairing
+        self.make(1, torch.float64)
+
+    def make(self, n: int, dtype: torch.dtype) -> Float[Tensor, "position width"]:
+        """Cosines, then sines, of positions 0 to n - 1; errors as in `rotation`."""
+        angles = rotation(n, self.d_head, base=self.base, pairing=self.pairing, dtype=dtype)
+        return torch.cat((angles.cos, angles.sin), dim=-1)
+
+    def forward(
+        self,
+        positions: int | Int[Tensor, "*batch position"],
+        *,
+        offset: int = 0,
+        below: int | None = None,
+    ) -> Rotation:
+        """The rotation of the given positions; the arguments are those of `SinusoidalPositions`."""
+        cos, sin = self.rows(positions, offset, below).chunk(2, dim=-1)
+        return Rotation(cos, sin, self.pairing)
 
 
 class LearnedPositions(nn.Module):
@@ -228,21 +375,36 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.randn(max_length, d_model))
 
-    def forward(self, n: int, *, offset: int = 0) -> Float[Tensor, "position d_model"]:
-        """The vectors of positions `offset` to `offset + n - 1`.
+    def forward(
+        self,
+        positions: int | Int[Tensor, "*batch position"],
+        *,
+        offset: int = 0,
+        below: int | None = None,
+    ) -> Float[Tensor, "*batch position d_model"]:
+        """The vectors of the given positions; the arguments are those of `SinusoidalPositions`.
 
         Raises:
-            ValueError: when the offset is negative or a position lies beyond the table.
+            ValueError: when a position is negative or lies beyond the table.
         """
-        _check_offset(offset)
-        if offset + n > len(self.table):
+        if below is None or below > len(self.table) or isinstance(positions, int):
+            below = _end(positions, offset)
+        if below > len(self.table):
             raise ValueError(
-                f"learned positions reach to {len(self.table) - 1}, got position {offset + n - 1}; "
+                f"learned positions reach to {len(self.table) - 1}, got position {below - 1}; "
                 "make the model with a larger max_length"
             )
-        return self.table[offset : offset + n]
+        return self.table[offset:below] if isinstance(positions, int) else self.table[positions]
 
 
-def _check_offset(offset: int) -> None:
-    if offset < 0:
-        raise ValueError(f"positions are counted from 0, got the offset {offset}")
+def _end(positions: int | Tensor, offset: int) -> int:
+    """One more than the largest position."""
+    if isinstance(positions, int):
+        if offset < 0:
+            raise ValueError(f"positions are counted from 0, got the offset {offset}")
+        return offset + positions
+    if not positions.numel():
+        return 0
+    if (first := int(positions.min())) < 0:
+        raise ValueError(f"positions are counted from 0, got the position {first}")
+    return int(positions.max()) + 1

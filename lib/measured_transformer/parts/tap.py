@@ -27,6 +27,10 @@ class Tap(nn.Module):
         """Whether anybody looks: parts compute values on request only when this holds."""
         return bool(self.watchers)
 
+    def __call__(self, value: Tensor) -> Tensor:
+        """Pass the value on; at once when nobody watches, without a module's usual ceremony."""
+        return super().__call__(value) if self.watchers else value
+
     def forward(self, value: Tensor) -> Tensor:
         """Return `value`, or what the watchers made of it, in the order in which they came."""
         for watch in self.watchers:

@@ -1,0 +1,1 @@
+"""Inference: continuing texts with a model, one token after the other."""

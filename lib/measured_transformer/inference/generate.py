@@ -1,0 +1,172 @@
+"""Text from a model: one function, three ways to choose each token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from measured_transformer.inference.beams import BeamSearch, beam_search
+from measured_transformer.inference.prompts import Prompts
+from measured_transformer.inference.sampling import Sampling, draw
+from measured_transformer.inference.writer import Writer
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder_decoder import EncoderDecoder
+
+_STEPS_BETWEEN_LOOKS = 16  # on an accelerator: a look at what stopped waits for all that is queued
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Take the likeliest token each time."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What was written after each prompt.
+
+    Attributes:
+        tokens: the new tokens of each text, its stop token included.
+        log_probs: the logarithm of the probability that the model gave each of them, before any temperature,
+            top-k or top-p.
+        finished: for each text, whether it ended with a stop token.
+        cache_bytes: of the keys and values held at the end, see `KeyValueCache.bytes`.
+    """
+
+    tokens: tuple[Int[Tensor, "_step"], ...]
+    log_probs: tuple[Float[Tensor, "_step"], ...]
+    finished: tuple[bool, ...]
+    cache_bytes: int
+
+
+def generate(
+    model: Decoder | EncoderDecoder,
+    prompts: Prompts,
+    *,
+    max_new_tokens: int,
+    strategy: Greedy | Sampling | BeamSearch | None = None,
+    stop: int | Sequence[int] = (),
+    start: int | Sequence[int] | None = None,
+    chunk: int | None = None,
+) -> Generated:
+    """Continue each prompt, all of them in one batch with a key-value cache.
+
+    What is written after a prompt does not depend on the others, but for rounding; with `Sampling` each row
+    has random numbers of its own. The model works in evaluation mode meanwhile and without gradients.
+
+    Args:
+        model: a `Decoder`, which continues the prompts, or an `EncoderDecoder`, which reads them as sources.
+        prompts: for each text a list or vector of token numbers; lengths may differ.
+        max_new_tokens: the largest number of tokens to write.
+        strategy: `Greedy()` (when not given), `Sampling(generator, ...)` or `BeamSearch(...)`.
+        stop: the token, or the tokens, that end a text.
+        start: what an `EncoderDecoder`'s text begins with, one token or several; not part of the result.
+        chunk: how many positions of the prompts are read at a time, to save memory; all when None.
+
+    Raises:
+        ValueError: when there is no prompt or an empty one, a token lies outside the vocabulary, learned
+            positions do not reach far enough, or a number is less than one.
+
+    >>> from measured_transformer.models.config import Config
+    >>> model = Decoder(Config(vocab=10, d_model=16, n_layers=1, n_heads=2))
+    >>> written = generate(model, [[1, 2, 3], [4]], max_new_tokens=5)
+    >>> [len(text) for text in written.tokens]
+    [5, 5]
+    >>> strategy = Sampling(torch.Generator().manual_seed(0), temperature=0.8, top_p=0.9)
+    >>> len(generate(model, [[1, 2, 3]], max_new_tokens=5, strategy=strategy).tokens[0])
+    5
+    """
+    _check(model, max_new_tokens, chunk)
+    strategy = Greedy() if strategy is None else strategy
+    ends = torch.tensor([stop] if isinstance(stop, int) else list(stop), dtype=torch.int64)
+    if len(ends) and not 0 <= int(ends.min()) <= int(ends.max()) < model.config.vocab:
+        raise ValueError(
+            f"stop must lie in 0..{model.config.vocab - 1} (vocab={model.config.vocab}), got {stop}"
+        )
+    with evaluating(model), torch.inference_mode():
+        writer = Writer(model, prompts, start=start, max_new_tokens=max_new_tokens, chunk=chunk)
+        ends = ends.to(writer.tokens.device)
+        if isinstance(strategy, BeamSearch):
+            found = beam_search(writer, strategy, max_new_tokens=max_new_tokens, stop=ends)
+            tokens, log_probs = found.tokens[:, 0], found.log_probs[:, 0]
+            lengths, finished = found.lengths[:, 0], found.ended[:, 0]
+        else:
+            tokens, log_probs = _write(writer, strategy, max_new_tokens, ends)
+            stopped = (tokens[:, :, None] == ends).any(dim=-1)
+            finished = stopped.any(dim=1)
+            lengths = torch.where(finished, stopped.int().argmax(dim=1) + 1, tokens.shape[1])
+    tokens, log_probs = tokens.clone(), log_probs.clone()  # outside: usable in training
+    counts = lengths.tolist()
+    return Generated(
+        tokens=tuple(row[:n] for row, n in zip(tokens, counts, strict=True)),
+        log_probs=tuple(row[:n] for row, n in zip(log_probs, counts, strict=True)),
+        finished=tuple(finished.tolist()),
+        cache_bytes=writer.cache.bytes,
+    )
+
+
+def _write(
+    writer: Writer, strategy: Greedy | Sampling, max_new_tokens: int, stop: Tensor
+) -> tuple[Int[Tensor, "row step"], Float[Tensor, "row step"]]:
+    """Write one token after the other, until all rows have stopped or there are enough."""
+    logits = writer.begin()
+    uniform = None
+    if isinstance(strategy, Sampling):
+        uniform = _uniform(strategy.generator, max_new_tokens, writer.rows).to(logits.device)
+    every = 1 if logits.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
+    running = torch.ones(writer.rows, dtype=torch.bool, device=logits.device)
+    tokens: list[Tensor] = []
+    log_probs: list[Tensor] = []
+    for step in range(max_new_tokens):
+        if step:
+            logits = writer.next(tokens[-1])
+        if isinstance(strategy, Sampling) and uniform is not None:
+            token = draw(strategy.logits(logits), uniform[step])
+        else:
+            token = logits.argmax(dim=-1)
+        tokens.append(token)
+        log_probs.append(logits.log_softmax(dim=-1).gather(1, token[:, None]))
+        if len(stop):
+            running &= (token[:, None] != stop).all(dim=1)
+            if step % every == every - 1 and not running.any():
+                break
+    return torch.stack(tokens, dim=1), torch.cat(log_probs, dim=1)
+
+
+def _uniform(generator: torch.Generator, steps: int, rows: int) -> Float[Tensor, "step row"]:
+    """Numbers from [0, 1), one step after the other, so that more steps begin like fewer."""
+    return torch.stack(
+        [torch.rand(rows, generator=generator, device=generator.device) for _ in range(steps)]
+    )
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Keep the model in evaluation mode while the `with` block runs; each module's own mode comes back."""
+    training = [module for module in model.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _check(model: nn.Module, max_new_tokens: int, chunk: int | None) -> None:
+    if not isinstance(model, Decoder | EncoderDecoder):
+        raise ValueError(
+            f"expected a Decoder or an EncoderDecoder, got {type(model).__name__}: only a model that "
+            "predicts the next token can continue a text"
+        )
+    if model.config.head == "none":
+        raise ValueError("this model has no logits to choose tokens by: config.head is 'none'")
+    for name, number in (("max_new_tokens", max_new_tokens), ("chunk", chunk)):
+        if number is not None and (
+            isinstance(number, bool) or not isinstance(number, int) or number < 1
+        ):
+            raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")

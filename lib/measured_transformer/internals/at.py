@@ -1,0 +1,85 @@
+"""Changing a value only at some positions, heads or rows of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from measured_transformer.internals.intervene import Change
+
+Places = int | slice | Sequence[int]
+
+
+def at(
+    change: Change,
+    *,
+    positions: Places | None = None,
+    heads: Places | None = None,
+    rows: Places | None = None,
+) -> Callable[[Tensor], Tensor]:
+    """A change for `intervene` that leaves everything else as it is.
+
+    Values with a head axis are (batch head position ...), the others (batch position ...). Of `scores` and
+    `pattern` the position is the query's.
+
+    Args:
+        change: a function from the chosen part to its replacement, a tensor that broadcasts to the chosen
+            part, or a number.
+        positions, heads, rows: which ones, by number (from the end when negative) or slice; all when None.
+
+    Raises:
+        ValueError: in the forward pass, when the value has no heads, a number lies outside, or a
+            replacement has another shape than the chosen part.
+
+    >>> zero = at(0.0, heads=1, positions=[0, -1])
+    >>> zero(torch.ones(1, 2, 3, 1)).squeeze()
+    tensor([[1., 1., 1.],
+            [0., 1., 0.]])
+    """
+
+    def changed(value: Tensor) -> Tensor:
+        if heads is not None and value.ndim != 4:
+            raise ValueError(
+                "heads can be chosen of values of shape (batch, head, position, ...), got shape "
+                f"{tuple(value.shape)}"
+            )
+        chosen = [("rows", rows), ("heads", heads), ("positions", positions)]
+        if value.ndim != 4:
+            del chosen[1]
+        # An index for each axis, shaped to broadcast to the grid of all combinations.
+        axes = [
+            _numbers(name, which, value.shape[axis])
+            .to(value.device)
+            .view([-1 if axis == other else 1 for other in range(len(chosen))])
+            for axis, (name, which) in enumerate(chosen)
+        ]
+        part = value[tuple(axes)]
+        new = change(part) if callable(change) else torch.as_tensor(change).to(part)
+        try:
+            if callable(change) and new.shape != part.shape:
+                raise RuntimeError
+            new = new.expand_as(part)
+        except RuntimeError:
+            raise ValueError(
+                f"the replacement must be a tensor of the chosen part's shape {tuple(part.shape)}, got "
+                f"shape {tuple(new.shape)}"
+            ) from None
+        return value.index_put(tuple(axes), new)
+
+    return changed
+
+
+def _numbers(name: str, which: Places | None, size: int) -> Tensor:
+    every = range(size)
+    try:
+        if which is None:
+            numbers = list(every)
+        elif isinstance(which, slice):
+            numbers = list(every[which])
+        else:
+            numbers = [every[i] for i in ([which] if isinstance(which, int) else which)]
+    except IndexError:
+        raise ValueError(f"{name} must lie in {-size}..{size - 1}, got {which}") from None
+    return torch.tensor(numbers, dtype=torch.int64)

@@ -1,0 +1,155 @@
+"""What the files of the architectures have in common: the form of their tables, and checks of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import Tensor
+
+from measured_transformer.interop.checkpoint import Checkpoint
+from measured_transformer.interop.tensors import Entry
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder import Encoder
+from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.feedforward import Activation
+
+Model = Decoder | Encoder | EncoderDecoder
+HEADS = ("lm_head.", "cls.")  # what the names of a head's tensors begin with
+
+# What `transformers` calls the functions, and what they are called here.
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "quick_gelu": "gelu_sigmoid",
+    "silu": "silu",
+    "swish": "silu",
+}
+GATED: dict[Activation, Activation] = {
+    "relu": "reglu",
+    "gelu": "geglu",
+    "gelu_tanh": "geglu_tanh",
+    "silu": "swiglu",
+}
+NAMES: dict[Activation, str] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_new",
+    "gelu_sigmoid": "quick_gelu",
+    "silu": "silu",
+}
+UNGATED: dict[Activation, Activation] = {gated: plain for plain, gated in GATED.items()}
+
+
+@dataclass(frozen=True)
+class Family:
+    """One architecture.
+
+    Attributes:
+        name: its `model_type`.
+        prefix: what the names of all tensors but a head's begin with in a model that has a head.
+        meaningless: globs of stored tensors that follow from the config.
+        build: a fresh model for a checkpoint; raises ValueError for settings that are not supported.
+        entries: the table of names, without prefix.
+        second_names: names that repeat a tensor, and that tensor's name.
+        write_config: the settings of a model, or the reason why it is none of this architecture.
+        tidy: the tensors under today's names, without those that the settings leave unread.
+    """
+
+    name: str
+    prefix: str
+    meaningless: tuple[str, ...]
+    build: Callable[[Checkpoint, Mapping[str, Tensor]], Model]
+    entries: Callable[[Config], list[Entry]]
+    second_names: Callable[[Config], dict[str, str]]
+    write_config: Callable[[Model], dict[str, Any] | str]
+    tidy: Callable[[Mapping[str, Any], dict[str, Tensor]], dict[str, Tensor]] = lambda _, held: held
+
+    def cleaned(self, checkpoint: Checkpoint, ignore: Iterable[str]) -> dict[str, Tensor]:
+        """The tensors under the names of the table, without those that mean nothing or are not wanted.
+
+        Raises:
+            ValueError: when two tensors have the same name in the table.
+        """
+        ignore = [ignore] if isinstance(ignore, str) else list(ignore)
+        kept: dict[str, Tensor] = {}
+        for name, tensor in checkpoint.tensors.items():
+            short = name.removeprefix(self.prefix)
+            if any(fnmatchcase(short, pattern) for pattern in self.meaningless):
+                continue
+            if any(fnmatchcase(n, pattern) for pattern in ignore for n in (name, short)):
+                continue
+            if short in kept:
+                raise ValueError(f"the checkpoint holds {short} twice, with and without prefix")
+            kept[short] = tensor
+        return self.tidy(checkpoint.config, kept)
+
+    def with_prefix(self, tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+        """The tensors under the names that a model with or without head gives them."""
+        if config.head == "none":
+            return dict(tensors)
+        return {
+            name if name.startswith(HEADS) else self.prefix + name: tensor
+            for name, tensor in tensors.items()
+        }
+
+
+def require(config: Mapping[str, Any], **supported: Any) -> None:
+    """Raise ValueError when a setting is there and has another value than the one that is supported."""
+    for name, value in {"quantization_config": None, **supported}.items():
+        if name in config and config[name] != value and config[name] is not None:
+            raise ValueError(
+                f"this checkpoint has {name}={config[name]!r}, which this library does not compute; "
+                f"supported is {name}={value!r}"
+            )
+
+
+def architecture(checkpoint: Checkpoint, supported: Iterable[str], default: str) -> str:
+    """The class that the checkpoint was saved from.
+
+    Raises:
+        ValueError: when it is none of the supported ones.
+    """
+    name = checkpoint.architecture or default
+    if name not in supported:
+        raise ValueError(
+            f"expected a checkpoint of {', '.join(supported)}; got one of {name}, whose head has no "
+            "place in this library"
+        )
+    return name
+
+
+def activation(config: Mapping[str, Any], field: str, default: str) -> Activation:
+    """The activation that a setting names. Raises ValueError when it is unknown here."""
+    name = config.get(field, default)
+    if name not in ACTIVATIONS:
+        raise ValueError(f"{field} must be one of {', '.join(ACTIVATIONS)}; got {name!r}")
+    return ACTIVATIONS[name]
+
+
+def gated(plain: Activation, field: str) -> Activation:
+    """The gated form of an activation. Raises ValueError when there is none here."""
+    if plain not in GATED:
+        raise ValueError(f"{field} with a gate must be one of {', '.join(GATED)}; got {plain!r}")
+    return GATED[plain]
+
+
+def dropout(config: Mapping[str, Any], *fields: str) -> float:
+    """The largest of the rates: here one rate serves all places."""
+    return float(max(config.get(field) or 0.0 for field in fields))
+
+
+def misfits(config: Config, **wanted: Any) -> list[str]:
+    """For each field that differs from what an architecture wants, what is wanted and what is there."""
+    return [
+        f"{name} must be {value!r}, is {getattr(config, name)!r}"
+        for name, value in wanted.items()
+        if getattr(config, name) != value
+    ]

@@ -1,0 +1,116 @@
+"""From a checkpoint of the Hugging Face format to a model of this library, and back.
+
+The names of tensors and settings are those of the `transformers` library, which is not needed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from measured_transformer.interop.bert import BERT
+from measured_transformer.interop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from measured_transformer.interop.family import HEADS, Family, Model
+from measured_transformer.interop.gpt2 import GPT2
+from measured_transformer.interop.llama import LLAMA
+from measured_transformer.interop.t5 import T5
+from measured_transformer.interop.tensors import load_tensors, named_tensors
+
+FAMILIES: dict[str, Family] = {family.name: family for family in (GPT2, LLAMA, BERT, T5)}
+
+
+def from_huggingface(
+    path_or_model: str | Path | nn.Module,
+    *,
+    dtype: torch.dtype | None = None,
+    ignore: Iterable[str] = (),
+) -> Model:
+    """The model of this library that computes what a GPT-2, Llama, BERT or T5 checkpoint computes.
+
+    The taps `embedding`, `blocks.{i}.residual_post` and `final_state` show what `transformers` calls hidden
+    states. Positions are counted from the real tokens, so that padding moves no token; to number them by
+    place in the row, as `transformers` does unless told otherwise, give `positions` in the call. In float64
+    every step here is float64; `transformers` takes RMS norms and rotary angles in float32 all the same.
+
+    Args:
+        path_or_model: a local folder with `config.json` and `model.safetensors` (or shards with their index),
+            or a model of `transformers`.
+        dtype: of the model's numbers; that of the checkpoint when not given (the widest where they differ).
+        ignore: names or globs of tensors to leave out on purpose, such as a head that has no place here.
+
+    Returns:
+        A `Decoder` (GPT-2, Llama), an `Encoder` (BERT) or an `EncoderDecoder` (T5), in evaluation mode. Where
+        a checkpoint has different dropout rates for different places, the model has the largest.
+
+    Raises:
+        FileNotFoundError: when the folder or a file in it is missing.
+        ValueError: when the architecture is unknown, a setting asks for something that this library does not
+            compute, tensors are missing, surplus, misshapen or at odds with each other, or the checkpoint is
+            pickled.
+    """
+    checkpoint = read_checkpoint(path_or_model)
+    family = _family(checkpoint)
+    tensors = family.cleaned(checkpoint, ignore)
+    with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
+        model = family.build(checkpoint, tensors)
+    if dtype is None:
+        kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+        dtype = reduce(torch.promote_types, kinds) if kinds else torch.float32
+    model = model.to(dtype)
+    load_tensors(model, family.entries(model.config), tensors, family.second_names(model.config))
+    return model.eval()
+
+
+def to_huggingface(
+    model: Model, path: str | Path | None = None, *, extra: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The settings and tensors from which `transformers` builds the same model.
+
+    Args:
+        model: a model whose config is one of GPT-2's, Llama's, BERT's or T5's kind.
+        path: a folder to write `config.json` and `model.safetensors` to; made when it is missing.
+        extra: settings to add, such as the numbers of special tokens.
+
+    Returns:
+        What `config.json` holds, and copies of the tensors by name; what is tied stands there once.
+
+    Raises:
+        ValueError: when no architecture fits; says what stands in the way of each.
+    """
+    reasons = {}
+    for family in FAMILIES.values():
+        settings = family.write_config(model)
+        if isinstance(settings, dict):
+            break
+        reasons[family.name] = settings
+    else:
+        raise ValueError(
+            "no architecture has this config:\n"
+            + "\n".join(f"  {name}: {reason}" for name, reason in reasons.items())
+        )
+    tensors = named_tensors(model, family.entries(model.config))
+    if not settings["tie_word_embeddings"]:  # then a head reads tensors of its own, even when equal
+        for second, first in family.second_names(model.config).items():
+            if second.startswith(HEADS):
+                tensors[second] = tensors[first].clone()
+    dtype = next(iter(tensors.values())).dtype
+    settings = {**settings, "dtype": str(dtype).removeprefix("torch."), **(extra or {})}
+    tensors = family.with_prefix(tensors, model.config)
+    if path is not None:
+        write_checkpoint(Path(path), settings, tensors)
+    return json.loads(json.dumps(settings)), tensors
+
+
+def _family(checkpoint: Checkpoint) -> Family:
+    kind = checkpoint.config.get("model_type")
+    if kind not in FAMILIES:
+        raise ValueError(
+            f"expected a checkpoint whose model_type is one of {', '.join(FAMILIES)}; got {kind!r}"
+        )
+    return FAMILIES[kind]

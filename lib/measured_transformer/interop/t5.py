@@ -1,0 +1,207 @@
+"""T5: `T5ForConditionalGeneration`, and `T5Model` without the head (Raffel et al. 2020).
+
+Version 1.0: ReLU; the unembedding is the embedding and reads the final state divided by sqrt(d_model).
+Version 1.1: gated GELU; an unembedding of its own. In both, attention is not scaled, and a learned bias for
+each distance, shared by the blocks of a stack, is the only news of positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from measured_transformer.interop.checkpoint import Checkpoint
+from measured_transformer.interop.family import (
+    NAMES,
+    UNGATED,
+    Family,
+    Model,
+    activation,
+    architecture,
+    gated,
+    misfits,
+    require,
+)
+from measured_transformer.interop.tensors import Entry, entry
+from measured_transformer.models.config import Config
+from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.feedforward import Activation, is_gated
+
+
+def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> EncoderDecoder:
+    """A fresh encoder-decoder with the sizes and choices of the checkpoint."""
+    theirs = checkpoint.config
+    require(theirs)
+    supported = ("T5ForConditionalGeneration", "T5Model")
+    name = architecture(checkpoint, supported, "T5ForConditionalGeneration")
+    has_head = name != "T5Model"
+    d_model = theirs.get("d_model", 512)
+    # Newer settings say outright whether the state is scaled; older ones by calling the weights tied.
+    scaled = theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings", True))
+    n_decoder_layers = theirs.get("num_decoder_layers")
+    return EncoderDecoder(
+        Config(
+            vocab=theirs.get("vocab_size", 32128),
+            d_model=d_model,
+            n_layers=theirs.get("num_layers", 6),
+            n_decoder_layers=n_decoder_layers,
+            n_heads=theirs.get("num_heads", 8),
+            d_head=theirs.get("d_kv", 64),
+            d_ff=theirs.get("d_ff", 2048),
+            positions="relative",
+            relative_buckets=theirs.get("relative_attention_num_buckets", 32),
+            relative_max_distance=theirs.get("relative_attention_max_distance", 128),
+            attention_scale=1.0,
+            norm="rms",
+            norm_eps=theirs.get("layer_norm_epsilon", 1e-6),
+            activation=feedforward(theirs.get("feed_forward_proj", "relu")),
+            bias=False,
+            dropout=theirs.get("dropout_rate", 0.1),
+            embedding_scale=1.0,
+            head="linear" if has_head else "none",
+            logit_scale=d_model**-0.5 if has_head and scaled else 1.0,
+            tie_embeddings=has_head and _tied(theirs, tensors),
+            initialisation="gpt2",
+        )
+    )
+
+
+def feedforward(name: str) -> Activation:
+    """The activation that `feed_forward_proj` names, such as 'relu' or 'gated-gelu'.
+
+    Raises:
+        ValueError: when it is unknown here.
+    """
+    if not name.startswith("gated-"):
+        return activation({"feed_forward_proj": name}, "feed_forward_proj", name)
+    if name == "gated-gelu":
+        return "geglu_tanh"
+    plain = name.removeprefix("gated-")
+    return gated(activation({"feed_forward_proj": plain}, "feed_forward_proj", plain), name)
+
+
+def _tied(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bool:
+    # The setting alone does not tell: newer versions write tie_word_embeddings=True for every T5.
+    own, shared = tensors.get("lm_head.weight"), tensors.get("shared.weight")
+    if own is None:
+        return theirs.get("tie_word_embeddings", True)
+    return shared is not None and own.shape == shared.shape and torch.equal(own, shared)
+
+
+def entries(config: Config) -> list[Entry]:
+    """Names of the tensors."""
+    rows = [entry("shared.weight", "encoder.token_embedding.weight")]
+    for side, n_layers in (("encoder", config.n_layers), ("decoder", config.decoder_layers)):
+        table = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        rows += [
+            entry(table, f"{side}.relative.table"),
+            entry(f"{side}.final_layer_norm.weight", f"{side}.final_norm.weight"),
+        ]
+        for i in range(n_layers):
+            theirs, ours = f"{side}.block.{i}.layer", f"{side}.blocks.{i}"
+            sublayers = [("SelfAttention", "attention")]
+            if side == "decoder":
+                sublayers.append(("EncDecAttention", "cross_attention"))
+            maps = {"q": "query", "k": "key", "v": "value", "o": "output"}
+            for place, (their_name, our_name) in enumerate(sublayers):
+                rows += [
+                    entry(
+                        f"{theirs}.{place}.{their_name}.{their_map}.weight",
+                        f"{ours}.{our_name}.{our_map}.weight",
+                    )
+                    for their_map, our_map in maps.items()
+                ]
+                rows.append(
+                    entry(f"{theirs}.{place}.layer_norm.weight", f"{ours}.{our_name}_norm.weight")
+                )
+            last = f"{theirs}.{len(sublayers)}"
+            maps = {"wi": "up", "wo": "down"}
+            if is_gated(config.activation):
+                maps = {"wi_0": "gate", "wi_1": "up", "wo": "down"}
+            rows += [
+                entry(
+                    f"{last}.DenseReluDense.{their_map}.weight",
+                    f"{ours}.feedforward.{our_map}.weight",
+                )
+                for their_map, our_map in maps.items()
+            ]
+            rows.append(entry(f"{last}.layer_norm.weight", f"{ours}.feedforward_norm.weight"))
+    if config.head == "linear" and not config.tie_embeddings:
+        rows.append(entry("lm_head.weight", "unembedding.weight"))
+    return rows
+
+
+def second_names(config: Config) -> dict[str, str]:
+    """The embedding as each side stores it again, and the unembedding, where it is the embedding."""
+    names = {f"{side}.embed_tokens.weight": "shared.weight" for side in ("encoder", "decoder")}
+    if config.tie_embeddings:
+        names["lm_head.weight"] = "shared.weight"
+    return names
+
+
+def write_config(model: Model) -> dict[str, Any] | str:
+    """The settings of the model, or why it is no T5."""
+    c = model.config
+    unlike = misfits(
+        c,
+        positions="relative",
+        norm="rms",
+        placement="pre",
+        has_final_norm=True,
+        residual=True,
+        attention_has_bias=False,
+        ffn_has_bias=False,
+        kv_heads=c.n_heads,
+        embedding_norm=False,
+        embedding_factor=1.0,
+        attention_scale=1.0,
+        head_bias=False,
+    )
+    if not isinstance(model, EncoderDecoder):
+        unlike.append("it must be an EncoderDecoder")
+    plain = UNGATED.get(c.activation, c.activation)
+    if c.activation in ("geglu", "gelu_sigmoid"):
+        unlike.append(f"activation must be another one than {c.activation!r}")
+    scaled = c.logit_scale == c.d_model**-0.5 and c.d_model != 1
+    if not scaled and c.logit_scale != 1:
+        unlike.append(f"logit_scale must be 1 or 1/sqrt(d_model), is {c.logit_scale}")
+    if scaled and not c.tie_embeddings:
+        unlike.append("an unembedding of its own must read a state that is not scaled")
+    if unlike:
+        return "; ".join(unlike)
+    name = "gelu" if c.activation == "geglu_tanh" else NAMES[plain]
+    return {
+        "model_type": "t5",
+        "architectures": ["T5Model" if c.head == "none" else "T5ForConditionalGeneration"],
+        "is_encoder_decoder": True,
+        "vocab_size": c.vocab,
+        "d_model": c.d_model,
+        "num_layers": c.n_layers,
+        "num_decoder_layers": c.decoder_layers,
+        "num_heads": c.n_heads,
+        "d_kv": c.head_width,
+        "d_ff": c.neurons,
+        "relative_attention_num_buckets": c.relative_buckets,
+        "relative_attention_max_distance": c.relative_max_distance,
+        "layer_norm_epsilon": c.norm_eps,
+        "feed_forward_proj": f"gated-{name}" if is_gated(c.activation) else name,
+        "dropout_rate": c.dropout,
+        "tie_word_embeddings": scaled or c.head == "none",
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "decoder_start_token_id": 0,
+    }
+
+
+T5 = Family(
+    name="t5",
+    prefix="",
+    meaningless=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+    build=build,
+    entries=entries,
+    second_names=second_names,
+    write_config=write_config,
+)

@@ -1,0 +1,131 @@
+"""Encoder-decoder: one stack reads the source, the other writes the target and looks into the first."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from measured_transformer.models.cache import KeyValueCache
+from measured_transformer.models.config import Config
+from measured_transformer.models.head import scaled
+from measured_transformer.models.stack import Stack, initialise
+from measured_transformer.parts.tap import Tap
+
+
+class EncoderDecoder(nn.Module):
+    """Source and target tokens in, for each target position the logits of the next target token out.
+
+    As in Vaswani et al. (2017) and T5 one vocabulary and one embedding matrix serve both sides.
+
+    Taps: those of `Stack` under `encoder` and `decoder`, the decoder's blocks with `cross_attention`; `logits`
+    (batch position vocab).
+
+    >>> from measured_transformer.models.config import Config
+    >>> import torch
+    >>> model = EncoderDecoder(Config(vocab=10, d_model=16, n_layers=1, n_heads=2))
+    >>> model(torch.tensor([[1, 2, 3, 4]]), torch.tensor([[5, 6]])).shape
+    torch.Size([1, 2, 10])
+    """
+
+    def __init__(self, config: Config) -> None:
+        """Draw fresh weights.
+
+        Raises:
+            ValueError: when the config asks for what only an `Encoder` has.
+        """
+        if config.pooler or config.head == "mlm" or config.token_types:
+            raise ValueError(
+                "pooler, head='mlm' and token_types are for Encoder, got "
+                f"pooler={config.pooler}, head={config.head!r}, token_types={config.token_types}"
+            )
+        super().__init__()
+        self.config = config
+        self.encoder = Stack(config, causal=False)
+        self.decoder = Stack(
+            config, causal=True, n_layers=config.decoder_layers, cross_attention=True
+        )
+        self.unembedding: nn.Linear | None = None
+        if config.head != "none":
+            self.unembedding = nn.Linear(config.d_model, config.vocab, bias=config.head_bias)
+        self.logits = Tap()
+        initialise(self, config)
+        self.decoder.token_embedding.weight = self.encoder.token_embedding.weight
+        if config.tie_embeddings and self.unembedding is not None:
+            self.unembedding.weight = self.encoder.token_embedding.weight
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        target: Int[Tensor, "batch target"],
+        *,
+        source_padding_mask: Bool[Tensor, "..."] | None = None,
+        target_padding_mask: Bool[Tensor, "..."] | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "batch target vocab"]:
+        """Logits of the next target token at each target position.
+
+        Args:
+            source: tokens that the encoder reads.
+            target: tokens that the decoder has written so far, its start token first; with a cache, those
+                that come next.
+            source_padding_mask, target_padding_mask: shaped like the tokens, True for real ones.
+            cache: from `make_cache`; the source is read in the first call with it and then kept.
+
+        Raises:
+            ValueError: when shapes, kinds or values do not fit; see `Stack.stream`.
+        """
+        if cache is None or cache.memory is None:
+            memory = self.encode(source, padding_mask=source_padding_mask)
+        else:
+            memory = cache.memory
+        return self.decode(
+            target,
+            memory,
+            padding_mask=target_padding_mask,
+            memory_padding_mask=source_padding_mask,
+            cache=cache,
+        )
+
+    def encode(
+        self,
+        source: Int[Tensor, "batch source"],
+        *,
+        padding_mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch source d_model"]:
+        """The encoder's final state: the memory that the decoder reads."""
+        return self.encoder.finish(self.encoder.stream(source, padding_mask=padding_mask))
+
+    def decode(
+        self,
+        target: Int[Tensor, "batch target"],
+        memory: Float[Tensor, "batch source d_model"],
+        *,
+        padding_mask: Bool[Tensor, "..."] | None = None,
+        memory_padding_mask: Bool[Tensor, "..."] | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "batch target vocab"]:
+        """Logits of the next target token, from a memory; with `config.head == "none"` the final state.
+
+        The memory's keys and values are projected in the first call with a cache and then kept.
+        """
+        if cache is not None:
+            cache.memory = memory
+        x = self.decoder.stream(
+            target,
+            padding_mask=padding_mask,
+            memory=memory,
+            memory_padding_mask=memory_padding_mask,
+            cache=cache,
+        )
+        return self.read(x)
+
+    def read(self, x: Float[Tensor, "batch target d_model"]) -> Tensor:
+        """Logits that the model reads from a state of the decoder's stream: final norm, unembedding."""
+        state = self.decoder.finish(x)
+        if self.unembedding is None:
+            return state
+        return self.logits(self.unembedding(scaled(state, self.config.logit_scale)))
+
+    def make_cache(self, capacity: int = 0) -> KeyValueCache:
+        """An empty cache for the decoder, with room for `capacity` target positions at first."""
+        return self.decoder.make_cache(capacity)

@@ -1,0 +1,159 @@
+"""How many parameters a config makes and how much arithmetic a forward pass takes, part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from measured_transformer.models.config import Config
+from measured_transformer.parts.feedforward import is_gated
+
+Kind = Literal["decoder", "encoder", "encoder-decoder"]
+
+
+@dataclass(frozen=True)
+class Count:
+    """A number for each part of a model, and their sum.
+
+    Attributes:
+        embedding: vectors of tokens and token types.
+        positions: learned positions or relative biases.
+        attention, cross_attention, feedforward: of all blocks.
+        norms: all of them, but not that of the masked-token layer.
+        head: unembedding where it is not tied, masked-token layer, pooler.
+    """
+
+    embedding: int = 0
+    positions: int = 0
+    attention: int = 0
+    cross_attention: int = 0
+    feedforward: int = 0
+    norms: int = 0
+    head: int = 0
+
+    @property
+    def total(self) -> int:
+        """The sum of all parts."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+
+def count_parameters(config: Config, kind: Kind) -> Count:
+    """The number of parameters of each part; what is tied counts once.
+
+    Args:
+        config: sizes and choices.
+        kind: 'decoder', 'encoder' or 'encoder-decoder'.
+
+    Raises:
+        ValueError: when the kind is another one.
+
+    >>> count_parameters(Config(vocab=10, d_model=16, n_layers=1, n_heads=2), "decoder").total
+    3632
+    """
+    c, d = config, config.d_model
+    stacks, layers, decoder_layers = _stacks(config, kind)
+    queries, keys = c.n_heads * c.head_width, c.kv_heads * c.head_width
+    attention = 2 * d * queries + 2 * d * keys
+    if c.attention_has_bias:
+        attention += queries + 2 * keys + d
+    gates = 2 if is_gated(c.activation) else 1
+    feedforward = (gates + 1) * d * c.neurons
+    if c.ffn_has_bias:
+        feedforward += gates * c.neurons + d
+    norm = {"layer": d + d * c.bias, "rms": d, "none": 0}[c.norm]
+    norms = 2 * layers + decoder_layers + stacks * (c.embedding_norm + c.has_final_norm)
+    positions = {
+        "learned": c.max_length * d,
+        "relative": c.relative_buckets * c.n_heads,
+    }.get(c.positions, 0)
+    head = 0
+    if c.head != "none":
+        head += c.vocab * (d * (not c.tie_embeddings) + c.head_bias)
+    if c.head == "mlm":
+        head += d * d + 3 * d
+    if c.pooler:
+        head += d * d + d
+    return Count(
+        embedding=(c.vocab + stacks * c.token_types) * d,
+        positions=stacks * positions,
+        attention=layers * attention,
+        cross_attention=decoder_layers * attention,
+        feedforward=layers * feedforward,
+        norms=norms * norm,
+        head=head,
+    )
+
+
+def count_flops(
+    config: Config,
+    kind: Kind,
+    *,
+    length: int,
+    source_length: int | None = None,
+    batch: int = 1,
+    cached: int = 0,
+) -> Count:
+    """Floating-point operations of a forward pass in matrix products, two for each multiplication and addition.
+
+    All that a mask hides is counted too: that is what a dense kernel computes. Norms, softmax, activations,
+    look-ups and the pooler are not counted.
+
+    Args:
+        config: sizes and choices.
+        kind: 'decoder', 'encoder' or 'encoder-decoder'.
+        length: positions of the call; of the target in an encoder-decoder.
+        source_length: positions of the source in an encoder-decoder, and only there.
+        batch: sequences.
+        cached: positions that a cache holds before the call; the source is then not read again.
+
+    Raises:
+        ValueError: when the kind is another one, or `source_length` or `cached` does not fit it.
+
+    >>> config = Config(vocab=10, d_model=16, n_layers=1, n_heads=2)
+    >>> count_flops(config, "decoder", length=1).head
+    320
+    """
+    if (source_length is None) == (kind == "encoder-decoder"):
+        raise ValueError(
+            f"source_length is for an encoder-decoder, which needs it; got kind={kind!r} and "
+            f"source_length={source_length}"
+        )
+    if cached and kind == "encoder":
+        raise ValueError(f"an encoder has no cache, got cached={cached}")
+    c, d = config, config.d_model
+    _, layers, decoder_layers = _stacks(config, kind)
+    queries, keys = c.n_heads * c.head_width, c.kv_heads * c.head_width
+
+    def attention(n_query: int, n_key: int, n_projected: int) -> int:
+        projections = n_query * 2 * d * queries + n_projected * 2 * d * keys
+        return 2 * (projections + 2 * n_query * n_key * queries)
+
+    source = 0 if source_length is None or cached else source_length
+    own_layers = layers - decoder_layers if kind == "encoder-decoder" else layers
+    writing_layers = decoder_layers if kind == "encoder-decoder" else layers
+    self_attention = writing_layers * attention(length, cached + length, length)
+    cross_attention = 0
+    positions = writing_layers * length
+    if source_length is not None:
+        self_attention += own_layers * attention(source, source, source)
+        cross_attention = decoder_layers * attention(length, source_length, source)
+        positions += own_layers * source
+    feedforward = positions * 2 * (3 if is_gated(c.activation) else 2) * d * c.neurons
+    head = 0 if c.head == "none" else length * 2 * d * c.vocab
+    if c.head == "mlm":
+        head += length * 2 * d * d
+    return Count(
+        attention=batch * self_attention,
+        cross_attention=batch * cross_attention,
+        feedforward=batch * feedforward,
+        head=batch * head,
+    )
+
+
+def _stacks(config: Config, kind: Kind) -> tuple[int, int, int]:
+    """Number of stacks, of all blocks, and of blocks with cross-attention."""
+    if kind == "encoder-decoder":
+        return 2, config.n_layers + config.decoder_layers, config.decoder_layers
+    if kind in ("decoder", "encoder"):
+        return 1, config.n_layers, 0
+    raise ValueError(f"kind must be 'decoder', 'encoder' or 'encoder-decoder', got {kind!r}")

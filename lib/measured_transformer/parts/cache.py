@@ -1,0 +1,108 @@
+"""The keys and values of one attention layer, kept from one call to the next.
+
+A decoder that continues a sequence needs the keys and values of all earlier positions, but not to compute
+them again: they do not depend on what comes later (Shazeer 2019, "Fast Transformer Decoding", section 2.2).
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class KeyValues:
+    """Keys and values of the positions so far, in buffers that grow by doubling.
+
+    Writing in place is for inference. Where gradients are recorded, each call makes new buffers instead, so
+    that gradients reach the earlier positions as well.
+
+    Attributes:
+        length: number of positions held.
+        keys, values: (batch, head, key, d_head), of key-value heads, the keys after any rotation.
+
+    >>> past = KeyValues()
+    >>> keys, values = past.extend(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4))
+    >>> keys, values = past.extend(torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4))
+    >>> past.length, tuple(keys.shape)
+    (4, (1, 2, 4, 4))
+    """
+
+    def __init__(self, capacity: int = 0) -> None:
+        """Make an empty cache with room for `capacity` positions at first."""
+        if capacity < 0:
+            raise ValueError(f"capacity must not be negative, got {capacity}")
+        self.capacity, self.length = capacity, 0
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
+
+    @property
+    def keys(self) -> Float[Tensor, "batch head key d_head"]:
+        """All keys so far. Raises ValueError when there are none."""
+        return _held(self._keys)[:, :, : self.length]
+
+    @property
+    def values(self) -> Float[Tensor, "batch head key d_head"]:
+        """All values so far. Raises ValueError when there are none."""
+        return _held(self._values)[:, :, : self.length]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the keys and values held: 2 · batch · head · key · d_head · bytes of a number."""
+        return 2 * self.keys.numel() * self.keys.element_size() if self.length else 0
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes of the buffers, room for later positions included."""
+        return 0 if self._keys is None else 2 * self._keys.numel() * self._keys.element_size()
+
+    def extend(
+        self,
+        keys: Float[Tensor, "batch head new d_head"],
+        values: Float[Tensor, "batch head new d_head"],
+    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_head"]]:
+        """Add those of the next positions and return all so far.
+
+        The result of an earlier call stays what it was: new positions are written behind it.
+
+        Raises:
+            ValueError: when batch, heads or width are others than before.
+        """
+        if self._keys is not None and self.length:
+            expected = (*self._keys.shape[:2], keys.shape[2], self._keys.shape[3])
+            if keys.shape != expected:
+                raise ValueError(
+                    f"this cache expects (batch, head, new, d_head) = {expected}, got "
+                    f"{tuple(keys.shape)}; a cache belongs to one batch of one model"
+                )
+        self._keys = self._extended(self._keys, keys)
+        self._values = self._extended(self._values, values)
+        self.length += keys.shape[2]
+        return self.keys, self.values
+
+    def select(self, rows: Int[Tensor, "batch"]) -> None:
+        """Keep these rows of the batch, in this order; a row may come more than once (beam search)."""
+        if self._keys is not None and self._values is not None:
+            self._keys, self._values = self._keys[rows], self._values[rows]
+
+    def _extended(self, held: Tensor | None, new: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and (
+            new.requires_grad or (held is not None and held.requires_grad)
+        ):
+            return new if held is None else torch.cat((held[:, :, : self.length], new), dim=2)
+        needed = self.length + new.shape[2]
+        if held is None or held.shape[2] < needed:
+            batch, heads, _, d_head = new.shape
+            room = max(self.capacity, needed if held is None else 2 * held.shape[2], needed)
+            grown = new.new_empty(batch, heads, room, d_head)
+            if held is not None:
+                grown[:, :, : self.length] = held[:, :, : self.length]
+            held = grown
+        held[:, :, self.length : needed] = new
+        return held
+
+
+def _held(buffer: Tensor | None) -> Tensor:
+    if buffer is None:
+        raise ValueError("this cache is empty: extend it before reading keys or values")
+    return buffer

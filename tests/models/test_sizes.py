@@ -1,0 +1,96 @@
+"""Counts from the config are those of the real tensors and of PyTorch's own counter."""
+
+import pytest
+import torch
+from measured_transformer.internals.capture import capture
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder import Encoder
+from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.models.sizes import count_flops, count_parameters
+from torch.utils.flop_counter import FlopCounterMode
+
+KINDS = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": EncoderDecoder}
+SMALL = Config(vocab=13, d_model=16, n_layers=2, n_heads=4, d_ff=24, max_length=32)
+CONFIGS = [
+    SMALL,
+    SMALL.but(n_kv_heads=2, d_head=6, positions="rotary", norm="rms", activation="swiglu"),
+    SMALL.but(bias=False, positions="learned", tie_embeddings=True, placement="post"),
+    SMALL.but(attention_bias=False, positions="relative", activation="geglu", final_norm=False),
+    SMALL.but(ffn_bias=False, norm="none", head="none", d_ff=None),
+    SMALL.but(head_bias=True, embedding_norm=True, n_decoder_layers=3, activation="reglu"),
+]
+BERTS = [
+    SMALL.but(head="mlm", head_bias=True, tie_embeddings=True, token_types=2, pooler=True),
+    SMALL.but(head="mlm", positions="learned", token_types=3, embedding_norm=True),
+]
+CASES = [
+    *((config, kind) for config in CONFIGS for kind in KINDS),
+    *((config, "encoder") for config in BERTS),
+]
+
+
+def part(name):
+    """The part that a parameter belongs to, by its name alone."""
+    if "head_layer" in name or "unembedding" in name or "pooler" in name:
+        return "head"
+    if "norm" in name:
+        return "norms"
+    if "positions" in name or "relative" in name:
+        return "positions"
+    if "embedding" in name:
+        return "embedding"
+    return next(p for p in ("cross_attention", "attention", "feedforward") if f".{p}." in name)
+
+
+@pytest.mark.parametrize(("config", "kind"), CASES)
+def test_parameters_are_those_of_the_model(config, kind):
+    model, found = KINDS[kind](config), {}
+    for name, parameter in model.named_parameters():
+        found[part(name)] = found.get(part(name), 0) + parameter.numel()
+    count = count_parameters(config, kind)
+    assert {name: getattr(count, name) for name in found} == found
+    assert count.total == sum(found.values())
+
+
+def inputs(kind, length, source_length):
+    target = torch.zeros(3, length, dtype=torch.int64)
+    if kind != "encoder-decoder":
+        return (target,)
+    return torch.zeros(3, source_length, dtype=torch.int64), target
+
+
+@pytest.mark.parametrize(("config", "kind"), CASES)
+def test_flops_are_those_that_pytorch_counts(config, kind):
+    model = KINDS[kind](config)
+    source_length = 5 if kind == "encoder-decoder" else None
+    # Watched, attention is made of plain products, which the counter knows on every device.
+    with capture(model, "*.pattern"), FlopCounterMode(display=False) as counter:
+        model(*inputs(kind, 7, source_length))
+    count = count_flops(config, kind, length=7, source_length=source_length, batch=3)
+    assert count.total == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
+@torch.no_grad()
+def test_flops_with_a_cache(kind):
+    config = SMALL.but(n_kv_heads=2)
+    model = KINDS[kind](config)
+    source_length = 5 if kind == "encoder-decoder" else None
+    cache = model.make_cache()
+    model(*inputs(kind, 7, source_length), cache=cache)
+    with capture(model, "*.pattern"), FlopCounterMode(display=False) as counter:
+        model(*inputs(kind, 2, source_length), cache=cache)
+    count = count_flops(config, kind, length=2, source_length=source_length, batch=3, cached=7)
+    assert count.total == counter.get_total_flops()
+
+
+def test_what_does_not_fit_the_kind_is_refused(unhooked):
+    with pytest.raises(ValueError, match="kind must be 'decoder', 'encoder' or"):
+        count_parameters(SMALL, "both")
+    with pytest.raises(ValueError, match="source_length is for an encoder-decoder"):
+        count_flops(SMALL, "decoder", length=3, source_length=3)
+    with pytest.raises(ValueError, match="which needs it"):
+        count_flops(SMALL, "encoder-decoder", length=3)
+    with pytest.raises(ValueError, match="an encoder has no cache"):
+        count_flops(SMALL, "encoder", length=3, cached=1)
