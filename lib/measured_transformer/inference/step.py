@@ -22,11 +22,12 @@ from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.cache import KeyValues
 from measured_transformer.parts.feedforward import FeedForward
+from measured_transformer.parts.linear import Linear
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
 
-_KNOWN = {Block, MultiHeadAttention, FeedForward, LayerNorm, RMSNorm, nn.Linear, nn.Identity, Tap}
+_KNOWN = {Block, MultiHeadAttention, FeedForward, LayerNorm, RMSNorm, Linear, nn.Identity, Tap}
 _Function = Callable[[Tensor], Tensor]
 # Stream, rotation, mask of self-attention, mask of the memory, and the two caches; the stream again.
 _Layer = Callable[

@@ -9,6 +9,7 @@ from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import scaled
 from measured_transformer.models.stack import Stack, initialise
+from measured_transformer.parts.linear import Linear
 from measured_transformer.parts.tap import Tap
 
 
@@ -46,7 +47,7 @@ class EncoderDecoder(nn.Module):
         )
         self.unembedding: nn.Linear | None = None
         if config.head != "none":
-            self.unembedding = nn.Linear(config.d_model, config.vocab, bias=config.head_bias)
+            self.unembedding = Linear(config.d_model, config.vocab, bias=config.head_bias)
         self.logits = Tap()
         initialise(self, config)
         self.decoder.token_embedding.weight = self.encoder.token_embedding.weight

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from measured_transformer.models.config import Config
 from measured_transformer.models.stack import Stack, initialise
 from measured_transformer.parts.heads import MaskedTokenLayer, Pooler
+from measured_transformer.parts.linear import Linear
 from measured_transformer.parts.tap import Tap
 
 
@@ -27,7 +28,7 @@ class HeadedStack(Stack):
                 config.d_model, activation=config.activation, eps=config.norm_eps
             )
         if config.head != "none":
-            self.unembedding = nn.Linear(config.d_model, config.vocab, bias=config.head_bias)
+            self.unembedding = Linear(config.d_model, config.vocab, bias=config.head_bias)
         self.logits = Tap()
         initialise(self, config)
         if config.tie_embeddings and self.unembedding is not None:

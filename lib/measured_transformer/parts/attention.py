@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from measured_transformer.parts.cache import KeyValues
+from measured_transformer.parts.linear import Linear
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
 
@@ -47,7 +48,7 @@ def attention_scores(
         )
     if scale is None:
         scale = 1 / math.sqrt(queries.shape[-1])
-    return scale * (queries @ keys.transpose(-2, -1))
+    return (scale * queries) @ keys.transpose(-2, -1)
 
 
 def attention_pattern(
@@ -243,10 +244,10 @@ class MultiHeadAttention(nn.Module):
             d_head,
         )
         self.dropout, self.scale = dropout, scale
-        self.query = nn.Linear(d_model, n_heads * d_head, bias=bias)
-        self.key = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
-        self.value = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
-        self.output = nn.Linear(n_heads * d_head, d_model, bias=bias)
+        self.query = Linear(d_model, n_heads * d_head, bias=bias)
+        self.key = Linear(d_model, n_kv_heads * d_head, bias=bias)
+        self.value = Linear(d_model, n_kv_heads * d_head, bias=bias)
+        self.output = Linear(n_heads * d_head, d_model, bias=bias)
         self.queries, self.keys, self.values = Tap(), Tap(), Tap()
         self.scores, self.pattern, self.mixed = Tap(), Tap(), Tap()
         self.head_outputs, self.out = Tap(), Tap()
@@ -327,11 +328,19 @@ class MultiHeadAttention(nn.Module):
         scores = attention_scores(queries, keys, scale=self.scale)
         if score_bias is not None:
             scores = scores + _checked_bias(score_bias, scores.shape).to(scores.dtype)
+        seen = self.scores.watched
         scores = self.scores(scores)
+        past = None
         if causal:
             past = causal_mask(queries.shape[-2], keys.shape[-2], device=scores.device)
-            allowed = past if allowed is None else allowed & past
-        pattern = self.pattern(attention_pattern(scores, mask=allowed))
+        if allowed is None and past is not None and not seen:
+            # Nobody holds these scores, and every query sees at least itself: mask them where they are.
+            pattern = scores.masked_fill_(~past, -math.inf).softmax(dim=-1)
+        else:
+            if past is not None:
+                allowed = past if allowed is None else allowed & past
+            pattern = attention_pattern(scores, mask=allowed)
+        pattern = self.pattern(pattern)
         return attend(F.dropout(pattern, self.dropout, self.training), values)
 
     def _split(self, projected: Tensor, n_heads: int) -> Tensor:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.parts.linear import Linear
 from measured_transformer.parts.tap import Tap
 
 Activation = Literal[
@@ -77,9 +78,9 @@ class FeedForward(nn.Module):
         if d_model < 1 or d_ff < 1:
             raise ValueError(f"widths must be positive, got d_model={d_model} and d_ff={d_ff}")
         self.activation = activation
-        self.up = nn.Linear(d_model, d_ff, bias=bias)
-        self.gate = nn.Linear(d_model, d_ff, bias=bias) if is_gated(activation) else None
-        self.down = nn.Linear(d_ff, d_model, bias=bias)
+        self.up = Linear(d_model, d_ff, bias=bias)
+        self.gate = Linear(d_model, d_ff, bias=bias) if is_gated(activation) else None
+        self.down = Linear(d_ff, d_model, bias=bias)
         self.pre_activation, self.neurons, self.out = Tap(), Tap(), Tap()
 
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from measured_transformer.parts.feedforward import Activation, activation_function
+from measured_transformer.parts.linear import Linear
 from measured_transformer.parts.norms import LayerNorm
 from measured_transformer.parts.tap import Tap
 
@@ -19,7 +20,7 @@ class MaskedTokenLayer(nn.Module):
         """Make the layer. Raises ValueError when the activation is unknown."""
         super().__init__()
         self.bend = activation_function(activation)
-        self.dense = nn.Linear(d_model, d_model)
+        self.dense = Linear(d_model, d_model)
         self.norm = LayerNorm(d_model, eps=eps)
 
     def forward(
@@ -37,7 +38,7 @@ class Pooler(nn.Module):
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(d_model, d_model)
+        self.dense = Linear(d_model, d_model)
         self.out = Tap()
 
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Float[Tensor, "batch d_model"]:
