@@ -27,7 +27,12 @@ from measured_transformer.models.decoder import Decoder
 def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
     """A fresh decoder with the sizes and choices of the checkpoint."""
     theirs = checkpoint.config
-    require(theirs, add_cross_attention=False, scale_attn_by_inverse_layer_idx=False)
+    require(
+        theirs,
+        add_cross_attention=False,
+        is_causal=True,
+        scale_attn_by_inverse_layer_idx=False,
+    )
     name = architecture(checkpoint, ("GPT2LMHeadModel", "GPT2Model"), "GPT2LMHeadModel")
     has_head = name == "GPT2LMHeadModel"
     return Decoder(
