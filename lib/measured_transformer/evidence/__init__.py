@@ -11,6 +11,6 @@ themselves.
 >>> estimate = mean_difference(treatment, baseline, paired=True)
 >>> round(estimate.effect, 2), estimate.p < 0.01
 (-0.96, True)
->>> claim("CS-1.3").kind, claim("CS-1.3").rule.type         # a row of the registry and its rule
-('identity', 'identity')
+>>> claim("CS-1.5").kind                    # a row of the registry
+'arithmetic'
 """

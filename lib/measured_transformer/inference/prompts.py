@@ -9,6 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 Prompts = Sequence[Sequence[int] | Tensor] | Tensor
+"""One sequence of token numbers for each text."""
 
 
 def left_padded(

@@ -13,6 +13,7 @@ from measured_transformer.internals.names import matching
 from measured_transformer.parts.tap import Watcher
 
 Change = Tensor | float | int | Callable[[Tensor], Tensor]
+"""A replacement: a value, or a function from the value to it."""
 
 
 @contextmanager

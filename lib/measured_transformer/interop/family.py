@@ -18,6 +18,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.feedforward import Activation
 
 Model = Decoder | Encoder | EncoderDecoder
+"""Any model of this library."""
 HEADS = ("lm_head.", "cls.")  # what the names of a head's tensors begin with
 
 # What `transformers` calls the functions, and what they are called here.

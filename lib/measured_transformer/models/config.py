@@ -13,8 +13,11 @@ from measured_transformer.parts.norms import NormName
 from measured_transformer.parts.positions import Pairing
 
 Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]
+"""How order is told, see `measured_transformer.parts.positions`."""
 Initialisation = Literal["xavier", "gpt2"]
+"""How fresh weights are drawn, see `Config`."""
 HeadName = Literal["linear", "mlm", "none"]
+"""What a model reads from its final state, see `Config`."""
 
 _SIZES = (
     *("vocab", "d_model", "n_layers", "n_heads", "max_length"),

@@ -9,6 +9,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.parts.feedforward import is_gated
 
 Kind = Literal["decoder", "encoder", "encoder-decoder"]
+"""Which model a config is counted for."""
 
 
 @dataclass(frozen=True)

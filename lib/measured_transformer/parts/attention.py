@@ -107,7 +107,7 @@ def fused_attention(
         queries, keys, values: as in `attention_scores` and `attend`.
         causal: let query i of the last `query` positions see the keys up to its own place.
         mask: True where attention is allowed, as in `attention_pattern`.
-        score_bias: added to the scores before the softmax (ALiBi); broadcasts to (*batch, query, key).
+        score_bias: added to the scores before the softmax (ALiBi); broadcasts to `(*batch, query, key)`.
         scale: as in `attention_scores`.
         dropout: probability of dropping a weight.
 
@@ -163,6 +163,9 @@ def causal_mask(
 
     The queries are the *last* `n_query` of the `n_key` positions, so a block of queries that continues
     earlier keys sees all of them. (`is_causal` of PyTorch's kernel aligns the other way.)
+
+    Raises:
+        ValueError: when there are more queries than keys.
 
     >>> causal_mask(2, 4).int()
     tensor([[1, 1, 1, 0],

@@ -29,7 +29,11 @@ class KeyValues:
     """
 
     def __init__(self, capacity: int = 0) -> None:
-        """Make an empty cache with room for `capacity` positions at first."""
+        """Make an empty cache with room for `capacity` positions at first.
+
+        Raises:
+            ValueError: when the capacity is negative.
+        """
         if capacity < 0:
             raise ValueError(f"capacity must not be negative, got {capacity}")
         self.capacity, self.length = capacity, 0

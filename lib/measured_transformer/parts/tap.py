@@ -13,6 +13,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 Watcher = Callable[[Tensor], Tensor | None]
+"""Sees a value; returns its replacement, or None to leave it."""
 
 
 class Tap(nn.Module):
