@@ -442,6 +442,57 @@ def test_a_base_that_is_not_told_is_found_where_it_is(base, tmp_path: Path):
     assert from_huggingface(tmp_path).config.rotary_base == 10000.0
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "left_out"),
+    [
+        (
+            Decoder,
+            GPT2.but(dropout=0.1),
+            "n_inner scale_attn_weights layer_norm_epsilon activation_function resid_pdrop "
+            "embd_pdrop attn_pdrop tie_word_embeddings architectures dtype",
+        ),
+        (
+            Decoder,
+            LLAMA.but(n_kv_heads=None, norm_eps=1e-6, rotary_base=10000.0),
+            "num_key_value_heads head_dim rope_theta rope_parameters rms_norm_eps hidden_act "
+            "attention_bias mlp_bias attention_dropout tie_word_embeddings architectures dtype",
+        ),
+        (
+            Encoder,
+            BERT.but(dropout=0.1),
+            "type_vocab_size layer_norm_eps hidden_act hidden_dropout_prob "
+            "attention_probs_dropout_prob tie_word_embeddings architectures dtype",
+        ),
+        (
+            EncoderDecoder,
+            T5.but(
+                dropout=0.1,
+                n_decoder_layers=None,
+                norm_eps=1e-6,
+                relative_buckets=32,
+                relative_max_distance=128,
+            ),
+            "num_decoder_layers relative_attention_num_buckets relative_attention_max_distance "
+            "layer_norm_epsilon feed_forward_proj dropout_rate tie_word_embeddings architectures",
+        ),
+    ],
+    ids=["gpt2", "llama", "bert", "t5"],
+)
+def test_settings_left_out_are_the_ones_of_transformers(
+    kind, config, left_out, tmp_path: Path
+) -> None:
+    config = config.but(d_ff=64) if kind is Decoder and config.positions == "learned" else config
+    model = make(kind, config)
+    to_huggingface(model, tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())
+    for name in left_out.split():
+        del written[name]
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    again = from_huggingface(tmp_path)
+    assert torch.equal(answer(again), answer(model))
+    assert again.config.dropout == config.dropout
+
+
 def test_one_architecture_need_not_stand_in_a_list(folder: Path):
     expected = answer(from_huggingface(folder))
     configure(folder, architectures="GPT2LMHeadModel")

@@ -144,9 +144,9 @@ def gated(plain: Activation, field: str) -> Activation:
     return GATED[plain]
 
 
-def dropout(config: Mapping[str, Any], *fields: str) -> float:
+def dropout(config: Mapping[str, Any], *fields: str, default: float) -> float:
     """The largest of the rates: here one rate serves all places. Raises ValueError for what is no number."""
-    rates = [config.get(field) or 0.0 for field in fields]
+    rates = [config.get(field, default) or 0.0 for field in fields]
     for field, rate in zip(fields, rates, strict=True):
         if not isinstance(rate, int | float):
             raise ValueError(f"{field} must be a number, got {rate!r}")

@@ -47,7 +47,7 @@ def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
             attention_scale=None if theirs.get("scale_attn_weights", True) else 1.0,
             norm_eps=theirs.get("layer_norm_epsilon", 1e-5),
             activation=activation(theirs, "activation_function", "gelu_new"),
-            dropout=dropout(theirs, "resid_pdrop", "embd_pdrop", "attn_pdrop"),
+            dropout=dropout(theirs, "resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
             head="linear" if has_head else "none",
             tie_embeddings=has_head and theirs.get("tie_word_embeddings", True),
             initialisation="gpt2",

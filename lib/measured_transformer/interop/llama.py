@@ -51,7 +51,7 @@ def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
             bias=False,
             attention_bias=theirs.get("attention_bias", False),
             ffn_bias=theirs.get("mlp_bias", False),
-            dropout=dropout(theirs, "attention_dropout"),
+            dropout=dropout(theirs, "attention_dropout", default=0.0),
             head="linear" if has_head else "none",
             tie_embeddings=has_head and theirs.get("tie_word_embeddings", False),
             initialisation="gpt2",
