@@ -6,16 +6,16 @@ Inside, values pass *taps* with names: `capture` shows what passes, `intervene` 
 >>> import torch
 >>> from measured_transformer import Config, Decoder, capture, intervene
 >>> model = Decoder(Config(vocab=100, d_model=64, n_layers=2, n_heads=4))
->>> tokens = torch.randint(100, (2, 10))                           # batch of 2, 10 positions
+>>> tokens = torch.randint(100, (2, 10))          # batch of 2, 10 positions
 >>> with capture(model, "blocks.*.attention.pattern") as seen:
 ...     logits = model(tokens)
 >>> for name, pattern in seen.items():
 ...     print(name, tuple(pattern.shape))
 blocks.0.attention.pattern (2, 4, 10, 10)
 blocks.1.attention.pattern (2, 4, 10, 10)
->>> with intervene(model, {"blocks.0.attention.out": 0.0}):        # as if the first attention were not there
+>>> with intervene(model, {"blocks.0.attention.out": 0.0}):   # cut out
 ...     changed = model(tokens)
->>> changed.shape                                                  # logits of each next token
+>>> changed.shape                                 # logits of each next token
 torch.Size([2, 10, 100])
 """
 

@@ -8,8 +8,8 @@ axis. Nothing is trained or drawn here unless a name says so.
 >>> from measured_transformer.analysis.residual import ledger, write_ratios
 >>> model = Decoder(Config(vocab=100, n_layers=2)).double()
 >>> account = ledger(model, torch.randint(100, (4, 16)))
->>> account.sum_error() < 1e-12              # the last state is the embedding and all that was written
+>>> account.sum_error() < 1e-12    # the last state is the sum of all writes
 True
->>> write_ratios(account).shape              # attention and feed-forward of two blocks
+>>> write_ratios(account).shape    # attention and feed-forward of two blocks
 (4,)
 """

@@ -11,7 +11,7 @@ dark pages. The book's own figures show how it is used; the plots of `style` ser
 ...     seed_lines(axes, steps, losses, concept="rotary")
 ...     axes.set_xlabel("step")
 ...     return figure
->>> drawn = learning(np.arange(10), np.random.rand(5, 10))         # five seeds
+>>> drawn = learning(np.arange(10), np.random.rand(5, 10))      # five seeds
 >>> type(drawn).__name__
 'ThemedFigure'
 """

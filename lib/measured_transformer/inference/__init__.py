@@ -8,8 +8,9 @@ one of three strategies, `Greedy`, `Sampling` or `BeamSearch`, for the choice of
 >>> from measured_transformer.inference.generate import generate
 >>> from measured_transformer.inference.sampling import Sampling
 >>> model = Decoder(Config(vocab=100, n_layers=2))
->>> strategy = Sampling(torch.Generator().manual_seed(0), temperature=0.8, top_p=0.95)
->>> written = generate(model, [[1, 2, 3], [4]], max_new_tokens=6, strategy=strategy)
+>>> strategy = Sampling(torch.Generator().manual_seed(0), top_p=0.95)
+>>> prompts = [[1, 2, 3], [4]]
+>>> written = generate(model, prompts, max_new_tokens=6, strategy=strategy)
 >>> [len(tokens) for tokens in written.tokens]
 [6, 6]
 """

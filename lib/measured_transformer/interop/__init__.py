@@ -7,8 +7,8 @@ not needed, nothing is downloaded, and pickled files are refused.
 >>> import tempfile
 >>> from measured_transformer import Config, Decoder
 >>> from measured_transformer.interop import from_huggingface, to_huggingface
->>> config = Config(vocab=50, positions="learned", activation="gelu_tanh", tie_embeddings=True,
-...                 initialisation="gpt2")
+>>> config = Config(vocab=50, positions="learned", activation="gelu_tanh",
+...                 tie_embeddings=True, initialisation="gpt2")
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     settings, tensors = to_huggingface(Decoder(config), folder)
 ...     model = from_huggingface(folder)

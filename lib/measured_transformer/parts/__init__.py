@@ -4,8 +4,9 @@ Parts take flat arguments and know no config, so each can be used by itself. The
 function; the weights live in a module beside it, which sends what it computes through taps.
 
 >>> import torch
->>> from measured_transformer.parts.attention import MultiHeadAttention, attention_pattern, causal_mask
->>> attention_pattern(torch.zeros(3, 3), mask=causal_mask(3))      # nothing to prefer: a mean of the past
+>>> from measured_transformer.parts.attention import MultiHeadAttention
+>>> from measured_transformer.parts.attention import attention_pattern, causal_mask
+>>> attention_pattern(torch.zeros(3, 3), mask=causal_mask(3))   # equal scores
 tensor([[1.0000, 0.0000, 0.0000],
         [0.5000, 0.5000, 0.0000],
         [0.3333, 0.3333, 0.3333]])

@@ -10,6 +10,6 @@ compared with.
 >>> batch = task.batch(torch.Generator().manual_seed(0), size=64)
 >>> bool(torch.equal(batch.targets[0], batch.inputs[0].flip(0)))
 True
->>> round(task.bag_loss(), 2)                # in nats: all tokens known, but not where they stand
+>>> round(task.bag_loss(), 2)      # in nats: knowing the tokens, not their order
 1.39
 """
