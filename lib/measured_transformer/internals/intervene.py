@@ -13,6 +13,7 @@ from measured_transformer.internals.names import matching
 from measured_transformer.parts.tap import Watcher
 
 Change = Tensor | float | int | Callable[[Tensor], Tensor]
+_VALUES = (Tensor, int, float)  # torch 2.6 compiles no check against a union of types
 """A replacement: a value, or a function from the value to it."""
 
 
@@ -44,7 +45,7 @@ def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]
 
     def watcher(name: str, change: Change) -> Watcher:
         def watch(value: Tensor) -> Tensor:
-            if isinstance(change, Tensor | int | float):
+            if isinstance(change, _VALUES):
                 new = torch.as_tensor(change, dtype=value.dtype, device=value.device)
                 try:
                     return new.expand_as(value)
