@@ -31,7 +31,12 @@ class Writer:
         max_new_tokens: int,
         chunk: int | None,
     ) -> None:
-        """Check and align the prompts; the arguments are those of `generate`."""
+        """Check and align the prompts; the arguments are those of `generate`.
+
+        Raises:
+            ValueError: when a prompt does not fit, `start` is missing or not wanted, or learned positions do
+                not reach far enough.
+        """
         vocab, device = model.config.vocab, next(model.parameters()).device
         tokens, real = left_padded(prompts, vocab=vocab, device=device)
         self.model = model
