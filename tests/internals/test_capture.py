@@ -322,8 +322,13 @@ with capture(model, "*.pattern") as seen:
     torch.testing.assert_close(compiled(tokens), plain)
 assert list(seen) == ["blocks.0.attention.pattern"], list(seen)
 torch.testing.assert_close(seen, expected)
-with intervene(model, {"logits": 0.0}):
-    assert (compiled(tokens) == 0).all()
+with capture(compiled, "*.pattern") as seen:
+    compiled(tokens)
+assert list(seen) == list(expected), list(seen)
+torch.testing.assert_close(seen, expected)
+for one in (model, compiled):
+    with intervene(one, {"logits": 0.0}):
+        assert (compiled(tokens) == 0).all()
 torch.testing.assert_close(compiled(tokens), plain)
 print("all equal")
 """

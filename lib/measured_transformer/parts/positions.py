@@ -398,7 +398,9 @@ class LearnedPositions(nn.Module):
                 f"learned positions reach to {len(self.table) - 1}, got position {below - 1}; "
                 "make the model with a larger max_length"
             )
-        return self.table[offset:below] if isinstance(positions, int) else self.table[positions]
+        rows = self.table[offset:below] if isinstance(positions, int) else self.table[positions]
+        # Even without a graph, a slice of a parameter says that it requires gradients.
+        return rows if torch.is_grad_enabled() else rows.detach()
 
 
 def _end(positions: int | Tensor, offset: int) -> int:
