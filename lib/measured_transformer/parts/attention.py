@@ -188,8 +188,8 @@ class MultiHeadAttention(nn.Module):
     With fewer key-value heads than query heads, each of them serves a group of query heads in order
     (grouped-query attention; one key-value head: multi-query attention).
 
-    Weights, (output, input) as in `nn.Linear`: rows `h * d_head` to `(h + 1) * d_head` of `query.weight`, and of
-    `key.weight` and `value.weight` for a key-value head, belong to head h, as do these columns of
+    Weights, (output, input) as in `nn.Linear`: rows `h * d_head` to `(h + 1) * d_head` of `query.weight`, and
+    of `key.weight` and `value.weight` for a key-value head, belong to head h, as do these columns of
     `output.weight`. Query head h asks key-value head `h // (n_heads // n_kv_heads)`.
 
     Taps: `queries`, `keys`, `values` (batch head position d_head, before any rotation), `scores` (before
