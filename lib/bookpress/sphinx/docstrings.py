@@ -58,7 +58,8 @@ class Names:
 
         Looked for in this order: an argument (which has no entry), a member of the class, a name that
         the module defines or imports, a name counted from the package or the library, a full name, and a
-        class or function that the library has once.
+        class or function that the library has once. A single word means no module: `capture` is the
+        function, not the file that it lives in.
         """
         text = text.removesuffix("()")
         if not _NAME.fullmatch(text) or text in scope.arguments:
@@ -72,7 +73,7 @@ class Names:
             f"{scope.module.partition('.')[0]}.{text}",
             text,
         ):
-            if found in self.kinds:
+            if found in self.kinds and (rest or self.kinds[found] != "module"):
                 return found
         once = self._by_end.get(text, [])
         return once[0] if len(once) == 1 else None

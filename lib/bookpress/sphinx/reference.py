@@ -10,6 +10,7 @@ import ast
 import functools
 import importlib.util
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from bookpress.sphinx.docstrings import Names, Scope, as_rst, one_by_one, read_n
 LIBRARY = "measured_transformer"
 _BEFORE_NAPOLEON, _AFTER_NAPOLEON = 400, 600
 _COLON = "\ue000"
+_PATHS = re.compile(r"(?:\b[a-z_]\w*\.)+(?=[A-Z])")
 _SIMPLE = (type(None), bool, int, float, str, tuple)
 
 
@@ -191,7 +193,7 @@ def finish_page(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def _put_aliases_last(section: nodes.section) -> None:
-    """Move a module's constants and type aliases behind what they serve."""
+    """Move a module's constants and type aliases behind what they serve, and write them short."""
     aliases = [
         node
         for node in section.children
@@ -200,6 +202,9 @@ def _put_aliases_last(section: nodes.section) -> None:
     for alias in aliases:
         section.remove(alias)
         section.append(alias)
+        for shown in alias.findall(addnodes.desc_annotation):
+            text = _PATHS.sub("", shown.astext())
+            shown[:] = [nodes.Text(text)]
 
 
 def _table(doctree: nodes.document) -> nodes.table:
