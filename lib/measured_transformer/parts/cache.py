@@ -84,6 +84,12 @@ class KeyValues:
         self.length += keys.shape[2]
         return self.keys, self.values
 
+    def cut(self, length: int) -> None:
+        """Keep only the first `length` positions, where there are more."""
+        self.length = min(self.length, length)
+        if not self.length:
+            self._keys = self._values = None
+
     def select(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these rows of the batch, in this order; a row may come more than once (beam search)."""
         if self._keys is not None and self._values is not None:
