@@ -51,7 +51,7 @@ class KeyValueCache:
         return sum(layer.reserved_bytes for layer in (*self.layers, *self.cross_layers))
 
     def drop_unfinished(self) -> None:
-        """Forget what an interrupted call has left in some of the layers, so that the next can take its place."""
+        """Forget what an interrupted call has left in some layers, so that the next can take its place."""
         held = 0 if self.places is None else self.places.keys.shape[-1]
         for layer in self.layers:
             layer.cut(held)
