@@ -27,6 +27,7 @@ from bookpress.sphinx.docstrings import Names, Scope, as_rst, one_by_one, read_n
 LIBRARY = "measured_transformer"
 _BEFORE_NAPOLEON, _AFTER_NAPOLEON = 400, 600
 _COLON = "\ue000"
+_ARGUMENTS = re.compile(r"\s*<dl>\n(<dd>.*?)</dl>\s*", re.DOTALL)
 _PATHS = re.compile(r"(?:\b[a-z_]\w*\.)+(?=[A-Z])")
 _SIMPLE = (type(None), bool, int, float, str, tuple)
 
@@ -258,6 +259,20 @@ def _file_of(app: Sphinx, module: str) -> str | None:
     return next((str(file) for file in files if file.is_file()), None)
 
 
+def mend_signatures(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Make lines of a signature's arguments; Sphinx writes them as a list that defines nothing."""
+    if doctree is None or not any(doctree.findall(addnodes.desc)):
+        return
+
+    def lines(found: re.Match[str]) -> str:
+        inner = found[1].replace("<dd>", '<span class="sig-line">').replace("</dd>", "</span>")
+        return f'<span class="sig-lines">{inner}</span>'
+
+    context["body"] = _ARGUMENTS.sub(lines, context["body"])
+
+
 def _rename_attributes() -> None:
     """Head the list of a class's attributes with the word that its docstring uses."""
     for field in PyObject.doc_field_types:
@@ -273,6 +288,7 @@ def setup(app: Sphinx) -> None:
     connect("autodoc-process-docstring", rewrite_docstring, priority=_AFTER_NAPOLEON)
     connect("autodoc-process-signature", rewrite_signature)
     connect("doctree-read", finish_page, priority=100)
+    connect("html-page-context", mend_signatures)
     app.add_directive("names", NamesDirective)
     app.add_node(names_table)
     viewcode.get_module_filename = _file_of  # type: ignore[assignment]
