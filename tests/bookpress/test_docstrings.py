@@ -19,6 +19,9 @@ undocumented = 3
 class Cube(Base):
     """A cube."""
 
+    corners: int = 8
+    """How many corners."""
+
     def volume(self) -> float:
         """Its volume."""
 
@@ -76,6 +79,7 @@ def test_public_names_and_their_kinds(names):
         "library.shapes": "module",
         "library.shapes.Side": "data",
         "library.shapes.Cube": "class",
+        "library.shapes.Cube.corners": "attribute",
         "library.shapes.Cube.volume": "method",
         "library.shapes.Cube.edge": "property",
         "library.shapes.Cube.face": "property",
@@ -90,6 +94,7 @@ def test_public_names_and_their_kinds(names):
         ("volume", "library.shapes.paint", None),
         ("Cube.volume", "library.shapes.paint", "library.shapes.Cube.volume"),
         ("Cube.volume", "library.maths.area", "library.shapes.Cube.volume"),
+        ("corners", "library.maths.area", None),
         ("Base", "library.shapes", "library.maths.area.Square"),
         ("Base.edge", "library.shapes", "library.maths.area.Square.edge"),
         ("edge", "library.shapes", None),

@@ -37,7 +37,8 @@ class Names:
     """The public names of a library, read from its source without importing it.
 
     Attributes:
-        kinds: full name -> `module`, `class`, `function`, `method`, `property` or `data`.
+        kinds: full name -> `module`, `class`, `function`, `method`, `property`,
+            `attribute` or `data`.
         meanings: module -> each name that it defines or imports -> the full name.
     """
 
@@ -86,7 +87,7 @@ class Names:
             parts = name.split(".")
             if kind in ("class", "function", "data"):
                 found.setdefault(parts[-1], []).append(name)
-            elif kind in ("method", "property"):
+            elif kind in ("method", "property", "attribute"):
                 found.setdefault(".".join(parts[-2:]), []).append(name)
         return found
 
@@ -124,7 +125,7 @@ def _members(body: list[ast.stmt], function: str) -> Iterator[tuple[str, str]]:
             name, kind = node.name, "property" if decorators & properties else function
         elif isinstance(node, ast.Assign | ast.AnnAssign) and _is_text(after):
             target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-            name, kind = ast.unparse(target), "data"
+            name, kind = ast.unparse(target), "data" if function == "function" else "attribute"
         else:
             continue
         if not name.startswith("_"):
