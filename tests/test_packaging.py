@@ -1,18 +1,14 @@
-"""The library as others install it, the pins, and the two commands' set-up."""
+"""What is asked for, the pins, and the two commands' set-up."""
 
 from __future__ import annotations
 
 import ast
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
-from email.message import Message
-from email.parser import Parser
 from importlib import metadata
 from pathlib import Path
 
@@ -27,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = "measured_transformer"
 PYTHONS = ("3.11", "3.12", "3.13")
+LOCKED = ("notebook", "book", "test", "pretrained")  # the extras that the lock is made of
 
 
 def lock_lines() -> list[str]:
@@ -54,150 +51,7 @@ def asked(*extras: str) -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the library's wheel from a copy, so that no build folder appears in the tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    shutil.copytree(ROOT / "lib", folder / "source" / "lib", ignore=unwanted)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder / "source")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder]
-    done = subprocess.run([*build, folder / "source"], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="session")
-def contents(wheel: Path) -> set[str]:
-    with zipfile.ZipFile(wheel) as archive:
-        return set(archive.namelist())
-
-
-@pytest.fixture(scope="session")
-def described(wheel: Path) -> Message:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        return Parser().parsestr(archive.read(name).decode())
-
-
-@pytest.fixture(scope="session")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel alone into a folder of its own."""
-    target = tmp_path_factory.mktemp("installed")
-    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet"]
-    done = subprocess.run(
-        [*pip, "--disable-pip-version-check", "--target", target, wheel],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return target
-
-
-def run_installed(installed: Path, code: str) -> str:
-    """Run code with the installed wheel first on the path and the source tree nowhere on it."""
-    prelude = f"import sys; sys.path[:] = [p for p in sys.path if p != {str(ROOT / 'lib')!r}]\n"
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-c", prelude + code]
-    done = subprocess.run(
-        command, cwd=installed, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-# --- the wheel ------------------------------------------------------------------------------------
-
-
-def test_the_wheel_holds_the_library_and_nothing_else(contents: set[str]):
-    tops = {name.split("/")[0] for name in contents}
-    assert tops == {NAME, f"{NAME}-{PROJECT['version']}.dist-info"}
-
-
-def test_the_wheel_holds_every_file_of_the_library(contents: set[str]):
-    library = ROOT / "lib" / NAME
-    source = {p for p in library.rglob("*") if p.suffix in {".py", ".toml"} or p.name == "py.typed"}
-    expected = {path.relative_to(ROOT / "lib").as_posix() for path in source}
-    assert f"{NAME}/py.typed" in expected
-    assert any(re.fullmatch(f"{NAME}/evidence/claims/.+[.]toml", name) for name in expected)
-    assert expected <= contents, expected - contents
-
-
-def test_the_wheel_says_what_it_is(described: Message):
-    assert described["Name"] == "measured-transformer"
-    assert described["License-Expression"] == "BSD-3-Clause"
-    assert described.get_all("License-File") == ["LICENSE"]
-    assert described["Description-Content-Type"] == "text/markdown"
-    assert described.get_payload().startswith("# The Measured Transformer")
-    urls = dict(line.split(", ", 1) for line in described.get_all("Project-URL", []))
-    assert urls["Homepage"] == "https://github.com/measured-transformer/measured-transformer"
-    supported = [f"Programming Language :: Python :: {version}" for version in PYTHONS]
-    assert set(supported) <= set(described.get_all("Classifier", []))
-
-
-def test_one_version_everywhere(described: Message):
-    import measured_transformer
-
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    versions = {
-        "pyproject.toml": PROJECT["version"],
-        "the package": measured_transformer.__version__,
-        "the wheel": described["Version"],
-        "CITATION.cff": str(citation["version"]),
-    }
-    assert len(set(versions.values())) == 1, versions
-
-
-def test_the_installed_library_imports_from_the_wheel(installed: Path):
-    code = f"import {NAME} as m; print(m.__file__); print(m.__version__)"
-    file, version = run_installed(installed, code).splitlines()
-    assert Path(file).is_relative_to(installed)
-    assert version == PROJECT["version"]
-
-
-def test_the_installed_library_runs_and_finds_its_claims(installed: Path):
-    output = run_installed(
-        installed,
-        f"""
-import importlib, json, pkgutil
-from importlib.resources import files
-import {NAME} as package
-names = [m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
-for name in names:
-    importlib.import_module(name)
-claims = files("{NAME}.evidence").joinpath("claims")
-tables = sorted(path.name for path in claims.iterdir())
-print(json.dumps([names, tables, "bookpress" in sys.modules]))
-""",
-    )
-    names, tables, press = json.loads(output)
-    assert f"{NAME}.parts.attention" in names
-    assert [name for name in tables if name.endswith(".toml")]
-    assert not press
-
-
-def test_importing_the_library_loads_nothing_heavy(installed: Path):
-    heavy = ["torch", "scipy", "matplotlib", "numpy", "jaxtyping", "IPython", "pandas"]
-    code = f"import {NAME}; print([name for name in {heavy} if name in sys.modules])"
-    assert run_installed(installed, code).strip() == "[]"
-
-
-def test_models_need_neither_matplotlib_nor_scipy(installed: Path):
-    code = f"from {NAME} import Decoder; print([n for n in ('matplotlib', 'scipy') if n in sys.modules])"
-    assert run_installed(installed, code).strip() == "[]"
-
-
-def test_the_example_of_the_readme_runs(installed: Path):
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert run_installed(installed, example).count("torch.Size") == 2
-
-
-def test_a_name_that_the_library_lacks_is_an_attribute_error(installed: Path):
-    code = f"import {NAME} as m\ntry: m.Decodre\nexcept AttributeError as e: print(e)"
-    assert "Decodre" in run_installed(installed, code)
+# --- the editable install --------------------------------------------------------------------------
 
 
 def test_the_editable_install_offers_the_press_as_well():
@@ -243,6 +97,45 @@ def test_everything_the_press_and_the_tests_import_is_pinned(folder: str):
     assert not unpinned, "add it to pyproject.toml and run: make lock"
 
 
+def test_the_benchmarks_import_only_what_their_extra_brings():
+    brought = {canonicalize_name(requirement.name) for requirement in asked("benchmark")}
+    assert {"transformer-lens", "transformers", "x-transformers"} <= brought
+    own = {canonicalize_name(path.stem) for path in (ROOT / "benchmarks").rglob("*.py")}
+    strange = set(third_party("benchmarks")) - own - {"benchmarks"} - brought
+    assert not strange, "add it to the extra `benchmark` in pyproject.toml"
+
+
+def test_the_lock_is_made_of_every_extra_but_the_benchmarks():
+    assert {*LOCKED, "benchmark"} == set(PROJECT["optional-dependencies"])
+    script = (ROOT / "tools" / "lock").read_text()
+    assert re.findall(r"--extra (\w+)", script) == list(LOCKED)
+    assert not {"transformer-lens", "x-transformers"} & set(pins())
+
+
+def test_the_book_leaves_the_folders_that_are_no_pages_alone():
+    unread = set(yaml.safe_load((ROOT / "_config.yml").read_text())["exclude_patterns"])
+    assert {"benchmarks", "lib", "tests", "tools", "_build", "build", "dist", ".*"} <= unread
+
+
+@pytest.mark.parametrize(("ci", "status", "said"), [("true", 2, "2 errors"), ("", 5, "2 skipped")])
+def test_a_missing_reference_is_skipped_but_fails_on_ci(
+    tmp_path: Path, ci: str, status: int, said: str
+):
+    shutil.copy(ROOT / "tests" / "interop" / "conftest.py", tmp_path)
+    for name in ("test_one.py", "test_two.py"):
+        (tmp_path / name).write_text('import pytest\npytest.importorskip("no_such_package")\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", tmp_path, tmp_path],
+        env={**os.environ, "CI": ci},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert f"{said} in" in done.stdout
+
+
 def test_the_library_asks_for_ranges_that_begin_where_the_readme_says():
     assert PROJECT["requires-python"] == ">=3.11,<3.14"
     torch = next(requirement for requirement in asked() if requirement.name == "torch")
@@ -273,7 +166,7 @@ def test_the_lock_answers_pyproject_on_every_python(python: str):
         "python_full_version": f"{python}.9",
     }
     pinned = pins(environment)
-    for requirement in asked("notebook", "book", "test"):  # the extras that the lock is made of
+    for requirement in asked(*LOCKED):
         version = pinned.get(canonicalize_name(requirement.name))
         assert version is not None, f"{requirement} is not pinned; run: make lock"
         assert requirement.specifier.contains(version), f"{requirement}: pinned {version}"

@@ -1,4 +1,23 @@
-"""The inside of the Transformer, as a library: parts, models, taps, evidence."""
+"""Transformers whose every inner value can be seen, replaced and measured.
+
+A frozen `Config` names all sizes and choices; `Decoder`, `Encoder` and `EncoderDecoder` are made from it.
+Inside, values pass *taps* with names: `capture` shows what passes, `intervene` replaces it.
+
+>>> import torch
+>>> from measured_transformer import Config, Decoder, capture, intervene
+>>> model = Decoder(Config(vocab=100, d_model=64, n_layers=2, n_heads=4))
+>>> tokens = torch.randint(100, (2, 10))          # batch of 2, 10 positions
+>>> with capture(model, "blocks.*.attention.pattern") as seen:
+...     logits = model(tokens)
+>>> for name, pattern in seen.items():
+...     print(name, tuple(pattern.shape))
+blocks.0.attention.pattern (2, 4, 10, 10)
+blocks.1.attention.pattern (2, 4, 10, 10)
+>>> with intervene(model, {"blocks.0.attention.out": 0.0}):   # cut out
+...     changed = model(tokens)
+>>> changed.shape                                 # logits of each next token
+torch.Size([2, 10, 100])
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

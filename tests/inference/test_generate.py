@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -227,6 +228,28 @@ def test_prompts_may_be_tensors():
     assert texts(written(model, block)) == texts(written(model, block.tolist()))
 
 
+@pytest.mark.usefixtures("unhooked")
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_may_come_from_numpy_and_torch(kind):
+    model, start = made(kind), start_of(made(kind))
+    plain = generate(model, PROMPTS, max_new_tokens=6, stop=[4, 7], start=start)
+    for array in (np.array, torch.tensor):
+        prompts = [array(prompt) for prompt in PROMPTS]
+        ours = generate(
+            model,
+            prompts,
+            max_new_tokens=np.int64(6),
+            stop=array([4, 7]),
+            start=None if start is None else array(start),
+            chunk=np.int32(2),
+        )
+        assert texts(ours) == texts(plain)
+    alone = generate(model, PROMPTS, max_new_tokens=6, stop=np.int64(4), start=start)
+    assert texts(alone) == texts(generate(model, PROMPTS, max_new_tokens=6, stop=4, start=start))
+    without = generate(model, PROMPTS, max_new_tokens=6, stop=None, start=start)
+    assert texts(without) == texts(generate(model, PROMPTS, max_new_tokens=6, start=start))
+
+
 def test_each_module_keeps_its_mode_and_nothing_is_left_behind():
     model = made(Decoder, SMALL.but(dropout=0.5))
     expected = texts(written(model))
@@ -304,6 +327,14 @@ def test_results_and_strategies_are_frozen():
         ({"chunk": 0}, "chunk must be a whole number of at least 1, got 0"),
         ({"stop": VOCAB}, rf"stop must lie in 0..{VOCAB - 1}"),
         ({"stop": [1, -1]}, "stop must lie"),
+        ({"stop": "."}, "stop must hold whole numbers, got what is no tensor: '.'"),
+        ({"stop": 1.5}, "stop must hold whole numbers, got torch.float32"),
+        ({"prompts": "abc"}, "prompt 0 must hold whole numbers, got what is no tensor: 'a'"),
+        ({"prompts": 3}, "prompts must be a list of sequences of tokens, got 3"),
+        ({"prompts": [[True]]}, "prompt 0 must hold whole numbers, got torch.bool"),
+        ({"strategy": "beams"}, r"strategy must be Greedy\(\), .* got 'beams'"),
+        ({"strategy": Greedy}, "strategy must be .* got <class"),
+        ({"max_new_tokens": 2.0}, "max_new_tokens must be a whole number of at least 1, got 2.0"),
         ({"start": 0}, "start is for an EncoderDecoder, got 0"),
         ({"prompts": [[1] * 30], "max_new_tokens": 4}, "prompt \\+ max_new_tokens <= 33"),
     ],

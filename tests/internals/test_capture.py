@@ -166,6 +166,18 @@ def test_gradients_need_no_graph():
     assert set(seen) == set(ALL)
 
 
+def test_gradients_of_a_frozen_model():
+    model, frozen = made(), made().requires_grad_(False)
+    with capture(model, gradients=True) as expected:
+        model(TOKENS).square().sum().backward()
+    with capture(frozen, gradients=True) as seen:
+        frozen(TOKENS).square().sum().backward()
+    for name, value in expected.items():
+        torch.testing.assert_close(seen[name].grad, value.grad, msg=name)
+    assert all(parameter.grad is None for parameter in frozen.parameters())
+    assert not frozen(TOKENS).requires_grad
+
+
 def test_gradients_and_transform_exclude_each_other():
     model = made()
     with (
@@ -253,10 +265,11 @@ def test_copies_made_while_watched_are_whole_models(travel):
     model = made()
     state = {name: value.clone() for name, value in model.state_dict().items()}
     assert not [name for name in state if "tap" in name.lower() or name.endswith("scale")]
-    other = copy.deepcopy(model) if travel == "deepcopy" else pickle.loads(pickle.dumps(model))
-    with capture(model) as seen:
+    with capture(model) as seen, intervene(model, {"logits": lambda logits: logits + 1}):
+        other = copy.deepcopy(model) if travel == "deepcopy" else pickle.loads(pickle.dumps(model))
         assert set(model.state_dict()) == set(state)
         assert watched(other) == []
+        assert len(watched(model)) == len(ALL)
         other(TOKENS)
         assert seen == {}
     torch.testing.assert_close(other(TOKENS), model(TOKENS))
@@ -309,8 +322,13 @@ with capture(model, "*.pattern") as seen:
     torch.testing.assert_close(compiled(tokens), plain)
 assert list(seen) == ["blocks.0.attention.pattern"], list(seen)
 torch.testing.assert_close(seen, expected)
-with intervene(model, {"logits": 0.0}):
-    assert (compiled(tokens) == 0).all()
+with capture(compiled, "*.pattern") as seen:
+    compiled(tokens)
+assert list(seen) == list(expected), list(seen)
+torch.testing.assert_close(seen, expected)
+for one in (model, compiled):
+    with intervene(one, {"logits": 0.0}):
+        assert (compiled(tokens) == 0).all()
 torch.testing.assert_close(compiled(tokens), plain)
 print("all equal")
 """

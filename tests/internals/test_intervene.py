@@ -1,5 +1,6 @@
 """Intervene replaces what passes, in order, and leaves nothing behind."""
 
+import numpy as np
 import pytest
 import torch
 from measured_transformer.internals.capture import capture
@@ -135,6 +136,54 @@ def test_gradients_flow_through_a_replacement_and_into_it(model):
 def test_the_dtype_of_a_replacement_follows_the_value(model):
     with intervene(model, {"blocks.0.attention.out": torch.ones(12)}):
         assert model(TOKENS).dtype == torch.float64
+
+
+@torch.no_grad()
+def test_a_change_made_in_place_reaches_only_what_follows(model):
+    def erase(value):
+        value[:, 1] = 0.0
+        return value
+
+    with capture(model, "blocks.*.residual_*") as plain:
+        model(TOKENS)
+    with (
+        capture(model, "blocks.*.residual_*") as before,
+        intervene(model, {"blocks.1.residual_pre": erase}),
+        capture(model, "blocks.*.residual_*") as after,
+    ):
+        model(TOKENS)
+    assert torch.equal(before["blocks.0.residual_post"], plain["blocks.0.residual_post"])
+    assert torch.equal(before["blocks.1.residual_pre"], plain["blocks.1.residual_pre"])
+    assert torch.equal(after["blocks.1.residual_pre"][:, 1], torch.zeros(2, 12).double())
+    assert not torch.equal(after["blocks.1.residual_post"], plain["blocks.1.residual_post"])
+
+
+def test_gradients_pass_a_change_made_in_place(model):
+    def erase(pattern):
+        pattern[:, 0] = 0.0
+        return pattern
+
+    with intervene(model, {"blocks.0.attention.pattern": erase}):
+        model(TOKENS).sum().backward()
+    grad = model.blocks[0].attention.query.weight.grad
+    assert torch.equal(grad[:4], torch.zeros(4, 12).double())
+    assert grad[4:].abs().max() > 0
+
+
+@torch.no_grad()
+def test_numbers_of_numpy_are_numbers(unhooked, model):
+    with intervene(model, {"logits": np.float32(0.5)}):
+        assert (model(TOKENS) == 0.5).all()
+
+
+@pytest.mark.parametrize("change", [None, "zero", [0.0]])
+def test_what_is_no_change_is_refused_at_once(unhooked, model, change):
+    with (
+        pytest.raises(ValueError, match="the change of logits must be a function, a tensor or a"),
+        intervene(model, {"*.pattern": 0.0, "logits": change}),
+    ):
+        pass
+    assert not any(tap.watched for tap in taps(model).values())
 
 
 def test_nothing_writes_into_a_replacement(model):

@@ -88,6 +88,8 @@ MODELS = {
     "t5": (EncoderDecoder, T5),
     "t5 1.1": (EncoderDecoder, UNTIED_T5),
     "t5, tied, unscaled": (EncoderDecoder, T5.but(logit_scale=1.0)),
+    "t5, quick gelu": (EncoderDecoder, T5.but(activation="gelu_sigmoid")),
+    "t5 1.1, exact gelu": (EncoderDecoder, UNTIED_T5.but(activation="geglu")),
     "t5, no head": (
         EncoderDecoder,
         T5.but(head="none", tie_embeddings=False, logit_scale=1.0, activation="swiglu"),
@@ -394,10 +396,25 @@ def test_damaged_files(folder: Path):
         (Encoder, BERT, {"architectures": ["BertForTokenClassification"]}, "BertForTokenClass"),
         (EncoderDecoder, T5, {"architectures": ["T5EncoderModel"]}, "T5EncoderModel"),
         (EncoderDecoder, T5, {"feed_forward_proj": "gated-quick_gelu"}, "gated-quick_gelu"),
+        (EncoderDecoder, T5, {"feed_forward_proj": ["relu"]}, "feed_forward_proj must be a name"),
+        (EncoderDecoder, T5, {"dense_act_fn": "mish"}, "got 'mish'"),
+        (EncoderDecoder, T5, {"is_causal": False}, "is_causal=False"),
+        (Decoder, GPT2, {"is_causal": False}, "is_causal=False"),
+        (Decoder, LLAMA, {"is_causal": False}, "is_causal=False"),
+        (Decoder, LLAMA, {"rope_parameters": {"rope_theta": "1e4"}}, "rope_theta must be a number"),
+        (Decoder, GPT2, {"model_type": ["gpt2"]}, r"model_type is one of .*; got \['gpt2'\]"),
+        (
+            Decoder,
+            GPT2,
+            {"activation_function": ["gelu"]},
+            r"activation_function .* got \['gelu'\]",
+        ),
+        (Decoder, GPT2, {"resid_pdrop": "none"}, "resid_pdrop must be a number, got 'none'"),
+        (Decoder, GPT2, {"layer_norm_epsilon": None}, "norm_eps must be a finite number, got None"),
     ],
 )
 def test_settings_that_are_not_computed_here_are_refused(
-    kind, config, settings, message, tmp_path: Path
+    unhooked, kind, config, settings, message, tmp_path: Path
 ):
     to_huggingface(make(kind, config), tmp_path)
     configure(tmp_path, **settings)
@@ -413,6 +430,93 @@ def test_the_base_of_older_llamas(tmp_path: Path):
     (tmp_path / "config.json").write_text(json.dumps(config | {"rope_scaling": None}))
     assert torch.equal(answer(from_huggingface(tmp_path)), answer(model))
     assert config["rope_theta"] == 700.0
+
+
+@pytest.mark.parametrize("base", [{"rope_theta": None}, {}])
+def test_a_base_that_is_not_told_is_found_where_it_is(base, tmp_path: Path):
+    model = make(Decoder, LLAMA)
+    to_huggingface(model, tmp_path)
+    configure(tmp_path, rope_parameters={"rope_type": "default", **base})
+    assert from_huggingface(tmp_path).config.rotary_base == 700.0
+    configure(tmp_path, rope_parameters=None, rope_theta=None)
+    assert from_huggingface(tmp_path).config.rotary_base == 10000.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "left_out"),
+    [
+        (
+            Decoder,
+            GPT2.but(dropout=0.1),
+            "n_inner scale_attn_weights layer_norm_epsilon activation_function resid_pdrop "
+            "embd_pdrop attn_pdrop tie_word_embeddings architectures dtype",
+        ),
+        (
+            Decoder,
+            LLAMA.but(n_kv_heads=None, norm_eps=1e-6, rotary_base=10000.0),
+            "num_key_value_heads head_dim rope_theta rope_parameters rms_norm_eps hidden_act "
+            "attention_bias mlp_bias attention_dropout tie_word_embeddings architectures dtype",
+        ),
+        (
+            Encoder,
+            BERT.but(dropout=0.1),
+            "type_vocab_size layer_norm_eps hidden_act hidden_dropout_prob "
+            "attention_probs_dropout_prob tie_word_embeddings architectures dtype",
+        ),
+        (
+            EncoderDecoder,
+            T5.but(
+                dropout=0.1,
+                n_decoder_layers=None,
+                norm_eps=1e-6,
+                relative_buckets=32,
+                relative_max_distance=128,
+            ),
+            "num_decoder_layers relative_attention_num_buckets relative_attention_max_distance "
+            "layer_norm_epsilon feed_forward_proj dropout_rate tie_word_embeddings architectures",
+        ),
+    ],
+    ids=["gpt2", "llama", "bert", "t5"],
+)
+def test_settings_left_out_are_the_ones_of_transformers(
+    kind, config, left_out, tmp_path: Path
+) -> None:
+    config = config.but(d_ff=64) if kind is Decoder and config.positions == "learned" else config
+    model = make(kind, config)
+    to_huggingface(model, tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())
+    for name in left_out.split():
+        del written[name]
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    again = from_huggingface(tmp_path)
+    assert torch.equal(answer(again), answer(model))
+    assert again.config.dropout == config.dropout
+
+
+def test_one_architecture_need_not_stand_in_a_list(folder: Path):
+    expected = answer(from_huggingface(folder))
+    configure(folder, architectures="GPT2LMHeadModel")
+    assert torch.equal(answer(from_huggingface(folder)), expected)
+
+
+@pytest.mark.parametrize("places", [None, [], {"a": 1}])
+def test_an_index_without_a_map_is_damaged(folder: Path, places: Any):
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    with pytest.raises(ValueError, match=r"index\.json must hold a weight_map"):
+        from_huggingface(folder)
+
+
+@pytest.mark.parametrize("source", [None, 3, {"wte.weight": torch.zeros(2, 2)}])
+def test_what_is_no_folder_and_no_model_is_refused(unhooked: None, source: Any):
+    with pytest.raises(ValueError, match="expected a folder or a model of transformers, got"):
+        from_huggingface(source)
+
+
+def test_only_models_of_this_library_are_written(unhooked: None):
+    with pytest.raises(ValueError, match=r"an EncoderDecoder, got Linear"):
+        to_huggingface(torch.nn.Linear(2, 2))
 
 
 def test_a_module_without_a_config_is_no_checkpoint():

@@ -27,6 +27,8 @@ GPT2S: dict[str, dict[str, Any]] = {
     "fast gelu": {"activation_function": "gelu_fast"},
     "quick gelu, unscaled": {"activation_function": "quick_gelu", "scale_attn_weights": False},
     "one head": {"n_head": 1, "n_layer": 1},
+    "accurate gelu": {"activation_function": "gelu_accurate"},
+    "python tanh": {"activation_function": "gelu_python_tanh", "n_inner": 1},
 }
 LLAMAS: dict[str, dict[str, Any]] = {
     "as many keys as queries": {},
@@ -58,6 +60,11 @@ T5S: dict[str, dict[str, Any]] = {
         "feed_forward_proj": "gated-silu",
     },
     "wide heads": {"d_kv": 10},
+    "gated by name, exact by function": {
+        "feed_forward_proj": "gated-gelu",
+        "dense_act_fn": "gelu",
+    },
+    "gated by flag": {"feed_forward_proj": "relu", "is_gated_act": True},
 }
 
 

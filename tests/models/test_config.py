@@ -1,7 +1,10 @@
 """A Config says what is wrong when it is made, and never changes."""
 
 import dataclasses
+import json
+import math
 
+import numpy as np
 import pytest
 from measured_transformer.models.config import Config
 
@@ -41,6 +44,22 @@ from measured_transformer.models.config import Config
         ({"tie_embeddings": 2}, "tie_embeddings must be True or False, got 2"),
         ({"bias": None}, "bias must be True or False, got None"),
         ({"final_norm": "yes"}, "final_norm must be True, False or None, got 'yes'"),
+        ({"attention_bias": "no"}, "attention_bias must be True, False or None, got 'no'"),
+        ({"ffn_bias": 0.0}, "ffn_bias must be True, False or None, got 0.0"),
+        ({"dropout": "0.1"}, "dropout must be a finite number, got '0.1'"),
+        ({"dropout": None}, "dropout must be a finite number, got None"),
+        ({"norm_eps": math.nan}, "norm_eps must be a finite number, got nan"),
+        ({"rotary_base": math.inf}, "rotary_base must be a finite number, got inf"),
+        ({"logit_scale": True}, "logit_scale must be a finite number, got True"),
+        ({"attention_scale": math.nan}, "attention_scale must be a finite number, got nan"),
+        (
+            {"embedding_scale": "big"},
+            "embedding_scale must be a finite number or 'auto', got 'big'",
+        ),
+        ({"token_types": -1}, "token_types must be 0 or a positive whole number, got -1"),
+        ({"token_types": 1.5}, "token_types .* got 1.5"),
+        ({"relative_buckets": 8.5}, "relative_buckets .* got 8.5"),
+        ({"relative_max_distance": "far"}, "relative_max_distance .* got 'far'"),
     ],
 )
 def test_what_cannot_be_built_is_refused(unhooked, changes, message):
@@ -63,6 +82,13 @@ def test_what_cannot_be_built_is_refused(unhooked, changes, message):
 )
 def test_what_can_be_built_is_accepted(unhooked, sizes):
     assert Config(vocab=1, **sizes).but(**sizes) == Config(vocab=1, **sizes)
+
+
+def test_numbers_of_numpy_are_kept_as_pythons(unhooked):
+    config = Config(vocab=np.int64(10), d_head=np.int32(6), norm_eps=np.float32(0.5), token_types=0)
+    plain = Config(vocab=10, d_head=6, norm_eps=0.5)
+    assert config == plain
+    assert json.dumps(dataclasses.asdict(config)) == json.dumps(dataclasses.asdict(plain))
 
 
 def test_defaults_follow_the_other_sizes():

@@ -236,6 +236,63 @@ def test_earlier_results_are_not_overwritten():
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("read_before", [0, 3])
+@pytest.mark.parametrize("where", ["blocks.0.residual_post", "blocks.1.feedforward.out"])
+@pytest.mark.parametrize("kind", [Decoder, EncoderDecoder])
+@torch.no_grad()
+def test_a_call_that_is_interrupted_leaves_nothing_in_the_cache(kind, where, read_before):
+    def interrupt(value):
+        raise KeyboardInterrupt
+
+    model = made(kind, SMALL.but(positions="relative"))
+    source, target = tokens(2, 4, seed=1), tokens(2, N)
+    cache = model.make_cache()
+
+    def read(part):
+        if kind is Decoder:
+            return model(target[:, part], cache=cache)
+        return model(source, target[:, part], cache=cache)
+
+    whole = model(target) if kind is Decoder else model(source, target)
+    side = "" if kind is Decoder else "decoder."
+    first = read(slice(read_before)) if read_before else target.new_zeros(2, 0, VOCAB)
+    rest = slice(read_before, None)
+    with pytest.raises(KeyboardInterrupt), intervene(model, {f"{side}{where}": interrupt}):
+        read(slice(read_before, read_before + 2))
+    torch.testing.assert_close(torch.cat((first, read(rest)), dim=1), whole, rtol=0, atol=1e-12)
+    assert cache.length == N
+
+
+@torch.no_grad()
+def test_after_an_interrupted_call_another_memory_can_be_read():
+    def interrupt(value):
+        raise KeyboardInterrupt
+
+    model = made(EncoderDecoder, SMALL)
+    one, other = model.encode(tokens(3, 4, seed=1)), model.encode(tokens(2, 5, seed=2))
+    cache = model.make_cache()
+    name = "decoder.blocks.1.residual_pre"
+    with pytest.raises(KeyboardInterrupt), intervene(model, {name: interrupt}):
+        model.decode(tokens(3, 4), one, cache=cache)
+    ours = model.decode(tokens(2, 4), other, cache=cache)
+    expected = model.decode(tokens(2, 4), other)
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
+
+
+def test_what_is_cut_is_made_anew():
+    past = KeyValues()
+    keys, values = torch.randn(2, 2, 1, 3, 4).unbind()
+    past.extend(keys, values)
+    past.cut(5)
+    assert past.length == 3
+    past.cut(2)
+    again, _ = past.extend(keys, values)
+    assert torch.equal(again, torch.cat((keys[:, :, :2], keys), dim=2))
+    past.cut(0)
+    again, _ = past.extend(*torch.randn(2, 3, 1, 2, 4).unbind())
+    assert again.shape == (3, 1, 2, 4)
+
+
 def test_a_cache_of_another_batch_or_model_is_refused():
     model, cache = made(Decoder, SMALL), made(Decoder, SMALL).make_cache()
     model(tokens(2, 3), cache=cache)

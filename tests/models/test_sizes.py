@@ -72,9 +72,10 @@ def test_flops_are_those_that_pytorch_counts(config, kind):
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
 @torch.no_grad()
-def test_flops_with_a_cache(kind):
-    config = SMALL.but(n_kv_heads=2)
+def test_flops_with_a_cache(kind, positions):
+    config = SMALL.but(n_kv_heads=2, positions=positions)
     model = KINDS[kind](config)
     source_length = 5 if kind == "encoder-decoder" else None
     cache = model.make_cache()

@@ -146,6 +146,14 @@ def test_learned_positions_are_rows_of_a_trained_table():
     assert [n for n, _ in module.named_parameters()] == ["table"]
 
 
+def test_learned_positions_require_gradients_only_where_they_are_recorded():
+    scheme = LearnedPositions(5, 4)
+    assert scheme(3).requires_grad
+    with torch.no_grad():
+        assert not scheme(3).requires_grad
+        assert not scheme(torch.tensor([[0, 4]])).requires_grad
+
+
 def test_learned_positions_end():
     module = LearnedPositions(10, 4)
     with pytest.raises(ValueError, match="reach to 9, got position 10"):

@@ -5,6 +5,9 @@ tables and figures: `evidence` (values, verdicts and claims), `figures` (light a
 `provenance` (what a page ran on), `downloads` (each page's notebook) and `offline` (pages that
 load nothing from elsewhere). `pieces` are the nodes that they put on the page, `words` what cards
 say. `page` finds the executed notebook of the page being read.
+
+`reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
+them.
 """
 
 from __future__ import annotations
@@ -15,13 +18,22 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from bookpress.sphinx import downloads, evidence, figures, offline, page, pieces, provenance
+from bookpress.sphinx import (
+    downloads,
+    evidence,
+    figures,
+    offline,
+    page,
+    pieces,
+    provenance,
+    reference,
+)
 from bookpress.staleness import setup_staleness
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything; Sphinx calls this once for each build."""
-    for part in (pieces, page, evidence, figures, provenance, downloads, offline):
+    for part in (pieces, page, evidence, figures, provenance, downloads, offline, reference):
         part.setup(app)
     setup_staleness(app)
     return {

@@ -356,6 +356,9 @@ def probe_r2(
         features: vectors of each sequence and position.
         strength: of the ridge penalty, per sample.
         shuffle_seed: shuffle the training positions from this seed first; a sound probe then finds nothing.
+
+    Raises:
+        ValueError: when there are fewer than two sequences.
     """
     batch, n, _ = features.shape
     if batch < 2:
@@ -420,7 +423,7 @@ class RandomTable:
     """Preparation for training: the table of learned positions stays as it was drawn."""
 
     def __call__(self, model: Model) -> None:
-        """Freeze the table."""
+        """Freeze the table. Raises ValueError when the model has no learned positions."""
         _table(model).requires_grad_(False)
 
 
@@ -435,7 +438,7 @@ class Band:
 
     @torch.no_grad()
     def __call__(self, model: Model) -> None:
-        """Write the band into the table and freeze it."""
+        """Write the band into the table and freeze it. Raises ValueError when there is no table."""
         table = _table(model)
         kept = third(table.shape[1], self.name)
         full = sinusoidal_encoding(len(table), table.shape[1]).to(table)

@@ -23,7 +23,15 @@ _STRIDE = 10
 
 @dataclass(frozen=True)
 class Profile:
-    """The profile and seed offset of a run."""
+    """The profile and seed offset of a run.
+
+    Attributes:
+        name: `quick` or `full`.
+        seed_offset: what `MEASURED_SEED_OFFSET` says.
+
+    Raises:
+        ValueError: another name, or an offset below zero or above one hundred million.
+    """
 
     name: str = "quick"
     seed_offset: int = 0

@@ -1,6 +1,6 @@
 """One visual language for every figure: a palette, a light and a dark theme, shared plots.
 
-A figure function is written once, in plain matplotlib, and decorated with `themed`:
+A figure function is written once, in plain matplotlib, and decorated with `themed`::
 
     @themed
     def decay(distances, similarity):
@@ -465,9 +465,7 @@ def heat_map(
         axis.set_major_locator(MaxNLocator(integer=True))  # there is no row 2.5
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    figure = axes.get_figure(root=True)
-    assert figure is not None  # axes that are drawn on belong to a figure
-    bar = figure.colorbar(image, ax=axes)
+    bar = axes.figure.colorbar(image, ax=axes)
     bar.set_label(label)
     bar.outline.set_visible(False)
     return bar

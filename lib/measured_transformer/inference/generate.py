@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from measured_transformer.inference.beams import BeamSearch, beam_search
-from measured_transformer.inference.prompts import Prompts
+from measured_transformer.inference.prompts import Prompts, whole_numbers
 from measured_transformer.inference.sampling import Sampling, draw
 from measured_transformer.inference.writer import Writer
 from measured_transformer.models.decoder import Decoder
@@ -49,7 +50,7 @@ def generate(
     *,
     max_new_tokens: int,
     strategy: Greedy | Sampling | BeamSearch | None = None,
-    stop: int | Sequence[int] = (),
+    stop: int | Sequence[int] | None = (),
     start: int | Sequence[int] | None = None,
     chunk: int | None = None,
 ) -> Generated:
@@ -63,7 +64,7 @@ def generate(
         prompts: for each text a list or vector of token numbers; lengths may differ.
         max_new_tokens: the largest number of tokens to write.
         strategy: `Greedy()` (when not given), `Sampling(generator, ...)` or `BeamSearch(...)`.
-        stop: the token, or the tokens, that end a text.
+        stop: the token, or the tokens, that end a text; none when there is no such token.
         start: what an `EncoderDecoder`'s text begins with, one token or several; not part of the result.
         chunk: how many positions of the prompts are read at a time, to save memory; all when None.
 
@@ -80,9 +81,9 @@ def generate(
     >>> len(generate(model, [[1, 2, 3]], max_new_tokens=5, strategy=strategy).tokens[0])
     5
     """
-    _check(model, max_new_tokens, chunk)
     strategy = Greedy() if strategy is None else strategy
-    ends = torch.tensor([stop] if isinstance(stop, int) else list(stop), dtype=torch.int64)
+    _check(model, strategy, max_new_tokens, chunk)
+    ends = whole_numbers("stop", () if stop is None else stop).reshape(-1)
     if len(ends) and not 0 <= int(ends.min()) <= int(ends.max()) < model.config.vocab:
         raise ValueError(
             f"stop must lie in 0..{model.config.vocab - 1} (vocab={model.config.vocab}), got {stop}"
@@ -157,7 +158,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def _check(model: nn.Module, max_new_tokens: int, chunk: int | None) -> None:
+def _check(model: nn.Module, strategy: object, max_new_tokens: int, chunk: int | None) -> None:
     if not isinstance(model, Decoder | EncoderDecoder):
         raise ValueError(
             f"expected a Decoder or an EncoderDecoder, got {type(model).__name__}: only a model that "
@@ -165,8 +166,12 @@ def _check(model: nn.Module, max_new_tokens: int, chunk: int | None) -> None:
         )
     if model.config.head == "none":
         raise ValueError("this model has no logits to choose tokens by: config.head is 'none'")
+    if not isinstance(strategy, Greedy | Sampling | BeamSearch):
+        raise ValueError(
+            f"strategy must be Greedy(), Sampling(...) or BeamSearch(...), got {strategy!r}"
+        )
     for name, number in (("max_new_tokens", max_new_tokens), ("chunk", chunk)):
         if number is not None and (
-            isinstance(number, bool) or not isinstance(number, int) or number < 1
+            isinstance(number, bool) or not isinstance(number, Integral) or number < 1
         ):
             raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")

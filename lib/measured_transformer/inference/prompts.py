@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 Prompts = Sequence[Sequence[int] | Tensor] | Tensor
+"""One sequence of token numbers for each text."""
 
 
 def left_padded(
@@ -32,6 +33,8 @@ def left_padded(
     >>> real[1]
     tensor([False, False,  True])
     """
+    if not isinstance(prompts, Iterable):
+        raise ValueError(f"prompts must be a list of sequences of tokens, got {prompts!r}")
     rows = [_row(i, prompt) for i, prompt in enumerate(prompts)]
     if not rows:
         raise ValueError("expected at least one prompt, got none")
@@ -51,12 +54,29 @@ def left_padded(
 
 
 def _row(i: int, prompt: Sequence[int] | Tensor) -> Tensor:
-    row = torch.as_tensor(prompt)
-    if row.ndim != 1 or (len(row) and (row.is_floating_point() or row.dtype == torch.bool)):
+    row = whole_numbers(f"prompt {i}", prompt)
+    if row.ndim != 1:
         raise ValueError(
             "prompts must be a list with one sequence of whole numbers for each text, got prompt "
-            f"{i} of {row.dtype} and shape {tuple(row.shape)}; a single prompt needs a list around it"
+            f"{i} of shape {tuple(row.shape)}; a single prompt needs a list around it"
         )
     if not len(row):
         raise ValueError(f"prompt {i} is empty; give it at least one token, such as a start token")
-    return row.to(torch.int64)
+    return row
+
+
+def whole_numbers(name: str, given: object) -> Int[Tensor, "..."]:
+    """What is given as a tensor: a number or a sequence of numbers of Python, NumPy or PyTorch.
+
+    Raises:
+        ValueError: when it holds anything but whole numbers.
+    """
+    try:
+        numbers = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"{name} must hold whole numbers, got what is no tensor: {given!r}"
+        ) from None
+    if numbers.numel() and (numbers.dtype.is_floating_point or numbers.dtype == torch.bool):
+        raise ValueError(f"{name} must hold whole numbers, got {numbers.dtype}")
+    return numbers.to(torch.int64)

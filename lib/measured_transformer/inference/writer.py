@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from measured_transformer.inference.prompts import Prompts, left_padded
+from measured_transformer.inference.prompts import Prompts, left_padded, whole_numbers
 from measured_transformer.inference.step import flat_layers, one_step
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.decoder import Decoder
@@ -31,7 +31,12 @@ class Writer:
         max_new_tokens: int,
         chunk: int | None,
     ) -> None:
-        """Check and align the prompts; the arguments are those of `generate`."""
+        """Check and align the prompts; the arguments are those of `generate`.
+
+        Raises:
+            ValueError: when a prompt does not fit, `start` is missing or not wanted, or learned positions do
+                not reach far enough.
+        """
         vocab, device = model.config.vocab, next(model.parameters()).device
         tokens, real = left_padded(prompts, vocab=vocab, device=device)
         self.model = model
@@ -45,7 +50,7 @@ class Writer:
                     "an EncoderDecoder reads the prompts with its encoder; its decoder needs a start "
                     "token to begin with: give start (0 for T5)"
                 )
-            first = [start] if isinstance(start, int) else start
+            first = whole_numbers("start", start).reshape(-1)
             self.source, self.memory_real = tokens, real
             tokens, real = left_padded([first] * len(tokens), vocab=vocab, device=device)
         elif start is not None:

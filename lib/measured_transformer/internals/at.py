@@ -10,6 +10,7 @@ from torch import Tensor
 from measured_transformer.internals.intervene import Change
 
 Places = int | slice | Sequence[int]
+"""Numbers along one axis, from the end when negative."""
 
 
 def at(

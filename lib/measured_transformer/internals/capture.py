@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+import torch
 from torch import Tensor, nn
 
 from measured_transformer.internals.names import matching
@@ -27,8 +28,8 @@ def capture(
         model: any module with taps.
         patterns: names or globs, such as `"blocks.*.attention.pattern"`; all taps when none is given.
         transform: applied to each value at once, so that large values need not be kept.
-        gradients: keep the values in the graph, with their `.grad` after a backward pass; otherwise they
-            are detached. Not together with `transform`.
+        gradients: keep the values in the graph, with their `.grad` after a backward pass, also where the
+            weights are frozen; otherwise they are detached. Not together with `transform`.
 
     Raises:
         KeyError: when a pattern matches no tap.
@@ -51,14 +52,17 @@ def capture(
     seen: dict[str, Tensor] = {}
 
     def watcher(name: str) -> Watcher:
-        def watch(value: Tensor) -> None:
-            if gradients:
-                if value.requires_grad:
-                    value.retain_grad()
-                seen[name] = value
-            else:
+        def watch(value: Tensor) -> Tensor | None:
+            if not gradients:
                 kept = value.detach()
                 seen[name] = kept if transform is None else transform(kept)
+                return None
+            if torch.is_grad_enabled() and not value.requires_grad:
+                value = value.detach().requires_grad_()  # frozen weights: the graph begins here
+            if value.requires_grad:
+                value.retain_grad()
+            seen[name] = value
+            return value
 
         return watch
 

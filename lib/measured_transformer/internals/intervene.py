@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from measured_transformer.internals.names import matching
 from measured_transformer.parts.tap import Watcher
 
 Change = Tensor | float | int | Callable[[Tensor], Tensor]
+_VALUES = (Tensor, int, float)  # torch 2.6 compiles no check against a union of types
+"""A replacement: a value, or a function from the value to it."""
 
 
 @contextmanager
@@ -24,13 +27,14 @@ def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]
 
     Args:
         model: any module with taps.
-        changes: for each name or glob a function from the value to its replacement, a tensor that
-            broadcasts to the value's shape, or a number (`0.0` removes it); `at` (beside this) limits any of
-            these to some positions and heads.
+        changes: for each name or glob a function from (a copy of) the value to its replacement, a tensor
+            that broadcasts to the value's shape, or a number (`0.0` removes it); `at` (beside this) limits
+            any of these to some positions and heads.
 
     Raises:
         KeyError: when a name matches no tap.
-        ValueError: in the forward pass, when a replacement has another shape than the value.
+        ValueError: when a change is neither a function nor a tensor nor a number; in the forward pass, when
+            a replacement has another shape than the value.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config
@@ -43,24 +47,36 @@ def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]
 
     def watcher(name: str, change: Change) -> Watcher:
         def watch(value: Tensor) -> Tensor:
-            if isinstance(change, Tensor | int | float):
+            if isinstance(change, _VALUES):
                 new = torch.as_tensor(change, dtype=value.dtype, device=value.device)
                 try:
                     return new.expand_as(value)
                 except RuntimeError:
                     raise ValueError(_misfit(name, value, new)) from None
-            new = change(value)
+            # A copy: what is changed in place must not reach what others have seen or will read.
+            new = change(value.clone())
             if not isinstance(new, Tensor) or new.shape != value.shape:
                 raise ValueError(_misfit(name, value, new))
             return new
 
         return watch
 
+    checked = {pattern: _checked(pattern, change) for pattern, change in changes.items()}
     with ExitStack() as stack:
-        for pattern, change in changes.items():
+        for pattern, change in checked.items():
             for name, tap in matching(model, (pattern,)).items():
                 stack.enter_context(watching(tap, watcher(name, change)))
         yield
+
+
+def _checked(name: str, change: Change) -> Change:
+    if callable(change) or isinstance(change, _VALUES):
+        return change
+    if isinstance(change, Real):  # NumPy's numbers of single precision are none of Python's
+        return float(change)
+    raise ValueError(
+        f"the change of {name} must be a function, a tensor or a number, got {type(change).__name__}"
+    )
 
 
 def _misfit(name: str, value: Tensor, new: object) -> str:

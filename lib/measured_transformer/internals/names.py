@@ -12,8 +12,15 @@ from measured_transformer.parts.tap import Tap
 
 
 def taps(model: nn.Module) -> dict[str, Tap]:
-    """Every tap of the model by its name, in the order in which the modules were made."""
-    return {name: module for name, module in model.named_modules() if isinstance(module, Tap)}
+    """Every tap of the model by its name, in the order in which the modules were made.
+
+    A compiled model's taps have the names that they had before.
+    """
+    return {
+        name.removeprefix("_orig_mod."): module
+        for name, module in model.named_modules()
+        if isinstance(module, Tap)
+    }
 
 
 def matching(model: nn.Module, patterns: Iterable[str]) -> dict[str, Tap]:

@@ -44,7 +44,9 @@ def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Encoder:
             norm_eps=theirs.get("layer_norm_eps", 1e-12),
             placement="post",
             activation=activation(theirs, "hidden_act", "gelu"),
-            dropout=dropout(theirs, "hidden_dropout_prob", "attention_probs_dropout_prob"),
+            dropout=dropout(
+                theirs, "hidden_dropout_prob", "attention_probs_dropout_prob", default=0.1
+            ),
             token_types=theirs.get("type_vocab_size", 2),
             embedding_norm=True,
             head="mlm" if has_head else "none",

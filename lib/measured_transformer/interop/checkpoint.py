@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ def read_checkpoint(source: str | Path | nn.Module) -> Checkpoint:
             )
         tensors = {name: tensor.detach() for name, tensor in source.state_dict().items()}
         return Checkpoint(config.to_dict(), tensors, type(source).__name__)
+    if not isinstance(source, str | PathLike):
+        raise ValueError(
+            f"expected a folder or a model of transformers, got {type(source).__name__}: tensors alone do "
+            "not tell what is to be computed with them"
+        )
     folder = Path(source)
     _refuse_pickle(folder)
     if not folder.is_dir():
@@ -57,8 +63,8 @@ def read_checkpoint(source: str | Path | nn.Module) -> Checkpoint:
         raise FileNotFoundError(f"expected a config.json in {folder}")
     config = _read_json(folder / "config.json")
     tensors = _read_tensors(folder)
-    architectures = config.get("architectures") or [None]
-    return Checkpoint(config, tensors, architectures[0])
+    named = config.get("architectures") or [None]
+    return Checkpoint(config, tensors, named if isinstance(named, str) else named[0])
 
 
 def write_checkpoint(
@@ -75,7 +81,11 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
     if whole.is_file():
         return _read_safetensors(whole)
     if index.is_file():
-        places: dict[str, str] = _read_json(index).get("weight_map", {})
+        places = _read_json(index).get("weight_map")
+        if not isinstance(places, dict) or not all(isinstance(f, str) for f in places.values()):
+            raise ValueError(
+                f"{index} must hold a weight_map from names of tensors to names of files"
+            )
         tensors: dict[str, Tensor] = {}
         for shard in sorted(set(places.values())):
             if Path(shard).name != shard or not (folder / shard).is_file():

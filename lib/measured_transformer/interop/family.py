@@ -18,6 +18,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.feedforward import Activation
 
 Model = Decoder | Encoder | EncoderDecoder
+"""Any model of this library."""
 HEADS = ("lm_head.", "cls.")  # what the names of a head's tensors begin with
 
 # What `transformers` calls the functions, and what they are called here.
@@ -26,8 +27,10 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_python": "gelu",
     "gelu_new": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
     "quick_gelu": "gelu_sigmoid",
     "silu": "silu",
     "swish": "silu",
@@ -120,8 +123,8 @@ def architecture(checkpoint: Checkpoint, supported: Iterable[str], default: str)
     name = checkpoint.architecture or default
     if name not in supported:
         raise ValueError(
-            f"expected a checkpoint of {', '.join(supported)}; got one of {name}, whose head has no "
-            "place in this library"
+            f"expected a checkpoint of {', '.join(supported)}; got one of {name}, for which this library "
+            "has no model"
         )
     return name
 
@@ -129,7 +132,7 @@ def architecture(checkpoint: Checkpoint, supported: Iterable[str], default: str)
 def activation(config: Mapping[str, Any], field: str, default: str) -> Activation:
     """The activation that a setting names. Raises ValueError when it is unknown here."""
     name = config.get(field, default)
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(f"{field} must be one of {', '.join(ACTIVATIONS)}; got {name!r}")
     return ACTIVATIONS[name]
 
@@ -141,9 +144,13 @@ def gated(plain: Activation, field: str) -> Activation:
     return GATED[plain]
 
 
-def dropout(config: Mapping[str, Any], *fields: str) -> float:
-    """The largest of the rates: here one rate serves all places."""
-    return float(max(config.get(field) or 0.0 for field in fields))
+def dropout(config: Mapping[str, Any], *fields: str, default: float) -> float:
+    """The largest of the rates: here one rate serves all places. Raises ValueError for what is no number."""
+    rates = [config.get(field, default) or 0.0 for field in fields]
+    for field, rate in zip(fields, rates, strict=True):
+        if not isinstance(rate, int | float):
+            raise ValueError(f"{field} must be a number, got {rate!r}")
+    return float(max(rates))
 
 
 def misfits(config: Config, **wanted: Any) -> list[str]:

@@ -27,7 +27,12 @@ from measured_transformer.models.decoder import Decoder
 def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
     """A fresh decoder with the sizes and choices of the checkpoint."""
     theirs = checkpoint.config
-    require(theirs, add_cross_attention=False, scale_attn_by_inverse_layer_idx=False)
+    require(
+        theirs,
+        add_cross_attention=False,
+        is_causal=True,
+        scale_attn_by_inverse_layer_idx=False,
+    )
     name = architecture(checkpoint, ("GPT2LMHeadModel", "GPT2Model"), "GPT2LMHeadModel")
     has_head = name == "GPT2LMHeadModel"
     return Decoder(
@@ -42,7 +47,7 @@ def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
             attention_scale=None if theirs.get("scale_attn_weights", True) else 1.0,
             norm_eps=theirs.get("layer_norm_epsilon", 1e-5),
             activation=activation(theirs, "activation_function", "gelu_new"),
-            dropout=dropout(theirs, "resid_pdrop", "embd_pdrop", "attn_pdrop"),
+            dropout=dropout(theirs, "resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
             head="linear" if has_head else "none",
             tie_embeddings=has_head and theirs.get("tie_word_embeddings", True),
             initialisation="gpt2",

@@ -83,6 +83,10 @@ def to_huggingface(
     Raises:
         ValueError: when no architecture fits; says what stands in the way of each.
     """
+    if not isinstance(model, Model):
+        raise ValueError(
+            f"expected a Decoder, an Encoder or an EncoderDecoder, got {type(model).__name__}"
+        )
     reasons = {}
     for family in FAMILIES.values():
         settings = family.write_config(model)
@@ -109,7 +113,7 @@ def to_huggingface(
 
 def _family(checkpoint: Checkpoint) -> Family:
     kind = checkpoint.config.get("model_type")
-    if kind not in FAMILIES:
+    if not isinstance(kind, str) or kind not in FAMILIES:
         raise ValueError(
             f"expected a checkpoint whose model_type is one of {', '.join(FAMILIES)}; got {kind!r}"
         )

@@ -29,7 +29,7 @@ from measured_transformer.models.decoder import Decoder
 def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
     """A fresh decoder with the sizes and choices of the checkpoint."""
     theirs = checkpoint.config
-    require(theirs, partial_rotary_factor=1.0)
+    require(theirs, is_causal=True, partial_rotary_factor=1.0)
     name = architecture(checkpoint, ("LlamaForCausalLM", "LlamaModel"), "LlamaForCausalLM")
     has_head = name == "LlamaForCausalLM"
     return Decoder(
@@ -51,7 +51,7 @@ def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
             bias=False,
             attention_bias=theirs.get("attention_bias", False),
             ffn_bias=theirs.get("mlp_bias", False),
-            dropout=dropout(theirs, "attention_dropout"),
+            dropout=dropout(theirs, "attention_dropout", default=0.0),
             head="linear" if has_head else "none",
             tie_embeddings=has_head and theirs.get("tie_word_embeddings", False),
             initialisation="gpt2",
@@ -75,7 +75,10 @@ def rotary_base(theirs: Mapping[str, Any]) -> float:
                 f"this checkpoint has {name}={settings!r}, which this library does not compute; "
                 "supported are plain rotary positions (rope_type='default')"
             )
-    base = newer.get("rope_theta", older.get("rope_theta", theirs.get("rope_theta", 10000.0)))
+    given = [settings.get("rope_theta") for settings in (newer, older, theirs)]
+    base = next((base for base in given if base is not None), 10000.0)
+    if not isinstance(base, int | float):
+        raise ValueError(f"rope_theta must be a number, got {base!r}")
     return float(base)
 
 

@@ -30,11 +30,14 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.feedforward import Activation, is_gated
 
+# Here 'gelu' with a gate stands for its approximation by a tanh.
+_GATED_NAMES: dict[Activation, str] = {"geglu": "gelu_python", "geglu_tanh": "gelu"}
+
 
 def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> EncoderDecoder:
     """A fresh encoder-decoder with the sizes and choices of the checkpoint."""
     theirs = checkpoint.config
-    require(theirs)
+    require(theirs, is_causal=True)
     supported = ("T5ForConditionalGeneration", "T5Model")
     name = architecture(checkpoint, supported, "T5ForConditionalGeneration")
     has_head = name != "T5Model"
@@ -57,7 +60,7 @@ def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> EncoderDecod
             attention_scale=1.0,
             norm="rms",
             norm_eps=theirs.get("layer_norm_epsilon", 1e-6),
-            activation=feedforward(theirs.get("feed_forward_proj", "relu")),
+            activation=feedforward(theirs),
             bias=False,
             dropout=theirs.get("dropout_rate", 0.1),
             embedding_scale=1.0,
@@ -69,18 +72,23 @@ def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> EncoderDecod
     )
 
 
-def feedforward(name: str) -> Activation:
-    """The activation that `feed_forward_proj` names, such as 'relu' or 'gated-gelu'.
+def feedforward(theirs: Mapping[str, Any]) -> Activation:
+    """The activation that the settings name: `feed_forward_proj`, such as 'relu' or 'gated-gelu'.
+
+    `dense_act_fn` and `is_gated_act` say the same once more; where they say something else, they hold.
 
     Raises:
         ValueError: when it is unknown here.
     """
-    if not name.startswith("gated-"):
-        return activation({"feed_forward_proj": name}, "feed_forward_proj", name)
-    if name == "gated-gelu":
-        return "geglu_tanh"
-    plain = name.removeprefix("gated-")
-    return gated(activation({"feed_forward_proj": plain}, "feed_forward_proj", plain), name)
+    name = theirs.get("feed_forward_proj", "relu")
+    if not isinstance(name, str):
+        raise ValueError(f"feed_forward_proj must be a name, got {name!r}")
+    plain = "gelu_new" if name == "gated-gelu" else name.removeprefix("gated-")
+    bend = activation({name: theirs.get("dense_act_fn") or plain}, name, plain)
+    has_gate = theirs.get("is_gated_act")
+    if name.startswith("gated-") if has_gate is None else has_gate:
+        return gated(bend, name)
+    return bend
 
 
 def _tied(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bool:
@@ -163,8 +171,6 @@ def write_config(model: Model) -> dict[str, Any] | str:
     if not isinstance(model, EncoderDecoder):
         unlike.append("it must be an EncoderDecoder")
     plain = UNGATED.get(c.activation, c.activation)
-    if c.activation in ("geglu", "gelu_sigmoid"):
-        unlike.append(f"activation must be another one than {c.activation!r}")
     scaled = c.logit_scale == c.d_model**-0.5 and c.d_model != 1
     if not scaled and c.logit_scale != 1:
         unlike.append(f"logit_scale must be 1 or 1/sqrt(d_model), is {c.logit_scale}")
@@ -172,7 +178,7 @@ def write_config(model: Model) -> dict[str, Any] | str:
         unlike.append("an unembedding of its own must read a state that is not scaled")
     if unlike:
         return "; ".join(unlike)
-    name = "gelu" if c.activation == "geglu_tanh" else NAMES[plain]
+    name = _GATED_NAMES.get(c.activation) or NAMES[plain]
     return {
         "model_type": "t5",
         "architectures": ["T5Model" if c.head == "none" else "T5ForConditionalGeneration"],

@@ -50,6 +50,15 @@ class KeyValueCache:
         """Bytes of the buffers, room for later positions included."""
         return sum(layer.reserved_bytes for layer in (*self.layers, *self.cross_layers))
 
+    def drop_unfinished(self) -> None:
+        """Forget what an interrupted call has left in some layers, so that the next can take its place."""
+        held = 0 if self.places is None else self.places.keys.shape[-1]
+        for layer in self.layers:
+            layer.cut(held)
+        if not held:
+            for layer in self.cross_layers:
+                layer.cut(0)
+
     def select(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these rows of the batch, in this order; a row may come more than once (beam search)."""
         for layer in (*self.layers, *self.cross_layers):

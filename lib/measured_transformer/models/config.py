@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from measured_transformer.parts.block import Placement
@@ -12,9 +13,17 @@ from measured_transformer.parts.norms import NormName
 from measured_transformer.parts.positions import Pairing
 
 Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]
+"""How order is told, see `measured_transformer.parts.positions`."""
 Initialisation = Literal["xavier", "gpt2"]
+"""How fresh weights are drawn, see `Config`."""
 HeadName = Literal["linear", "mlm", "none"]
+"""What a model reads from its final state, see `Config`."""
 
+_SIZES = (
+    *("vocab", "d_model", "n_layers", "n_heads", "max_length"),
+    *("relative_buckets", "relative_max_distance", "token_types"),
+)
+_SIZES_OR_NONE = ("n_decoder_layers", "n_kv_heads", "d_head", "d_ff")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "positions": get_args(Positions),
     "norm": get_args(NormName),
@@ -109,16 +118,21 @@ class Config:
     initialisation: Initialisation = "xavier"
 
     def __post_init__(self) -> None:
-        for name in ("vocab", "d_model", "n_layers", "n_heads", "max_length"):
-            self._positive(name)
-        for name in ("n_decoder_layers", "n_kv_heads", "d_head", "d_ff"):
-            if getattr(self, name) is not None:
-                self._positive(name)
+        for name in (*_SIZES, *_SIZES_OR_NONE):
+            if name in _SIZES or getattr(self, name) is not None:
+                self._whole(name, least=0 if name == "token_types" else 1)
+        for name in ("dropout", "norm_eps", "rotary_base", "logit_scale"):
+            self._number(name)
+        if self.attention_scale is not None:
+            self._number("attention_scale")
+        if self.embedding_scale != "auto":
+            self._number("embedding_scale", other=" or 'auto'")
         for name in ("residual", "bias", "tie_embeddings", "embedding_norm", "head_bias", "pooler"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if self.final_norm not in (True, False, None):
-            raise ValueError(f"final_norm must be True, False or None, got {self.final_norm!r}")
+        for name in ("final_norm", "attention_bias", "ffn_bias"):
+            if not isinstance(getattr(self, name), bool | None):
+                raise ValueError(f"{name} must be True, False or None, got {getattr(self, name)!r}")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value not in allowed:
@@ -149,24 +163,24 @@ class Config:
                 f"them, got relative_buckets={self.relative_buckets} and "
                 f"relative_max_distance={self.relative_max_distance}"
             )
-        if isinstance(self.token_types, bool) or self.token_types < 0:
-            raise ValueError(
-                f"token_types must be 0 or a positive number, got {self.token_types!r}"
-            )
-        if self.embedding_scale != "auto" and not isinstance(self.embedding_scale, int | float):
-            raise ValueError(
-                f"embedding_scale must be a number or 'auto', got {self.embedding_scale!r}"
-            )
         if self.head == "none" and (self.tie_embeddings or self.head_bias):
             raise ValueError(
                 "head='none' has no unembedding: tie_embeddings and head_bias must be False, got "
                 f"tie_embeddings={self.tie_embeddings} and head_bias={self.head_bias}"
             )
 
-    def _positive(self, name: str) -> None:
+    def _whole(self, name: str, *, least: int) -> None:
         value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            kind = "a positive whole number" if least else "0 or a positive whole number"
+            raise ValueError(f"{name} must be {kind}, got {value!r}")
+        object.__setattr__(self, name, int(value))  # NumPy's whole numbers are kept as Python's
+
+    def _number(self, name: str, *, other: str = "") -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            raise ValueError(f"{name} must be a finite number{other}, got {value!r}")
+        object.__setattr__(self, name, value if isinstance(value, int) else float(value))
 
     @property
     def head_width(self) -> int:

@@ -9,6 +9,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.parts.feedforward import is_gated
 
 Kind = Literal["decoder", "encoder", "encoder-decoder"]
+"""Which model a config is counted for."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,9 @@ def count_flops(
     """Floating-point operations of a forward pass in matrix products, two for each multiplication and addition.
 
     All that a mask hides is counted too: that is what a dense kernel computes. Norms, softmax, activations,
-    look-ups and the pooler are not counted.
+    look-ups and the pooler are not counted. `torch.utils.flop_counter` finds the same number where it knows
+    the attention kernel; on a CPU it misses the fused one, and sees the products under
+    `capture(model, "*.pattern")`.
 
     Args:
         config: sizes and choices.

@@ -114,6 +114,8 @@ class Stack(nn.Module):
                 vocabulary, or are more than learned positions reach; when another argument does not fit.
         """
         self._check(tokens, token_types, cache)
+        if cache is not None:
+            cache.drop_unfinished()
         places = find_places(
             tokens,
             padding_mask=padding_mask,

@@ -108,7 +108,7 @@ def fused_attention(
         queries, keys, values: as in `attention_scores` and `attend`.
         causal: let query i of the last `query` positions see the keys up to its own place.
         mask: True where attention is allowed, as in `attention_pattern`.
-        score_bias: added to the scores before the softmax (ALiBi); broadcasts to (*batch, query, key).
+        score_bias: added to the scores before the softmax (ALiBi); broadcasts to `(*batch, query, key)`.
         scale: as in `attention_scores`.
         dropout: probability of dropping a weight.
 
@@ -165,6 +165,9 @@ def causal_mask(
     The queries are the *last* `n_query` of the `n_key` positions, so a block of queries that continues
     earlier keys sees all of them. (`is_causal` of PyTorch's kernel aligns the other way.)
 
+    Raises:
+        ValueError: when there are more queries than keys.
+
     >>> causal_mask(2, 4).int()
     tensor([[1, 1, 1, 0],
             [1, 1, 1, 1]], dtype=torch.int32)
@@ -185,6 +188,10 @@ class MultiHeadAttention(nn.Module):
     Self-attention when called with one sequence, cross-attention when called with a `memory` as well.
     With fewer key-value heads than query heads, each of them serves a group of query heads in order
     (grouped-query attention; one key-value head: multi-query attention).
+
+    Weights, (output, input) as in `nn.Linear`: rows `h * d_head` to `(h + 1) * d_head` of `query.weight`, and
+    of `key.weight` and `value.weight` for a key-value head, belong to head h, as do these columns of
+    `output.weight`. Query head h asks key-value head `h // (n_heads // n_kv_heads)`.
 
     Taps: `queries`, `keys`, `values` (batch head position d_head, before any rotation), `scores` (before
     masking) and `pattern` (batch head query key), `mixed` (batch head query d_head), `head_outputs`

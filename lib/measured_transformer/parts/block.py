@@ -23,6 +23,7 @@ from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
 
 Placement = Literal["pre", "post"]
+"""Where the norm stands: before the sublayer, or after the addition."""
 
 
 class Block(nn.Module):

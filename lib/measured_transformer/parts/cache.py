@@ -29,7 +29,11 @@ class KeyValues:
     """
 
     def __init__(self, capacity: int = 0) -> None:
-        """Make an empty cache with room for `capacity` positions at first."""
+        """Make an empty cache with room for `capacity` positions at first.
+
+        Raises:
+            ValueError: when the capacity is negative.
+        """
         if capacity < 0:
             raise ValueError(f"capacity must not be negative, got {capacity}")
         self.capacity, self.length = capacity, 0
@@ -79,6 +83,12 @@ class KeyValues:
         self._values = self._extended(self._values, values)
         self.length += keys.shape[2]
         return self.keys, self.values
+
+    def cut(self, length: int) -> None:
+        """Keep only the first `length` positions, where there are more."""
+        self.length = min(self.length, length)
+        if not self.length:
+            self._keys = self._values = None
 
     def select(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these rows of the batch, in this order; a row may come more than once (beam search)."""

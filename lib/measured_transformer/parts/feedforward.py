@@ -29,6 +29,7 @@ Activation = Literal[
     "geglu_tanh",
     "swiglu",
 ]
+"""Names of activations; the last four stand on a gate."""
 
 _gelu_tanh = partial(F.gelu, approximate="tanh")
 

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from measured_transformer.parts.tap import Tap
 
 NormName = Literal["layer", "rms", "none"]
+"""Names of norms: LayerNorm, RMSNorm, and none."""
 
 
 class LayerNorm(nn.Module):

@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 Pairing = Literal["interleaved", "halves"]
+"""Which two entries a rotation turns together, see `Rotation`."""
 
 
 def frequencies(d: int, *, base: float = 10000.0) -> Float[Tensor, "pair"]:
@@ -153,10 +154,13 @@ def rotation(
 
 
 def alibi_slopes(n_heads: int) -> Float[Tensor, "head"]:
-    """ALiBi's slope of each head, float64: a geometric series that starts at 2^(-8/n) and has that ratio.
+    r"""ALiBi's slope of each head, float64: a geometric series that starts at $2^{-8/n}$ and has that ratio.
 
     For a head count that is no power of two, the paper's code takes the slopes of the next lower power of
     two and fills up with every other slope of the next higher one; so does this.
+
+    Raises:
+        ValueError: when there is not at least one head.
 
     >>> alibi_slopes(4)
     tensor([0.2500, 0.0625, 0.0156, 0.0039], dtype=torch.float64)
@@ -394,7 +398,9 @@ class LearnedPositions(nn.Module):
                 f"learned positions reach to {len(self.table) - 1}, got position {below - 1}; "
                 "make the model with a larger max_length"
             )
-        return self.table[offset:below] if isinstance(positions, int) else self.table[positions]
+        rows = self.table[offset:below] if isinstance(positions, int) else self.table[positions]
+        # Even without a graph, a slice of a parameter says that it requires gradients.
+        return rows if torch.is_grad_enabled() else rows.detach()
 
 
 def _end(positions: int | Tensor, offset: int) -> int:

@@ -9,10 +9,12 @@ Watchers are attached by `measured_transformer.internals`, never by hand.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
 Watcher = Callable[[Tensor], Tensor | None]
+"""Sees a value; returns its replacement, or None to leave it."""
 
 
 class Tap(nn.Module):
@@ -26,6 +28,10 @@ class Tap(nn.Module):
     def watched(self) -> bool:
         """Whether anybody looks: parts compute values on request only when this holds."""
         return bool(self.watchers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles take along: not the watchers, which look at this model only."""
+        return {**self.__dict__, "watchers": ()}
 
     def __call__(self, value: Tensor) -> Tensor:
         """Pass the value on; at once when nobody watches, without a module's usual ceremony."""

@@ -26,6 +26,9 @@ class Lag:
         lag: how many steps back the rule looks.
         fidelity: probability that the rule is followed.
         rule_seed: which permutation.
+
+    Raises:
+        ValueError: when a size is not positive, `fidelity` is no probability or `lag` exceeds `length`.
     """
 
     vocab: int = 32
@@ -46,7 +49,11 @@ class Lag:
         return torch.randperm(self.vocab, generator=torch.Generator().manual_seed(self.rule_seed))
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences; the target is the next token, scored where the rule determines it."""
+        """Draw `size` sequences; the target is the next token, scored where the rule determines it.
+
+        Raises:
+            ValueError: when a size is not positive or `length` is less than the lag.
+        """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         self._check_length(n)

@@ -26,6 +26,9 @@ class PlaceMap:
         length: number of tokens; a multiple of twice the block, so that both maps are equally frequent.
         block: number of neighbouring positions that share a map.
         rule_seed: which permutations.
+
+    Raises:
+        ValueError: when a size is not positive, there are fewer than two tokens, or `length` is another.
     """
 
     vocab: int = 12
@@ -50,7 +53,7 @@ class PlaceMap:
         return torch.stack((first, (first + turn) % self.vocab))
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences; every position is scored."""
+        """Draw `size` sequences; every position is scored. Raises ValueError for a size below one."""
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         inputs = torch.randint(self.vocab, (size, n), generator=generator)
@@ -75,6 +78,9 @@ class Duplicates:
     Attributes:
         vocab: number of different tokens, drawn uniformly; at least two, for the two answers.
         length: number of tokens.
+
+    Raises:
+        ValueError: when a size is not positive or there are fewer than two tokens.
     """
 
     vocab: int = 12
@@ -87,7 +93,7 @@ class Duplicates:
             raise ValueError(f"the answers need at least two tokens, got vocab={self.vocab}")
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences; every position is scored."""
+        """Draw `size` sequences; every position is scored. Raises ValueError for a size below one."""
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         inputs = torch.randint(self.vocab, (size, n), generator=generator)

@@ -21,6 +21,9 @@ class Reversal:
     Attributes:
         vocab: number of different tokens, drawn uniformly.
         length: number of tokens.
+
+    Raises:
+        ValueError: when a size is not positive.
     """
 
     vocab: int = 12
@@ -31,7 +34,11 @@ class Reversal:
         check_sizes(vocab=self.vocab, length=self.length)
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences of `length` tokens; every position is scored."""
+        """Draw `size` sequences of `length` tokens; every position is scored.
+
+        Raises:
+            ValueError: when a size is not positive.
+        """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         inputs = torch.randint(self.vocab, (size, n), generator=generator)

@@ -31,23 +31,34 @@ class Batch:
 
 @runtime_checkable
 class Task(Protocol):
-    """Makes batches; the same generator state gives the same batch on every device.
-
-    Attributes:
-        vocab: number of different tokens in inputs and targets.
-        length: positions of a batch when no other length is asked for.
-        causal: whether a model of it must not see ahead (a `Decoder`) or may (an `Encoder`).
-    """
+    """Makes batches; the same generator state gives the same batch on every device."""
 
     @property
-    def vocab(self) -> int: ...  # noqa: D102
+    def vocab(self) -> int:
+        """Number of different tokens in inputs and targets."""
+        ...
+
     @property
-    def length(self) -> int: ...  # noqa: D102
+    def length(self) -> int:
+        """Positions of a batch when no other length is asked for."""
+        ...
+
     @property
-    def causal(self) -> bool: ...  # noqa: D102
+    def causal(self) -> bool:
+        """Whether a model of it must not see ahead (a `Decoder`) or may (an `Encoder`)."""
+        ...
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences."""
+        """Draw `size` sequences.
+
+        Args:
+            generator: where the numbers come from.
+            size: number of sequences.
+            length: positions of each; the task's own when not given.
+
+        Raises:
+            ValueError: when `size` or `length` is not a positive whole number.
+        """
         ...
 
 
