@@ -209,7 +209,11 @@ class XTransformers(Contender):
             num_tokens=s.vocab,
             max_seq_len=s.length,
             attn_layers=Layers(
-                dim=s.width, depth=s.layers, heads=s.heads, attn_dim_head=s.width // s.heads, attn_flash=True
+                dim=s.width,
+                depth=s.layers,
+                heads=s.heads,
+                attn_dim_head=s.width // s.heads,
+                attn_flash=True,
             ),
         )
 
@@ -237,7 +241,7 @@ class TransformerLens(Contender):
                 d_head=s.width // s.heads,
                 n_heads=s.heads,
                 d_mlp=4 * s.width,
-                n_ctx=s.length,
+                n_ctx=2 * s.length,  # decoding breaks off at half of it
                 d_vocab=s.vocab,
                 act_fn="gelu",
                 normalization_type="LN",

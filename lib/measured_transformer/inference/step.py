@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -112,25 +113,25 @@ def _layer(block: Block) -> _Layer:
 def _attention(
     part: MultiHeadAttention,
 ) -> Callable[[Tensor, Rotation | None, Tensor | None, KeyValues, bool], Tensor]:
-    query, key, value = _linear(part.query), _linear(part.key), _linear(part.value)
+    query, everything = _linear(part.query), _linear(part.query, part.key, part.value)
     output, scale, width = _linear(part.output), part.scale, part.d_head
     heads, kv_heads = part.n_heads, part.n_kv_heads
     group = heads // kv_heads
+    widths = [heads * width, kv_heads * width, kv_heads * width]
 
     def attention(
         x: Tensor, turn: Rotation | None, mask: Tensor | None, kept: KeyValues, extend: bool
     ) -> Tensor:
         rows = x.shape[0]
-        queries = query(x).view(rows, heads, 1, width)
-        if turn is not None:
-            queries = turn.apply(queries)
-        if extend:
-            new = key(x).view(rows, kv_heads, 1, width)
-            keys, values = kept.extend(
-                new if turn is None else turn.apply(new),
-                value(x).view(rows, kv_heads, 1, width),
-            )
+        if extend:  # one product for all three
+            asked, new, carried = everything(x).split(widths, dim=-1)
+            queries = asked.reshape(rows, heads, 1, width)
+            new = new.reshape(rows, kv_heads, 1, width)
+            if turn is not None:
+                queries, new = turn.apply(queries), turn.apply(new)
+            keys, values = kept.extend(new, carried.reshape(rows, kv_heads, 1, width))
         else:
+            queries = query(x).view(rows, heads, 1, width)
             keys, values = kept.keys, kept.values
         # All heads of a group ask the same keys: they stand where else several positions would.
         queries = queries.view(rows, kv_heads, group, width)
@@ -159,6 +160,12 @@ def _norm(part: nn.Module | None) -> _Function:
     return lambda x: x
 
 
-def _linear(part: nn.Linear) -> _Function:
-    weight, bias = part.weight, part.bias
+def _linear(*parts: nn.Linear) -> _Function:
+    """The map of one projection, or of several side by side."""
+    first = parts[0]
+    weight: Tensor = first.weight
+    bias: Tensor | None = first.bias
+    if len(parts) > 1:
+        weight = torch.cat([part.weight for part in parts])
+        bias = None if bias is None else torch.cat([part.bias for part in parts])
     return lambda x: F.linear(x, weight, bias)

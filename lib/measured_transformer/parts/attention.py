@@ -332,23 +332,23 @@ class MultiHeadAttention(nn.Module):
         allowed: Tensor | None,
         score_bias: Tensor | None,
     ) -> Tensor:
-        scores = attention_scores(queries, keys, scale=self.scale)
+        # Laid out head by head before the products: the kernel would copy them so, more slowly.
+        scores = attention_scores(queries.contiguous(), keys.contiguous(), scale=self.scale)
         if score_bias is not None:
             scores = scores + _checked_bias(score_bias, scores.shape).to(scores.dtype)
-        seen = self.scores.watched
-        scores = self.scores(scores)
         past = None
         if causal:
             past = causal_mask(queries.shape[-2], keys.shape[-2], device=scores.device)
-        if allowed is None and past is not None and not seen:
-            # Nobody holds these scores, and every query sees at least itself: mask them where they are.
-            pattern = scores.masked_fill_(~past, -math.inf).softmax(dim=-1)
+        if past is not None and allowed is None and not self.scores.watched:
+            # Nobody else holds these scores, and every query sees itself: hide the rest in place.
+            hidden = torch.zeros_like(past, dtype=scores.dtype).masked_fill(~past, -math.inf)
+            pattern = scores.add_(hidden).softmax(dim=-1)
         else:
             if past is not None:
                 allowed = past if allowed is None else allowed & past
-            pattern = attention_pattern(scores, mask=allowed)
+            pattern = attention_pattern(self.scores(scores), mask=allowed)
         pattern = self.pattern(pattern)
-        return attend(F.dropout(pattern, self.dropout, self.training), values)
+        return attend(F.dropout(pattern, self.dropout, self.training), values.contiguous())
 
     def _split(self, projected: Tensor, n_heads: int) -> Tensor:
         return projected.view(*projected.shape[:-1], n_heads, self.d_head).transpose(1, 2)

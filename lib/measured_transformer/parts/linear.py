@@ -16,7 +16,14 @@ from torch.nn import functional as F
 
 # Below these sizes a convolution's preparations cost more than its kernel saves.
 _LEAST_ROWS, _LEAST_WIDTH, _LEAST_PRODUCTS = 512, 32, 2**25
-_GEOMETRY = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)  # stride, padding, ... of a filter one vector wide
+_GEOMETRY = (
+    [1, 1],
+    [0, 0],
+    [1, 1],
+    False,
+    [0, 0],
+    1,
+)  # stride, padding, ... of a filter one vector wide
 _IMAGES = 16  # with one thread, PyTorch hands oneDNN batches of at least 16
 
 
@@ -36,7 +43,7 @@ def linear(
     tensor([[16.]])
     """
     if _convolution_is_faster(x, weight):
-        return _Convolution.apply(x, weight, bias)
+        return _Convolution.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return F.linear(x, weight, bias)
 
 
@@ -71,7 +78,7 @@ class _Convolution(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # type: ignore[override]
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return _vectors(F.conv2d(_images(x), weight[:, :, None, None], bias), x)
 
     @staticmethod
@@ -90,7 +97,12 @@ class _Convolution(torch.autograd.Function):
         images = _images(given)
         if any(to_weights):
             _, of_weight, of_bias = torch.ops.aten.convolution_backward(
-                images, _images(x), weight[:, :, None, None], ctx.bias_sizes, *_GEOMETRY, [False, *to_weights]
+                images,
+                _images(x),
+                weight[:, :, None, None],
+                ctx.bias_sizes,
+                *_GEOMETRY,
+                [False, *to_weights],
             )
             of_weight = None if of_weight is None else of_weight[:, :, 0, 0]
         del x
