@@ -8,8 +8,10 @@ installed is left out of the table, and the table says so.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import metadata
+from io import StringIO
 from typing import Any
 
 import torch
@@ -31,6 +33,7 @@ class Size:
         layers: blocks.
         heads: attention heads of a block.
         prompt: tokens that decoding begins with.
+        device: 'cpu' (float32) or 'cuda' (autocast to bfloat16).
     """
 
     width: int
@@ -40,10 +43,18 @@ class Size:
     layers: int = 4
     heads: int = 8
     prompt: int = 16
+    device: str = "cpu"
 
 
 class Contender(ABC):
-    """A model and how its library would have it used."""
+    """A model and how its library would have it used.
+
+    Attributes:
+        name: what the table calls it.
+        package: whose installed version is shown.
+        decodes: whether it can decode with a cache.
+        captures: whether it has named values to capture.
+    """
 
     name: str
     package: str
@@ -52,7 +63,8 @@ class Contender(ABC):
 
     def __init__(self, size: Size) -> None:
         self.size = size
-        self.model = self.build()
+        with redirect_stdout(StringIO()):  # some say where they put their weights
+            self.model = self.build().to(size.device)
 
     @abstractmethod
     def build(self) -> nn.Module:
@@ -181,6 +193,7 @@ class Gpt2(Contender):
         )
 
     def logits(self, tokens: Tensor) -> Tensor:
+        """The logits alone; keeping keys and values is for decoding."""
         return self.model(tokens, use_cache=False).logits
 
     def decode(self, prompt: Tensor, n: int) -> Tensor:
@@ -245,7 +258,7 @@ class TransformerLens(Contender):
                 d_vocab=s.vocab,
                 act_fn="gelu",
                 normalization_type="LN",
-                device="cpu",
+                device=s.device,
                 default_prepend_bos=False,
             )
         )

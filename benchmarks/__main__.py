@@ -1,0 +1,215 @@
+"""`python -m benchmarks`: the library beside its peers, as ratios that one run measures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.contenders import CONTENDERS, Contender, Ours, Size
+from benchmarks.linear import SHAPES, linear_maps
+from benchmarks.measure import Timing, Work, in_turns, peak_bytes
+from benchmarks.works import captured, decoding, inference, training_step, written_out
+
+PARTS = ("training", "inference", "capture", "decoding", "memory", "linear")
+Row = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what was asked for, print a table of each part and write the figures down."""
+    parser = _options()
+    options = parser.parse_args(arguments)
+    if unknown := sorted(set(options.parts) - set(PARTS)):
+        parser.error(f"unknown parts {unknown}; expected some of {', '.join(PARTS)}")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    _quiet()
+    console = Console(width=110)
+    chosen = [kind for kind in CONTENDERS if kind is Ours or kind.version()]
+    for kind in CONTENDERS:
+        if kind not in chosen:
+            console.print(
+                f"not installed, left out: {kind.name} (pip install -e '.[benchmark]')", style="yellow"
+            )
+    rows: list[Row] = []
+    for width in options.widths:
+        size = Size(width, length=options.length, batch=options.batch, device=options.device)
+        for part in options.parts:
+            if part != "linear":
+                rows += _measured(part, size, chosen, options, console)
+    if "linear" in options.parts and options.device == "cpu":
+        rows += _linear(options, console)
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        report = {"machine": _machine(options.device), "rounds": options.rounds, "rows": rows}
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        console.print(f"written: {options.json}")
+    return 0
+
+
+def _measured(
+    part: str, size: Size, kinds: list[type[Contender]], options: argparse.Namespace, console: Console
+) -> list[Row]:
+    """One part at one size: who takes part, their figures, and the table."""
+    torch.manual_seed(0)
+    if part == "decoding":
+        kinds = [kind for kind in kinds if kind.decodes]
+    if part == "capture":
+        kinds = [kind for kind in kinds if kind.captures]
+    contenders = [kind(size) for kind in kinds]
+    title = f"{part}, width {size.width}"
+    if part == "memory":
+        peaks = {c.name: _peak(c) for c in contenders}
+        return _memory_table(title, size, contenders, peaks, console)
+    works: dict[str, Work] = {}
+    for contender in contenders:
+        if part == "capture":
+            works[contender.name] = captured(contender, everything=False)
+            works[f"{contender.name}, everything"] = captured(contender, everything=True)
+            if isinstance(contender, Ours):
+                works["explicit attention, nothing kept"] = written_out(contender)
+        else:
+            make: Callable[[Contender], Work] = {
+                "training": training_step,
+                "inference": inference,
+                "decoding": decoding,
+            }[part]
+            works[contender.name] = make(contender)
+    timings = in_turns(works, rounds=options.rounds, seconds=options.seconds, device=size.device)
+    new = size.length - (size.prompt if part == "decoding" else 0)
+    return _time_table(part, title, size.width, timings, size.batch * new, console)
+
+
+def _time_table(
+    part: str, title: str, width: int, timings: dict[str, Timing], tokens: int, console: Console
+) -> list[Row]:
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for column in ("ms", "tokens/s", "ours is faster by", "95 % interval"):
+        table.add_column(column, justify="right")
+    ours, rows = timings[Ours.name], []
+    for name, timing in timings.items():
+        ratio, low, high = ours.times_faster_than(timing)
+        own = name == Ours.name
+        table.add_row(
+            name,
+            f"{1000 * timing.median:.2f}",
+            f"{tokens / timing.median:,.0f}",
+            "" if own else f"{ratio:.2f}",
+            "" if own else f"{low:.2f} to {high:.2f}",
+        )
+        row = {"part": part, "width": width, "name": name, "seconds": timing.median}
+        rows.append(row | {"tokens_per_second": tokens / timing.median, "ratio": [ratio, low, high]})
+    console.print(table)
+    return rows
+
+
+def _peak(contender: Contender) -> int:
+    """Of the second training step: the first one makes the optimiser's averages."""
+    work = training_step(contender)
+    work()
+    contender.model.zero_grad()
+    return peak_bytes(work, contender.size.device)
+
+
+def _memory_table(
+    title: str, size: Size, contenders: list[Contender], peaks: dict[str, int], console: Console
+) -> list[Row]:
+    table = Table(title=f"{title}: the most a training step adds", title_justify="left")
+    table.add_column("")
+    for column in ("MiB", "of ours", "parameters"):
+        table.add_column(column, justify="right")
+    rows = []
+    for contender in contenders:
+        peak = peaks[contender.name]
+        parameters = sum(p.numel() for p in contender.model.parameters())
+        ratio = peak / peaks[Ours.name]
+        table.add_row(contender.name, f"{peak / 2**20:.2f}", f"{ratio:.3f}", f"{parameters:,}")
+        row = {"part": "memory", "width": size.width, "name": contender.name, "bytes": peak}
+        rows.append(row | {"ratio": ratio})
+    console.print(table)
+    return rows
+
+
+def _linear(options: argparse.Namespace, console: Console) -> list[Row]:
+    table = Table(title="linear map, forward and backward", title_justify="left")
+    table.add_column("vectors, width in, width out")
+    for column in ("ms", "torch, ms", "ours is faster by", "95 % interval"):
+        table.add_column(column, justify="right")
+    rows = []
+    for shape in SHAPES:
+        timings = in_turns(
+            linear_maps(shape), rounds=options.rounds, seconds=options.seconds / 5, device="cpu"
+        )
+        theirs, ours = timings.values()
+        ratio, low, high = ours.times_faster_than(theirs)
+        table.add_row(
+            ", ".join(map(str, shape)),
+            f"{1000 * ours.median:.3f}",
+            f"{1000 * theirs.median:.3f}",
+            f"{ratio:.2f}",
+            f"{low:.2f} to {high:.2f}",
+        )
+        rows.append({"part": "linear", "shape": shape, "ratio": [ratio, low, high]})
+    console.print(table)
+    return rows
+
+
+def _machine(device: str) -> Row:
+    versions = {kind.package: kind.version() for kind in CONTENDERS if kind.version()}
+    return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else _processor(),
+        "vector instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "precision": "bfloat16 autocast" if device == "cuda" else "float32",
+        "python": platform.python_version(),
+        "versions": versions,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    if listing.exists():
+        for line in listing.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _quiet() -> None:
+    """Peers warn about what does not concern a comparison: missing tokenizers, settings to come."""
+    warnings.filterwarnings("ignore")
+    if find_spec("transformers"):
+        from transformers import logging
+
+        logging.set_verbosity_error()
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="PART", help=f"{PARTS}")
+    parser.add_argument("--widths", type=int, nargs="+", default=[64, 256])
+    parser.add_argument("--length", type=int, default=256, help="tokens of a sequence")
+    parser.add_argument("--batch", type=int, default=8, help="sequences")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=0.4, help="of one contender's turn in a round")
+    parser.add_argument("--threads", type=int, help="of PyTorch; its own choice when not given")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--json", type=Path, help="where to write the figures down")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
