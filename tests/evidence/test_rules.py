@@ -236,10 +236,22 @@ def test_proportion(rule: Proportion, successes: object, trials: object, verdict
         (Threshold(at_most=0.9), 0.95, 0.05 / REACH * 0.999, R),
         (Threshold(at_most=0.9), 0.9, 0.01, I),
         (Threshold(at_least=0.9), 1.0, 0.0, C),
+        (Threshold(at_least=0.1, at_most=0.2), 0.15, 0.05 / REACH * 0.999, C),
+        (Threshold(at_least=0.1, at_most=0.2), 0.15, 0.05 / REACH * 1.001, I),
+        (Threshold(at_least=0.1, at_most=0.2), 0.12, 0.02 / REACH * 1.001, I),
+        (Threshold(at_least=0.1, at_most=0.2), 0.18, 0.02 / REACH * 1.001, I),
+        (Threshold(at_least=0.1, at_most=0.2), 0.05, 0.05 / REACH * 0.999, R),
+        (Threshold(at_least=0.1, at_most=0.2), 0.05, 0.05 / REACH * 1.001, I),
+        (Threshold(at_least=0.1, at_most=0.2), 0.25, 0.05 / REACH * 0.999, R),
+        (Threshold(at_least=0.1, at_most=0.2), 0.25, 0.05 / REACH * 1.001, I),
     ],
 )
 def test_threshold(rule: Threshold, mean: float, spread: float, verdict: Verdict) -> None:
-    assert judge(rule, {"value": around(mean, spread)}).verdict is verdict
+    judged = judge(rule, {"value": around(mean, spread)})
+    assert judged.verdict is verdict
+    assert judged.effect == pytest.approx(mean)
+    assert judged.p is not None
+    assert (judged.p < 0.05) == (verdict is not I)
 
 
 def test_the_false_alarm_rate_of_a_difference() -> None:
