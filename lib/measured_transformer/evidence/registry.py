@@ -73,6 +73,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -436,16 +437,49 @@ def _packaged() -> dict[str, Claim]:
         return read_claims(folder)
 
 
-def claims(chapter: str | None = None) -> dict[str, Claim]:
-    """Return the claims that come with the library by their id; of one chapter where it is named.
+def claims(
+    chapter: str | None = None,
+    *,
+    ids: str | None = None,
+    source: str | None = None,
+    kind: str | None = None,
+    status: str | None = None,
+) -> dict[str, Claim]:
+    """Return the claims that come with the library by their id: all of them, or those that fit.
+
+    >>> rotary = claims(ids="DD-7.*", source="DD")
+    >>> rotary["DD-7.6"].statement
+    'Rotary scores depend on the offset m - n only.'
+    >>> [claim_id for claim_id, found in rotary.items() if found.kind == "cited"]
+    ['DD-7.9']
+    >>> sorted({found.chapter for found in claims("book/norms/*").values()})
+    ['book/norms/layer-norm', 'book/norms/norm-placement', 'book/norms/without-norms']
+
+    Args:
+        chapter: the document name of a chapter, or a pattern of shell style such as ``book/norms/*``.
+        ids: an id, or a pattern such as ``DA-4.*``.
+        source: a key of `SOURCES`.
+        kind: one of `KINDS`.
+        status: one of `STATUSES`.
 
     Raises:
-        ValueError: a file of claims breaks the schema.
+        ValueError: an unknown source, kind or status; or a file of claims breaks the schema.
     """
+    for name, value, known in (
+        ("source", source, tuple(SOURCES)),
+        ("kind", kind, KINDS),
+        ("status", status, STATUSES),
+    ):
+        if value is not None and value not in known:
+            raise ValueError(f"{name}: expected one of {', '.join(known)}, came {value!r}")
     return {
-        claim_id: claim
-        for claim_id, claim in _packaged().items()
-        if chapter is None or claim.chapter == chapter
+        claim_id: found
+        for claim_id, found in _packaged().items()
+        if (chapter is None or fnmatchcase(found.chapter, chapter))
+        and (ids is None or fnmatchcase(claim_id, ids))
+        and source in (None, found.source)
+        and kind in (None, found.kind)
+        and status in (None, found.status)
     }
 
 

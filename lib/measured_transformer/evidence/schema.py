@@ -26,7 +26,12 @@ STATUSES = ("covered", "planned")
 
 @dataclass(frozen=True)
 class Rule:
-    """What all rules share: a type, and their parameters as plain data."""
+    """What all rules share: a type, and their parameters as plain data.
+
+    Raises:
+        ValueError: when a parameter is missing, out of range or at odds with another; each rule checks its
+            own when it is made.
+    """
 
     type: ClassVar[str]
     values: ClassVar[tuple[str, ...]]
