@@ -5,7 +5,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from measured_transformer.evidence.records import read_records
 from measured_transformer.evidence.registry import Claim, claims
+from measured_transformer.evidence.verdicts import parts_of
 
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("claim_ids.txt")
@@ -95,3 +97,18 @@ def test_a_file_is_named_after_its_chapter() -> None:
     for path in folder.glob("*.toml"):
         chapter = path.read_text("utf-8").splitlines()[0]
         assert re.fullmatch(rf'chapter = "book/[a-z-]+/{path.stem}"', chapter), path.name
+
+
+def test_committed_records_were_judged_by_the_rules_of_the_registry() -> None:
+    registered = claims()
+    files = sorted((ROOT / "book/records").glob("*/*.json"))
+    assert files
+    for path in files:
+        for claim_id, record in read_records(path)["records"].items():
+            found = registered[claim_id]
+            expected = [("", found.rule)] if found.rule else [(p.name, p.rule) for p in found.parts]
+            judged = {name: part["rule"] for name, part in parts_of(record).items()}
+            assert judged == {name: rule.as_dict() for name, rule in expected}, claim_id
+            assert record["combine"] == found.combine, claim_id
+            seeds = None if found.seeds is None else found.seeds[record["profile"]]
+            assert (record["seeds"] and len(record["seeds"])) == seeds, claim_id
