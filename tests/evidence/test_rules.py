@@ -254,6 +254,14 @@ def test_threshold(rule: Threshold, mean: float, spread: float, verdict: Verdict
     assert (judged.p < 0.05) == (verdict is not I)
 
 
+@pytest.mark.parametrize("mean", [0.05, 0.25])
+def test_beyond_a_range_the_nearer_end_counts(mean: float) -> None:
+    range_rule = Threshold(at_least=0.1, at_most=0.2)
+    nearer = Threshold(at_least=0.1) if mean < 0.1 else Threshold(at_most=0.2)
+    values = {"value": around(mean, 0.04)}
+    assert judge(range_rule, values).p == judge(nearer, values).p
+
+
 def test_the_false_alarm_rate_of_a_difference() -> None:
     """Where there is no effect, confirmed and refuted each come in at most 2.5 % of all cases."""
     rng = np.random.default_rng(8)
