@@ -84,6 +84,10 @@ RULES = [
         Threshold(at_most=0.9),
         "The mean over seeds is at most 0.9, with its whole 95 % t interval.",
     ),
+    (
+        Threshold(at_least=0.1, at_most=0.2),
+        "The mean over seeds is from 0.1 to 0.2, with its whole 95 % t interval.",
+    ),
 ]
 
 

@@ -62,6 +62,8 @@ kind = "experiment"
 scope = "Small models."
 test = "Loss."
 status = "planned"
+seeds = {quick = 5, full = 10}
+rule = {type = "difference", direction = "less", smallest_effect = 0.1}
 
 [[claim]]
 id = "DD-7.9"

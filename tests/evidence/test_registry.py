@@ -108,8 +108,11 @@ def test_cited_and_planned_claims() -> None:
     assert cited.rule is None
     assert cited.expected_at("quick") is Verdict.FACT
     assert cited.references == ("touvron2023llama",)
-    planned = PLAIN.partition("seeds =")[0] + 'status = "planned"\n'
-    assert parse_claims(planned, "a.toml")["CS-1.3"].expected_at("full") is None
+    planned = change('expected = "confirmed"', 'status = "planned"')
+    found = parse_claims(planned, "a.toml")["CS-1.3"]
+    assert found.expected_at("full") is None
+    assert found.rule == Difference(direction="greater", smallest_effect=0.1)
+    assert found.seeds == {"quick": 5, "full": 10}
 
 
 def test_white_space_of_long_texts_is_folded() -> None:
@@ -131,6 +134,7 @@ RULE_TABLES = {
     'type = "equivalence"\nmargin = 0.01\nconfidence = 0.9': Equivalence(0.01, confidence=0.9),
     'type = "proportion"\nat_least = 0.8': Proportion(at_least=0.8),
     'type = "threshold"\nat_most = -1': Threshold(at_most=-1.0),
+    'type = "threshold"\nat_least = 0.1\nat_most = 0.2': Threshold(at_least=0.1, at_most=0.2),
 }
 
 
@@ -210,6 +214,20 @@ BROKEN = {
     ),
     "no seeds": (change("seeds = {quick = 5, full = 10}", ""), ["field seeds", "nothing"]),
     "one seed": (change("quick = 5", "quick = 1"), ["field seeds", "two seeds or more"]),
+    "no seeds, planned": (
+        change('seeds = {quick = 5, full = 10}\nexpected = "confirmed"', 'status = "planned"'),
+        ["field seeds", "{quick = 5, full = 10}", "nothing"],
+    ),
+    "no seeds, but one value a seed": (
+        change('kind = "experiment"', 'kind = "arithmetic"').replace(
+            "seeds = {quick = 5, full = 10}", ""
+        ),
+        ["field seeds", "nothing"],
+    ),
+    "no rule, planned": (
+        change('expected = "confirmed"', 'status = "planned"').partition("[claim.rule]")[0],
+        ["field rule", "a rule or parts", "nothing"],
+    ),
     "no expectation": (change('expected = "confirmed"', ""), ["field expected", "nothing"]),
     "no rule": (PLAIN.partition("[claim.rule]")[0], ["field rule", "a rule or parts", "nothing"]),
     "rule and parts": (
@@ -223,7 +241,7 @@ BROKEN = {
     ),
     "unknown combination": (
         change("axis =", 'combine = "most"\naxis =', PARTS),
-        ["field combine", "levels, readings, every"],
+        ["field combine", "levels, readings, every, majority"],
     ),
     "one part": (PARTS.partition('[[claim.part]]\nname = "two"')[0], ["field part", "two or more"]),
     "same part twice": (change('"two"', '"one"', PARTS), ["part.name", "'one' twice"]),
@@ -282,7 +300,10 @@ BROKEN_RULES = {
     "no margin": ("equivalence", "margin = 0", "above 0"),
     "a share of all": ("proportion", "at_least = 1", "between 0 and 1"),
     "no threshold": ("threshold", "confidence = 0.9", "came neither"),
-    "two thresholds": ("threshold", "at_least = 0\nat_most = 1", "came both"),
+    "two shares": ("proportion", "at_least = 0.2\nat_most = 0.3", "came both"),
+    "a range from above": ("threshold", "at_least = 1\nat_most = 0", "smaller to a larger number"),
+    "an empty range": ("threshold", "at_least = 1\nat_most = 1", "came 1.0 to 1.0"),
+    "an infinite range": ("threshold", "at_least = -inf\nat_most = 1", "finite"),
 }
 
 

@@ -236,10 +236,30 @@ def test_proportion(rule: Proportion, successes: object, trials: object, verdict
         (Threshold(at_most=0.9), 0.95, 0.05 / REACH * 0.999, R),
         (Threshold(at_most=0.9), 0.9, 0.01, I),
         (Threshold(at_least=0.9), 1.0, 0.0, C),
+        (Threshold(at_least=0.1, at_most=0.2), 0.15, 0.05 / REACH * 0.999, C),
+        (Threshold(at_least=0.1, at_most=0.2), 0.15, 0.05 / REACH * 1.001, I),
+        (Threshold(at_least=0.1, at_most=0.2), 0.12, 0.02 / REACH * 1.001, I),
+        (Threshold(at_least=0.1, at_most=0.2), 0.18, 0.02 / REACH * 1.001, I),
+        (Threshold(at_least=0.1, at_most=0.2), 0.05, 0.05 / REACH * 0.999, R),
+        (Threshold(at_least=0.1, at_most=0.2), 0.05, 0.05 / REACH * 1.001, I),
+        (Threshold(at_least=0.1, at_most=0.2), 0.25, 0.05 / REACH * 0.999, R),
+        (Threshold(at_least=0.1, at_most=0.2), 0.25, 0.05 / REACH * 1.001, I),
     ],
 )
 def test_threshold(rule: Threshold, mean: float, spread: float, verdict: Verdict) -> None:
-    assert judge(rule, {"value": around(mean, spread)}).verdict is verdict
+    judged = judge(rule, {"value": around(mean, spread)})
+    assert judged.verdict is verdict
+    assert judged.effect == pytest.approx(mean)
+    assert judged.p is not None
+    assert (judged.p < 0.05) == (verdict is not I)
+
+
+@pytest.mark.parametrize("mean", [0.05, 0.25])
+def test_beyond_a_range_the_nearer_end_counts(mean: float) -> None:
+    range_rule = Threshold(at_least=0.1, at_most=0.2)
+    nearer = Threshold(at_least=0.1) if mean < 0.1 else Threshold(at_most=0.2)
+    values = {"value": around(mean, 0.04)}
+    assert judge(range_rule, values).p == judge(nearer, values).p
 
 
 def test_the_false_alarm_rate_of_a_difference() -> None:

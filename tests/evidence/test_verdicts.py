@@ -23,33 +23,46 @@ C, R, N, I = (  # noqa: E741
 CONDITIONAL, UNDERSPECIFIED = Verdict.CONDITIONAL, Verdict.UNDERSPECIFIED
 
 TABLE = [
-    # parts, levels, readings, every
-    ((C, C), C, C, C),
-    ((R, R), R, R, R),
-    ((N, N), N, N, N),
-    ((I, I), I, I, I),
-    ((C,), C, C, C),
-    ((C, R), CONDITIONAL, UNDERSPECIFIED, R),
-    ((C, N), CONDITIONAL, UNDERSPECIFIED, N),
-    ((C, I), I, I, I),
-    ((R, N), N, UNDERSPECIFIED, R),
-    ((R, I), I, I, R),
-    ((N, I), I, I, N),
-    ((C, R, I), CONDITIONAL, UNDERSPECIFIED, R),
-    ((C, N, I), CONDITIONAL, UNDERSPECIFIED, N),
-    ((C, R, N), CONDITIONAL, UNDERSPECIFIED, R),
-    ((R, N, I), I, UNDERSPECIFIED, R),
+    # parts, levels, readings, every, majority
+    ((C, C), C, C, C, C),
+    ((R, R), R, R, R, R),
+    ((N, N), N, N, N, N),
+    ((I, I), I, I, I, I),
+    ((C,), C, C, C, C),
+    ((C, R), CONDITIONAL, UNDERSPECIFIED, R, N),
+    ((C, N), CONDITIONAL, UNDERSPECIFIED, N, N),
+    ((C, I), I, I, I, I),
+    ((R, N), N, UNDERSPECIFIED, R, N),
+    ((R, I), I, I, R, I),
+    ((N, I), I, I, N, N),
+    ((C, R, I), CONDITIONAL, UNDERSPECIFIED, R, I),
+    ((C, N, I), CONDITIONAL, UNDERSPECIFIED, N, I),
+    ((C, R, N), CONDITIONAL, UNDERSPECIFIED, R, N),
+    ((R, N, I), I, UNDERSPECIFIED, R, I),
+    ((C, C, R), CONDITIONAL, UNDERSPECIFIED, R, C),
+    ((C, C, I), I, I, I, C),
+    ((R, R, C), CONDITIONAL, UNDERSPECIFIED, R, R),
+    ((C, N, N), CONDITIONAL, UNDERSPECIFIED, N, N),
+    ((C, C, R, R), CONDITIONAL, UNDERSPECIFIED, R, N),
+    ((C, C, R, I), CONDITIONAL, UNDERSPECIFIED, R, I),
+    ((C, C, C, R), CONDITIONAL, UNDERSPECIFIED, R, C),
+    ((N, N, I, I), I, I, N, N),
 ]
 
 
-@pytest.mark.parametrize(("parts", "levels", "readings", "every"), TABLE)
+@pytest.mark.parametrize(("parts", "levels", "readings", "every", "majority"), TABLE)
 def test_combinations(
-    parts: tuple[Verdict, ...], levels: Verdict, readings: Verdict, every: Verdict
+    parts: tuple[Verdict, ...],
+    levels: Verdict,
+    readings: Verdict,
+    every: Verdict,
+    majority: Verdict,
 ) -> None:
     named = {f"part_{i}": verdict for i, verdict in enumerate(parts)}
     assert combine(named) is levels
     assert combine(named, "readings") is readings
     assert combine(named, "every") is every
+    assert combine(named, "majority") is majority
 
 
 @given(
@@ -66,7 +79,7 @@ def test_the_order_of_parts_does_not_matter(parts: list[Verdict], how: str, rand
 def test_bad_combinations() -> None:
     with pytest.raises(ValueError, match="at least one part"):
         combine({})
-    with pytest.raises(ValueError, match=r"levels, readings, every.*'most'"):
+    with pytest.raises(ValueError, match=r"levels, readings, every, majority.*'most'"):
         combine({"a": C}, "most")
     for verdict in (CONDITIONAL, UNDERSPECIFIED, Verdict.FACT):
         with pytest.raises(ValueError, match=f"part 'a'.*came '{verdict.value}'"):

@@ -112,6 +112,8 @@ def _equivalence_rule(rule: Mapping[str, Any]) -> str:
 
 
 def _threshold_words(rule: Mapping[str, Any]) -> str:
+    if "at_least" in rule and "at_most" in rule:
+        return f"from {number_text(rule['at_least'])} to {number_text(rule['at_most'])}"
     if "at_least" in rule:
         return f"at least {number_text(rule['at_least'])}"
     return f"at most {number_text(rule['at_most'])}"

@@ -93,7 +93,7 @@ def record(
     if found.status == "planned":
         raise ValueError(
             f"expected a covered claim, came {claim_id}, which is planned; "
-            'give it a rule and status = "covered" in the registry first'
+            'give it status = "covered" and the verdict that the prose discusses first'
         )
     used = _seeds(found, now, seeds)
     payload: dict[str, Any] = {

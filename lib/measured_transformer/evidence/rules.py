@@ -270,10 +270,34 @@ def _proportion(rule: Proportion, successes: Array, trials: Array) -> Judgement:
 
 
 def _threshold(rule: Threshold, value: Array) -> Judgement:
+    if rule.at_least is not None and rule.at_most is not None:
+        return _range(rule, rule.at_least, rule.at_most, value)
     threshold = rule.at_most if rule.at_least is None else rule.at_least
     assert threshold is not None
     estimate = statistics.mean_interval(value, confidence=rule.confidence, against=threshold)
     return _sides(rule, estimate, {"values": value.size})
+
+
+def _range(rule: Threshold, lower: float, upper: float, value: Array) -> Judgement:
+    """Judge a mean against both ends of a range.
+
+    To lie inside takes both ends, so the larger of their p-values counts; to lie beyond one end
+    takes that end alone.
+    """
+    below, above = (
+        statistics.mean_interval(value, confidence=rule.confidence, against=end)
+        for end in (lower, upper)
+    )
+    low, high = below.interval
+    verdict, p = Verdict.INCONCLUSIVE, max(below.p, above.p)
+    if lower < low and high < upper:
+        verdict = Verdict.CONFIRMED
+    elif high < lower:
+        verdict, p = Verdict.REFUTED, below.p
+    elif low > upper:
+        verdict, p = Verdict.REFUTED, above.p
+    details = {"confidence": below.confidence, "values": value.size}
+    return Judgement(verdict, below.effect, below.interval, p, details)
 
 
 def _sides(

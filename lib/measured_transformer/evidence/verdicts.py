@@ -34,8 +34,8 @@ MEANING: Mapping[Verdict, str] = {
     Verdict.FACT: "cited, not tested here",
 }
 
-LEVELS, READINGS, EVERY = "levels", "readings", "every"
-COMBINATIONS = (LEVELS, READINGS, EVERY)
+LEVELS, READINGS, EVERY, MAJORITY = "levels", "readings", "every", "majority"
+COMBINATIONS = (LEVELS, READINGS, EVERY, MAJORITY)
 
 
 def combine(parts: Mapping[str, Verdict], how: str = LEVELS) -> Verdict:
@@ -49,6 +49,9 @@ def combine(parts: Mapping[str, Verdict], how: str = LEVELS) -> Verdict:
       the claim *underspecified*.
     - ``"every"``: the claim says several things at once and each must hold, so one refuted part
       refutes it, and one that is not reproduced leaves it not reproduced.
+    - ``"majority"``: more than half of the parts decide. Where neither the confirmed nor the refuted
+      ones are that many it is *inconclusive* as long as inconclusive parts could make them so, and
+      *not reproduced* after that.
 
     In all other cases an inconclusive part leaves the claim *inconclusive*; refuted beside not
     reproduced, with nothing confirmed, is *not reproduced*.
@@ -74,11 +77,25 @@ def combine(parts: Mapping[str, Verdict], how: str = LEVELS) -> Verdict:
     if how == EVERY:
         order = (Verdict.REFUTED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE)
         return next(verdict for verdict in order if verdict in seen)
+    if how == MAJORITY:
+        return _majority(list(parts.values()))
     if how == READINGS and len(seen & decided) > 1:
         return Verdict.UNDERSPECIFIED
     if Verdict.CONFIRMED in seen and seen & {Verdict.REFUTED, Verdict.NOT_REPRODUCED}:
         return Verdict.CONDITIONAL
     if Verdict.INCONCLUSIVE in seen:
+        return Verdict.INCONCLUSIVE
+    return Verdict.NOT_REPRODUCED
+
+
+def _majority(verdicts: Sequence[Verdict]) -> Verdict:
+    half = len(verdicts) / 2
+    open_parts = verdicts.count(Verdict.INCONCLUSIVE)
+    sides = {side: verdicts.count(side) for side in (Verdict.CONFIRMED, Verdict.REFUTED)}
+    for side, count in sides.items():
+        if count > half:
+            return side
+    if any(count + open_parts > half for count in sides.values()):
         return Verdict.INCONCLUSIVE
     return Verdict.NOT_REPRODUCED
 

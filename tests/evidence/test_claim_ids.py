@@ -1,0 +1,114 @@
+"""The registry covers the list of the source documents' checkable claims, each row of it, and nothing else."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from measured_transformer.evidence.records import read_records
+from measured_transformer.evidence.registry import Claim, claims
+from measured_transformer.evidence.verdicts import parts_of
+
+ROOT = Path(__file__).parents[2]
+LIST = Path(__file__).with_name("claim_ids.txt")
+
+
+def read_list(text: str) -> tuple[dict[str, int], dict[str, int], dict[str, list[str]]]:
+    """The list as counts by source, counts by theme, and ids by theme."""
+    sources: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    ids: dict[str, list[str]] = {}
+    theme = ""
+    for line in text.splitlines():
+        if line.startswith("#") or not line:
+            continue
+        if header := re.fullmatch(r"(source|theme) (.+): (\d+)", line):
+            if header[1] == "source":
+                sources[header[2]] = int(header[3])
+            else:
+                theme = header[2]
+                counts[theme], ids[theme] = int(header[3]), []
+        else:
+            assert re.fullmatch(r"(CS|DA|DD|EX|IW)-\d+\.\d+", line), line
+            ids[theme].append(line)
+    return sources, counts, ids
+
+
+SOURCES, COUNTS, IDS = read_list(LIST.read_text("utf-8"))
+LISTED = [claim_id for listed in IDS.values() for claim_id in listed]
+
+
+def base(claim_id: str) -> str:
+    """The row of the list that a claim belongs to: its id without the letter of a split."""
+    return claim_id.rstrip("abcdefgh")
+
+
+def test_the_list_agrees_with_its_own_counts() -> None:
+    assert len(LISTED) == len(set(LISTED)) == sum(SOURCES.values()) == 327
+    assert Counter(claim_id[:2] for claim_id in LISTED) == SOURCES
+    assert {theme: len(listed) for theme, listed in IDS.items()} == COUNTS
+
+
+def test_every_row_of_the_list_is_in_the_registry_and_nothing_else() -> None:
+    registered = {base(claim_id) for claim_id in claims()}
+    assert sorted(set(LISTED) - registered) == []
+    assert sorted(registered - set(LISTED)) == []
+    assert Counter(claim_id[:2] for claim_id in registered) == SOURCES
+
+
+def test_split_rows_are_lettered_from_a_on_and_replace_the_whole_row() -> None:
+    scoped: dict[str, list[str]] = {}
+    for claim_id in claims():
+        scoped.setdefault(base(claim_id), []).append(claim_id.removeprefix(base(claim_id)))
+    for row, letters in scoped.items():
+        assert sorted(letters) in ([""], *(list("abcdefgh"[:n]) for n in range(2, 9))), row
+
+
+def test_each_chapter_belongs_to_one_theme() -> None:
+    theme_of = {claim_id: theme for theme, listed in IDS.items() for claim_id in listed}
+    themes: dict[str, set[str]] = {}
+    for claim_id, found in claims().items():
+        themes.setdefault(found.chapter, set()).add(theme_of[base(claim_id)])
+    assert {chapter: found for chapter, found in themes.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("found", claims().values(), ids=claims().keys())
+def test_each_claim_declares_what_will_judge_it(found: Claim) -> None:
+    if found.kind == "cited":
+        return
+    assert (found.rule is None) == bool(found.parts)
+    if found.kind == "experiment":
+        assert found.seeds is not None
+        assert found.seeds["quick"] <= found.seeds["full"]
+    if found.status == "planned":
+        assert found.expected is None
+
+
+def test_each_reference_is_in_the_bibliography() -> None:
+    keys = set(re.findall(r"^@\w+\{([^,]+),", (ROOT / "references.bib").read_text("utf-8"), re.M))
+    missing = {key for found in claims().values() for key in found.references} - keys
+    assert missing == set()
+
+
+def test_a_file_is_named_after_its_chapter() -> None:
+    folder = ROOT / "lib/measured_transformer/evidence/claims"
+    stems = {path.stem for path in folder.glob("*.toml")}
+    assert stems == {found.chapter.rpartition("/")[2] for found in claims().values()}
+    for path in folder.glob("*.toml"):
+        chapter = path.read_text("utf-8").splitlines()[0]
+        assert re.fullmatch(rf'chapter = "book/[a-z-]+/{path.stem}"', chapter), path.name
+
+
+def test_committed_records_were_judged_by_the_rules_of_the_registry() -> None:
+    registered = claims()
+    files = sorted((ROOT / "book/records").glob("*/*.json"))
+    assert files
+    for path in files:
+        for claim_id, record in read_records(path)["records"].items():
+            found = registered[claim_id]
+            expected = [("", found.rule)] if found.rule else [(p.name, p.rule) for p in found.parts]
+            judged = {name: part["rule"] for name, part in parts_of(record).items()}
+            assert judged == {name: rule.as_dict() for name, rule in expected}, claim_id
+            assert record["combine"] == found.combine, claim_id
+            seeds = None if found.seeds is None else found.seeds[record["profile"]]
+            assert (record["seeds"] and len(record["seeds"])) == seeds, claim_id
