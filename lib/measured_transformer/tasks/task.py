@@ -1,13 +1,23 @@
-"""What a task is: batches from a seeded generator, with the right answers and what counts."""
+"""What a task is: batches from a seeded generator, with the right answers and what counts.
+
+Every batch is drawn on the CPU from the generator that is handed in, so that the same generator state gives the
+same batch on every machine. Training and evaluation use generators that never meet. Where a task has so few
+different sequences that both would come across the same ones, its items are divided once and for all, and the
+task says by its `part` which of them it draws from.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+Part = Literal["train", "validation", "test"]
 
 
 @dataclass(frozen=True)
@@ -15,18 +25,33 @@ class Batch:
     """Inputs with their right answers.
 
     Attributes:
-        inputs: tokens the model sees.
+        inputs: tokens the model sees; for an encoder-decoder those that the decoder sees.
         targets: the right answer at each position.
         scored: where an answer counts, in the loss and in the accuracy.
+        padding_mask: which inputs are real, as the models take it; None when all are.
+        source: tokens that the encoder of an encoder-decoder reads; None for other models.
+        source_padding_mask: which tokens of the source are real; None when all are.
+        gold: what is known about the sequences besides the answers, by name, each tensor with one row a
+            sequence. Positions are -1 where there is none.
     """
 
     inputs: Int[Tensor, "batch position"]
     targets: Int[Tensor, "batch position"]
     scored: Bool[Tensor, "batch position"]
+    padding_mask: Bool[Tensor, "batch position"] | None = None
+    source: Int[Tensor, "batch source"] | None = None
+    source_padding_mask: Bool[Tensor, "batch source"] | None = None
+    gold: Mapping[str, Tensor] = field(default_factory=dict)
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        return Batch(self.inputs.to(device), self.targets.to(device), self.scored.to(device))
+        moved = {
+            name: None if (tensor := getattr(self, name)) is None else tensor.to(device)
+            for name in (field.name for field in dataclasses.fields(self) if field.name != "gold")
+        }
+        return Batch(
+            **cast(Any, moved), gold={name: tensor.to(device) for name, tensor in self.gold.items()}
+        )
 
 
 @runtime_checkable
@@ -62,8 +87,54 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
+class SourceTask(Task, Protocol):
+    """A task for an `EncoderDecoder`: its batches have a source.
+
+    Attributes:
+        source_length: tokens of a source when no other length is asked for.
+    """
+
+    @property
+    def source_length(self) -> int: ...  # noqa: D102
+
+
+@runtime_checkable
+class SplitTask(Task, Protocol):
+    """A task with a limited number of items, divided among training, validation and test.
+
+    Attributes:
+        part: which items its batches are drawn from.
+    """
+
+    @property
+    def part(self) -> Part: ...  # noqa: D102
+
+
+def held_out(task: Task, part: Part = "validation") -> Task:
+    """The task to score a model on that was trained on `task`.
+
+    A task whose items are divided gives another part of them. Any other is its own: there it is the
+    generator that keeps evaluation away from training.
+
+    >>> from measured_transformer.tasks.modular import ModularAddition
+    >>> held_out(ModularAddition(modulus=7), "test").part
+    'test'
+    """
+    if isinstance(task, SplitTask):
+        return cast(Task, dataclasses.replace(cast(Any, task), part=part))
+    return task
+
+
 def check_sizes(**sizes: int) -> None:
     """Raise ValueError unless every given size is a positive whole number."""
     for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+
+
+def check_share(**shares: float) -> None:
+    """Raise ValueError unless every given share or probability lies between 0 and 1."""
+    for name, value in shares.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")

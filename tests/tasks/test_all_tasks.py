@@ -1,0 +1,259 @@
+"""What every task keeps: the same batch from the same seed, wherever; nothing that training could peek at."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import itertools
+import math
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from measured_transformer import tasks
+from measured_transformer.tasks.brackets import Brackets
+from measured_transformer.tasks.grammar import Grammar
+from measured_transformer.tasks.hidden_markov import HiddenMarkov
+from measured_transformer.tasks.induction import Induction
+from measured_transformer.tasks.lag import Lag
+from measured_transformer.tasks.markov import Markov
+from measured_transformer.tasks.modular import ModularAddition
+from measured_transformer.tasks.noisy_translation import NoisyTranslation
+from measured_transformer.tasks.numbers import NumberTranslation
+from measured_transformer.tasks.order import Duplicates, PlaceMap
+from measured_transformer.tasks.recall import AssociativeRecall, TwoHopRecall
+from measured_transformer.tasks.reversal import Reversal
+from measured_transformer.tasks.rewriting import (
+    CopyED,
+    CopyLM,
+    ReversalED,
+    ReversalLM,
+    SortED,
+    SortLM,
+)
+from measured_transformer.tasks.shift import CyclicShift
+from measured_transformer.tasks.split import split_items
+from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
+from measured_transformer.tasks.text import TextLM
+from measured_transformer.tasks.variable_reversal import VariableReversal
+
+TASKS = [
+    AssociativeRecall(),
+    AssociativeRecall(pairs=4, queries=3, keys=6, values=5),
+    Brackets(),
+    CopyED(),
+    CopyLM(),
+    CyclicShift(),
+    Duplicates(),
+    Grammar(),
+    HiddenMarkov(),
+    Induction(),
+    Lag(),
+    Markov(),
+    ModularAddition(),
+    NoisyTranslation(),
+    NumberTranslation(below=100),
+    PlaceMap(),
+    Reversal(),
+    ReversalED(),
+    ReversalLM(),
+    SortED(),
+    SortLM(),
+    TextLM(level="word", vocab=500, length=16),
+    TwoHopRecall(),
+    VariableReversal(),
+]
+every_task = pytest.mark.parametrize("task", TASKS, ids=repr)
+
+
+def drawn(task: Task, seed: int = 0, size: int = 5) -> Batch:
+    return task.batch(torch.Generator().manual_seed(seed), size)
+
+
+def tensors(batch: Batch) -> dict[str, torch.Tensor]:
+    names = [field.name for field in dataclasses.fields(batch) if field.name != "gold"]
+    found = {name: getattr(batch, name) for name in names} | dict(batch.gold)
+    return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+
+def same(a: Batch, b: Batch) -> bool:
+    left, right = tensors(a), tensors(b)
+    return left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
+
+
+@every_task
+def test_the_same_seed_gives_the_same_batch(task: Task) -> None:
+    state = torch.random.get_rng_state()
+    first = drawn(task)
+    assert torch.equal(torch.random.get_rng_state(), state), "the global generator is not touched"
+    torch.rand(3)
+    assert same(first, drawn(task))
+    assert same(first, drawn(copy.deepcopy(task)))
+    assert same(first, drawn(pickle.loads(pickle.dumps(task))))
+    assert not same(first, drawn(task, seed=1))
+    generator = torch.Generator().manual_seed(0)
+    task.batch(generator, 5)
+    assert not same(first, task.batch(generator, 5)), "a stream moves on"
+
+
+@every_task
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 9))
+def test_shapes_and_tokens_are_those_that_a_model_takes(task: Task, seed: int, size: int) -> None:
+    batch = drawn(task, seed, size)
+    assert batch.inputs.shape == batch.targets.shape == batch.scored.shape == (size, task.length)
+    for tokens in (batch.inputs, batch.targets):
+        assert tokens.dtype == torch.int64
+        assert 0 <= int(tokens.min()) <= int(tokens.max()) < task.vocab
+    assert batch.scored.any(1).all(), "every sequence counts"
+    if batch.padding_mask is not None:
+        assert batch.padding_mask[batch.scored].all(), "nothing is asked of padding"
+    assert isinstance(task, SourceTask) == (batch.source is not None)
+    if isinstance(task, SourceTask):
+        assert task.causal
+        assert batch.source.shape == (size, task.source_length)
+        assert 0 <= int(batch.source.min()) <= int(batch.source.max()) < task.vocab
+    for tensor in batch.gold.values():
+        assert len(tensor) == size
+    assert {tensor.device.type for tensor in tensors(batch).values()} == {"cpu"}
+
+
+@every_task
+def test_a_model_that_must_not_see_ahead_is_asked_for_the_next_token(task: Task) -> None:
+    if task.causal:
+        batch = drawn(task)
+        assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+
+
+@every_task
+def test_no_batch_shares_memory_with_another_or_with_itself(task: Task) -> None:
+    batch, untouched = drawn(task), drawn(task)
+    batch.scored.logical_not_()
+    assert torch.equal(batch.inputs, untouched.inputs)
+    if batch.padding_mask is not None:
+        assert torch.equal(batch.padding_mask, untouched.padding_mask)
+    assert same(drawn(task), untouched)
+
+
+@every_task
+def test_the_name_of_a_task_tells_all_of_its_settings(task: Task) -> None:
+    scope = {type(task).__name__: type(task)}
+    assert eval(repr(task), scope) == task  # what a record of a run holds
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        task.part = "test"
+
+
+@every_task
+def test_a_task_says_what_it_is(task: Task) -> None:
+    assert isinstance(task, Task)
+    assert len(inspect.getdoc(type(task)).splitlines()) > 2
+
+
+@every_task
+def test_floors_are_finite_costs(task: Task) -> None:
+    names = [
+        name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
+    ]
+    assert names or isinstance(task, HiddenMarkov)
+    for name in names:
+        assert 0 <= getattr(task, name)() <= math.log(task.vocab) + 1e-9, name
+
+
+@every_task
+def test_impossible_batches_are_refused(unhooked, task: Task) -> None:
+    for size in (0, -1, 2.0, True):
+        with pytest.raises(ValueError, match=r"size must be a positive whole number, got"):
+            task.batch(torch.Generator(), size)
+    for length in (0, -4):
+        with pytest.raises(ValueError, match="got"):
+            task.batch(torch.Generator(), 2, length=length)
+
+
+def test_a_batch_moves_as_a_whole() -> None:
+    for task in (NoisyTranslation(), AssociativeRecall(), Reversal()):
+        batch = drawn(task)
+        moved = batch.to("meta")
+        assert tensors(moved).keys() == tensors(batch).keys()
+        assert {tensor.device.type for tensor in tensors(moved).values()} == {"meta"}
+        assert same(batch.to("cpu"), batch)
+
+
+# --- items that are divided -----------------------------------------------------------------------
+
+
+@given(
+    count=st.integers(10, 3000),
+    train_share=st.floats(0.2, 0.8),
+    seed=st.integers(0, 1000),
+)
+def test_every_item_belongs_to_one_part(count: int, train_share: float, seed: int) -> None:
+    parts = [
+        split_items(count, part, train_share=train_share, seed=seed).tolist()
+        for part in ("train", "validation", "test")
+    ]
+    assert sorted(itertools.chain(*parts)) == list(range(count))
+    assert len(parts[0]) == round(train_share * count)
+    assert abs(len(parts[1]) - len(parts[2])) <= 1
+    assert all(part == sorted(part) for part in parts)
+
+
+def test_the_split_depends_on_its_seed_alone() -> None:
+    torch.manual_seed(1)
+    first = split_items(100, "test")
+    torch.manual_seed(2)
+    assert torch.equal(first, split_items(100, "test"))
+    assert not torch.equal(first, split_items(100, "test", seed=1))
+    assert first.tolist() != list(range(90, 100)), "it is a permutation that divides them"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: split_items(10, "dev"), "one of train, validation, test, got 'dev'"),
+        (lambda: split_items(10, "train", train_share=1.0), "10 items .* leave nothing"),
+        (lambda: split_items(10, "train", train_share=0.0), "10 items .* leave nothing"),
+        (lambda: split_items(2, "train"), "2 items .* leave nothing"),
+        (lambda: ModularAddition(part="all"), "got 'all'"),
+    ],
+)
+def test_impossible_splits_are_refused(unhooked, call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_held_out_items_are_those_that_training_never_draws() -> None:
+    task = ModularAddition(modulus=11, train_share=0.5)
+    assert isinstance(task, SplitTask)
+
+    def asked(task: Task) -> set[tuple[int, ...]]:
+        return set(map(tuple, drawn(task, size=4000).inputs[:, :2].tolist()))
+
+    train, validation, test = (asked(t) for t in (task, held_out(task), held_out(task, "test")))
+    assert not train & validation
+    assert not train & test
+    assert not validation & test
+    assert len(train | validation | test) == 121
+    assert held_out(Reversal()) == Reversal(), "elsewhere it is the generator that keeps them apart"
+    assert not isinstance(Reversal(), SplitTask)
+
+
+def test_every_task_of_the_library_is_checked_here() -> None:
+    import importlib
+    import pkgutil
+
+    elsewhere = {"PairTask", "SentenceTranslation"}  # has no data, and has to fetch them
+    found = set()
+    for module in pkgutil.iter_modules(tasks.__path__):
+        loaded = importlib.import_module(f"{tasks.__name__}.{module.name}")
+        found |= {
+            name
+            for name, value in vars(loaded).items()
+            if inspect.isclass(value)
+            and not name.startswith("_")
+            and hasattr(value, "batch")
+            and "Protocol" not in {base.__name__ for base in value.__bases__}
+        }
+    assert found - elsewhere == {type(task).__name__ for task in TASKS}
