@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = "measured_transformer"
 PYTHONS = ("3.11", "3.12", "3.13")
-LOCKED = ("notebook", "book", "test", "pretrained")  # the extras that the lock is made of
+LOCKED = ("notebook", "book", "test", "language", "pretrained")  # the extras that the lock is made of
 
 
 def lock_lines() -> list[str]:
