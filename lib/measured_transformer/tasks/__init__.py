@@ -1,1 +1,1 @@
-"""Synthetic tasks with an exact answer and a known best loss."""
+"""Tasks: synthetic ones with an exact answer and a known best loss, number words, and real text."""
