@@ -45,9 +45,9 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        tensors = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        gold = {name: tensor.to(device) for name, tensor in tensors.pop("gold").items()}
-        moved = {name: t if t is None else t.to(device) for name, t in tensors.items()}
+        moved: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        gold = {name: tensor.to(device) for name, tensor in moved.pop("gold").items()}
+        moved = {name: t if t is None else t.to(device) for name, t in moved.items()}
         return Batch(**moved, gold=gold)
 
 
