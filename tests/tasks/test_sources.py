@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from measured_transformer.tasks.hidden_markov import HiddenMarkov
 from measured_transformer.tasks.markov import Markov, chosen, stationary
@@ -146,9 +146,12 @@ def test_the_entropy_rate_is_where_the_costs_go():
 @given(rule_seed=st.integers(0, 10**6))
 def test_the_rate_lies_where_it_says(rule_seed):
     task = HiddenMarkov(states=2, vocab=2, stay=0.3, rule_seed=rule_seed)
-    coarse, fine = task.entropy_rate(tolerance=0.05), task.entropy_rate(tolerance=1e-3)
-    assert abs(coarse - fine) <= 0.05 + 1e-3
-    assert 0 <= fine <= math.log(2)
+    try:
+        fine = task.entropy_rate(tolerance=1e-3)
+    except ValueError:
+        reject()  # a memory too long to enumerate; that it says so is tested below
+    assert abs(task.entropy_rate(tolerance=0.05) - fine) <= 0.05 + 1e-3
+    assert 0 <= fine <= task.bayes_losses(8)[-1] + 1e-3
 
 
 def test_states_that_show_themselves_make_it_a_markov_source():

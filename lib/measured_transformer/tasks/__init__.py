@@ -1,6 +1,6 @@
-"""Synthetic tasks with an exact answer, and the best loss that a model can reach.
+"""Tasks: synthetic ones with an exact answer and a known best loss, number words, and real text.
 
-A task makes batches from a seeded generator and says which answers count. It knows its floors, such as the
+A task makes batches from a seeded generator and says which answers count. Most know their floors, such as the
 loss of a model that sees the tokens but not their order, so that a measured loss has something to be
 compared with.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from jaxtyping import Float
@@ -61,16 +62,7 @@ class Markov:
         One successor of each token is its neighbour on a circle through all tokens, so that every token can
         be reached from every other.
         """
-        generator = torch.Generator().manual_seed(self.rule_seed)
-        circle = torch.randperm(self.vocab, generator=generator)
-        chances = torch.zeros(self.vocab, self.vocab, dtype=torch.float64)
-        for i in range(self.vocab):
-            token, neighbour = circle[i], circle[(i + 1) % self.vocab]
-            others = torch.randperm(self.vocab, generator=generator)
-            successors = torch.cat([neighbour[None], others[others != neighbour]])
-            count = self.branching[int(token) % len(self.branching)]
-            chances[token, successors[:count]] = uneven(generator, 1, count, self.sharpness)[0]
-        return chances
+        return _table(self.vocab, self.branching, self.sharpness, self.rule_seed).clone()
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
         """Draw `size` sequences of the stationary source."""
@@ -100,6 +92,22 @@ class Markov:
     def unigram_loss(self) -> float:
         """Expected cost, in nats, of the best predictor that looks at nothing: the entropy of the shares."""
         return entropy(stationary(self.transitions()).tolist())
+
+
+@cache
+def _table(
+    vocab: int, branching: tuple[int, ...], sharpness: float, rule_seed: int
+) -> Float[Tensor, "token successor"]:
+    generator = torch.Generator().manual_seed(rule_seed)
+    circle = torch.randperm(vocab, generator=generator)
+    chances = torch.zeros(vocab, vocab, dtype=torch.float64)
+    for i in range(vocab):
+        token, neighbour = circle[i], circle[(i + 1) % vocab]
+        others = torch.randperm(vocab, generator=generator)
+        successors = torch.cat([neighbour[None], others[others != neighbour]])
+        count = branching[int(token) % len(branching)]
+        chances[token, successors[:count]] = uneven(generator, 1, count, sharpness)[0]
+    return chances
 
 
 def uneven(

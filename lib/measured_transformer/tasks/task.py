@@ -45,13 +45,10 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        moved = {
-            name: None if (tensor := getattr(self, name)) is None else tensor.to(device)
-            for name in (field.name for field in dataclasses.fields(self) if field.name != "gold")
-        }
-        return Batch(
-            **cast(Any, moved), gold={name: tensor.to(device) for name, tensor in self.gold.items()}
-        )
+        moved: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        gold = {name: tensor.to(device) for name, tensor in moved.pop("gold").items()}
+        moved = {name: t if t is None else t.to(device) for name, t in moved.items()}
+        return Batch(**moved, gold=gold)
 
 
 @runtime_checkable

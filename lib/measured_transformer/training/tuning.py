@@ -21,7 +21,15 @@ from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.loop import evaluate, train
 
-_CODE = ("parts", "models", "training")
+# What a training run computes with: the rates that were found hold as long as none of it changes.
+_CODE = (
+    "parts/[!_]*.py",
+    "models/[!_]*.py",
+    "training/device.py",
+    "training/loop.py",
+    "training/seeding.py",
+    "training/tuning.py",
+)
 _PACKAGED = Path(__file__).parent / "records"
 
 
@@ -129,8 +137,9 @@ def _trial(
 def _fingerprint(asked: object, task: Task) -> str:
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
     package = Path(measured_transformer.__file__).parent
-    files = [file for folder in _CODE for file in sorted((package / folder).glob("*.py"))]
-    for file in (*files, Path(inspect.getfile(type(task)))):
+    files = [file for glob in _CODE for file in sorted(package.glob(glob))]
+    lineage = [kind for kind in type(task).__mro__ if kind.__module__.startswith(package.name)]
+    for file in (*files, *(Path(inspect.getfile(kind)) for kind in lineage)):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
