@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for kind in CONTENDERS:
         if kind not in chosen:
             console.print(
-                f"not installed, left out: {kind.name} (pip install -e '.[benchmark]')", style="yellow"
+                f"not installed, left out: {kind.name} (pip install -e '.[benchmark]')",
+                style="yellow",
             )
     rows: list[Row] = []
     for width in options.widths:
@@ -59,7 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measured(
-    part: str, size: Size, kinds: list[type[Contender]], options: argparse.Namespace, console: Console
+    part: str,
+    size: Size,
+    kinds: list[type[Contender]],
+    options: argparse.Namespace,
+    console: Console,
 ) -> list[Row]:
     """One part at one size: who takes part, their figures, and the table."""
     torch.manual_seed(0)
@@ -110,7 +115,9 @@ def _time_table(
             "" if own else f"{low:.2f} to {high:.2f}",
         )
         row = {"part": part, "width": width, "name": name, "seconds": timing.median}
-        rows.append(row | {"tokens_per_second": tokens / timing.median, "ratio": [ratio, low, high]})
+        rows.append(
+            row | {"tokens_per_second": tokens / timing.median, "ratio": [ratio, low, high]}
+        )
     console.print(table)
     return rows
 
@@ -204,7 +211,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--length", type=int, default=256, help="tokens of a sequence")
     parser.add_argument("--batch", type=int, default=8, help="sequences")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=0.4, help="of one contender's turn in a round")
+    parser.add_argument(
+        "--seconds", type=float, default=0.4, help="of one contender's turn in a round"
+    )
     parser.add_argument("--threads", type=int, help="of PyTorch; its own choice when not given")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=Path, help="where to write the figures down")

@@ -23,7 +23,13 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = "measured_transformer"
 PYTHONS = ("3.11", "3.12", "3.13")
-LOCKED = ("notebook", "book", "test", "language", "pretrained")  # the extras that the lock is made of
+LOCKED = (
+    "notebook",
+    "book",
+    "test",
+    "language",
+    "pretrained",
+)  # the extras that the lock is made of
 
 
 def lock_lines() -> list[str]:
@@ -88,7 +94,19 @@ def third_party(folder: str) -> dict[str, str]:
 def test_the_library_asks_for_exactly_what_it_imports():
     # IPython is there wherever a notebook runs; outside of one the library does without it.
     imported = set(third_party(f"lib/{NAME}")) - {"ipython"}
-    assert imported == {canonicalize_name(requirement.name) for requirement in asked()}
+    assert imported == {canonicalize_name(requirement.name) for requirement in asked("language")}
+
+
+def test_what_only_tasks_on_language_need_is_imported_by_those_that_need_it_alone():
+    extra = {"num2words", "pooch", "tokenizers"}
+    assert extra == {
+        canonicalize_name(requirement.name)
+        for requirement in asked("language")
+        if requirement not in asked()
+    }
+    found = third_party(f"lib/{NAME}")
+    for name in extra:
+        assert found[name].startswith(f"lib/{NAME}/tasks/"), found[name]
 
 
 @pytest.mark.parametrize("folder", ["lib/bookpress", "tests"])

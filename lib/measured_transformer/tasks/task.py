@@ -93,7 +93,8 @@ class SourceTask(Task, Protocol):
     """
 
     @property
-    def source_length(self) -> int: ...  # noqa: D102
+    def source_length(self) -> int:
+        """Tokens of a source when no other length is asked for."""
 
 
 @runtime_checkable
@@ -105,7 +106,8 @@ class SplitTask(Task, Protocol):
     """
 
     @property
-    def part(self) -> Part: ...  # noqa: D102
+    def part(self) -> Part:
+        """Which items its batches are drawn from."""
 
 
 def held_out(task: Task, part: Part = "validation") -> Task:
