@@ -12,13 +12,11 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import metadata
 from io import StringIO
-from typing import Any
 
 import torch
-from torch import Tensor, nn
-
 from measured_transformer import Config, Decoder, capture
 from measured_transformer.inference.generate import generate
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)

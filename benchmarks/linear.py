@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
+from measured_transformer.parts.linear import linear
 from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.measure import Work
-from measured_transformer.parts.linear import linear
 
 # vectors, width in, width out: the projections of the models measured here, and some smaller ones
 SHAPES = (
