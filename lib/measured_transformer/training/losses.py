@@ -4,7 +4,7 @@ With logits $z$ over a vocabulary of $V$ tokens and the right token $y$, a posit
 $p$ is the softmax of $z$. Label smoothing (Szegedy et al., 2016) asks for a softer answer, $1 - \varepsilon$ on
 the right token and $\varepsilon$ spread evenly over all $V$:
 
-$$\ell = (1 - \varepsilon)(-\ln p_y) + \frac{\varepsilon}{V} \sum_v (-\ln p_v).$$
+$\ell = (1 - \varepsilon)(-\ln p_y) + \frac{\varepsilon}{V} \sum_v (-\ln p_v)$.
 
 A batch whose sequences differ in length is filled up with padding, and there are three ways to average over it.
 `cross_entropy` is the one to train and to compare with. The other two are in use as well, mostly by accident,
