@@ -33,6 +33,9 @@ class Brackets:
     >>> batch = Brackets(kinds=2, length=4).batch(torch.Generator().manual_seed(3), 1)
     >>> batch.inputs.tolist(), batch.targets.tolist(), batch.gold["partner"].tolist()
     ([[4, 1, 1, 3]], [[1, 1, 3, 3]], [[-1, -1, 2, 1]])
+
+    Raises:
+        ValueError: when a size is not a positive whole number or `length` is odd.
     """
 
     kinds: int = 2
@@ -75,7 +78,11 @@ class Brackets:
         return table
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` words."""
+        """Draw `size` words.
+
+        Raises:
+            ValueError: when a size is not a positive whole number or `length` is odd.
+        """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         self._check_length(n)

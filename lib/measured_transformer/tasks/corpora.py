@@ -75,7 +75,13 @@ def python_reference() -> str:
 
 
 def shakespeare() -> str:
-    """Tiny Shakespeare: 40,000 lines of his plays in one file, gathered by Karpathy (2015)."""
+    """Tiny Shakespeare: 40,000 lines of his plays in one file, gathered by Karpathy (2015).
+
+    Raises:
+        ValueError: when what lies in the folder is another file.
+        ConnectionError: when it neither lies there nor can be fetched.
+        ModuleNotFoundError: when it must be fetched and the package pooch is not installed.
+    """
     return corpus_file("tinyshakespeare.txt").read_text(encoding="utf-8")
 
 
@@ -83,6 +89,11 @@ def multi30k(part: Part, language: Language) -> list[str]:
     """Captions of pictures in English and German, one a line in the same order (Elliott et al., 2016).
 
     The parts are those of the data set: 29,000, 1,014 and 1,000 pairs; the test is that of 2016.
+
+    Raises:
+        ValueError: when there is no such part or language, or what lies in the folder is another file.
+        ConnectionError: when it neither lies there nor can be fetched.
+        ModuleNotFoundError: when it must be fetched and the package pooch is not installed.
     """
     names = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
     if part not in names or language not in ("en", "de"):

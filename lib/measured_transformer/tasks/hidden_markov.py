@@ -33,6 +33,10 @@ class HiddenMarkov:
     >>> batch = task.batch(torch.Generator().manual_seed(0), 1)
     >>> batch.inputs.shape, batch.gold["state"].shape
     (torch.Size([1, 4]), torch.Size([1, 4]))
+
+    Raises:
+        ValueError: when a size is not a positive whole number, `stay` is no chance below 1 or `sharpness` is
+            negative.
     """
 
     states: int = 3
@@ -65,7 +69,11 @@ class HiddenMarkov:
         return moves, uneven(generator, self.states, self.vocab, self.sharpness)
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences of the stationary source."""
+        """Draw `size` sequences of the stationary source.
+
+        Raises:
+            ValueError: when a size is not a positive whole number.
+        """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         moves, shows = self.transitions(), self.emissions()

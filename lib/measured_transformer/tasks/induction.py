@@ -32,6 +32,10 @@ class Induction:
     >>> batch = Induction(vocab=10, length=5, shortest=2, longest=2).batch(torch.Generator().manual_seed(0), 1)
     >>> batch.inputs.tolist(), batch.targets.tolist(), batch.gold["source"].tolist()
     ([[1, 4, 1, 4, 1]], [[4, 1, 4, 1, 4]], [[-1, -1, 1, 2, 3]])
+
+    Raises:
+        ValueError: when a size is not a positive whole number, not 2 <= shortest <= longest <= vocab, or
+            `length` is too short for the longest string to repeat.
     """
 
     vocab: int = 32
@@ -52,7 +56,12 @@ class Induction:
         self._check_length(self.length)
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences; the target is the next token."""
+        """Draw `size` sequences; the target is the next token.
+
+        Raises:
+            ValueError: when a size is not a positive whole number or `length` is too short for the longest
+                string to repeat.
+        """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         self._check_length(n)

@@ -37,6 +37,10 @@ class Markov:
     >>> task = Markov(vocab=4, length=5, branching=(1,))
     >>> task.batch(torch.Generator().manual_seed(0), 1).inputs.tolist(), task.entropy_rate()
     ([[3, 2, 0, 1, 3]], 0.0)
+
+    Raises:
+        ValueError: when a size is not a positive whole number, there are no numbers of successors or one is
+            not between 1 and `vocab`, or `sharpness` is negative.
     """
 
     vocab: int = 16
@@ -65,7 +69,11 @@ class Markov:
         return _table(self.vocab, self.branching, self.sharpness, self.rule_seed).clone()
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences of the stationary source."""
+        """Draw `size` sequences of the stationary source.
+
+        Raises:
+            ValueError: when a size is not a positive whole number.
+        """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         chances = self.transitions()

@@ -36,6 +36,10 @@ class NumberTranslation(PairTask):
     >>> batch = task.batch(torch.Generator().manual_seed(0), 1)
     >>> task.text(batch.source[0]), task.text(batch.targets[0])
     ('fifty six', 'sechs und fünfzig')
+
+    Raises:
+        ValueError: when `below` is not a whole number from 1 to a million, the languages are not two of the
+            three, there is no such part, or one of the parts would be empty.
     """
 
     source: str = "en"
@@ -91,6 +95,7 @@ def number_words(number: int, language: str) -> Sentence:
     (('quatre', 'vingt', 'dix', 'neuf'), ('one', 'thousand', 'one', 'hundred'))
 
     Raises:
+        ValueError: when a German number is negative, or a million or more.
         ModuleNotFoundError: when the package num2words is not installed.
     """
     words = re.split(r"[ ,-]+", _written(number, language))

@@ -39,6 +39,10 @@ class AssociativeRecall:
     >>> batch = AssociativeRecall(pairs=2, keys=10, values=5).batch(torch.Generator().manual_seed(0), 1)
     >>> batch.inputs.tolist(), batch.targets[batch.scored].tolist(), batch.gold["value"].tolist()
     ([[6, 11, 9, 14, 6]], [11], [[-1, -1, -1, -1, 1]])
+
+    Raises:
+        ValueError: when a size is not a positive whole number, there are more pairs than keys or fewer than
+            are asked about, or `back` is below 1 or comes with several queries.
     """
 
     pairs: int = 8
@@ -134,6 +138,9 @@ class TwoHopRecall:
     ([[11, 22, 6, 11, 6]], [22])
     >>> batch.gold["bridge"][batch.scored].tolist(), batch.gold["value"][batch.scored].tolist()
     ([3], [1])
+
+    Raises:
+        ValueError: when a size is not a positive whole number or there are more chains than names.
     """
 
     chains: int = 4

@@ -28,6 +28,10 @@ class SentenceTranslation(PairTask):
         most_words: how many words of each language have a number of their own.
         most_tokens: words that a sentence may have.
         part: which pairs are drawn; the data set divides them.
+
+    Raises:
+        ValueError: when a limit is not a positive whole number or the languages are not en and de in either
+            order.
     """
 
     source: Language = "de"

@@ -26,6 +26,9 @@ class CyclicShift:
     >>> batch = CyclicShift(vocab=10, length=4).batch(torch.Generator().manual_seed(0), 1)
     >>> batch.inputs.tolist(), batch.targets.tolist()
     ([[4, 9, 3, 0]], [[9, 3, 0, 4]])
+
+    Raises:
+        ValueError: when a size is not a positive whole number or `shift` is a multiple of `length`.
     """
 
     vocab: int = 12
@@ -38,7 +41,11 @@ class CyclicShift:
         self._check_length(self.length)
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences of `length` tokens."""
+        """Draw `size` sequences of `length` tokens.
+
+        Raises:
+            ValueError: when a size is not a positive whole number or the shift is a multiple of `length`.
+        """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         self._check_length(n)

@@ -43,6 +43,10 @@ class TextLM:
     >>> batch = task.batch(torch.Generator().manual_seed(0), 4)
     >>> batch.inputs.shape, task.tokenizer().encode("if x:").tokens
     (torch.Size([4, 20]), ['i', 'f', 'Ġ', 'x', ':'])
+
+    Raises:
+        ValueError: when a size is not a positive whole number, there is no such corpus, level or part, or
+            `vocab` is below 256 for bytes.
     """
 
     corpus: Corpus = "python"

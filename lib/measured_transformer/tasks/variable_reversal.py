@@ -26,6 +26,9 @@ class VariableReversal:
     >>> batch = VariableReversal(10, shortest=2, longest=5).batch(torch.Generator().manual_seed(0), 1)
     >>> batch.inputs.tolist(), batch.targets.tolist(), batch.scored.sum().item()
     ([[9, 3, 10, 10, 10]], [[3, 9, 10, 10, 10]], 2)
+
+    Raises:
+        ValueError: when a size is not a positive whole number or `longest` is less than `shortest`.
     """
 
     symbols: int = 12
@@ -53,7 +56,11 @@ class VariableReversal:
         return self.symbols
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences of `shortest` to `length` tokens."""
+        """Draw `size` sequences of `shortest` to `length` tokens.
+
+        Raises:
+            ValueError: when a size is not a positive whole number or `length` is less than `shortest`.
+        """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
         self._check_longest(n)
