@@ -45,6 +45,9 @@ class Constant:
 
     Attributes:
         warmup: number of steps over which the factor grows to 1.
+
+    Raises:
+        ValueError: when `warmup` is not a whole number of at least 0.
     """
 
     warmup: int = 0
@@ -53,7 +56,11 @@ class Constant:
         _check_steps(warmup=self.warmup)
 
     def __call__(self, step: int) -> float:
-        """The factor at this step."""
+        """The factor at this step.
+
+        Raises:
+            ValueError: when `step` is negative.
+        """
         return _rise(step, self.warmup)
 
 
@@ -65,6 +72,9 @@ class InverseSquareRoot:
 
     Attributes:
         warmup: number of steps over which the factor grows to 1, at least one.
+
+    Raises:
+        ValueError: when `warmup` is not a positive whole number.
     """
 
     warmup: int
@@ -73,7 +83,11 @@ class InverseSquareRoot:
         _check_steps(warmup=self.warmup, least=1)
 
     def __call__(self, step: int) -> float:
-        """The factor at this step."""
+        """The factor at this step.
+
+        Raises:
+            ValueError: when `step` is negative.
+        """
         return min(_rise(step, self.warmup), math.sqrt(self.warmup / (step + 1)))
 
 
@@ -90,6 +104,9 @@ class Noam:
     Attributes:
         d_model: width of the model; wider models get smaller rates.
         warmup: number of steps over which the rate grows, at least one; 4000 in the paper.
+
+    Raises:
+        ValueError: when `d_model` or `warmup` is not a positive whole number.
     """
 
     d_model: int
@@ -99,7 +116,11 @@ class Noam:
         _check_steps(d_model=self.d_model, warmup=self.warmup, least=1)
 
     def __call__(self, step: int) -> float:
-        """The rate at this step."""
+        """The rate at this step.
+
+        Raises:
+            ValueError: when `step` is negative.
+        """
         return self.peak * InverseSquareRoot(self.warmup)(step)
 
     @property
@@ -124,6 +145,10 @@ class ExponentialDecay:
         every: number of steps that this takes.
         staircase: whether the factor stays the same in between.
         warmup: number of steps of linear growth before.
+
+    Raises:
+        ValueError: when `every` is not a positive whole number, `warmup` is not a whole number of at least 0,
+            or `rate` is not above 0 and at most 1.
     """
 
     rate: float
@@ -138,7 +163,11 @@ class ExponentialDecay:
             raise ValueError(f"rate must lie above 0 and not above 1, got {self.rate}")
 
     def __call__(self, step: int) -> float:
-        """The factor at this step."""
+        """The factor at this step.
+
+        Raises:
+            ValueError: when `step` is negative.
+        """
         if step < self.warmup:
             return _rise(step, self.warmup)
         since = (_check_step(step) - _peak(self.warmup)) / self.every
@@ -159,6 +188,9 @@ class ExponentialDecay:
 
         >>> round(ExponentialDecay.lasting(50.0)(50), 3)
         0.368
+
+        Raises:
+            ValueError: when `time_constant` is not positive or `warmup` is not a whole number of at least 0.
         """
         if not time_constant > 0:
             raise ValueError(
@@ -175,6 +207,10 @@ class WarmupCosine:
         warmup: number of steps over which the factor grows; may be 0.
         steps: number of steps of the whole training.
         final: the factor that the fall ends at.
+
+    Raises:
+        ValueError: when `steps` is not a positive whole number, `warmup` is not a whole number from 0 to
+            `steps`, or `final` does not lie between 0 and 1.
     """
 
     warmup: int
@@ -185,7 +221,11 @@ class WarmupCosine:
         _check_fall(self.warmup, self.steps, self.final)
 
     def __call__(self, step: int) -> float:
-        """The factor at this step."""
+        """The factor at this step.
+
+        Raises:
+            ValueError: when `step` is negative.
+        """
         if step < self.warmup:
             return _rise(step, self.warmup)
         done = _progress(step, _peak(self.warmup), self.steps)
@@ -200,6 +240,10 @@ class WarmupLinear:
         warmup: number of steps over which the factor grows; may be 0.
         steps: number of steps of the whole training.
         final: the factor that the fall ends at.
+
+    Raises:
+        ValueError: when `steps` is not a positive whole number, `warmup` is not a whole number from 0 to
+            `steps`, or `final` does not lie between 0 and 1.
     """
 
     warmup: int
@@ -210,7 +254,11 @@ class WarmupLinear:
         _check_fall(self.warmup, self.steps, self.final)
 
     def __call__(self, step: int) -> float:
-        """The factor at this step."""
+        """The factor at this step.
+
+        Raises:
+            ValueError: when `step` is negative.
+        """
         if step < self.warmup:
             return _rise(step, self.warmup)
         return 1 - (1 - self.final) * _progress(step, _peak(self.warmup), self.steps)
@@ -225,6 +273,11 @@ class WarmupStableDecay:
         steps: number of steps of the whole training.
         decay: number of steps of the fall, at least one.
         final: the factor that the fall ends at.
+
+    Raises:
+        ValueError: when `steps` or `decay` is not a positive whole number, `warmup` is not a whole number of
+            at least 0, warm-up and decay together take more than `steps`, or `final` does not lie between 0
+            and 1.
     """
 
     warmup: int
@@ -241,7 +294,11 @@ class WarmupStableDecay:
             )
 
     def __call__(self, step: int) -> float:
-        """The factor at this step."""
+        """The factor at this step.
+
+        Raises:
+            ValueError: when `step` is negative.
+        """
         start = self.steps - self.decay
         if step < start:
             return _rise(step, self.warmup)
