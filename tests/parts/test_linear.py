@@ -59,6 +59,16 @@ def test_results_and_gradients_are_those_of_the_matrix_product(
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("gradients", [True, False])
+def test_without_gradients_smaller_maps_are_convolved_too(gradients, by_convolution, monkeypatch):
+    seen = calls_of_convolution(monkeypatch)
+    x, weight, bias = drawn((2048, 64), 64)
+    with torch.set_grad_enabled(gradients):
+        y = linear(x, weight.requires_grad_(), bias)
+    assert bool(seen) == (not gradients)
+    torch.testing.assert_close(y, F.linear(x, weight, bias), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("frozen", ["x", "weight", "bias"])
 def test_what_is_frozen_gets_no_gradient_and_the_rest_its_own(frozen, by_convolution):
     names = ["x", "weight", "bias"]

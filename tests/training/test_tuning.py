@@ -1,7 +1,10 @@
 """Tuning: the same grid for every arm, the best rate of each, and a record that is never stale."""
 
+import importlib
 import json
 import math
+import shutil
+from pathlib import Path
 
 import pytest
 from measured_transformer.models.config import Config
@@ -78,6 +81,42 @@ def test_a_change_of_the_code_that_trains_tunes_anew(tmp_path, counted, monkeypa
     (package / "training" / "loop.py").write_text("changed = True\n")
     monkeypatch.setattr(tuning.measured_transformer, "__file__", str(package / "__init__.py"))
     assert not tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
+
+
+def test_a_change_of_the_schedules_does_not(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    shutil.copytree(Path(tuning.measured_transformer.__file__).parent, package)
+    monkeypatch.setattr(tuning.measured_transformer, "__file__", str(package / "__init__.py"))
+    tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
+    (package / "training" / "schedules.py").write_text("changed = True\n")
+    assert tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
+    with (package / "parts" / "norms.py").open("a") as file:
+        file.write("# changed\n")
+    assert not tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
+
+
+def test_a_change_of_what_a_task_builds_on_tunes_anew(tmp_path, monkeypatch):
+    base = tmp_path / "own_tasks_base.py"
+    base.write_text(
+        "from measured_transformer.tasks.reversal import Reversal\nclass Base(Reversal):\n    pass\n"
+    )
+    (tmp_path / "own_tasks.py").write_text(
+        "from own_tasks_base import Base\nclass Own(Base):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    task = importlib.import_module("own_tasks").Own(vocab=5, length=4)
+    tuned_rates("t", ARMS, task, records=tmp_path, **ASK)
+    assert tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
+    base.write_text(base.read_text() + "# changed\n")
+    assert not tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
+
+
+def test_a_task_whose_code_cannot_be_read_is_never_taken_for_another(tmp_path):
+    space = {"__name__": "of_no_file", "Reversal": Reversal}
+    exec("class Own(Reversal):\n    pass", space)
+    task = space["Own"](vocab=5, length=4)
+    assert not tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
+    assert not tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
 
 
 def test_a_damaged_record_is_replaced(tmp_path):

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 # Below these sizes a convolution's preparations cost more than its kernel saves.
-_LEAST_ROWS, _LEAST_WIDTH, _LEAST_PRODUCTS = 512, 32, 2**25
+_LEAST_ROWS, _LEAST_WIDTH = 512, 32
+_LEAST_PRODUCTS, _LEAST_PRODUCTS_WITH_GRADIENTS = 2**23, 2**25
 _GEOMETRY = (
     [1, 1],
     [0, 0],
@@ -42,9 +43,13 @@ def linear(
     >>> linear(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]), torch.tensor([5.0]))
     tensor([[16.]])
     """
-    if _convolution_is_faster(x, weight):
+    gradients = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    least = _LEAST_PRODUCTS_WITH_GRADIENTS if gradients else _LEAST_PRODUCTS
+    if not _convolution_is_faster(x, weight, least):
+        return F.linear(x, weight, bias)
+    if gradients:
         return _Convolution.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-    return F.linear(x, weight, bias)
+    return _convolved(x, weight, bias)
 
 
 class Linear(nn.Linear):
@@ -55,12 +60,12 @@ class Linear(nn.Linear):
         return linear(input, self.weight, self.bias)
 
 
-def _convolution_is_faster(x: Tensor, weight: Tensor) -> bool:
+def _convolution_is_faster(x: Tensor, weight: Tensor, least_products: int) -> bool:
     if x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != "cpu":
         return False
     rows = x.numel() // max(1, x.shape[-1])
     return (
-        rows * weight.numel() >= _LEAST_PRODUCTS
+        rows * weight.numel() >= least_products
         and rows >= _LEAST_ROWS
         and rows % _IMAGES == 0
         and min(weight.shape) >= _LEAST_WIDTH
@@ -79,7 +84,7 @@ class _Convolution(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return _vectors(F.conv2d(_images(x), weight[:, :, None, None], bias), x)
+        return _convolved(x, weight, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -94,10 +99,9 @@ class _Convolution(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         to_x, *to_weights = ctx.needs_input_grad
         of_x = of_weight = of_bias = None
-        images = _images(given)
         if any(to_weights):
             _, of_weight, of_bias = torch.ops.aten.convolution_backward(
-                images,
+                _images(given),
                 _images(x),
                 weight[:, :, None, None],
                 ctx.bias_sizes,
@@ -108,8 +112,7 @@ class _Convolution(torch.autograd.Function):
         del x
         ctx.maybe_clear_saved_tensors()  # x may be large, and is not needed for what follows
         if to_x:
-            of_x = F.conv2d(images, weight.T[:, :, None, None])
-            of_x = of_x.permute(0, 2, 3, 1).reshape(*given.shape[:-1], -1)
+            of_x = _convolved(given, weight.T, None)
         return of_x, of_weight, of_bias
 
     @staticmethod
@@ -127,5 +130,6 @@ def _images(x: Tensor) -> Tensor:
     return x.reshape(_IMAGES, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
 
 
-def _vectors(images: Tensor, like: Tensor) -> Tensor:
-    return images.permute(0, 2, 3, 1).reshape(*like.shape[:-1], images.shape[1])
+def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    y = F.conv2d(_images(x), weight[:, :, None, None], bias)
+    return y.permute(0, 2, 3, 1).reshape(*x.shape[:-1], len(weight))

@@ -11,6 +11,7 @@ import inspect
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -138,8 +139,14 @@ def _fingerprint(asked: object, task: Task) -> str:
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
     package = Path(measured_transformer.__file__).parent
     files = [file for glob in _CODE for file in sorted(package.glob(glob))]
-    lineage = [kind for kind in type(task).__mro__ if kind.__module__.startswith(package.name)]
-    for file in (*files, *(Path(inspect.getfile(kind)) for kind in lineage)):
+    for kind in type(task).__mro__:  # the task and what it builds on
+        if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
+            continue
+        try:
+            files.append(Path(inspect.getfile(kind)))
+        except (OSError, TypeError):  # made in a notebook: its code cannot be read, so never reuse
+            digest.update(os.urandom(16))
+    for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
