@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(
                 f"not installed, left out: {kind.name} (pip install -e '.[benchmark]')",
                 style="yellow",
+                markup=False,  # the extra's name stands in square brackets
             )
     rows: list[Row] = []
     for width in options.widths:

@@ -76,7 +76,7 @@ def test_the_editable_install_offers_the_press_as_well():
 def third_party(folder: str) -> dict[str, str]:
     """Map every distribution that the code in a folder imports to a file that does so."""
     homes = metadata.packages_distributions()
-    own = {NAME, "bookpress", *(path.stem for path in (ROOT / "tests").rglob("*.py"))}
+    own = {NAME, "bookpress", "benchmarks", *(path.stem for path in (ROOT / "tests").rglob("*.py"))}
     found = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -119,7 +119,7 @@ def test_the_benchmarks_import_only_what_their_extra_brings():
     brought = {canonicalize_name(requirement.name) for requirement in asked("benchmark")}
     assert {"transformer-lens", "transformers", "x-transformers"} <= brought
     own = {canonicalize_name(path.stem) for path in (ROOT / "benchmarks").rglob("*.py")}
-    strange = set(third_party("benchmarks")) - own - {"benchmarks"} - brought
+    strange = set(third_party("benchmarks")) - own - brought
     assert not strange, "add it to the extra `benchmark` in pyproject.toml"
 
 
