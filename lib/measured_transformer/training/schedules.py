@@ -97,7 +97,7 @@ class Noam:
 
     With their step number $s = t + 1$, which starts at 1,
 
-    $$\text{rate} = d_\text{model}^{-1/2} \min(s^{-1/2}, s\, w^{-3/2}).$$
+    $\text{rate} = d_\text{model}^{-1/2} \min(s^{-1/2}, s\, w^{-3/2})$.
 
     It is a rate and not a factor: the optimiser's own rate must be 1, or any number that shall scale it.
 
