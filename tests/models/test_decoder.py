@@ -476,3 +476,11 @@ def test_padding_masks_that_do_not_fit_are_refused(unhooked, kind, mask, message
 def test_both_models_are_stacks():
     assert issubclass(Decoder, Stack)
     assert issubclass(Encoder, Stack)
+
+
+def test_tokens_of_another_kind_are_refused_with_advice(unhooked):
+    model = Decoder(Config(vocab=10, d_model=16, n_layers=1, n_heads=2))
+    with pytest.raises(ValueError, match=r"got list; make one with torch\.tensor\(tokens\)"):
+        model([[1, 2]])
+    with pytest.raises(ValueError, match=r"becomes a batch by tokens\[None\]"):
+        model(torch.tensor([1, 2, 3]))

@@ -181,10 +181,16 @@ class Stack(nn.Module):
     def _check(
         self, tokens: Tensor, token_types: Tensor | None, cache: KeyValueCache | None
     ) -> None:
+        if not isinstance(tokens, Tensor):
+            raise ValueError(
+                "tokens must be a tensor of shape (batch, position), got "
+                f"{type(tokens).__name__}; make one with torch.tensor(tokens)"
+            )
         if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
+            one = "; a single sequence becomes a batch by tokens[None]" if tokens.ndim == 1 else ""
             raise ValueError(
                 "tokens must be whole numbers of shape (batch, position), got "
-                f"{tokens.dtype} of shape {tuple(tokens.shape)}"
+                f"{tokens.dtype} of shape {tuple(tokens.shape)}{one}"
             )
         _check_range("tokens", tokens, "vocab", self.config.vocab)
         if token_types is not None:

@@ -1,8 +1,9 @@
 """The linear map of every projection, by the kernel that is fast where it runs.
 
 A linear map of many vectors is a convolution whose filter is one vector wide. On processors with AVX-512,
-PyTorch's float32 convolution (oneDNN) can be twice as fast as its matrix product, forward and backward: run
-`python -m benchmarks linear`. Both sum the same products, in another order.
+PyTorch's float32 convolution (oneDNN) is often faster than its matrix product, forward and backward; in the
+repository `python -m benchmarks linear` measures by how much. Both sum the same products, in another order, so
+the last digits of a result may depend on the processor and on how many vectors are mapped at once.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 # Below these sizes a convolution's preparations cost more than its kernel saves.
-_LEAST_ROWS, _LEAST_WIDTH = 512, 32
-_LEAST_PRODUCTS, _LEAST_PRODUCTS_WITH_GRADIENTS = 2**23, 2**25
-_GEOMETRY = (
-    [1, 1],
-    [0, 0],
-    [1, 1],
-    False,
-    [0, 0],
-    1,
-)  # stride, padding, ... of a filter one vector wide
+_LEAST_ROWS, _LEAST_WIDTH, _LEAST_PRODUCTS = 512, 32, 2**23
+_LARGE_WEIGHT = 2**16  # from here on memory counts more than what a function in Python costs
 _IMAGES = 16  # with one thread, PyTorch hands oneDNN batches of at least 16
+_GEOMETRY = (
+    [1, 1],  # stride
+    [0, 0],  # padding
+    [1, 1],  # dilation
+    False,  # not transposed
+    [0, 0],  # padding of the output
+    1,  # groups
+)
 
 
 def linear(
@@ -33,52 +34,72 @@ def linear(
     weight: Float[Tensor, "d_out d_in"],
     bias: Float[Tensor, "d_out"] | None = None,
 ) -> Float[Tensor, "*batch d_out"]:
-    r"""The map $x W^\top + b$, as `torch.nn.functional.linear` has it.
+    r"""The map $x W^\top + b$, equal to `torch.nn.functional.linear` up to rounding.
+
+    By convolution in float32 on a CPU with AVX-512, from 512 vectors, widths of 32 and $2^{23}$ products on
+    (with one thread only when the number of vectors is a multiple of 16); otherwise by that function itself.
 
     Args:
         x: vectors.
         weight: one row for each number that comes out.
         bias: added to each result.
 
+    Raises:
+        RuntimeError: PyTorch's own, when the shapes do not fit.
+
     >>> linear(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]), torch.tensor([5.0]))
     tensor([[16.]])
     """
-    gradients = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    least = _LEAST_PRODUCTS_WITH_GRADIENTS if gradients else _LEAST_PRODUCTS
-    if not _convolution_is_faster(x, weight, least):
+    if not _convolution_is_faster(x, weight, bias):
         return F.linear(x, weight, bias)
-    if gradients:
+    if torch.is_grad_enabled() and weight.numel() >= _LARGE_WEIGHT:
         return _Convolution.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return _convolved(x, weight, bias)
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` with the function above: the same weights, names and results."""
+    """`torch.nn.Linear` with the function above: the same weights and names, results equal up to rounding."""
 
     def forward(self, input: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
         """The map of each vector."""
         return linear(input, self.weight, self.bias)
 
 
-def _convolution_is_faster(x: Tensor, weight: Tensor, least_products: int) -> bool:
-    if x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != "cpu":
-        return False
-    rows = x.numel() // max(1, x.shape[-1])
+def _convolution_is_faster(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    rows = x.numel() // max(1, x.shape[-1]) if x.ndim else 0
     return (
-        rows * weight.numel() >= least_products
-        and rows >= _LEAST_ROWS
-        and rows % _IMAGES == 0
+        rows >= _LEAST_ROWS
+        and rows * weight.numel() >= _LEAST_PRODUCTS
+        and _is_plain(x)
+        and _is_plain(weight)
+        and weight.ndim == 2
+        and weight.shape[1] == x.shape[-1]
         and min(weight.shape) >= _LEAST_WIDTH
+        and (bias is None or (_is_plain(bias) and bias.shape == weight.shape[:1]))
         and x.is_contiguous()
+        and (rows % _IMAGES == 0 or torch.get_num_threads() > 1)
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
-        and torch.backends.mkldnn.is_available()
         and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and torch.backends.mkldnn.is_available()
+        and torch._C._get_mkldnn_enabled()
+    )
+
+
+def _is_plain(x: Tensor) -> bool:
+    return (
+        type(x) in (Tensor, nn.Parameter)
+        and x.dtype == torch.float32
+        and x.device.type == "cpu"
+        and x.layout == torch.strided
     )
 
 
 class _Convolution(torch.autograd.Function):
-    """The map by convolution. Its gradients come one after the other, weights first, to save memory."""
+    """The map by convolution. Its gradients come one after the other, to save memory.
+
+    PyTorch's own has the gradient of the vectors and several copies of that of the weights at once.
+    """
 
     generate_vmap_rule = True
 
@@ -127,9 +148,12 @@ class _Convolution(torch.autograd.Function):
 
 def _images(x: Tensor) -> Tensor:
     """Vectors as the pixels of a few images, one wide; the channels stay where they lie in memory."""
-    return x.reshape(_IMAGES, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
+    rows = x.numel() // x.shape[-1]
+    images = _IMAGES if rows % _IMAGES == 0 else 1
+    return x.reshape(images, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
 
 
 def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    y = F.conv2d(_images(x), weight[:, :, None, None], bias)
-    return y.permute(0, 2, 3, 1).reshape(*x.shape[:-1], len(weight))
+    y = F.conv2d(_images(x), weight[:, :, None, None], bias).permute(0, 2, 3, 1).contiguous()
+    # A tensor of its own and no view, so that it may be changed in place like any other result.
+    return torch.ops.aten._unsafe_view(y, [*x.shape[:-1], len(weight)])
