@@ -8,6 +8,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,11 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contenders import CONTENDERS, Contender, Ours, Size
-from benchmarks.linear import SHAPES, linear_maps
+from benchmarks.linear import SHAPES, kernel, linear_maps
 from benchmarks.measure import Timing, Work, in_turns, peak_bytes
 from benchmarks.works import captured, decoding, inference, training_step, written_out
 
 PARTS = ("training", "inference", "capture", "decoding", "memory", "linear")
+EVERYTHING = ", everything"
 Row = dict[str, Any]
 
 
@@ -73,7 +75,7 @@ def _measured(
         kinds = [kind for kind in kinds if kind.decodes]
     if part == "capture":
         kinds = [kind for kind in kinds if kind.captures]
-    contenders = [kind(size) for kind in kinds]
+    contenders = [kind(replace(size, decoding=part == "decoding")) for kind in kinds]
     title = f"{part}, width {size.width}"
     if part == "memory":
         peaks = {c.name: _peak(c) for c in contenders}
@@ -82,7 +84,7 @@ def _measured(
     for contender in contenders:
         if part == "capture":
             works[contender.name] = captured(contender, everything=False)
-            works[f"{contender.name}, everything"] = captured(contender, everything=True)
+            works[f"{contender.name}{EVERYTHING}"] = captured(contender, everything=True)
             if isinstance(contender, Ours):
                 works["explicit attention, nothing kept"] = written_out(contender)
         else:
@@ -102,25 +104,30 @@ def _time_table(
 ) -> list[Row]:
     table = Table(title=title, title_justify="left")
     table.add_column("")
-    for column in ("ms", "tokens/s", "ours is faster by", "95 % interval"):
+    for column in ("ms", "tokens/s", "its time / ours", "95 % of this run"):
         table.add_column(column, justify="right")
-    ours, rows = timings[Ours.name], []
+    rows = []
     for name, timing in timings.items():
-        ratio, low, high = ours.times_faster_than(timing)
-        own = name == Ours.name
+        own = _ours_beside(name)
+        ratio, low, high = timings[own].times_faster_than(timing)
         table.add_row(
             name,
             f"{1000 * timing.median:.2f}",
             f"{tokens / timing.median:,.0f}",
-            "" if own else f"{ratio:.2f}",
-            "" if own else f"{low:.2f} to {high:.2f}",
+            "" if own == name else f"{ratio:.2f}",
+            "" if own == name else f"{low:.2f} to {high:.2f}",
         )
-        row = {"part": part, "width": width, "name": name, "seconds": timing.median}
+        row = {"part": part, "width": width, "name": name, "seconds": timing.median, "beside": own}
         rows.append(
             row | {"tokens_per_second": tokens / timing.median, "ratio": [ratio, low, high]}
         )
     console.print(table)
     return rows
+
+
+def _ours_beside(name: str) -> str:
+    """Which of our own rows does the same work: what keeps everything is compared with what does so, too."""
+    return f"{Ours.name}{EVERYTHING}" if name.endswith(EVERYTHING) else Ours.name
 
 
 def _peak(contender: Contender) -> int:
@@ -151,25 +158,31 @@ def _memory_table(
 
 
 def _linear(options: argparse.Namespace, console: Console) -> list[Row]:
-    table = Table(title="linear map, forward and backward", title_justify="left")
-    table.add_column("vectors, width in, width out")
-    for column in ("ms", "torch, ms", "ours is faster by", "95 % interval"):
+    table = Table(title="linear map", title_justify="left")
+    for column in ("vectors, width in, width out", "kernel", "passes"):
+        table.add_column(column)
+    for column in ("ms", "torch, ms", "its time / ours", "95 % of this run"):
         table.add_column(column, justify="right")
     rows = []
     for shape in SHAPES:
-        timings = in_turns(
-            linear_maps(shape), rounds=options.rounds, seconds=options.seconds / 5, device="cpu"
-        )
-        theirs, ours = timings.values()
-        ratio, low, high = ours.times_faster_than(theirs)
-        table.add_row(
-            ", ".join(map(str, shape)),
-            f"{1000 * ours.median:.3f}",
-            f"{1000 * theirs.median:.3f}",
-            f"{ratio:.2f}",
-            f"{low:.2f} to {high:.2f}",
-        )
-        rows.append({"part": "linear", "shape": shape, "ratio": [ratio, low, high]})
+        for gradients in (False, True):
+            works = linear_maps(shape, gradients=gradients)
+            seconds = options.seconds / 5
+            timings = in_turns(works, rounds=options.rounds, seconds=seconds, device="cpu")
+            theirs, ours = timings.values()
+            ratio, low, high = ours.times_faster_than(theirs)
+            passes = "forward, backward" if gradients else "forward"
+            table.add_row(
+                ", ".join(map(str, shape)),
+                kernel(shape),
+                passes,
+                f"{1000 * ours.median:.3f}",
+                f"{1000 * theirs.median:.3f}",
+                f"{ratio:.2f}",
+                f"{low:.2f} to {high:.2f}",
+            )
+            row = {"part": "linear", "shape": shape, "passes": passes, "kernel": kernel(shape)}
+            rows.append(row | {"ratio": [ratio, low, high]})
     console.print(table)
     return rows
 

@@ -1,4 +1,4 @@
-"""The models that are compared: ours, and each peer's with the same sizes and the same arithmetic.
+"""The models that are compared: ours, and each peer's with the same sizes, as near in arithmetic as it allows.
 
 All are causal language models with pre-norm blocks, learned positions, exact GELU, biases, no dropout and an
 unembedding of their own. What a peer cannot leave out or put in stands in its docstring. A peer that is not
@@ -16,6 +16,7 @@ from io import StringIO
 import torch
 from measured_transformer import Config, Decoder, capture
 from measured_transformer.inference.generate import generate
+from measured_transformer.internals.names import taps
 from torch import Tensor, nn
 
 
@@ -32,6 +33,7 @@ class Size:
         heads: attention heads of a block.
         prompt: tokens that decoding begins with.
         device: 'cpu' (float32) or 'cuda' (autocast to bfloat16).
+        decoding: whether the model is made for decoding.
     """
 
     width: int
@@ -42,6 +44,7 @@ class Size:
     heads: int = 8
     prompt: int = 16
     device: str = "cpu"
+    decoding: bool = False
 
 
 class Contender(ABC):
@@ -113,7 +116,9 @@ class Ours(Contender):
         return torch.stack(generate(self.model, prompt, max_new_tokens=n).tokens)
 
     def capture(self, tokens: Tensor, everything: bool) -> dict[str, Tensor]:
-        names = ("*",) if everything else ("*.pattern", "*.residual_*")
+        names = ("*.pattern", "*.residual_*")
+        if everything:  # but each head's output in the stream, which the peer leaves out, too
+            names = tuple(name for name in taps(self.model) if not name.endswith("head_outputs"))
         with capture(self.model, *names) as seen:
             self.model(tokens)
         return seen
@@ -207,7 +212,10 @@ class Gpt2(Contender):
 
 
 class XTransformers(Contender):
-    """`x_transformers.TransformerWrapper` with its flash attention, and its wrapper for decoding."""
+    """`x_transformers.TransformerWrapper` with its flash attention, and its wrapper for decoding.
+
+    Its attention has no biases and its norms have weights alone, so it has a little less to compute.
+    """
 
     name, package = "x-transformers", "x-transformers"
 
@@ -236,7 +244,10 @@ class XTransformers(Contender):
 
 
 class TransformerLens(Contender):
-    """`transformer_lens.HookedTransformer`, whose attention is always written out."""
+    """`transformer_lens.HookedTransformer`, whose attention is always written out.
+
+    For decoding it gets twice the context: it breaks off at half of it.
+    """
 
     name, package = "TransformerLens", "transformer-lens"
     captures = True
@@ -252,7 +263,7 @@ class TransformerLens(Contender):
                 d_head=s.width // s.heads,
                 n_heads=s.heads,
                 d_mlp=4 * s.width,
-                n_ctx=2 * s.length,  # decoding breaks off at half of it
+                n_ctx=2 * s.length if s.decoding else s.length,
                 d_vocab=s.vocab,
                 act_fn="gelu",
                 normalization_type="LN",

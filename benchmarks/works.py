@@ -26,8 +26,9 @@ def training_step(contender: Contender) -> Work:
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     optimiser = torch.optim.AdamW(contender.model.parameters(), lr=1e-4)
 
+    contender.model.train()
+
     def work() -> None:
-        contender.model.train()
         optimiser.zero_grad()
         with _precision(contender):
             logits = contender.logits(inputs)
@@ -42,8 +43,9 @@ def inference(contender: Contender) -> Work:
     """Forward pass without gradients."""
     inputs = drawn_tokens(contender)[:, :-1].contiguous()
 
+    contender.model.eval()
+
     def work() -> None:
-        contender.model.eval()
         with torch.inference_mode(), _precision(contender):
             contender.logits(inputs)
 
@@ -54,8 +56,9 @@ def captured(contender: Contender, *, everything: bool) -> Work:
     """Forward pass that keeps every pattern and residual state, or every value that has a name."""
     inputs = drawn_tokens(contender)[:, :-1].contiguous()
 
+    contender.model.eval()
+
     def work() -> None:
-        contender.model.eval()
         with torch.inference_mode(), _precision(contender):
             contender.capture(inputs, everything)
 
@@ -66,8 +69,9 @@ def written_out(contender: Ours) -> Work:
     """Forward pass with explicit attention, of which nothing is kept."""
     inputs = drawn_tokens(contender)[:, :-1].contiguous()
 
+    contender.model.eval()
+
     def work() -> None:
-        contender.model.eval()
         with torch.inference_mode(), _precision(contender):
             contender.explicit(inputs)
 
@@ -79,8 +83,9 @@ def decoding(contender: Contender) -> Work:
     size = contender.size
     prompt = drawn_tokens(contender)[:, : size.prompt].contiguous()
 
+    contender.model.eval()
+
     def work() -> None:
-        contender.model.eval()
         with torch.inference_mode(), _precision(contender):
             written = contender.decode(prompt, size.length - size.prompt)
         assert written.shape == (size.batch, size.length - size.prompt), written.shape
