@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from measured_transformer.inference import step
 from measured_transformer.inference.generate import generate
 from measured_transformer.inference.step import flat_layers
 from measured_transformer.inference.writer import Writer
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from small_models import KINDS, PROMPTS, SCHEMES, SMALL, VOCAB, made, start_of
@@ -84,3 +86,30 @@ def test_it_gives_way_to_parts_that_do_something_else(kind, way):
     ours = generate(model, PROMPTS, max_new_tokens=6, start=start_of(model))
     for a, b in zip(ours.log_probs, expected.log_probs, strict=True):
         assert not torch.allclose(a, b, atol=1e-3)
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "as they are"])
+def test_large_weights_give_the_same_states_packed_or_not(bias, packed, monkeypatch):
+    monkeypatch.setattr(step, "_packing_pays", lambda weight: packed and weight.numel() >= 2**17)
+    torch.manual_seed(0)
+    config = Config(vocab=9, d_model=256, n_layers=2, n_heads=4, n_kv_heads=2, bias=bias)
+    model = Decoder(config).eval()
+    for parameter in model.parameters():  # biases are zero at first
+        torch.nn.init.normal_(parameter, std=0.05)
+    tokens = torch.randint(9, (3, 7))
+    with torch.inference_mode():
+        cache = model.make_cache()
+        model(tokens[:, :3], cache=cache)
+        layers = step.flat_layers(model)
+        states = [step.one_step(model, layers, tokens[:, at], cache) for at in range(3, 7)]
+        expected = model.stream(tokens)[:, 3:]
+    torch.testing.assert_close(torch.cat(states, dim=1), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_of_other_precisions_are_not_packed():
+    assert not step._packing_pays(torch.zeros(512, 512, dtype=torch.float64))
+    assert not step._packing_pays(torch.zeros(512, 512, dtype=torch.bfloat16))
+    assert not step._packing_pays(torch.zeros(8, 8))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not step._packing_pays(torch.zeros(512, 512))

@@ -30,6 +30,7 @@ from measured_transformer.parts.tap import Tap
 
 _KNOWN = {Block, MultiHeadAttention, FeedForward, LayerNorm, RMSNorm, Linear, nn.Identity, Tap}
 _Function = Callable[[Tensor], Tensor]
+_LARGE_WEIGHT = 2**17  # smaller ones are multiplied as fast as they are
 # Stream, rotation, mask of self-attention, mask of the memory, and the two caches; the stream again.
 _Layer = Callable[
     [Tensor, Rotation | None, Tensor | None, Tensor | None, KeyValues, KeyValues | None], Tensor
@@ -168,4 +169,21 @@ def _linear(*parts: nn.Linear) -> _Function:
     if len(parts) > 1:
         weight = torch.cat([part.weight for part in parts])
         bias = None if bias is None else torch.cat([part.bias for part in parts])
+    if _packing_pays(weight):
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+        return lambda x: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
     return lambda x: F.linear(x, weight, bias)
+
+
+def _packing_pays(weight: Tensor) -> bool:
+    """Whether oneDNN, with the weights laid out once for its kernel, multiplies a few vectors faster."""
+    return (
+        weight.numel() >= _LARGE_WEIGHT
+        and weight.dtype == torch.float32
+        and weight.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and torch.backends.mkldnn.is_available()
+        and torch._C._get_mkldnn_enabled()
+        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    )
