@@ -199,6 +199,8 @@ def importable() -> Iterator[str]:
     package = measured_transformer
     walked = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     for name in [package.__name__, *(found.name for found in walked)]:
+        if any(part.startswith("_") for part in name.split(".")):
+            continue  # a command (`python -m`) is run and not imported
         module = importlib.import_module(name)
         for key, item in vars(module).items():
             own = getattr(item, "__module__", None) == name
