@@ -77,11 +77,11 @@ class Contender(ABC):
 
     def decode(self, prompt: Tensor, n: int) -> Tensor:
         """The `n` tokens that greedy decoding with a cache adds to each row: (batch, n)."""
-        raise NotImplementedError
+        raise TypeError(f"{self.name} has no cache to decode with")
 
     def capture(self, tokens: Tensor, everything: bool) -> dict[str, Tensor]:
         """A forward pass that keeps values: patterns and residual states, or all that has a name."""
-        raise NotImplementedError
+        raise TypeError(f"{self.name} has no named values to keep")
 
     @classmethod
     def version(cls) -> str | None:
