@@ -18,7 +18,7 @@ from measured_transformer.analysis.gradients import (
 )
 from measured_transformer.analysis.residual import ledger, random_model
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training.loop import answer_loss
+from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.seeding import stream
 
 
@@ -114,7 +114,7 @@ def test_stream_gradients_against_differences_of_the_loss():
         def loss(x):
             for block in model.blocks[after:]:
                 x = block(x)
-            return answer_loss(model.read(x), batch.targets, batch.scored)
+            return cross_entropy(model.read(x), batch.targets, batch.scored)
 
         return loss
 

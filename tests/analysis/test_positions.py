@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer.analysis.positions import (
-    Arm,
     Band,
     RandomTable,
     WithoutAttention,
@@ -37,15 +36,12 @@ from measured_transformer.analysis.positions import (
     shift_matrix,
     similarity_by_distance,
     smallest_distance,
-    steps_until,
     task_loss,
     third,
-    train_arms,
     turn_rates,
     untrained,
     wrong_order_share,
 )
-from measured_transformer.evidence.profile import Profile
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.parts.positions import sinusoidal_encoding
@@ -309,13 +305,6 @@ def test_without_attention_a_token_does_not_notice_the_others() -> None:
     torch.testing.assert_close(run.model(tokens)[:, 2], run.model(other)[:, 2])
 
 
-def test_steps_until_counts_the_window() -> None:
-    losses = np.array([4.0, 4.0, 1.0, 1.0, 1.0])
-    assert steps_until(losses, 1.0, window=1) == 3
-    assert steps_until(losses, 1.0, window=3) == 5
-    assert steps_until(losses, 0.5, window=3) == 5  # never: the whole run
-
-
 @pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "rotary", "alibi", "none"])
 def test_a_shift_changes_only_schemes_that_know_where_they_are(scheme: str) -> None:
     config = TINY.but(positions=scheme, max_length=40)
@@ -433,24 +422,3 @@ def test_untrained_is_the_same_config_with_other_weights() -> None:
     ):
         assert torch.equal(a, b), name
     assert not torch.equal(fresh.unembedding.weight, model.unembedding.weight)
-
-
-def test_arms_are_tuned_and_trained_from_the_profiles_seeds(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # no book around: nothing is stored
-    profile = Profile("quick", 0)
-    runs = train_arms(
-        "test",
-        {"sinusoidal": Arm(TINY), "frozen": Arm(TINY.but(positions="learned"), RandomTable())},
-        Reversal(vocab=8, length=6),
-        steps=2,
-        profile=profile,
-        rates=(1e-3, 1e-2),
-        quick=2,
-    )
-    assert {arm: [run.seed for run in each] for arm, each in runs.items()} == {
-        "sinusoidal": profile.seeds(quick=2),
-        "frozen": profile.seeds(quick=2),
-    }
-    assert not runs["frozen"][0].model.positions.table.requires_grad

@@ -1,5 +1,6 @@
 """Training against the same loop written with torch alone; scoring against its definition."""
 
+import dataclasses
 import math
 import random
 
@@ -9,10 +10,16 @@ import torch
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
+from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.lag import Lag
+from measured_transformer.tasks.modular import ModularAddition
+from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.reversal import Reversal
+from measured_transformer.tasks.task import held_out
 from measured_transformer.training import loop
-from measured_transformer.training.loop import answer_loss, evaluate, make_model, train
+from measured_transformer.training.loop import evaluate, make_model, predict, train
+from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.schedules import Constant, WarmupCosine
 from measured_transformer.training.seeding import derived_seed, seeded, stream
 from torch.nn import functional as F
 
@@ -30,15 +37,13 @@ def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-def by_hand(config, task, *, steps, learning_rate, seed, batch_size, warmup, clip, weight_decay):
+def by_hand(config, task, *, steps, learning_rate, seed, batch_size, schedule, clip, weight_decay):
     """The same training with PyTorch's scheduler and its own way to leave positions out."""
     model = make_model(config, causal=task.causal, seed=seed).train()
     optimiser = torch.optim.AdamW(
         model.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: min(1.0, (step + 1) / warmup) if warmup else 1.0
-    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, schedule)
     batches, losses = stream(seed, "training"), []
     with seeded(derived_seed(seed, "dropout")):
         for _ in range(steps):
@@ -59,8 +64,8 @@ def by_hand(config, task, *, steps, learning_rate, seed, batch_size, warmup, cli
 @pytest.mark.parametrize(
     "options",
     [
-        {"warmup": 0, "clip": None, "weight_decay": 0.0},
-        {"warmup": 5, "clip": 0.05, "weight_decay": 0.1},
+        {"schedule": Constant(), "clip": None, "weight_decay": 0.0},
+        {"schedule": Constant(warmup=5), "clip": 0.05, "weight_decay": 0.1},
     ],
 )
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
@@ -82,7 +87,7 @@ def test_each_option_changes_the_training():
     common = {"steps": 4, "learning_rate": 1e-2, "seed": 0, "batch_size": 8}
     plain = weights(train(CONFIG, REVERSAL, **common).model)
     for change in (
-        {"warmup": 3},
+        {"schedule": Constant(warmup=3)},
         {"clip": 1e-3, "betas": (0.0, 0.1)},
         {"weight_decay": 0.5},
         {"betas": (0.5, 0.6)},
@@ -114,7 +119,7 @@ def test_more_steps_continue_the_same_training():
     assert np.array_equal(short.losses, long.losses[:4])
 
 
-def test_global_generators_are_left_as_they_were():
+def test_global_generators_are_left_as_they_were(unhooked):  # shape checks draw items to look at
     torch.manual_seed(1), random.seed(1), np.random.seed(1)
     before = torch.random.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
     run = train(
@@ -157,7 +162,13 @@ def test_weights_that_are_lost_in_the_last_step_count_as_diverged():
 
 
 def test_a_small_model_learns_to_reverse_and_needs_positions_for_it():
-    options = {"steps": 250, "learning_rate": 3e-3, "seed": 0, "batch_size": 64, "warmup": 10}
+    options = {
+        "steps": 250,
+        "learning_rate": 3e-3,
+        "seed": 0,
+        "batch_size": 64,
+        "schedule": Constant(warmup=10),
+    }
     config = CONFIG.but(d_model=32, d_ff=64)
     score = evaluate(train(config, REVERSAL, **options).model, REVERSAL, seed=0)
     assert score.accuracy > 0.99
@@ -185,7 +196,7 @@ def test_the_loss_is_the_mean_over_scored_positions():
         if scored[b, t]
     ]
     expected = sum(total) / len(total)
-    assert answer_loss(logits, targets, scored).item() == pytest.approx(expected, abs=1e-12)
+    assert cross_entropy(logits, targets, scored).item() == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("task", [REVERSAL, LAG])
@@ -254,9 +265,157 @@ def test_evaluation_switches_dropout_off_and_puts_the_mode_back(training):
         ({"steps": -1}, "got -1"),
         ({"learning_rate": 0.0}, "got 10 and 0.0"),
         ({"learning_rate": -1.0}, "got 10 and -1.0"),
+        ({"optimiser": "Adamw"}, "optimiser must be one of AdamW, Adam, RAdam, SGD, got 'Adamw'"),
+        ({"evaluate_every": 0}, "must be at least 1, got 0 and 100"),
+        ({"checkpoint_every": 0}, "must be at least 1, got None and 0"),
     ],
 )
 def test_impossible_trainings_are_refused(unhooked, changes, message):
     options = {"config": CONFIG, "task": REVERSAL, "steps": 10, "learning_rate": 1e-3, "seed": 0}
     with pytest.raises(ValueError, match=message):
         train(**{**options, **changes})
+
+
+# --- padding, sources, evaluations on the way -------------------------------------------------------
+
+
+PAIRS = NoisyTranslation(symbols=5, length=8, pad_share=0.5, noise=0.0)
+PAIRS_CONFIG = Config(vocab=8, d_model=16, n_layers=1, n_heads=2)
+
+
+def test_a_task_with_a_source_gets_an_encoder_decoder_that_learns_it():
+    options = {"learning_rate": 5e-3, "seed": 0, "schedule": Constant(warmup=20)}
+    run = train(PAIRS_CONFIG.but(d_model=32), PAIRS, steps=400, **options)
+    assert isinstance(run.model, EncoderDecoder)
+    score = evaluate(run.model, PAIRS, seed=0)
+    assert score.accuracy > 0.9  # without the source one in six is right
+    assert 0 < score.exact < score.accuracy
+
+
+def test_padding_is_masked_from_the_model_and_from_the_loss():
+    model = make_model(PAIRS_CONFIG, causal=True, source=True, seed=0).double()
+    batch = PAIRS.batch(stream(0, "training"), 4)
+    changed = dataclasses.replace(
+        batch,
+        inputs=torch.where(batch.padding_mask, batch.inputs, 1),
+        source=torch.where(batch.source_padding_mask, batch.source, 2),
+    )
+    with torch.no_grad():
+        same = (predict(model, batch) - predict(model, changed))[batch.scored].abs().max()
+        blind = dataclasses.replace(changed, source_padding_mask=None)
+        other = (predict(model, batch) - predict(model, blind))[batch.scored].abs().max()
+    assert same < 1e-12
+    assert other > 1e-3
+
+
+def test_the_padding_of_an_encoders_batch_reaches_the_model():
+    batch = REVERSAL.batch(stream(0, "training"), 4)
+    real = torch.ones(4, 4, dtype=torch.bool)
+    real[:, 3] = False
+    model = make_model(CONFIG, causal=False, seed=0)
+    with torch.no_grad():
+        masked = predict(model, dataclasses.replace(batch, padding_mask=real))
+        assert torch.equal(masked, model(batch.inputs, padding_mask=real))
+        assert not torch.allclose(masked[:, :3], predict(model, batch)[:, :3])
+
+
+def test_a_source_is_asked_for_where_the_model_needs_one():
+    model = make_model(PAIRS_CONFIG, causal=True, source=True, seed=0)
+    with pytest.raises(ValueError, match="needs batches with a source"):
+        predict(model, REVERSAL.batch(stream(0, "training"), 2))
+
+
+def test_evaluations_on_the_way_are_scores_of_the_same_sequences_and_change_nothing():
+    options = {"learning_rate": 3e-3, "seed": 2, "batch_size": 8}
+    run = train(CONFIG.but(dropout=0.1), REVERSAL, steps=7, evaluate_every=2, **options)
+    plain = train(CONFIG.but(dropout=0.1), REVERSAL, steps=7, **options)
+    assert np.array_equal(run.losses, plain.losses)
+    assert list(run.evaluated) == [2, 4, 6]
+    assert plain.evaluated.shape == plain.evaluation_losses.shape == (0,)
+    four = train(CONFIG.but(dropout=0.1), REVERSAL, steps=4, **options)
+    score = evaluate(four.model, REVERSAL, seed=2)
+    assert run.evaluation_losses[1] == pytest.approx(score.loss, abs=1e-6)
+    assert run.evaluation_accuracies[1] == pytest.approx(score.accuracy, abs=1e-6)
+
+
+def test_history_holds_the_rates_and_the_gradients_before_clipping():
+    schedule = WarmupCosine(warmup=3, steps=6)
+    options = {"learning_rate": 2e-3, "seed": 2, "batch_size": 8, "schedule": schedule}
+    run = train(CONFIG, REVERSAL, steps=6, clip=1e-3, **options)
+    np.testing.assert_allclose(run.rates, [2e-3 * schedule(step) for step in range(6)])
+    assert run.gradient_norms.shape == (6,)
+    assert (run.gradient_norms > 0.05).all(), "clipped to a thousandth, they would be small"
+    model = make_model(CONFIG, causal=False, seed=2)
+    batch = REVERSAL.batch(stream(2, "training"), 8)
+    cross_entropy(model(batch.inputs), batch.targets, batch.scored).backward()
+    norm = torch.cat([p.grad.flatten() for p in model.parameters()]).norm().item()
+    assert run.gradient_norms[0] == pytest.approx(norm, rel=1e-5)
+
+
+def test_label_smoothing_is_in_the_training_loss_and_not_in_the_score():
+    options = {"steps": 1, "learning_rate": 1e-6, "seed": 2, "batch_size": 8}
+    model = make_model(CONFIG, causal=False, seed=2)
+    batch = REVERSAL.batch(stream(2, "training"), 8)
+    expected = F.cross_entropy(
+        model(batch.inputs).transpose(1, 2), batch.targets, label_smoothing=0.3
+    )
+    run = train(CONFIG, REVERSAL, label_smoothing=0.3, **options)
+    assert run.losses[0] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_items_of_a_divided_task_are_scored_on_those_held_out():
+    task = ModularAddition(modulus=11)
+    config = Config(vocab=task.vocab, d_model=16, n_layers=1, n_heads=2)
+    model = make_model(config, causal=task.causal, seed=0)
+    default = evaluate(model, task, seed=3)
+    assert default.loss == evaluate(model, task, seed=3, part="validation").loss
+    assert default.loss == evaluate(model, held_out(task), seed=3).loss
+    assert default.loss != evaluate(model, task, seed=3, part="train").loss
+    test = evaluate(model, task, seed=3, part="test").loss
+    assert test == evaluate(model, held_out(task, "test"), seed=3).loss != default.loss
+    with pytest.raises(ValueError, match="does not divide its items"):
+        evaluate(make_model(CONFIG, causal=False, seed=0), REVERSAL, seed=0, part="test")
+
+
+def test_the_number_of_threads_is_fixed_and_put_back():
+    before, seen = torch.get_num_threads(), []
+    prepare = lambda model: seen.append(None)  # noqa: E731
+
+    class Watched(Reversal):
+        def batch(self, *args, **options):
+            seen.append(torch.get_num_threads())
+            return super().batch(*args, **options)
+
+    options = {"steps": 1, "learning_rate": 1e-3, "seed": 0, "batch_size": 2}
+    for threads in (1, 2, None):
+        train(CONFIG, Watched(vocab=5, length=4), threads=threads, prepare=prepare, **options)
+    assert seen == [None, 1, None, 2, None, before]
+    assert torch.get_num_threads() == before
+    with pytest.raises(ValueError, match="threads must be a positive"):
+        train(CONFIG, REVERSAL, threads=0, **options)
+
+
+@pytest.mark.parametrize("optimiser", ["Adam", "AdamW", "RAdam", "SGD"])
+def test_an_optimiser_is_pytorchs_of_that_name(optimiser):
+    options = {"learning_rate": 1e-2, "seed": 1, "batch_size": 8, "clip": None}
+    run = train(CONFIG, REVERSAL, steps=8, optimiser=optimiser, weight_decay=0.3, **options)
+    model = make_model(CONFIG, causal=False, seed=1)
+    kind = getattr(torch.optim, optimiser)
+    own = {"momentum": 0.9} if optimiser == "SGD" else {"betas": (0.9, 0.98), "eps": 1e-8}
+    updates = kind(model.parameters(), lr=1e-2, weight_decay=0.3, **own)
+    batches = stream(1, "training")
+    for loss in run.losses:
+        batch = REVERSAL.batch(batches, 8)
+        ours = F.cross_entropy(model(batch.inputs).transpose(1, 2), batch.targets)
+        assert loss == pytest.approx(ours.item(), rel=1e-4)
+        updates.zero_grad()
+        ours.backward()
+        updates.step()
+
+
+def test_progress_is_shown_when_asked_for(capsys):
+    options = {"steps": 3, "learning_rate": 1e-3, "seed": 0, "batch_size": 2}
+    train(CONFIG, REVERSAL, **options)
+    assert capsys.readouterr().err == ""
+    train(CONFIG, REVERSAL, progress=True, **options)
+    assert "3/3" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training import tuning
+from measured_transformer.training import fingerprint, tuning
 from measured_transformer.training.tuning import tuned_rates
 
 TASK = Reversal(vocab=5, length=4)
@@ -79,16 +79,16 @@ def test_a_change_of_the_code_that_trains_tunes_anew(tmp_path, counted, monkeypa
     package = tmp_path / "package"
     (package / "training").mkdir(parents=True)
     (package / "training" / "loop.py").write_text("changed = True\n")
-    monkeypatch.setattr(tuning.measured_transformer, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(fingerprint.measured_transformer, "__file__", str(package / "__init__.py"))
     assert not tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
 
 
-def test_a_change_of_the_schedules_does_not(tmp_path, monkeypatch):
+def test_a_change_of_the_statistics_does_not(tmp_path, monkeypatch):
     package = tmp_path / "package"
-    shutil.copytree(Path(tuning.measured_transformer.__file__).parent, package)
-    monkeypatch.setattr(tuning.measured_transformer, "__file__", str(package / "__init__.py"))
+    shutil.copytree(Path(fingerprint.measured_transformer.__file__).parent, package)
+    monkeypatch.setattr(fingerprint.measured_transformer, "__file__", str(package / "__init__.py"))
     tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
-    (package / "training" / "schedules.py").write_text("changed = True\n")
+    (package / "evidence" / "statistics.py").write_text("changed = True\n")
     assert tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
     with (package / "parts" / "norms.py").open("a") as file:
         file.write("# changed\n")

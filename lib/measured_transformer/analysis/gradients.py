@@ -22,7 +22,7 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.block import Block
 from measured_transformer.tasks.task import Batch
-from measured_transformer.training.loop import answer_loss
+from measured_transformer.training.losses import cross_entropy
 
 Map = Callable[[Tensor], Tensor]
 
@@ -67,7 +67,7 @@ def stream_gradients(model: Decoder | Encoder, batch: Batch) -> Float[np.ndarray
         ),
     ]
     with torch.enable_grad(), capture(model, *names, gradients=True) as seen:
-        loss = answer_loss(model(batch.inputs), batch.targets, batch.scored)
+        loss = cross_entropy(model(batch.inputs), batch.targets, batch.scored)
         gradients = torch.autograd.grad(loss, [seen[name] for name in names])
     return np.array([float(g.norm(dim=-1).mean()) for g in gradients])
 
@@ -76,7 +76,7 @@ def last_gradient(model: Decoder | Encoder, last: Tensor, batch: Batch) -> Tenso
     """The loss gradient at the last state of the stream, below the final norm."""
     with torch.enable_grad():
         x = last.detach().clone().requires_grad_()
-        loss = answer_loss(model.read(x), batch.targets, batch.scored)
+        loss = cross_entropy(model.read(x), batch.targets, batch.scored)
         return torch.autograd.grad(loss, x)[0]
 
 

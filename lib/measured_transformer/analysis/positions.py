@@ -9,7 +9,7 @@ share a frequency. Matrices act on row vectors from the right, `x @ W`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,7 +21,6 @@ from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from measured_transformer.evidence.profile import Profile
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
@@ -36,9 +35,7 @@ from measured_transformer.parts.positions import (
 )
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.task import Task
-from measured_transformer.training.loop import Run, train
 from measured_transformer.training.seeding import seeded, stream
-from measured_transformer.training.tuning import tuned_rates
 
 Model = Decoder | Encoder
 
@@ -469,90 +466,7 @@ def _table(model: Model) -> nn.Parameter:
     return model.positions.table
 
 
-# Training the arms of a comparison ------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One side of a comparison: a config, and what is done to the fresh model before training."""
-
-    config: Config
-    prepare: Callable[[Model], None] | None = None
-
-
-def train_arms(
-    name: str,
-    arms: Mapping[str, Arm],
-    task: Task,
-    *,
-    steps: int,
-    profile: Profile,
-    rates: Sequence[float] = (3e-3, 1e-2, 3e-2),
-    batch_size: int = 32,
-    quick: int = 5,
-    full: int = 10,
-    **options: Any,
-) -> dict[str, list[Run]]:
-    """Tune the learning rate of each arm on the same grid, then train it from each evaluation seed.
-
-    Args:
-        name: of the comparison; the tuned rates are kept under it.
-        arms: what is compared, by name.
-        task: what all arms learn.
-        steps: number of batches.
-        profile: of this run; decides the seeds.
-        rates: the grid of learning rates.
-        batch_size: sequences per step.
-        quick, full: number of evaluation seeds at each profile; tuning takes two seeds of its own, or three.
-        options: passed to `train`.
-
-    Returns:
-        for each arm one `Run` a seed, in the order of the seeds.
-    """
-    tuning = profile.seeds(quick=2, full=3, stream="tuning")
-    runs = {}
-    for arm, side in arms.items():
-        settings = {**options, "batch_size": batch_size}
-        if side.prepare is not None:
-            settings["prepare"] = side.prepare
-        tuned = tuned_rates(
-            f"{name}-{arm}",
-            {arm: side.config},
-            task,
-            rates=rates,
-            seeds=tuning,
-            steps=steps,
-            profile=profile.name,
-            **settings,
-        )
-        runs[arm] = [
-            train(
-                side.config,
-                task,
-                steps=steps,
-                learning_rate=tuned.rates[arm],
-                seed=seed,
-                **settings,
-            )
-            for seed in profile.seeds(quick=quick, full=full)
-        ]
-    return runs
-
-
 # What trained models do with order ------------------------------------------------------------
-
-
-def steps_until(losses: Float[ndarray, "step"], level: float, *, window: int = 10) -> int:
-    """The first step after which the mean loss of the last `window` steps is at most `level`.
-
-    A run that never gets there is given its own length: the comparison then errs on the cautious side.
-
-    >>> steps_until(np.array([3.0, 2.0, 1.0, 1.0]), 1.5, window=2)
-    3
-    """
-    means = np.convolve(losses, np.ones(window) / window, mode="valid")
-    reached = np.flatnonzero(means <= level)
-    return int(reached[0]) + window if len(reached) else len(losses)
 
 
 @torch.no_grad()

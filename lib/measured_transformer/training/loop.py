@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, overload
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional as F
+from tqdm.auto import tqdm
 
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
-from measured_transformer.tasks.task import Task
-from measured_transformer.training.device import find_device
+from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.tasks.task import Batch, Part, SourceTask, SplitTask, Task, held_out
+from measured_transformer.training.checkpoints import read_checkpoint, write_checkpoint
+from measured_transformer.training.device import cpu_threads, find_device
+from measured_transformer.training.fingerprint import fingerprint
+from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.schedules import Constant, Schedule
 from measured_transformer.training.seeding import derived_seed, seeded, stream
+
+Model = Decoder | Encoder | EncoderDecoder
+Optimiser = Literal["AdamW", "Adam", "RAdam", "SGD"]
+_CONSTANT = Constant()
 
 
 @dataclass(frozen=True)
@@ -27,45 +39,83 @@ class Run:
 
     Attributes:
         model: as it stood after the last step, in evaluation mode.
-        losses: training loss of every step, in nats per scored position.
+        losses: training loss of every step, in nats per scored position, label smoothing included.
         seed: what weights and batches were drawn from.
         diverged: whether the loss or a weight stopped being a finite number; training ended there.
+        rates: learning rate of every step.
+        gradient_norms: length of the whole gradient of every step, before clipping; NaN where the loss was
+            not finite, so that none was computed.
+        evaluated: number of steps that had been taken at each evaluation on the way.
+        evaluation_losses: cross-entropy then, in nats per scored position, on sequences held out.
+        evaluation_accuracies: share of right answers then.
     """
 
-    model: Decoder | Encoder
+    model: Model
     losses: Float[ndarray, "step"]
     seed: int
     diverged: bool
+    rates: Float[ndarray, "step"]
+    gradient_norms: Float[ndarray, "step"]
+    evaluated: Int[ndarray, "evaluation"]
+    evaluation_losses: Float[ndarray, "evaluation"]
+    evaluation_accuracies: Float[ndarray, "evaluation"]
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a model reaches on fresh sequences.
+    """What a model reaches on sequences held out.
 
     Attributes:
         loss: cross-entropy in nats per scored position.
         accuracy: share of scored positions whose most likely answer is right.
+        exact: share of sequences all of whose scored positions are right.
         loss_by_position: cross-entropy at each position (NaN where nothing is scored).
     """
 
     loss: float
     accuracy: float
+    exact: float
     loss_by_position: Float[ndarray, "position"]
 
 
-def make_model(config: Config, *, causal: bool, seed: int) -> Decoder | Encoder:
-    """A model with fresh weights from this seed: a `Decoder` when causal, else an `Encoder`."""
+@dataclass
+class History:
+    """What a training has written down so far: the arrays of a `Run`, growing."""
+
+    losses: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    gradient_norms: list[float] = field(default_factory=list)
+    evaluated: list[int] = field(default_factory=list)
+    evaluation_losses: list[float] = field(default_factory=list)
+    evaluation_accuracies: list[float] = field(default_factory=list)
+
+
+@overload
+def make_model(config: Config, *, causal: bool, seed: int) -> Decoder | Encoder: ...
+@overload
+def make_model(config: Config, *, causal: bool, source: bool, seed: int) -> Model: ...
+def make_model(config: Config, *, causal: bool, source: bool = False, seed: int) -> Model:
+    """A model with fresh weights from this seed.
+
+    An `EncoderDecoder` where there is a source to read; else a `Decoder` when causal and an `Encoder` when not.
+    """
+    kind = EncoderDecoder if source else Decoder if causal else Encoder
     with seeded(seed):
-        return Decoder(config) if causal else Encoder(config)
+        return kind(config)
 
 
-def answer_loss(
-    logits: Float[Tensor, "batch position vocab"],
-    targets: Int[Tensor, "batch position"],
-    scored: Bool[Tensor, "batch position"],
-) -> Float[Tensor, ""]:
-    """Mean cross-entropy over the scored positions."""
-    return F.cross_entropy(logits[scored], targets[scored])
+def predict(model: Model, batch: Batch) -> Float[Tensor, "batch position vocab"]:
+    """The model's logits for a batch, padding and source taken into account."""
+    if isinstance(model, EncoderDecoder):
+        if batch.source is None:
+            raise ValueError("an EncoderDecoder needs batches with a source; the task makes none")
+        return model(
+            batch.source,
+            batch.inputs,
+            source_padding_mask=batch.source_padding_mask,
+            target_padding_mask=batch.padding_mask,
+        )
+    return model(batch.inputs, padding_mask=batch.padding_mask)
 
 
 def train(
@@ -75,83 +125,222 @@ def train(
     steps: int,
     learning_rate: float,
     seed: int,
+    schedule: Schedule = _CONSTANT,
     batch_size: int = 64,
-    warmup: int = 0,
+    optimiser: Optimiser = "AdamW",
     betas: tuple[float, float] = (0.9, 0.98),
+    eps: float = 1e-8,
     weight_decay: float = 0.0,
     clip: float | None = 1.0,
-    prepare: Callable[[Decoder | Encoder], None] | None = None,
+    label_smoothing: float = 0.0,
+    evaluate_every: int | None = None,
+    prepare: Callable[[Model], None] | None = None,
+    checkpoint: Path | str | None = None,
+    checkpoint_every: int = 100,
+    progress: bool = False,
+    threads: int | None = 1,
 ) -> Run:
-    """Train a fresh model on fresh batches with Adam.
+    """Train a fresh model on fresh batches.
+
+    The same seed gives the same run: on a CPU bit for bit, whatever else runs and however many cores there
+    are; on an accelerator as far as its kernels are deterministic.
 
     Args:
         config: the model; its vocabulary must hold the task's.
-        task: what to learn; a causal task gets a `Decoder`, any other an `Encoder`.
+        task: what to learn; a task with a source gets an `EncoderDecoder`, else a causal one a `Decoder` and
+            any other an `Encoder`.
         steps: number of batches.
-        learning_rate: reached after `warmup` steps of linear growth, constant from there on.
+        learning_rate: what the schedule's factor is multiplied with, so the largest rate for most schedules.
         seed: of the weights, of dropout and of the batches, each with a generator of its own.
+        schedule: factor of the learning rate at each step, from 0 on; see `schedules`.
         batch_size: sequences per step.
-        warmup: number of steps over which the rate grows.
-        betas, weight_decay: of AdamW.
+        optimiser: 'AdamW' (weight decay apart from the gradient; without decay the same as 'Adam'), 'Adam',
+            'RAdam' or 'SGD', as PyTorch has them.
+        betas, eps, weight_decay: of the optimiser; 'SGD' takes the first beta for its momentum.
         clip: largest norm of the whole gradient; none when None.
+        label_smoothing: share of the answer spread over the whole vocabulary, see `losses.cross_entropy`.
+        evaluate_every: after how many steps to score the model on sequences held out, always the same; None
+            for never. Evaluations change nothing in the training.
         prepare: called with the fresh model before the first step, to fix or replace some of its weights;
             parameters that no longer require a gradient stay as they are.
+        checkpoint: a file to which the whole state is saved (safetensors, in one piece) every
+            `checkpoint_every` steps and at the end. Where it exists already, training goes on from there,
+            as if it had never been interrupted.
+        checkpoint_every: see there.
+        progress: whether to show a progress bar.
+        threads: number of the CPU's threads, which rounding depends on: with more than one, runs are equal
+            only among machines with the same number. None leaves it as it is.
 
     Raises:
-        ValueError: when the vocabulary is too small or a number is out of range.
+        ValueError: when the vocabulary is too small or a number is out of range, or when the checkpoint
+            belongs to another training.
     """
+    _check(config, task, steps, learning_rate, optimiser, evaluate_every, checkpoint_every)
+    device = find_device()
+    source = isinstance(task, SourceTask)
+    model = make_model(config, causal=task.causal, source=source, seed=seed).to(device).train()
+    if prepare is not None:
+        prepare(model)
+    parameters = list(model.parameters())
+    updates = _optimiser(optimiser, parameters, learning_rate, betas, eps, weight_decay)
+    batches, history = stream(seed, "training"), History()
+    key = ""
+    if checkpoint is not None:
+        settings = (learning_rate, schedule, batch_size, optimiser, betas, eps, weight_decay, clip)
+        asked = (config, task, seed, settings, label_smoothing, evaluate_every, prepare, threads)
+        key = fingerprint({"training": asked}, task, schedule, prepare)
+    with (
+        cpu_threads(threads if device.type == "cpu" else None),
+        seeded(derived_seed(seed, "dropout")),
+    ):
+        if checkpoint is not None:
+            read_checkpoint(checkpoint, key, model, updates, batches, history)
+        first = len(history.losses)
+        numbers = range(first, steps)
+        for step in tqdm(numbers, initial=first, total=steps) if progress else numbers:
+            if history.losses and not math.isfinite(history.losses[-1]):
+                break
+            batch = task.batch(batches, batch_size).to(device)
+            rate = learning_rate * schedule(step)
+            loss = cross_entropy(
+                predict(model, batch), batch.targets, batch.scored, label_smoothing=label_smoothing
+            )
+            norm = math.nan
+            if math.isfinite(cost := loss.item()):
+                updates.zero_grad(set_to_none=True)
+                loss.backward()
+                norm = clip_gradients(parameters, clip)
+                for group in updates.param_groups:
+                    group["lr"] = rate
+                updates.step()
+            history.losses.append(cost)
+            history.rates.append(rate)
+            history.gradient_norms.append(norm)
+            if evaluate_every is not None and (step + 1) % evaluate_every == 0:
+                score = evaluate(model, task, seed=seed)
+                history.evaluated.append(step + 1)
+                history.evaluation_losses.append(score.loss)
+                history.evaluation_accuracies.append(score.accuracy)
+            if checkpoint is not None and ((step + 1) % checkpoint_every == 0 or step + 1 == steps):
+                write_checkpoint(checkpoint, key, model, updates, batches, history)
+    return finished(model, history, seed)
+
+
+def finished(model: Model, history: History, seed: int) -> Run:
+    """What is kept of a training that has ended; its weights show whether it diverged in its last step."""
+    finite = all(bool(p.isfinite().all()) for p in model.parameters())
+    return Run(
+        model.eval(),
+        np.array(history.losses, dtype=np.float64),
+        seed,
+        diverged=not (finite and all(map(math.isfinite, history.losses))),
+        rates=np.array(history.rates, dtype=np.float64),
+        gradient_norms=np.array(history.gradient_norms, dtype=np.float64),
+        evaluated=np.array(history.evaluated, dtype=np.int64),
+        evaluation_losses=np.array(history.evaluation_losses, dtype=np.float64),
+        evaluation_accuracies=np.array(history.evaluation_accuracies, dtype=np.float64),
+    )
+
+
+def clip_gradients(parameters: list[nn.Parameter], clip: float | None) -> float:
+    """The length of the whole gradient, which is then scaled down to `clip` where it is longer."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norm = nn.utils.get_total_norm(gradients)
+    if clip is not None:
+        nn.utils.clip_grads_with_norm_(parameters, clip, norm)
+    return norm.item()
+
+
+@torch.no_grad()
+def evaluate(
+    model: Model,
+    task: Task,
+    *,
+    seed: int,
+    size: int = 256,
+    length: int | None = None,
+    part: Part | None = None,
+) -> Score:
+    """Score a model on sequences held out from training.
+
+    They come from a stream of their own. A task that divides its items is scored on those of validation.
+
+    Args:
+        model: put into evaluation mode for this, and back.
+        task: what it was trained on.
+        seed: of the sequences.
+        size: number of sequences.
+        length: of each; the task's own when not given.
+        part: of a task that divides its items; when not given, `task.part`, but validation for training.
+
+    Raises:
+        ValueError: when a part is asked for of a task that does not divide its items.
+    """
+    if isinstance(task, SplitTask):
+        asked = part if part is not None else task.part if task.part != "train" else "validation"
+        task = held_out(task, asked)
+    elif part is not None:
+        raise ValueError(
+            f"{type(task).__name__} does not divide its items, so it has no part {part!r}"
+        )
+    device = next(model.parameters()).device
+    training = model.training
+    batch = task.batch(stream(seed, "evaluation"), size, length=length).to(device)
+    try:
+        logits = predict(model.eval(), batch)
+    finally:
+        model.train(training)
+    loss = F.cross_entropy(logits.transpose(1, 2), batch.targets, reduction="none")
+    right = logits.argmax(-1) == batch.targets
+    by_position = (loss * batch.scored).sum(0) / batch.scored.sum(0)
+    return Score(
+        loss=loss[batch.scored].mean().item(),
+        accuracy=right[batch.scored].float().mean().item(),
+        exact=(right | ~batch.scored).all(1).float().mean().item(),
+        loss_by_position=by_position.double().cpu().numpy(),
+    )
+
+
+def _optimiser(
+    name: Optimiser,
+    parameters: list[nn.Parameter],
+    rate: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+) -> torch.optim.Optimizer:
+    # Fused: one pass over all weights, and on a CPU a fifth of a small model's step saved.
+    if name == "SGD":
+        return torch.optim.SGD(
+            parameters, lr=rate, momentum=betas[0], weight_decay=weight_decay, fused=True
+        )
+    if name == "RAdam":
+        return torch.optim.RAdam(
+            parameters, lr=rate, betas=betas, eps=eps, weight_decay=weight_decay, foreach=True
+        )
+    kind = torch.optim.AdamW if name == "AdamW" else torch.optim.Adam
+    return kind(parameters, lr=rate, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
+
+
+def _check(
+    config: Config,
+    task: Task,
+    steps: int,
+    learning_rate: float,
+    optimiser: str,
+    evaluate_every: int | None,
+    checkpoint_every: int,
+) -> None:
     if config.vocab < task.vocab:
         raise ValueError(f"the task has {task.vocab} tokens, the model only {config.vocab}")
     if steps < 0 or learning_rate <= 0:
         raise ValueError(
             f"steps must not be negative and learning_rate positive, got {steps} and {learning_rate}"
         )
-    device = find_device()
-    model = make_model(config, causal=task.causal, seed=seed).to(device).train()
-    if prepare is not None:
-        prepare(model)
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=learning_rate, betas=betas, weight_decay=weight_decay
-    )
-    batches = stream(seed, "training")
-    losses: list[float] = []
-    with seeded(derived_seed(seed, "dropout")):
-        for step in range(steps):
-            for group in optimiser.param_groups:
-                group["lr"] = learning_rate * min(1.0, (step + 1) / max(1, warmup))
-            batch = task.batch(batches, batch_size).to(device)
-            loss = answer_loss(model(batch.inputs), batch.targets, batch.scored)
-            losses.append(loss.item())
-            if not math.isfinite(losses[-1]):
-                break
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            if clip is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), clip)
-            optimiser.step()
-    finite = all(bool(p.isfinite().all()) for p in model.parameters())
-    diverged = not (finite and all(map(math.isfinite, losses)))
-    return Run(model.eval(), np.array(losses), seed, diverged)
-
-
-@torch.no_grad()
-def evaluate(
-    model: Decoder | Encoder, task: Task, *, seed: int, size: int = 256, length: int | None = None
-) -> Score:
-    """Score a model on sequences that training never drew: they come from a stream of their own."""
-    device = next(model.parameters()).device
-    training = model.training
-    batch = task.batch(stream(seed, "evaluation"), size, length=length).to(device)
-    try:
-        logits = model.eval()(batch.inputs)
-    finally:
-        model.train(training)
-    loss = F.cross_entropy(logits.transpose(1, 2), batch.targets, reduction="none")
-    right = logits.argmax(-1) == batch.targets
-    counted = batch.scored.sum(0)
-    by_position = (loss * batch.scored).sum(0) / counted
-    return Score(
-        loss=loss[batch.scored].mean().item(),
-        accuracy=right[batch.scored].float().mean().item(),
-        loss_by_position=by_position.double().cpu().numpy(),
-    )
+    if optimiser not in (known := ("AdamW", "Adam", "RAdam", "SGD")):
+        raise ValueError(f"optimiser must be one of {', '.join(known)}, got {optimiser!r}")
+    if (evaluate_every is not None and evaluate_every < 1) or checkpoint_every < 1:
+        raise ValueError(
+            "evaluate_every and checkpoint_every must be at least 1, got "
+            f"{evaluate_every} and {checkpoint_every}"
+        )

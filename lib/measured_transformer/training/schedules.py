@@ -28,9 +28,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """Gives the factor of the learning rate at a step; the first step is number 0."""
 

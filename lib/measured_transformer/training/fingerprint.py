@@ -1,0 +1,109 @@
+"""A fingerprint of what a training depends on: what was asked for, and the code that computes it.
+
+Two trainings with the same fingerprint give the same result, so that one of them need not run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import measured_transformer
+
+# What a training run computes with: a result holds as long as none of it changes.
+CODE = (
+    "parts/[!_]*.py",
+    "models/[!_]*.py",
+    "training/device.py",
+    "training/loop.py",
+    "training/losses.py",
+    "training/seeding.py",
+)
+
+
+def fingerprint(asked: Mapping[str, Any], *made: object) -> str:
+    """The SHA-256 of what was asked for, of the code that trains, and of the code of the objects given.
+
+    Args:
+        asked: settings by name; dataclasses, numbers, strings, mappings and sequences of them, classes and
+            functions.
+        made: a task, a schedule, a preparation: the files of their classes and of what those build on count.
+
+    Where settings cannot be written down, or code cannot be read, the fingerprint is never the same twice:
+    for classes and functions of a notebook, lambdas and functions made by functions.
+
+    >>> from measured_transformer.tasks.reversal import Reversal
+    >>> a, b = (fingerprint({"steps": n}, Reversal(vocab=4, length=4)) for n in (10, 11))
+    >>> a == b, a == fingerprint({"steps": 10}, Reversal(vocab=4, length=4))
+    (False, True)
+    """
+    digest = hashlib.sha256()
+    try:
+        digest.update(json.dumps(plain(asked), sort_keys=True).encode())
+    except ValueError:
+        digest.update(os.urandom(16))
+    package = Path(measured_transformer.__file__).parent
+    files = {file for glob in CODE for file in package.glob(glob)}
+    for thing in made:
+        found = _files(thing)
+        if found is None:
+            digest.update(os.urandom(16))
+        else:
+            files |= found
+    for file in sorted(files, key=lambda file: (file.name, str(file))):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """The value in words that JSON has, and that tell it from every other value of a setting.
+
+    Raises:
+        ValueError: for an object that has no such words: its address would stand for it.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.init}
+        return {"type": _name(type(value)), **named}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, type) or inspect.isfunction(value):
+        return _name(value)
+    if " at 0x" not in (text := repr(value)):
+        return f"{_name(type(value))}: {text}"
+    raise ValueError(
+        f"expected a setting whose value can be written down, got {text}; make it a dataclass or a function"
+    )
+
+
+def _name(thing: Any) -> str:
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+def _files(thing: object) -> set[Path] | None:
+    """The files with the code of an object's class and of what that builds on; None where one has none."""
+    if thing is None:
+        return set()
+    if inspect.isfunction(thing) and "<" in thing.__qualname__:
+        return None  # a lambda or a function made by a function: its name does not say which
+    kinds: list[Any] = [thing] if inspect.isfunction(thing) else list(type(thing).__mro__)
+    found = set()
+    for kind in kinds:
+        module = str(kind.__module__)
+        if module.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:
+            continue
+        try:
+            found.add(Path(inspect.getfile(kind)))
+        except (OSError, TypeError):
+            return None
+    return found if all(file.is_file() for file in found) else None

@@ -1,0 +1,35 @@
+"""Arms: each with its own rate and its own options, from seeds that tuning never saw."""
+
+import pytest
+from measured_transformer.analysis.positions import RandomTable
+from measured_transformer.evidence.profile import Profile
+from measured_transformer.models.config import Config
+from measured_transformer.tasks.reversal import Reversal
+from measured_transformer.training.arms import train_arms
+from measured_transformer.training.tuning import Arm
+
+TINY = Config(vocab=8, d_model=16, n_layers=1, n_heads=2)
+
+
+def test_arms_are_tuned_and_trained_from_the_profiles_seeds(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # no book around: nothing is stored
+    profile = Profile("quick", 0)
+    runs = train_arms(
+        "test",
+        {
+            "sinusoidal": TINY,
+            "frozen": Arm(TINY.but(positions="learned"), {"prepare": RandomTable()}),
+        },
+        Reversal(vocab=8, length=6),
+        steps=2,
+        profile=profile,
+        rates=(1e-3, 1e-2),
+        quick=2,
+    )
+    assert {arm: [run.seed for run in each] for arm, each in runs.items()} == {
+        "sinusoidal": profile.seeds(quick=2),
+        "frozen": profile.seeds(quick=2),
+    }
+    assert not runs["frozen"][0].model.positions.table.requires_grad
