@@ -124,6 +124,12 @@ class Cache:
         self._store = JupyterCacheBase(self.folder)
 
 
+def key_of(notebook: NotebookNode) -> str:
+    """Return the key under which jupyter-cache files a notebook: its code, and its fingerprint."""
+    _, key = JupyterCacheBase("").create_hashed_notebook(notebook)
+    return str(key)
+
+
 def with_outputs(source: NotebookNode, executed: NotebookNode) -> NotebookNode:
     """Put the outputs of an executed notebook into the notebook as it was read from its chapter.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.profile import profile
+from measured_transformer.evidence.profile import Profile, profile
 from nbformat import NotebookNode
 
 from bookpress import chapters
@@ -44,8 +44,10 @@ class Stamp:
     parts: dict[str, str]
 
 
-def stamp(root: Path, chapter_path: Path) -> Stamp:
+def stamp(root: Path, chapter_path: Path, current: Profile | None = None) -> Stamp:
     """Take the fingerprint of one chapter.
+
+    `current` is the profile that it is taken for, by default that of this run.
 
     Raises ValueError for a library module that does not parse and for data or claims that the front
     matter declares and that do not exist.
@@ -60,7 +62,7 @@ def stamp(root: Path, chapter_path: Path) -> Stamp:
     if requirements.is_file():
         files[requirements] = None
         parts[REQUIREMENTS] = _hash("\n".join(_pins(requirements.read_text("utf-8"))).encode())
-    current = profile()
+    current = current or profile()
     parts["profile"] = current.name
     parts["seed offset"] = str(current.seed_offset)
     listing = "\n".join(f"{name} {value}" for name, value in sorted(parts.items()))

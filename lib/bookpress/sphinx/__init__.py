@@ -6,6 +6,10 @@ tables and figures: `evidence` (values, verdicts and claims), `figures` (light a
 load nothing from elsewhere). `pieces` are the nodes that they put on the page, `words` what cards
 say. `page` finds the executed notebook of the page being read.
 
+`scores` gathers what came out for all claims (`outcomes`: as data, `showing`: as nodes) and keeps the
+pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
+`exports` writes the same rows as files.
+
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
 them.
 """
@@ -21,12 +25,16 @@ from sphinx.application import Sphinx
 from bookpress.sphinx import (
     downloads,
     evidence,
+    exports,
     figures,
     offline,
     page,
     pieces,
     provenance,
     reference,
+    scorecard,
+    scorefill,
+    scores,
 )
 from bookpress.staleness import setup_staleness
 
@@ -34,6 +42,8 @@ from bookpress.staleness import setup_staleness
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything; Sphinx calls this once for each build."""
     for part in (pieces, page, evidence, figures, provenance, downloads, offline, reference):
+        part.setup(app)
+    for part in (scores, scorecard, scorefill, exports):
         part.setup(app)
     setup_staleness(app)
     return {

@@ -16,43 +16,39 @@ other than the one the registry expects, and a claim shown nowhere are warnings.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from docutils import nodes
-from docutils.statemachine import StringList
 from measured_transformer.evidence import records, registry
 from measured_transformer.evidence.registry import Claim
-from measured_transformer.evidence.verdicts import MEANING, Verdict, parts_of
+from measured_transformer.evidence.verdicts import MEANING, Verdict
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.util.docutils import SphinxDirective, SphinxRole
+from sphinx.util.docutils import SphinxRole
 
+from bookpress.sphinx.outcomes import outcome_of
 from bookpress.sphinx.page import page_of, warn
 from bookpress.sphinx.pieces import (
     claim_card,
     claims_table,
-    fold,
     measured_value,
-    verdict_badge,
     verdict_reference,
 )
-from bookpress.sphinx.words import SYMBOLS, measurement_in_words, rule_in_words
-
-SOURCE_KEYS: Mapping[str, str] = {
-    "CS": "source-case-study",
-    "DA": "source-dissecting",
-    "DD": "source-deep-dive",
-    "EX": "source-exercise",
-    "IW": "source-inner-workings",
-}
-"""Source of a claim -> its key in references.bib."""
+from bookpress.sphinx.scores import keep_outcomes
+from bookpress.sphinx.showing import (
+    SOURCE_KEYS,
+    Shows,
+    badge,
+    claims_of,
+    counted,
+    declared,
+    measurement,
+    note_registry,
+    sentence,
+)
 
 _PAYLOADS = "bookpress.payloads"
-_MANY = 2
-"""Parts of a claim beyond which a table folds their list."""
 
 
 # What the page's cells measured, and what the registry says ------------------------------------
@@ -72,15 +68,6 @@ def payloads_of(env: BuildEnvironment, document: nodes.document) -> dict[str, An
     return cast(dict[str, Any], kept)
 
 
-def claims_of(env: BuildEnvironment, chapter: str | None = None) -> dict[str, Claim]:
-    """Return the claims of the registry, of one chapter where it is named."""
-    folder = env.config.measured_claims
-    if not folder:
-        return registry.claims(chapter)
-    found = registry.read_claims(Path(env.srcdir) / folder)
-    return {key: claim for key, claim in found.items() if chapter in (None, claim.chapter)}
-
-
 def _find(env: BuildEnvironment, claim_id: str) -> Claim:
     known = claims_of(env)
     if claim_id in known:
@@ -88,17 +75,6 @@ def _find(env: BuildEnvironment, claim_id: str) -> Claim:
     if not env.config.measured_claims:
         return registry.claim(claim_id)  # raises, and names the nearest
     raise KeyError(f"no claim {claim_id!r} in the registry; it has {', '.join(known)}")
-
-
-def _note_registry(env: BuildEnvironment, docname: str) -> None:
-    """Have the page read again when the file that declares its claims changes."""
-    if env.config.measured_claims:
-        folder = Path(env.srcdir) / env.config.measured_claims
-    else:
-        folder = Path(registry.__file__).parent / "claims"
-    own = folder / f"{docname.rpartition('/')[2]}.toml"
-    for path in [own] if own.exists() else [folder, *sorted(folder.glob("*.toml"))]:
-        env.note_dependency(str(path))
 
 
 # Roles ------------------------------------------------------------------------------------------
@@ -129,7 +105,7 @@ class _Verdict(SphinxRole):
             warn(_unrecorded(claim), "record", self.get_location())
             return [nodes.problematic(self.rawtext, f"[{claim_id}: not recorded]")], []
         reference = verdict_reference("", "", claim=claim_id)
-        reference += _badge(word)
+        reference += badge(word)
         self.set_source_info(reference)
         return [reference], []
 
@@ -153,23 +129,10 @@ def _unrecorded(claim: Claim) -> str:
     )
 
 
-def _badge(word: str) -> verdict_badge:
-    return verdict_badge("", word, classes=["verdict", f"verdict-{word.replace(' ', '-')}"])
-
-
 # Directives -------------------------------------------------------------------------------------
 
 
-class _Shows(SphinxDirective):
-    def parse_into(self, text: str, node: nodes.Element) -> None:
-        """Parse text of the registry, which may hold mathematics and citations."""
-        self.state.nested_parse(StringList(text.splitlines(), self.env.docname), 0, node)
-
-    def paragraph(self, text: str, *classes: str) -> nodes.Element:
-        holder = nodes.container(classes=list(classes))
-        self.parse_into(text, holder)
-        return holder
-
+class _Shows(Shows):
     def source_words(self, claim: Claim) -> str:
         if claim.kind == "cited":
             read = f"; see {' and '.join(f'{{cite:t}}`{key}`' for key in claim.references)}"
@@ -181,28 +144,8 @@ class _Shows(SphinxDirective):
         self, claim: Claim, record: Mapping[str, Any] | None, *, brief: bool = False
     ) -> nodes.Element:
         """Say what came out; `brief` folds a list of many parts."""
-        if record is None:
-            text = "Cited, not tested here." if claim.kind == "cited" else "Not recorded."
-            return self.paragraph(text, "claim-measured")
-        seeds = None if record.get("seeds") is None else len(record["seeds"])
-        parts = parts_of(record)
-        if set(parts) == {""}:
-            text = _sentence(measurement_in_words(parts[""], seeds))
-            return self.paragraph(text, "claim-measured")
-        listed: nodes.Element = nodes.bullet_list()
-        for part in parts.values():
-            words = f"{part['label']}: {measurement_in_words(part, seeds)} "
-            item = nodes.paragraph("", "", nodes.Text(words))
-            item += _badge(_of_part(part))
-            listed += nodes.list_item("", item)
-        holder = nodes.container(classes=["claim-measured"])
-        if record["verdict"] in ("conditional", "underspecified"):
-            holder += nodes.paragraph("", f"It turns on {record['axis']}:")
-        if brief and len(parts) > _MANY:
-            verdicts = (_of_part(part) for part in parts.values())
-            listed = fold("", listed, summary=f"{len(parts)} parts: {_counted(verdicts)}")
-        holder += listed
-        return holder
+        outcome = None if record is None else outcome_of(record)
+        return measurement(outcome, cited=claim.kind == "cited", brief=brief)
 
 
 class _Claim(_Shows):
@@ -223,7 +166,7 @@ class _Claim(_Shows):
         head = nodes.paragraph("", "", classes=["claim-head"])
         head += nodes.strong("", f"Claim {claim_id}")
         head += nodes.Text(" ")
-        head += _badge(word)
+        head += badge(word)
         card += head
         card += self.paragraph(claim.statement, "claim-statement")
         if self.content:
@@ -231,20 +174,8 @@ class _Claim(_Shows):
             self.state.nested_parse(self.content, self.content_offset, words)
             card += words
         card += self.measurement(claim, record)
-        card += self._details(claim, record)
+        card += self.folded("Source, test and rule", self._detail_texts(claim, record))
         return [card]
-
-    def _details(self, claim: Claim, record: Mapping[str, Any] | None) -> nodes.Element:
-        details = fold(summary="Source, test and rule")
-        listed = nodes.definition_list(classes=["claim-details"])
-        for term, text in self._detail_texts(claim, record):
-            item = nodes.definition_list_item("", nodes.term("", term))
-            definition = nodes.definition()
-            self.parse_into(text, definition)
-            item += definition
-            listed += item
-        details += listed
-        return details
 
     def _detail_texts(
         self, claim: Claim, record: Mapping[str, Any] | None
@@ -252,22 +183,10 @@ class _Claim(_Shows):
         yield "Source", f"{self.source_words(claim)}."
         if claim.kind == "cited":
             return
-        yield "Test", claim.test
-        if claim.rule is not None:
-            yield "Rule, declared beforehand", rule_in_words(claim.rule.as_dict())
-        else:
-            rules = [(part.label, rule_in_words(part.rule.as_dict())) for part in claim.parts]
-            same = len({words for _, words in rules}) == 1
-            words = (
-                f"For each part: {rules[0][1]}"
-                if same
-                else "\n".join(f"- {label}: {text}" for label, text in rules)
-            )
-            yield "Rule, declared beforehand", words
-        yield "Scope", claim.scope
+        yield from declared(claim)
         if record is not None:
             meaning = MEANING[Verdict(record["verdict"])]
-            yield "Verdict", f"{_sentence(record['verdict'])[:-1]}: {meaning}."
+            yield "Verdict", f"{sentence(record['verdict'])[:-1]}: {meaning}."
             alone = record.get("verdict_alone", record["verdict"])
             if alone != record["verdict"]:
                 yield (
@@ -312,7 +231,7 @@ class _ClaimsTable(_Shows):
             said += self.paragraph(claim.statement)
             said += self.paragraph(f"{self.source_words(claim)}.", "claim-source")
             measured = nodes.entry()
-            measured += nodes.paragraph("", "", _badge(words[key] or "not recorded"))
+            measured += nodes.paragraph("", "", badge(words[key] or "not recorded"))
             measured += self.measurement(claim, payloads["records"].get(key), brief=True)
             row = nodes.row("", said, measured)
             row["claim"], row["section"] = key, claim.section
@@ -331,25 +250,9 @@ class _ClaimsTable(_Shows):
         return nodes.table("", group, classes=["claims-table"])
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _of_part(part: Mapping[str, Any]) -> str:
-    """Return the verdict of a part, after Holm's correction where there is one."""
-    statistics = part["statistics"]
-    return str(statistics.get("verdict_holm", statistics["verdict"]))
-
-
-def _counted(words: Iterable[str]) -> str:
-    counts = Counter(words)
-    order = [*SYMBOLS, "not recorded"]
-    return ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
-
-
 def _summary(words: Iterable[str | None]) -> str:
     known = [word or "not recorded" for word in words]
-    return f"{len(known)} {'claim' if len(known) == 1 else 'claims'}: {_counted(known)}."
+    return f"{len(known)} {'claim' if len(known) == 1 else 'claims'}: {counted(known)}."
 
 
 # Once the page is complete ----------------------------------------------------------------------
@@ -368,12 +271,13 @@ def complete_page(app: Sphinx, doctree: nodes.document) -> None:
     tables = list(doctree.findall(claims_table))
     claims = claims_of(env, docname)
     if claims or cards or page_of(env, doctree).notebook is not None:
-        _note_registry(env, docname)
+        note_registry(env, docname)
     rows = {
         row["claim"]: row for table in tables for row in table.findall(nodes.row) if "claim" in row
     }
+    anchors = {claim_id: target_of(claim_id) for claim_id in cards}
     for claim_id, row in rows.items():
-        _link_row(row, claim_id, cards, doctree)
+        anchors[claim_id] = _link_row(row, claim_id, cards, doctree)
     for reference in list(doctree.findall(verdict_reference)):
         claim_id = reference["claim"]
         if claim_id in cards or claim_id in rows:
@@ -386,6 +290,7 @@ def complete_page(app: Sphinx, doctree: nodes.document) -> None:
     for table in tables:
         table.replace_self(table.children)
     _check(env, docname, claims, shown=cards.keys() | rows.keys(), doctree=doctree)
+    keep_outcomes(env, docname, claims, payloads_of(env, doctree)["records"], anchors)
 
 
 def _cards(doctree: nodes.document) -> dict[str, claim_card]:
@@ -401,7 +306,8 @@ def _cards(doctree: nodes.document) -> dict[str, claim_card]:
 
 def _link_row(
     row: nodes.row, claim_id: str, cards: Mapping[str, claim_card], doctree: nodes.document
-) -> None:
+) -> str:
+    """Link a row of the table to where its claim is discussed, and return that place's anchor."""
     target = None
     if claim_id in cards:
         target = target_of(claim_id)
@@ -421,6 +327,7 @@ def _link_row(
         link = nodes.reference("", "", *strong.children, internal=True, refid=target)
         strong.children = []
         strong += link
+    return target or target_of(claim_id)
 
 
 def _check(
@@ -467,9 +374,19 @@ def _check(
 
 def check_chapters(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of claims that are covered by a chapter which is not in the book."""
-    for chapter in sorted({c.chapter for c in claims_of(env).values() if c.status == "covered"}):
+    covered: dict[str, list[str]] = {}
+    for claim_id, claim in claims_of(env).items():
+        if claim.status == "covered":
+            covered.setdefault(claim.chapter, []).append(claim_id)
+    for chapter, ids in sorted(covered.items()):
         if chapter not in env.found_docs:
-            warn(f"the registry has claims for {chapter}, which is not in the book", "claim", None)
+            warn(
+                f"{', '.join(ids)} {'is' if len(ids) == 1 else 'are'} covered by {chapter}, which "
+                "is not in the book; put it into the table of contents, or mark the "
+                f"{'claim' if len(ids) == 1 else 'claims'} planned",
+                "claim",
+                None,
+            )
 
 
 def setup(app: Sphinx) -> None:

@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.util.osutil import relative_uri
 from sphinx.writers.html5 import HTML5Translator
 
-from bookpress.sphinx.words import SYMBOLS
+from bookpress.sphinx.words import SIGNS
 
 NOTEBOOKS = "_notebooks"
 """Folder of the notebooks, beside the pages."""
@@ -47,6 +47,26 @@ class fold(nodes.General, nodes.Element):
     """Text behind a `summary` that opens it."""
 
 
+class score_row(nodes.row):
+    """A row of the Scorecard, about one `claim`; what it can be found by is known in the end."""
+
+
+class score_item(nodes.General, nodes.Element):
+    """A `claim` on the page of its source document; a sister of the row in the Scorecard."""
+
+
+class score_outcome(nodes.General, nodes.Element):
+    """The place for `what` came out for a `claim`: in this build, in the full run, or where."""
+
+
+class score_form(nodes.General, nodes.Element):
+    """The filters of the Scorecard, for those who run scripts; filled in when rows are known."""
+
+
+class score_counts(nodes.General, nodes.Element):
+    """The place for counts of claims: `form` says which, `source` of which document."""
+
+
 class drawings(nodes.General, nodes.Element):
     """The drawings of one figure, of which the theme shows one; `size` is theirs in pixels.
 
@@ -72,7 +92,7 @@ def _visit_measured(translator: HTML5Translator, node: nodes.Element) -> None:
 
 
 def _visit_badge(translator: HTML5Translator, node: nodes.Element) -> None:
-    symbol = SYMBOLS.get(node.astext(), "!")
+    symbol = SIGNS.get(node.astext(), "!")
     translator.body.append(translator.starttag(node, "span", ""))
     translator.body.append(f'<span class="verdict-sign" aria-hidden="true">{symbol}</span> ')
 
@@ -122,6 +142,23 @@ def _visit_link(translator: HTML5Translator, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
 
+def _visit_row(translator: HTML5Translator, node: nodes.Element) -> None:
+    extra: dict[str, Any] = {
+        f"data-{name}": node[name] for name in ("source", "chapter", "verdict")
+    }
+    translator.body.append(translator.starttag(node, "tr", "", **extra))
+    node.column = 0  # what docutils counts cells with
+
+
+def _depart_row(translator: HTML5Translator, node: nodes.Element) -> None:
+    translator.body.append("</tr>\n")
+
+
+def _visit_item(translator: HTML5Translator, node: nodes.Element) -> None:
+    extra: dict[str, Any] = {"role": "group", "aria-label": f"Claim {node['claim']}"}
+    translator.body.append(translator.starttag(node, "div", CLASS="score-item", **extra))
+
+
 def _skip(translator: object, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
@@ -146,6 +183,14 @@ def _mend_markup(
         context["body"] = _BODY_OF_EXERCISE.sub(r'<section class="\1-content">', body)
 
 
+def _as_row(translator: Any, node: nodes.Element) -> None:
+    translator.visit_row(node)
+
+
+def _after_row(translator: Any, node: nodes.Element) -> None:
+    translator.depart_row(node)
+
+
 def _add(app: Sphinx, piece: type[nodes.Element], visit: Any, depart: Any, other: Any) -> None:
     """Register a piece: one way for web pages, another for everything else."""
     pages: dict[str, Any] = dict.fromkeys(("html", "singlehtml"), (visit, depart))
@@ -163,4 +208,6 @@ def setup(app: Sphinx) -> None:
     _add(app, drawings, _visit_drawings, _depart_div, plain)
     _add(app, ran_box, _visit_box, _depart_div, plain)
     _add(app, notebook_link, _visit_link, None, (_skip, None))
+    _add(app, score_row, _visit_row, _depart_row, (_as_row, _after_row))
+    _add(app, score_item, _visit_item, _depart_div, plain)
     app.connect("html-page-context", _mend_markup)

@@ -20,6 +20,9 @@ SYMBOLS: Mapping[str, str] = {
 }
 """A sign for each verdict, so that colour is never the only difference between two badges."""
 
+SIGNS: Mapping[str, str] = {**SYMBOLS, "planned": "○"}
+"""The signs of verdicts, and that of a claim which no chapter measures yet."""
+
 
 def rule_in_words(rule: Mapping[str, Any]) -> str:
     """Say what a declared rule asks for.

@@ -1,0 +1,113 @@
+"""What came out for a claim, as plain data: of this build's pages, and of the last full run.
+
+An outcome is a dictionary of what pages show of a record: ``verdict``, ``axis``, ``seeds`` (how
+many), ``profile``, ``seed_offset``, ``device``, ``date`` and ``parts``, each with ``name``,
+``label``, ``words``, ``verdict`` and its statistics. A record of one rule has one part named ``""``.
+An outcome of the last full run also says whether it is ``stale``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from measured_transformer.evidence.profile import Profile
+from measured_transformer.evidence.records import read_records
+from measured_transformer.evidence.registry import SOURCES
+from measured_transformer.evidence.verdicts import parts_of
+
+from bookpress import cache, chapters, fingerprint
+from bookpress.sphinx.words import measurement_in_words
+
+Outcome = dict[str, Any]
+
+_ID = re.compile(r"([A-Z]+)-(\d+)\.(\d+)([a-z]?)")
+
+
+def outcome_of(record: Mapping[str, Any]) -> Outcome:
+    """Return what pages show of a record."""
+    seeds = None if record.get("seeds") is None else len(record["seeds"])
+    turns = record["verdict"] in ("conditional", "underspecified")
+    return {
+        "verdict": record["verdict"],
+        "axis": record.get("axis") if turns else None,
+        "seeds": seeds,
+        "profile": record["profile"],
+        "seed_offset": record["seed_offset"],
+        "device": record["device"],
+        "date": record["date"][:10],
+        "parts": [
+            {
+                "name": name,
+                "label": part.get("label", ""),
+                "words": measurement_in_words(part, seeds),
+                "verdict": verdict_of_part(part),
+                **{
+                    key: part["statistics"].get(key)
+                    for key in ("effect", "interval", "p", "p_holm")
+                },
+            }
+            for name, part in parts_of(record).items()
+        ],
+    }
+
+
+def verdict_of_part(part: Mapping[str, Any]) -> str:
+    """Return the verdict of a part, after Holm's correction where there is one."""
+    statistics = part["statistics"]
+    return str(statistics.get("verdict_holm", statistics["verdict"]))
+
+
+def full_outcomes(root: Path, folder: Path) -> dict[str, Outcome]:
+    """Return the outcomes of the committed records in a folder by claim, marked where stale.
+
+    Args:
+        root: the book's root folder, which the chapters' names begin from.
+        folder: where the records lie, a file a chapter; it need not exist.
+
+    Raises:
+        ValueError: a file of records is damaged; the message names it.
+    """
+    found: dict[str, Outcome] = {}
+    for path in sorted(folder.glob("*.json")):
+        payload = read_records(path)
+        stale = is_stale(root, payload)
+        for claim_id, record in payload["records"].items():
+            found[claim_id] = {**outcome_of(record), "stale": stale}
+    return found
+
+
+def is_stale(root: Path, payload: Mapping[str, Any]) -> bool:
+    """Tell whether what records measured has changed since: the chapter's cells, or what they use.
+
+    The records name the key of the notebook that was executed. The chapter as it is now, with the
+    fingerprint that it has now at the records' own profile and seeds, has the same key or has
+    changed.
+    """
+    path = root / f"{payload.get('chapter')}.md"
+    if not path.is_file():
+        return True
+    try:
+        current = Profile(payload["profile"], payload["seed_offset"])
+        stamp = fingerprint.stamp(root, path, current)
+        text = chapters.stamped(path.read_text("utf-8"), stamp.digest)
+        key = cache.key_of(chapters.read_notebook(text, path))
+    except (KeyError, ValueError):
+        return True
+    return bool(str(payload.get("notebook", "")).partition("-")[0] != key)
+
+
+def order(claim_id: str) -> tuple[int, int, int, str]:
+    """Return the place of an id in the order of the sources: DA-4.2 before DA-4.10, 4.12a before b."""
+    match = _ID.fullmatch(claim_id)
+    if match is None:
+        raise ValueError(f"expected an id such as CS-1.3 or DA-2.1a, came {claim_id!r}")
+    source, section, row, letter = match.groups()
+    return tuple(SOURCES).index(source), int(section), int(row), letter
+
+
+def base_of(claim_id: str) -> str:
+    """Return an id without the letter of its scoped row: DA-4.12 for DA-4.12a."""
+    return claim_id.rstrip("abcdefghijklmnopqrstuvwxyz")

@@ -1,0 +1,177 @@
+"""What the Scorecard and its sister pages show: gathered while chapters are read, kept, compared.
+
+A chapter leaves what came out for its claims in the environment when it is read. Once all are
+read, this becomes one row for each claim of the registry, joined with the committed records of the
+last full run. Pages that show rows are written again exactly when a row has changed since they were
+last written, whichever page, record or file of the library changed it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from measured_transformer.evidence.registry import Claim
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+from bookpress.chapters import find_root
+from bookpress.sphinx.outcomes import full_outcomes, order, outcome_of
+from bookpress.sphinx.page import warn
+from bookpress.sphinx.showing import claims_of
+
+SHOWS_ROWS = "measured_shows_rows"
+"""Page metadata: the page shows rows."""
+SCORECARD = "measured_scorecard"
+"""Page metadata: the page is the Scorecard."""
+SOURCE = "measured_source"
+"""Page metadata: the source document whose claims the page walks through."""
+PLANNED, UNRECORDED = "planned", "not recorded"
+
+Row = dict[str, Any]
+
+
+def keep_outcomes(
+    env: BuildEnvironment,
+    docname: str,
+    claims: Mapping[str, Claim],
+    records: Mapping[str, Any],
+    anchors: Mapping[str, str],
+) -> None:
+    """Keep what a page measured of its claims, and where it discusses each."""
+    kept = {
+        claim_id: {
+            "anchor": anchors.get(claim_id),
+            "outcome": outcome_of(records[claim_id]) if claim_id in records else None,
+        }
+        for claim_id, claim in claims.items()
+        if claim.status == "covered"
+    }
+    _outcomes(env).pop(docname, None)
+    if kept:
+        _outcomes(env)[docname] = kept
+
+
+def rows_of(env: BuildEnvironment) -> dict[str, Row]:
+    """Return the rows, once all pages are read: claim -> what pages show of it."""
+    found: dict[str, Row] = getattr(env, "measured_rows", {})
+    return found
+
+
+def page_with(env: BuildEnvironment, key: str, value: object = True) -> str | None:
+    """Return the page whose metadata says so, the first by name where there are several."""
+    pages = (name for name in sorted(env.found_docs) if env.metadata[name].get(key) == value)
+    return next(pages, None)
+
+
+def gather(app: Sphinx, env: BuildEnvironment) -> dict[str, Row]:
+    """Return a row for each claim of the registry, in the order of the sources."""
+    claims = claims_of(env)
+    try:
+        full = full_outcomes(*_records_folder(app))
+    except ValueError as error:
+        warn(str(error), "record", None)
+        full = {}
+    rows = {}
+    for claim_id in sorted(claims, key=order):
+        claim = claims[claim_id]
+        kept = _outcomes(env).get(claim.chapter, {}).get(claim_id, {})
+        outcome = kept.get("outcome")
+        if claim.status == "planned":
+            verdict = PLANNED
+        elif claim.kind == "cited":
+            verdict = "fact"
+        else:
+            verdict = outcome["verdict"] if outcome else UNRECORDED
+        rows[claim_id] = {
+            "verdict": verdict,
+            "covered": claim.status == "covered",
+            "source": claim.source,
+            "chapter": claim.chapter,
+            "title": _title(env, claim.chapter),
+            "page": claim.chapter if claim.chapter in env.found_docs else None,
+            "anchor": kept.get("anchor"),
+            "cited": claim.kind == "cited",
+            "outcome": outcome,
+            "full": full.get(claim_id),
+        }
+    return rows
+
+
+def _records_folder(app: Sphinx) -> tuple[Path, Path]:
+    source = Path(app.srcdir).resolve()
+    root = find_root(source) or source
+    return root, root / app.config.measured_records
+
+
+def _title(env: BuildEnvironment, chapter: str) -> str:
+    """Return the title of a chapter; for one that is still to come, the words of its name."""
+    if chapter in env.titles:
+        return str(env.titles[chapter].astext())
+    return chapter.rpartition("/")[2].replace("-", " ").capitalize()
+
+
+def _outcomes(env: BuildEnvironment) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = env.__dict__.setdefault("measured_outcomes", {})
+    return found
+
+
+# Keeping pages up to date -------------------------------------------------------------------------
+
+
+def _forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    _outcomes(env).pop(docname, None)
+
+
+def _merge(app: Sphinx, env: BuildEnvironment, docnames: Iterable[str], other: Any) -> None:
+    for docname in docnames:
+        _outcomes(env).pop(docname, None)
+        if docname in _outcomes(other):
+            _outcomes(env)[docname] = _outcomes(other)[docname]
+
+
+def _write_again(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Gather the rows, and name the pages to write again where one differs from what they show."""
+    holders = [name for name in env.found_docs if env.metadata[name].get(SHOWS_ROWS)]
+    if not holders:
+        return []
+    env.measured_rows = gather(app, env)  # type: ignore[attr-defined]
+    return sorted(holders) if _written(app) != _digest(env) else []
+
+
+def _digest(env: BuildEnvironment) -> str:
+    """Return what changes whenever a page of rows would."""
+    pages = {
+        name: [env.metadata[name].get(key) for key in (SCORECARD, SOURCE)]
+        for name in sorted(env.found_docs)
+        if env.metadata[name].get(SHOWS_ROWS)
+    }
+    content = json.dumps([rows_of(env), pages], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _note(app: Sphinx) -> Path:
+    return Path(app.doctreedir) / f"rows-{app.builder.name}.sha256"
+
+
+def _written(app: Sphinx) -> str | None:
+    """Return the digest of the rows that the pages on disk show; None where none were written."""
+    return _note(app).read_text("utf-8") if _note(app).is_file() else None
+
+
+def _remember_written(app: Sphinx, error: Exception | None) -> None:
+    """Note what the pages show, only now that all are written."""
+    if error is None and rows_of(app.env):
+        _note(app).write_text(_digest(app.env), "utf-8")
+
+
+def setup(app: Sphinx) -> None:
+    """Register the setting and the events."""
+    app.add_config_value("measured_records", "book/records/full", "", str)
+    app.connect("env-purge-doc", _forget)
+    app.connect("env-merge-info", _merge)
+    app.connect("env-updated", _write_again)
+    app.connect("build-finished", _remember_written)
