@@ -14,6 +14,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured_transformer import tasks
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder import Encoder
+from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.brackets import Brackets
 from measured_transformer.tasks.grammar import Grammar
 from measured_transformer.tasks.hidden_markov import HiddenMarkov
@@ -39,6 +43,7 @@ from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
 from measured_transformer.tasks.text import TextLM
 from measured_transformer.tasks.variable_reversal import VariableReversal
+from measured_transformer.training.loop import evaluate, make_model, train
 
 TASKS = [
     AssociativeRecall(),
@@ -257,3 +262,18 @@ def test_every_task_of_the_library_is_checked_here() -> None:
             and "Protocol" not in {base.__name__ for base in value.__bases__}
         }
     assert found - elsewhere == {type(task).__name__ for task in TASKS}
+
+
+@every_task
+def test_a_model_of_the_right_kind_learns_from_it(task: Task) -> None:
+    config = Config(vocab=task.vocab, d_model=16, n_layers=1, n_heads=2)
+    run = train(config, task, steps=25, learning_rate=1e-2, seed=0, batch_size=8, evaluate_every=25)
+    expected = (
+        EncoderDecoder if isinstance(task, SourceTask) else Decoder if task.causal else Encoder
+    )
+    assert type(run.model) is expected
+    assert not run.diverged
+    fresh = make_model(config, causal=task.causal, source=isinstance(task, SourceTask), seed=0)
+    before, after = (evaluate(model, task, seed=0).loss for model in (fresh, run.model))
+    assert after < before - 0.02
+    assert run.evaluation_losses[0] == pytest.approx(after, rel=1e-5)
