@@ -35,7 +35,7 @@ from measured_transformer.evidence.profile import Profile, profile
 from measured_transformer.evidence.records import number_text
 from measured_transformer.evidence.registry import Claim, Rule
 from measured_transformer.evidence.registry import claim as find_claim
-from measured_transformer.evidence.rules import judge, numbers, plain
+from measured_transformer.evidence.rules import further_details, judge, numbers, plain
 from measured_transformer.evidence.verdicts import Verdict, combine, parts_of
 
 LARGEST = 5000
@@ -213,7 +213,7 @@ def _measured(
             "effect": judgement.effect,
             "interval": None if judgement.interval is None else list(judgement.interval),
             "p": judgement.p,
-            "details": dict(judgement.details),
+            "details": {**judgement.details, **further_details(rule, values)},
         },
     }
 

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from measured_transformer.evidence import statistics
+from measured_transformer.evidence.bootstrap import bootstrap_difference, bootstrap_interval
+from measured_transformer.evidence.effect_sizes import hedges_g
 from measured_transformer.evidence.registry import (
     Bound,
     Difference,
@@ -121,6 +123,34 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Judgement:
         case Threshold():
             return _threshold(rule, arrays["value"])
     raise ValueError(f"expected a rule of the registry, came {type(rule).__name__}")
+
+
+def further_details(rule: Rule, values: Mapping[str, object]) -> dict[str, Any]:
+    """Return what stands beside a judgement and decides nothing.
+
+    For means of seeds a ``bootstrap`` interval of the rule's confidence, for two arms that spread
+    ``hedges_g`` too; for other rules nothing.
+
+    Raises:
+        ValueError: values that `judge` does not take either.
+    """
+    match rule:
+        case Threshold():
+            value = numbers("value", values["value"])
+            resampled = bootstrap_interval(value, confidence=rule.confidence)
+            return {"bootstrap": list(resampled.interval)}
+        case Difference() | Equivalence():
+            arms = (
+                numbers("treatment", values["treatment"]),
+                numbers("baseline", values["baseline"]),
+            )
+            resampled = bootstrap_difference(*arms, paired=rule.paired, confidence=rule.confidence)
+            details: dict[str, Any] = {"bootstrap": list(resampled.interval)}
+            spread = [arms[0] - arms[1]] if rule.paired else arms
+            if any(np.ptp(sample) > 0 for sample in spread):
+                details["hedges_g"] = hedges_g(*arms, paired=rule.paired).value
+            return details
+    return {}
 
 
 def _identity(rule: Identity, arrays: Mapping[str, Array]) -> Judgement:

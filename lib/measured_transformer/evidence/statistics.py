@@ -3,6 +3,9 @@
 Axis words: ``seeds`` counts independent measurements, one a seed; ``treated`` and ``untreated`` count
 those of two arms, which may differ unless the arms are paired. All intervals are two-sided.
 
+Resampled intervals stand in `bootstrap`, standardised effects in `effect_sizes`, the number of seeds that
+a comparison needs in `power`, and Holm's correction in `verdicts`.
+
 A sample without any spread has an interval of width zero. That is what the formulas give in the
 limit, and measured shares of one on every seed are not rare; its p-value is then 0, or 1 when the
 estimate equals the value that it is tested against.
@@ -12,14 +15,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import scipy  # scipy.stats is loaded at its first use
-from jaxtyping import Float
 
-Values = Float[np.ndarray, " seeds"]
-Treated = Float[np.ndarray, " treated"]
-Untreated = Float[np.ndarray, " untreated"]
+from measured_transformer.evidence._samples import (
+    Treated,
+    Untreated,
+    Values,
+    check_arms,
+    check_confidence,
+    check_counts,
+    check_margin,
+    check_values,
+    spread_of,
+)
 
 
 @dataclass(frozen=True)
@@ -62,39 +73,16 @@ class _Student:
         return min(1.0, 2 * min(self.above(value), self.below(value)))
 
 
-def _check(name: str, values: Values, least: int = 2) -> None:
-    if values.ndim != 1 or values.size < least:
-        raise ValueError(
-            f"{name}: expected a 1-d array of at least {least} values, came shape {values.shape}; "
-            "an interval needs more than one seed"
-        )
-    if not np.isfinite(values).all():
-        where = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ValueError(f"{name}: expected finite values, came {values[where]} at index {where}")
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0.5 < confidence < 1:
-        raise ValueError(f"expected a confidence between 0.5 and 1, came {confidence!r}")
-
-
 def _student(values: Values) -> _Student:
-    # Values that are all alike have no spread; the mean's rounding must not invent one.
-    spread = 0.0 if np.ptp(values) == 0 else float(values.std(ddof=1))
+    spread = spread_of(values)
+    # The mean of values that are all alike is that value: its rounding must not move it.
     mean = float(values[0]) if spread == 0 else float(values.mean())
     return _Student(mean, spread / math.sqrt(values.size), float(values.size - 1))
 
 
 def _student_difference(treatment: Treated, baseline: Untreated, paired: bool) -> _Student:
-    _check("treatment", treatment)
-    _check("baseline", baseline)
+    check_arms(treatment, baseline, paired=paired)
     if paired:
-        if treatment.shape != baseline.shape:
-            raise ValueError(
-                "expected one treatment and one baseline value for each seed, came "
-                f"{treatment.size} and {baseline.size}; measure the same seeds in both arms, "
-                "or declare the rule with paired = false"
-            )
         return _student(treatment - baseline)
     one, two = _student(treatment), _student(baseline)
     error = math.hypot(one.error, two.error)
@@ -112,8 +100,8 @@ def mean_interval(values: Values, *, confidence: float = 0.95, against: float = 
     Raises:
         ValueError: fewer than two values, a value that is not finite, a bad confidence.
     """
-    _check_confidence(confidence)
-    _check("values", values)
+    check_confidence(confidence)
+    check_values("values", values)
     student = _student(values)
     return Estimate(
         student.mean, student.interval(confidence), student.differs(against), confidence
@@ -136,7 +124,7 @@ def mean_difference(
         ValueError: fewer than two values in an arm, a value that is not finite, paired arms of
             different length, a bad confidence.
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     student = _student_difference(treatment, baseline, paired)
     return Estimate(student.mean, student.interval(confidence), student.differs(0.0), confidence)
 
@@ -172,9 +160,8 @@ def equivalence(
     Raises:
         ValueError: as `mean_difference`, or a margin that is not above 0.
     """
-    _check_confidence(confidence)
-    if not (math.isfinite(margin) and margin > 0):
-        raise ValueError(f"expected a margin above 0, came {margin!r}")
+    check_confidence(confidence)
+    check_margin(margin)
     student = _student_difference(treatment, baseline, paired)
     inner = 1 - 2 * (1 - confidence)
     return EquivalenceEstimate(
@@ -191,17 +178,15 @@ def proportion(
 ) -> Estimate:
     """Return a share with its Clopper-Pearson interval, and the p-value of its being ``against``.
 
-    The p-value doubles the smaller binomial tail, so it is below 1 - confidence exactly when
-    ``against`` lies outside the interval.
+    The interval (Clopper and Pearson 1934) covers at least as often as it says, at any share and
+    any number of trials. The p-value doubles the smaller binomial tail, so it is below
+    1 - confidence exactly when ``against`` lies outside the interval.
 
     Raises:
         ValueError: no trials, successes outside 0 to trials, a bad confidence or ``against``.
     """
-    _check_confidence(confidence)
-    if trials < 1 or not 0 <= successes <= trials:
-        raise ValueError(
-            f"expected 0 <= successes <= trials, trials > 0; came {successes}, {trials}"
-        )
+    check_confidence(confidence)
+    check_counts(successes, trials)
     if not 0 < against < 1:
         raise ValueError(f"expected a share between 0 and 1 to test against, came {against!r}")
     ends = scipy.stats.binomtest(successes, trials).proportion_ci(confidence, method="exact")
@@ -209,3 +194,131 @@ def proportion(
     lower = float(scipy.stats.binom.cdf(successes, trials, against))
     p = min(1.0, 2 * min(upper, lower))
     return Estimate(successes / trials, (float(ends.low), float(ends.high)), p, confidence)
+
+
+def proportion_difference(
+    successes: int,
+    trials: int,
+    baseline_successes: int,
+    baseline_trials: int,
+    *,
+    confidence: float = 0.95,
+) -> Estimate:
+    """Return the difference of two independent shares with its interval, and the p-value of its being 0.
+
+    The interval joins the Wilson intervals of both shares (Newcombe 1998, method 10): unlike the
+    textbook interval it keeps its coverage at few trials and at shares near 0 or 1. The p-value is
+    that of Fisher's exact test, which never rejects too often and often too seldom, so it may
+    exceed 1 - confidence where the interval just excludes 0.
+
+    Args:
+        successes: successes of the treatment.
+        trials: trials of the treatment.
+        baseline_successes: successes of the baseline.
+        baseline_trials: trials of the baseline.
+        confidence: of the interval.
+
+    Raises:
+        ValueError: no trials, successes outside 0 to trials, a bad confidence.
+    """
+    check_confidence(confidence)
+    check_counts(successes, trials)
+    check_counts(baseline_successes, baseline_trials)
+    arms = ((successes, trials), (baseline_successes, baseline_trials))
+    one, two = (
+        scipy.stats.binomtest(k, n).proportion_ci(confidence, method="wilson") for k, n in arms
+    )
+    share, other = (k / n for k, n in arms)
+    effect = share - other
+    low = effect - math.hypot(share - one.low, two.high - other)
+    high = effect + math.hypot(one.high - share, other - two.low)
+    p = scipy.stats.fisher_exact(np.array([[k, n - k] for k, n in arms])).pvalue
+    return Estimate(effect, (float(low), float(high)), min(1.0, float(p)), confidence)
+
+
+@dataclass(frozen=True)
+class RankTest:
+    """A test that uses only the order of values: a check that no outlier made a t test.
+
+    ``shift`` is the Hodges-Lehmann estimate of how far treatment lies above baseline,
+    ``smallest_p`` the smallest p-value that a sample of this size can give at all.
+    """
+
+    shift: float
+    p: float
+    smallest_p: float
+
+
+def rank_test(treatment: Treated, baseline: Untreated, *, paired: bool) -> RankTest:
+    """Return the two-sided p-value of both arms being alike, without assuming a distribution.
+
+    Paired: Wilcoxon's signed-rank test, exact where the differences are symmetric about 0; pairs
+    without a difference are left out (Wilcoxon 1945). Unpaired: the Mann-Whitney test, exact where
+    both arms have one distribution (Mann and Whitney 1947). Ties share their mean rank. Every
+    arrangement is counted where nothing is tied or where they are few; a normal approximation serves
+    many tied values.
+
+    Few seeds have few arrangements: five pairs give no p-value below 1/16, so at five seeds this
+    test alone can never reject at 0.05.
+
+    The shift is the median of the mean of every two differences (paired, each difference with
+    itself too), or of every difference between a value of each arm (Hodges and Lehmann 1963).
+
+    Raises:
+        ValueError: fewer than two values in an arm, a value that is not finite, paired arms of
+            different length.
+    """
+    check_arms(treatment, baseline, paired=paired)
+    return (_signed_rank if paired else _rank_sum)(treatment, baseline)
+
+
+_LARGEST_COUNT = 20_000  # arrangements that are counted one by one where ties leave no other way
+
+
+def _signed_rank(treatment: Treated, baseline: Untreated) -> RankTest:
+    differences = treatment - baseline
+    row, column = np.triu_indices(differences.size)
+    shift = float(np.median((differences[row] + differences[column]) / 2))
+    kept = differences[differences != 0]
+    if kept.size == 0:
+        return RankTest(shift, 1.0, 1.0)
+    ranks: Values = scipy.stats.rankdata(np.abs(kept))
+    arrangements = 2.0**kept.size
+    if np.unique(ranks).size == kept.size:
+        p = float(scipy.stats.wilcoxon(kept, method="exact").pvalue)
+    elif arrangements <= _LARGEST_COUNT:
+        p = _counted_exactly((np.sign(kept) * ranks,), "samples")
+    else:
+        p = float(scipy.stats.wilcoxon(kept, method="approx", correction=True).pvalue)
+    return RankTest(shift, p, 2 / arrangements)
+
+
+def _rank_sum(treatment: Treated, baseline: Untreated) -> RankTest:
+    shift = float(np.median(treatment[:, None] - baseline[None, :]))
+    ranks = scipy.stats.rankdata(np.concatenate([treatment, baseline]))
+    arrangements = float(scipy.special.comb(ranks.size, treatment.size))
+    if np.ptp(ranks) == 0:
+        return RankTest(shift, 1.0, 1.0)
+    if np.unique(ranks).size == ranks.size:
+        p = float(scipy.stats.mannwhitneyu(treatment, baseline, method="exact").pvalue)
+    elif arrangements <= _LARGEST_COUNT:
+        p = _counted_exactly((ranks[: treatment.size], ranks[treatment.size :]), "independent")
+    else:
+        p = float(scipy.stats.mannwhitneyu(treatment, baseline, method="asymptotic").pvalue)
+    return RankTest(shift, p, 2 / arrangements)
+
+
+def _counted_exactly(ranks: tuple[Values, ...], kind: Literal["samples", "independent"]) -> float:
+    """Return the two-sided p-value of the first sample's sum of ranks over all arrangements."""
+
+    def total(first: Values, *others: Values, axis: int) -> Any:
+        return first.sum(axis=axis)
+
+    found = scipy.stats.permutation_test(
+        ranks,
+        total,
+        permutation_type=kind,
+        n_resamples=_LARGEST_COUNT,
+        vectorized=True,
+    )
+    return float(found.pvalue)
