@@ -27,7 +27,7 @@ GOOD = f"""{tiny_pages.FRONT}
 The closest two are {{measured}}`min_distance:.3f` apart, {{measured}}`rises|share:.0%` rise, and the
 largest error is {{measured}}`CS-1.3.effect:.0e`. Look at {{verdict}}`CS-1.3`, {{verdict}}`CS-1.5` and
 {{verdict}}`DA-2.1`. The source says {{quoted}}`12.4`; the base is {{constant}}`10000`.
-As {{cite:t}}`vaswani2017attention` say, $a_b$ is *not* `code` and 2 * 3 is a_c; see {{numref}}`fig-line`
+As {{cite:t}}`vaswani2017attention` say, $a_b$ is *not* `code` and x * y is a_c; see {{numref}}`fig-line`
 and {{eq}}`eq-sum`.
 
 ```{{ran}}
@@ -321,7 +321,7 @@ def test_notebook_has_the_text_with_everything_resolved(prose):
         "# A good page",
         "The closest two are 1.472 apart, 50% rise, and the largest error is 3\u00a0×\u00a010⁻¹⁴.",
         "Look at **confirmed**, **refuted** and **fact**.",
-        "Vaswani *et al.* [2017] say, $a_b$ is *not* `code` and 2 \\* 3 is a_c; see Fig. 1 and (1).",
+        "Vaswani *et al.* [2017] say, $a_b$ is *not* `code` and x \\* y is a_c; see Fig. 1 and (1).",
         "$$\ns = \\sum_i x_i \\tag{1}\n$$",
         "**Figure 1:** A line of slope $1$, see A good page.",
         "> **Claim CS-1.3** **confirmed**",
@@ -457,6 +457,10 @@ WARNINGS = {
         r"figure without a drawing for dark pages",
     ),
     "no-alt-of-file": ("# A page\n\n![](picture.png)", r"image picture.png without alternative"),
+    "bare-numeral": (
+        "# A page\n\nSome words.\nThe distance is 12.4 here.",
+        r"bare-numeral\.md:4: WARNING: bare numeral '12\.4' in prose; show what a cell measured with",
+    ),
     "ran-nothing": ("# A page\n\n```{ran}\n```", r"a page without cells has nothing that ran"),
 }
 WITH_CLAIMS = (
@@ -507,7 +511,48 @@ def test_warns(name, complaints):
 def test_a_claim_of_a_chapter_that_is_not_in_the_book(tmp_path):
     book = tiny_pages.make(tmp_path)
     book.claims("elsewhere")
-    assert any("claims for elsewhere, which is not in the book" in line for line in book.build())
+    expected = (
+        "CS-1.3, CS-1.5, DD-7.7, DA-2.1 are covered by elsewhere, which is not in the book; put it "
+        "into the table of contents, or mark the claims planned"
+    )
+    for _ in range(2):
+        assert any(expected in line for line in book.build())
+        assert book.failed is not None
+
+
+def test_a_chapter_that_leaves_the_book_while_it_covers_claims(good, tmp_path):
+    import shutil
+
+    shutil.copytree(good.root, tmp_path / "copy")
+    book = tiny_pages.Tiny(tmp_path / "copy")
+    assert book.build() == []
+    assert book.failed is None
+    (book.root / "good.md").unlink()
+    assert any("are covered by good, which is not in the book" in line for line in book.build())
+    assert book.failed is not None
+
+
+def test_a_contradiction_fails_every_build_until_it_is_gone(good, tmp_path):
+    """Without any flag: warnings alone would let the book be printed."""
+    import shutil
+
+    shutil.copytree(good.root, tmp_path / "copy")
+    book = tiny_pages.Tiny(tmp_path / "copy")
+    book.claims("good", expected="refuted")
+    for _ in range(2):
+        assert any("discusses the verdict 'refuted'" in line for line in book.build())
+        assert book.failed == "1 complaint, see above"
+    book.claims("good")
+    assert book.build() == []
+    assert book.failed is None
+
+
+def test_other_warnings_fail_nothing_by_themselves(tmp_path):
+    book = tiny_pages.make(tmp_path)
+    book.write("claims/none.toml", "")
+    book.write("page.md", "# Page\n\nSee {ref}`nowhere-at-all`.\n")
+    assert any("nowhere-at-all" in line for line in book.build())
+    assert book.failed is None
 
 
 def test_a_changed_registry_makes_the_page_anew(good, tmp_path):
@@ -526,7 +571,7 @@ def test_reading_and_writing_in_parallel_gives_the_same_pages(good, tmp_path):
     book.write("good.md", GOOD)
     book.write("plain.md", "# A page without cells\n\n```{runs-table}\n```\n")
     for number in range(6):  # Sphinx reads in parallel from five pages on
-        book.write(f"more-{number}.md", f"# More {number}\n")
+        book.write(f"more-{number}.md", "# More\n")
     import shutil
 
     shutil.copytree(good.root / "_build/.jupyter_cache", tmp_path / "_build/.jupyter_cache")

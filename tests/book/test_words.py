@@ -136,21 +136,21 @@ PAIRS = {"treatment": [1.0, 2.0, 3.0], "baseline": [0.0, 1.5, 2.0]}
             None,
             "computed 2.30, stated 2.0 (the farthest of 2)",
         ),
-        (part(Bound(at_most=0.0), value=3), None, "measured 3"),
+        (part(Bound(at_most=0.0), value=3), None, "measured 3; the bound is at most 0"),
         (
             part(Bound(at_most=0.0), value=[-1, 3, -2]),
             None,
-            "1 of 3 numbers breaks the bound, the farthest at 3",
+            "1 of 3 numbers breaks the bound (at most 0), the farthest at 3",
         ),
         (
             part(Bound(at_most=0.0), value=[2, 3, -2]),
             None,
-            "2 of 3 numbers break the bound, the farthest at 3",
+            "2 of 3 numbers break the bound (at most 0), the farthest at 3",
         ),
         (
             part(Bound(at_most=0.0), value=[-1, -3]),
             None,
-            "all 2 numbers keep the bound, the nearest at −1",
+            "all 2 numbers keep the bound (at most 0), the nearest at −1",
         ),
         (
             part(Difference(direction="greater", smallest_effect=0.1), **PAIRS),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
+from sphinx.errors import SphinxError
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 CLAIMS = """\
@@ -167,14 +168,17 @@ CONFIG = {
     "measured_claims": "claims",
     "exclude_patterns": ["_build"],
     "exercise_style": "solution_follow_exercise",
+    "templates_path": [],  # the theme writes into the default, which would last to the next build
+    "html_static_path": [],
 }
 
 
 @dataclass
 class Tiny:
-    """A tiny book in a folder."""
+    """A tiny book in a folder; why its last build failed, if it did."""
 
     root: Path
+    failed: str | None = None
 
     def write(self, name: str, text: str) -> None:
         """Write one file of the book."""
@@ -206,7 +210,11 @@ class Tiny:
                 parallel=parallel,
                 keep_going=True,
             )
-            app.build()
+            self.failed = None
+            try:
+                app.build()
+            except SphinxError as error:
+                self.failed = str(error)
         text = re.sub(r"\x1b\[[0-9;]*m", "", warnings.getvalue())
         return [line for line in text.splitlines() if line.strip()]
 

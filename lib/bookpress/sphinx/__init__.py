@@ -10,6 +10,8 @@ say. `page` finds the executed notebook of the page being read.
 pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
 `exports` writes the same rows as files.
 
+`strict` fails a build whose pages and measurements do not agree.
+
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
 them.
 """
@@ -35,6 +37,7 @@ from bookpress.sphinx import (
     scorecard,
     scorefill,
     scores,
+    strict,
 )
 from bookpress.staleness import setup_staleness
 
@@ -43,7 +46,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything; Sphinx calls this once for each build."""
     for part in (pieces, page, evidence, figures, provenance, downloads, offline, reference):
         part.setup(app)
-    for part in (scores, scorecard, scorefill, exports):
+    for part in (scores, scorecard, scorefill, exports, strict):
         part.setup(app)
     setup_staleness(app)
     return {

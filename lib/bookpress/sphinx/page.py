@@ -20,6 +20,8 @@ from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
 
+TYPE = "measured"
+"""The type of this package's warnings."""
 _CLOSING = "closing-of-page"
 _KEY = "bookpress.page"
 
@@ -82,8 +84,8 @@ def _read(document: nodes.document) -> Page:
 
 
 def warn(message: str, subtype: str, location: Any) -> None:
-    """Warn in a way that `-W` turns into a failed build."""
-    logger.warning(message, type="measured", subtype=subtype, location=location)
+    """Complain; `strict` makes a failed build of it."""
+    logger.warning(message, type=TYPE, subtype=subtype, location=location)
 
 
 class _Closing(SphinxDirective):

@@ -147,7 +147,7 @@ def _visit_row(translator: HTML5Translator, node: nodes.Element) -> None:
         f"data-{name}": node[name] for name in ("source", "chapter", "verdict")
     }
     translator.body.append(translator.starttag(node, "tr", "", **extra))
-    node.column = 0  # what docutils counts cells with
+    vars(node)["column"] = 0  # what docutils counts cells with
 
 
 def _depart_row(translator: HTML5Translator, node: nodes.Element) -> None:

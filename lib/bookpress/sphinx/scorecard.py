@@ -36,7 +36,7 @@ from bookpress.sphinx.scores import SCORECARD, SHOWS_ROWS, SOURCE
 from bookpress.sphinx.showing import Shows, claims_of, declared, note_registry, sentence
 
 _SHOWN = "measured_source_shows"
-_BUILD, _FULL, _WHERE, _SELF = "build", "full", "where", "self"
+_SELF, _BADGE, _MEASURED, _FULL, _WHERE = "self", "badge", "measured", "full", "where"
 
 
 class _Rows(Shows):
@@ -95,8 +95,9 @@ class _Scorecard(_Rows):
         place["classes"].append("claim-source")
         said += place
         said += self.folded("Test and scope", self._texts(claim))
-        built = nodes.entry("", self.outcome(claim.id, _BUILD), classes=["score-build"])
-        built += self.outcome(claim.id, _WHERE)
+        built = nodes.entry(classes=["score-build"])
+        built += nodes.paragraph("", "", self.outcome(claim.id, _BADGE), classes=["score-verdict"])
+        built += [self.outcome(claim.id, what) for what in (_MEASURED, _WHERE)]
         full = nodes.entry("", self.outcome(claim.id, _FULL), classes=["score-full"])
         row = score_row("", said, built, full, claim=claim.id, ids=[claim.id])
         row["source"], row["chapter"] = claim.source, claim.chapter.rpartition("/")[2]
@@ -183,10 +184,10 @@ class _SourceClaims(_Rows):
     def _item(self, claim: Claim) -> score_item:
         item = score_item(claim=claim.id, ids=[claim.id])
         self.set_source_info(item)
-        item += self.head(claim.id, nodes.inline("", claim.place, classes=["claim-place"]))
+        place = nodes.inline("", claim.place, classes=["claim-place"])
+        item += self.head(claim.id, self.outcome(claim.id, _BADGE), place)
         item += self.paragraph(claim.statement, "claim-statement")
-        for what in (_BUILD, _WHERE, _FULL):
-            item += self.outcome(claim.id, what)
+        item += [self.outcome(claim.id, what) for what in (_MEASURED, _WHERE, _FULL)]
         return item
 
     def _together(self, items: list[score_item]) -> nodes.container:

@@ -46,8 +46,9 @@ class FillScores(SphinxPostTransform):
             uri = self._scorecard(claim_id)
             word = nodes.Text(claim_id)
             yield nodes.strong("", "", self._link(word, uri) if uri else word)
-        elif what == "build":
-            yield nodes.paragraph("", "", badge(row["verdict"]), classes=["score-verdict"])
+        elif what == "badge":
+            yield badge(row["verdict"])
+        elif what == "measured":
             if row["covered"]:
                 yield measurement(row["outcome"], cited=row["cited"], brief=True)
         elif what == "where":

@@ -21,7 +21,7 @@ from sphinx.environment import BuildEnvironment
 from bookpress.chapters import find_root
 from bookpress.sphinx.outcomes import full_outcomes, order, outcome_of
 from bookpress.sphinx.page import warn
-from bookpress.sphinx.showing import claims_of
+from bookpress.sphinx.showing import claims_of, reread_for_registry
 
 SHOWS_ROWS = "measured_shows_rows"
 """Page metadata: the page shows rows."""
@@ -171,6 +171,7 @@ def _remember_written(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Register the setting and the events."""
     app.add_config_value("measured_records", "book/records/full", "", str)
+    app.connect("env-get-outdated", reread_for_registry)
     app.connect("env-purge-doc", _forget)
     app.connect("env-merge-info", _merge)
     app.connect("env-updated", _write_again)

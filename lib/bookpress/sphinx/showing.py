@@ -11,6 +11,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from measured_transformer.evidence import registry
 from measured_transformer.evidence.registry import Claim
+from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
@@ -29,6 +30,8 @@ SOURCE_KEYS: Mapping[str, str] = {
 
 _MANY = 2
 """Parts of a claim beyond which a table folds their list."""
+_FILES = "measured_registry"
+"""Page metadata: the files of the registry, on a page that depends on all of them."""
 _MARKUP = re.compile(r"[$`*{\\\[<]|\]\(|://")
 
 
@@ -50,14 +53,28 @@ def note_registry(env: BuildEnvironment, chapter: str | None = None) -> None:
     A page that shows one chapter's claims depends on the file that declares them, where that has
     the chapter's name; any other page on all files.
     """
+    files = _files(env)
+    own = [path for path in files if chapter and path.stem == chapter.rpartition("/")[2]]
+    for path in own or files:
+        env.note_dependency(str(path))
+    if not own:
+        env.metadata[env.docname][_FILES] = [path.name for path in files]
+
+
+def reread_for_registry(
+    app: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], removed: set[str]
+) -> list[str]:
+    """Name the pages that depend on all files of the registry, when one came or went."""
+    del added, changed, removed
+    files = [path.name for path in _files(env)]
+    return [name for name in env.all_docs if env.metadata[name].get(_FILES, files) != files]
+
+
+def _files(env: BuildEnvironment) -> list[Path]:
+    folder = Path(registry.__file__).parent / "claims"
     if env.config.measured_claims:
         folder = Path(env.srcdir) / env.config.measured_claims
-    else:
-        folder = Path(registry.__file__).parent / "claims"
-    own = folder / f"{(chapter or '').rpartition('/')[2]}.toml"
-    files = [own] if chapter and own.exists() else [folder, *sorted(folder.glob("*.toml"))]
-    for path in files:
-        env.note_dependency(str(path))
+    return sorted(folder.glob("*.toml"))
 
 
 # Pieces of a claim --------------------------------------------------------------------------------

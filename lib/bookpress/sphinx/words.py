@@ -85,13 +85,16 @@ def _number_rule(rule: Mapping[str, Any]) -> str:
     )
 
 
-def _bound_rule(rule: Mapping[str, Any]) -> str:
+def _bounds(rule: Mapping[str, Any]) -> str:
     words = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
-    bounds = " and ".join(
+    return " and ".join(
         f"{word} {number_text(rule[name])}" for name, word in words.items() if name in rule
     )
+
+
+def _bound_rule(rule: Mapping[str, Any]) -> str:
     control = ", and a negative control breaks this bound" if rule.get("control") else ""
-    return f"Every number is {bounds}{control}."
+    return f"Every number is {_bounds(rule)}{control}."
 
 
 def _difference_rule(rule: Mapping[str, Any]) -> str:
@@ -158,15 +161,19 @@ def _number(part: Part, seeds: int | None) -> str:
 def _bound(part: Part, seeds: int | None) -> str:
     details = part["statistics"]["details"]
     effect = number_text(part["statistics"]["effect"])
+    bound = _bounds(part["rule"])
     if details["numbers"] == 1:
-        return f"measured {effect}"
+        return f"measured {effect}; the bound is {bound}"
     if details["violations"]:
         return (
             f"{number_text(details['violations'])} of {number_text(details['numbers'])} numbers "
-            f"{'breaks' if details['violations'] == 1 else 'break'} the bound, "
+            f"{'breaks' if details['violations'] == 1 else 'break'} the bound ({bound}), "
             f"the farthest at {effect}"
         )
-    return f"all {number_text(details['numbers'])} numbers keep the bound, the nearest at {effect}"
+    return (
+        f"all {number_text(details['numbers'])} numbers keep the bound ({bound}), the nearest at "
+        f"{effect}"
+    )
 
 
 def _estimate(what: str) -> Callable[[Part, int | None], str]:

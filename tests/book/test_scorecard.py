@@ -1,0 +1,506 @@
+"""The Scorecard, its summary and the walks through the sources, on a tiny book."""
+
+# ruff: noqa: RUF001 (what a reader sees has true minus and multiplication signs)
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+import tiny_pages
+from bookpress import cache, chapters, fingerprint
+from measured_transformer.evidence import records
+
+PLANNED = """\
+chapter = "part/coming-soon"
+
+[[claim]]
+id = "CS-2.10"
+source = "CS"
+place = "section 2, and later"
+statement = "It is planned."
+kind = "arithmetic"
+scope = "Here."
+test = "Compute it."
+status = "planned"
+[claim.rule]
+type = "bound"
+at_most = 0
+
+[[claim]]
+id = "CS-2.2a"
+source = "CS"
+place = "section 2"
+statement = "It rises at first."
+kind = "arithmetic"
+scope = "Small $x$."
+test = "Compute it."
+status = "planned"
+[claim.rule]
+type = "bound"
+at_most = 0
+
+[[claim]]
+id = "CS-2.2b"
+source = "CS"
+place = "section 2"
+statement = "It falls in the end."
+kind = "arithmetic"
+scope = "Large $x$."
+test = "Compute it."
+status = "planned"
+[claim.rule]
+type = "bound"
+at_most = 0
+"""
+CHAPTER = f"""{tiny_pages.FRONT}
+# A good page
+{tiny_pages.CELLS}
+
+```{{claim}} CS-1.3
+```
+
+(smoothly)=
+## Does it fall off smoothly?
+
+```{{claims-table}}
+```
+"""
+SCORECARD = """\
+# Scorecard
+
+```{scorecard-counts}
+```
+
+```{scorecard-sources}
+```
+
+```{scorecard}
+```
+"""
+SOURCE = """\
+# The case study
+
+```{source-counts} CS
+```
+
+## First
+
+```{source-claims} CS
+:places: section 1
+```
+
+## Second
+
+```{source-claims} CS
+:places: section 2*
+```
+"""
+ROWS = ["CS-1.3", "CS-1.5", "CS-2.2a", "CS-2.2b", "CS-2.10", "DA-2.1", "DD-7.7"]
+
+
+def words(node):
+    return re.sub(r"\s+", " ", node.get_text(" ")).strip()
+
+
+def write(book):
+    book.claims("good")
+    book.write("claims/planned.toml", PLANNED)
+    book.write("good.md", CHAPTER)
+    book.write("scorecard.md", SCORECARD)
+    book.write("walk.md", SOURCE)
+    book.write("front.md", "# Front\n\n```{scorecard-counts}\n```\n")
+
+
+def full_run(book, *, stale=False):
+    """Write what the chapter measured as the records of a full run, on another device."""
+    path = next((book.root / "_build/.jupyter_cache").rglob("base.ipynb"))
+    found = records.payloads(nbformat.read(path, as_version=4))
+    for record in found["records"].values():
+        record |= {"device": "cuda, Some GPU", "date": "2026-02-03T04:05:06+00:00"}
+    chapter = book.root / "good.md"
+    stamp = fingerprint.stamp(book.root, chapter)
+    text = chapters.stamped(chapter.read_text(), stamp.digest)
+    key = cache.key_of(chapters.read_notebook(text, chapter))
+    head = {"chapter": "good", "profile": "quick", "seed_offset": 0}
+    head["notebook"] = "0-0" if stale else f"{key}-0"
+    records.write_records(book.root / "book/records/full/good.json", head | found)
+
+
+@pytest.fixture(scope="session")
+def printed(tmp_path_factory):
+    book = tiny_pages.make(tmp_path_factory.mktemp("scorecard"))
+    write(book)
+    assert book.build() == []
+    full_run(book)
+    assert book.build() == []
+    return book
+
+
+@pytest.fixture
+def copied(printed, tmp_path):
+    """The printed book once more, for a test that changes it."""
+    shutil.copytree(printed.root, tmp_path / "copy")
+    book = tiny_pages.Tiny(tmp_path / "copy")
+    assert book.build() == []  # which reads all, because the folder is another
+    return book
+
+
+@pytest.fixture(scope="session")
+def table(printed):
+    return printed.page("scorecard").select_one("table.scorecard")
+
+
+def cells(table, claim_id):
+    return table.find(id=claim_id).select("td")
+
+
+# The Scorecard ------------------------------------------------------------------------------------
+
+
+def test_every_claim_has_a_row_with_an_anchor_of_its_own(table):
+    assert [row["id"] for row in table.select("tbody tr")] == ROWS
+    assert [words(cell) for cell in table.select("th")] == ["Claim", "This build", "Last full run"]
+    for row in table.select("tbody tr"):
+        assert row.select_one(".claim-head a")["href"] == f"#{row['id']}"
+
+
+def test_rows_can_be_found_by_source_chapter_and_verdict(table):
+    found = {row["id"]: row.attrs for row in table.select("tbody tr")}
+    assert {name: found["DD-7.7"][f"data-{name}"] for name in ("source", "chapter", "verdict")} == {
+        "source": "DD",
+        "chapter": "good",
+        "verdict": "conditional",
+    }
+    assert found["CS-2.10"]["data-chapter"] == "coming-soon"
+    assert found["CS-2.10"]["data-verdict"] == "planned"
+    assert found["DA-2.1"]["data-verdict"] == "fact"
+
+
+def test_a_row_says_what_was_claimed_measured_and_where(table):
+    said, built, full = cells(table, "CS-1.3")
+    assert words(said).startswith("CS-1.3 Similarity \\(s(i, j)\\) depends on the offset alone.")
+    assert "Case study on the components, section 1" in words(said)
+    details = said.select_one("details")
+    assert not details.has_attr("open")
+    for part in ("Test Deviation from", "Rule, declared beforehand No error is", "Scope The enco"):
+        assert part in words(details), part
+    assert words(built).startswith("✓ confirmed Largest error 3 × 10⁻¹⁴ in 2 draws")
+    assert words(built).endswith("In A good page")
+    assert built.select_one("a")["href"] == "good.html#claim-cs-1-3"
+    assert words(full).startswith("✓ confirmed 2026-02-03, cuda, Some GPU")
+    assert "stale" not in words(full)
+    assert "Largest error" in words(full.select_one("details"))
+
+
+def test_the_link_leads_to_the_section_where_there_is_no_card(table, printed):
+    links = {key: cells(table, key)[1].select_one("a")["href"] for key in ("CS-1.5", "DD-7.7")}
+    assert links == {"CS-1.5": "good.html#smoothly", "DD-7.7": "good.html#claim-dd-7-7"}
+    for link in links.values():
+        assert printed.page("good").find(id=link.partition("#")[2]) is not None
+
+
+def test_parts_intervals_and_seeds_stand_in_the_row(table):
+    _, built, _ = cells(table, "DD-7.7")
+    assert "It turns on the other scheme:" in words(built)
+    assert re.search(
+        r"against ALiBi: mean difference 3 \(95 % interval .*, 5 seeds\)", words(built)
+    )
+
+
+def test_planned_and_cited_claims_are_told_apart_from_measured_ones(table):
+    _, built, full = cells(table, "CS-2.10")
+    assert words(built) == "○ planned Chapter to come: Coming soon"
+    assert words(full) == "none yet"
+    _, built, full = cells(table, "DA-2.1")
+    assert words(built) == "§ fact Cited, not tested here. In A good page"
+    assert words(full) == "cited, not run"
+
+
+def test_the_filters_are_hidden_without_scripts_and_know_what_there_is(printed):
+    page = printed.page("scorecard")
+    form = page.select_one("form.score-filter")
+    assert form.has_attr("hidden")
+    assert {box["value"] for box in form.select("input[name=verdict]")} == {
+        "confirmed",
+        "refuted",
+        "conditional",
+        "fact",
+        "planned",
+    }
+    options = [words(option) for option in form.select("option")]
+    for option in ("Case study on the components (5)", "A good page (4)", "Coming soon (3)"):
+        assert option in options
+    assert words(form.select_one("[role=status]")) == "7 claims"
+    assert page.select_one("script[src*='scorecard.js'][defer]") is not None
+    assert printed.page("good").select_one("script[src*='scorecard.js']") is None
+
+
+def test_counts_are_computed_and_lead_to_the_rows(printed):
+    for name, prefix in (("scorecard", ""), ("front", "scorecard.html")):
+        article = printed.page(name).select_one("article")
+        assert "7 claims : 4 covered by a chapter, 3 planned." in words(article)
+        counts = article.select("ul.score-counts a")
+        assert {words(link): link["href"] for link in counts} == {
+            "✓ confirmed 1": f"{prefix}#verdict=confirmed",
+            "✗ refuted 1": f"{prefix}#verdict=refuted",
+            "◐ conditional 1": f"{prefix}#verdict=conditional",
+            "§ fact 1": f"{prefix}#verdict=fact",
+            "○ planned 3": f"{prefix}#verdict=planned",
+        }
+
+
+def test_sources_have_a_row_each(printed):
+    table = printed.page("scorecard").select_one("table.score-sources")
+    lines = [[words(cell) for cell in row.select("td")] for row in table.select("tbody tr")]
+    assert lines == [
+        ["Case study on the components", "5", "1", "1", "0", "0", "3"],
+        ["Attention dissection report", "1", "0", "0", "0", "1", "0"],
+        ["Attention deep dive", "1", "0", "0", "1", "0", "0"],
+        ["All", "7", "1", "1", "1", "1", "3"],
+    ]
+    first = table.select("tbody tr")[0]
+    assert [link["href"] for link in first.select("a")] == [
+        "walk.html",
+        "#source=CS",
+        "#source=CS&verdict=confirmed",
+        "#source=CS&verdict=refuted",
+        "#source=CS&verdict=planned",
+    ]
+
+
+def test_rows_can_be_taken_along(printed):
+    pages = printed.root / "_build/html"
+    links = printed.page("scorecard").select(".score-files a")
+    assert [link["href"] for link in links] == ["scorecard.json", "scorecard.csv"]
+    data = json.loads((pages / "scorecard.json").read_text("utf-8"))
+    assert data["counts"] == {
+        "confirmed": 1,
+        "refuted": 1,
+        "conditional": 1,
+        "fact": 1,
+        "planned": 3,
+    }
+    claims = {claim["id"]: claim for claim in data["claims"]}
+    assert list(claims) == ROWS
+    assert claims["CS-1.5"]["link"] == "good.html#smoothly"
+    assert claims["CS-1.3"]["full"]["device"] == "cuda, Some GPU"
+    assert claims["CS-1.3"]["full"]["stale"] is False
+    sinusoidal = claims["DD-7.7"]["build"]["parts"][0]
+    assert sinusoidal["effect"] == pytest.approx(-3)
+    assert sinusoidal["interval"][0] < -3 < sinusoidal["interval"][1]
+    assert claims["CS-2.10"]["build"] is None
+    with (pages / "scorecard.csv").open(encoding="utf-8", newline="") as file:
+        lines = {line["id"]: line for line in csv.DictReader(file)}
+    assert list(lines) == ROWS
+    assert lines["CS-1.3"]["verdict"] == "confirmed"
+    assert lines["CS-1.3"]["full_stale"] == "false"
+    assert lines["DD-7.7"]["seeds"] == "5"
+    assert "against ALiBi: mean difference 3" in lines["DD-7.7"]["measured"]
+
+
+# The walk through a source ------------------------------------------------------------------------
+
+
+def test_a_source_is_walked_through_in_its_own_order(printed):
+    page = printed.page("walk").select_one("article")
+    order = [node.get("id") or words(node).rstrip(" #") for node in page.select("h2, .score-item")]
+    assert order == ["First", "CS-1.3", "CS-1.5", "Second", "CS-2.2a", "CS-2.2b", "CS-2.10"]
+    assert "5 claims : 2 covered by a chapter, 3 planned." in words(page)
+    counts = [link["href"] for link in page.select("ul.score-counts a")]
+    assert counts[0] == "scorecard.html#source=CS&verdict=confirmed"
+    assert page.select_one(".score-total a")["href"] == "scorecard.html#source=CS"
+
+
+def test_a_claim_of_a_source_has_its_verdict_value_and_place(printed):
+    page = printed.page("walk")
+    item = page.find(id="CS-1.5")
+    assert words(item).startswith("CS-1.5 ✗ refuted section 1 It falls off smoothly.")
+    assert [link["href"] for link in item.select("a")] == [
+        "scorecard.html#CS-1.5",
+        "good.html#smoothly",
+    ]
+    assert "Last full run: ✗ refuted 2026-02-03, cuda, Some GPU" in words(item)
+    assert words(page.find(id="CS-2.10")).endswith("Chapter to come: Coming soon")
+
+
+def test_scoped_rows_of_one_claim_stand_together(printed):
+    group = printed.page("walk").select_one(".score-group")
+    assert [item["id"] for item in group.select(".score-item")] == ["CS-2.2a", "CS-2.2b"]
+    assert "taken apart" in words(group)
+
+
+# Never stale, never needlessly made anew ----------------------------------------------------------
+
+
+def written(book):
+    return {
+        path.name: path.stat().st_mtime_ns
+        for path in (book.root / "_build/html").glob("*.*")
+        if path.stem in ("scorecard", "walk", "front", "good")
+    }
+
+
+def changed(book, before):
+    return {name for name, time in written(book).items() if time != before.get(name)}
+
+
+ALL_ROWS = {"scorecard.html", "walk.html", "front.html"}
+EXPORTS = {"scorecard.json", "scorecard.csv"}
+
+
+def test_nothing_changed_nothing_written(copied):
+    before = written(copied)
+    assert copied.build() == []
+    assert changed(copied, before) == set()
+
+
+def test_a_new_full_run_shows_at_once(copied):
+    before = written(copied)
+    full_run(copied, stale=True)
+    assert copied.build() == []
+    assert changed(copied, before) == ALL_ROWS | EXPORTS
+    full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
+    assert words(full).startswith("✓ confirmed stale 2026-02-03")
+    assert "what it measured has changed since" in words(full)
+    assert "stale" in words(copied.page("walk").find(id="CS-1.3"))
+    (copied.root / "book/records/full/good.json").unlink()
+    assert copied.build() == []
+    full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
+    assert words(full) == "none yet"
+
+
+def test_a_chapter_that_says_or_measures_something_else_changes_the_rows(copied):
+    before = written(copied)
+    text = (copied.root / "good.md").read_text()
+    copied.write("good.md", text.replace("# A good page", "# A better page"))
+    assert copied.build() == []
+    assert changed(copied, before) == ALL_ROWS | {"good.html"}
+    built = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[1]
+    assert words(built).endswith("In A better page")
+    before = written(copied)
+    text = (copied.root / "good.md").read_text()
+    copied.write("good.md", text.replace("## Does it fall", "More words.\n\n## Does it fall"))
+    assert copied.build() == []
+    assert changed(copied, before) == {"good.html"}, "no row has changed"
+    copied.write("good.md", text.replace("error=[2e-14", "error=[5e-14"))
+    assert copied.build() == []
+    built = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[1]
+    assert "5 × 10⁻¹⁴" in words(built)
+
+
+def test_a_changed_registry_changes_the_rows(copied):
+    before = written(copied)
+    copied.write("claims/planned.toml", PLANNED.replace("It is planned.", "It is still planned."))
+    assert copied.build() == []
+    assert changed(copied, before) >= {"scorecard.html", "walk.html", "scorecard.json"}
+    assert "It is still planned." in words(copied.page("scorecard").find(id="CS-2.10"))
+
+
+def test_a_new_file_of_the_registry_changes_the_rows(copied):
+    copied.write(
+        "claims/more.toml", PLANNED.replace("CS-2", "CS-3").replace("section 2", "section 5")
+    )
+    assert any("leaves out CS-3.2a, CS-3.2b, CS-3.10" in line for line in copied.build())
+    (copied.root / "claims/more.toml").unlink()
+    assert copied.build() == []
+    assert len(copied.page("scorecard").select("table.scorecard tbody tr")) == len(ROWS)
+
+
+def test_a_build_that_was_interrupted_is_made_up_for(copied, monkeypatch):
+    full_run(copied, stale=True)
+    from bookpress.sphinx import scorefill
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scorefill, "measurement", lambda *a, **k: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            copied.build()
+    assert copied.build() == []
+    full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
+    assert "stale" in words(full)
+
+
+def test_pages_do_not_depend_on_who_reads_first(printed, tmp_path):
+    book = tiny_pages.make(tmp_path)
+    write(book)
+    for number in range(6):  # Sphinx reads in parallel from six pages on
+        book.write(f"a-{number}.md", "# More\n")
+    shutil.copytree(printed.root / "_build/.jupyter_cache", tmp_path / "_build/.jupyter_cache")
+    shutil.copytree(printed.root / "book", tmp_path / "book")
+    assert book.build(parallel=3) == []
+    for name in ("scorecard", "walk", "front"):
+        for selector in ("table", "form", "div.score-item", "ul.score-counts"):
+            expected = [str(node) for node in printed.page(name).select(f"article {selector}")]
+            assert [str(node) for node in book.page(name).select(f"article {selector}")] == expected
+    for name in EXPORTS:
+        made = [root / "_build/html" / name for root in (tmp_path, printed.root)]
+        assert made[0].read_bytes() == made[1].read_bytes()
+
+
+@pytest.mark.parametrize("builder", ["latex", "text"])
+def test_other_builders_print_the_rows_too(printed, tmp_path, builder):
+    shutil.copytree(printed.root, tmp_path / "copy")
+    book = tiny_pages.Tiny(tmp_path / "copy")
+    assert [line for line in book.build(builder) if "measured" in line] == []
+    text = "".join(
+        path.read_text("utf-8", errors="ignore")
+        for path in Path(book.root / f"_build/{builder}").iterdir()
+        if path.suffix in (".tex", ".txt")
+    )
+    for part in ("CS-2.10", "It is planned.", "Coming soon", "not reproduced"[:3]):
+        assert part in text
+
+
+# What must not pass silently ----------------------------------------------------------------------
+
+
+def only_page(tmp_path, text, **more):
+    book = tiny_pages.make(tmp_path)
+    book.write("claims/planned.toml", PLANNED)
+    book.write("page.md", text)
+    for name, content in more.items():
+        book.write(name.replace("_", "/", 1), content)
+    return book, book.build()
+
+
+PROBLEMS = {
+    "a source that there is not": (
+        "# Page\n\n```{source-claims} XY\n```\n",
+        r"expected one of the sources CS, DA, DD, EX, IW, came 'XY'",
+    ),
+    "a place that there is not": (
+        SOURCE,
+        r"no claim stands at 'section 1'; the registry has the places section 2",
+    ),
+    "a claim left out": (
+        SOURCE.replace("section 2*", "section 2"),
+        r"this page leaves out CS-2.10; give their places \(section 2, and later\)",
+    ),
+    "a claim shown twice": (
+        SOURCE.replace("section 1", "section 2"),
+        r"this page shows CS-2.2a, CS-2.2b more than once",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_complains(name, tmp_path):
+    text, message = PROBLEMS[name]
+    book, lines = only_page(tmp_path, text)
+    assert any(re.search(message, line) for line in lines), lines
+    assert "see above" in book.failed
+
+
+def test_damaged_records_of_a_full_run_are_named(tmp_path):
+    book = tiny_pages.make(tmp_path)
+    book.write("claims/planned.toml", PLANNED)
+    book.write("page.md", "# Page\n\n```{scorecard}\n```\n")
+    book.write("book/records/full/page.json", '{"records": {')
+    lines = book.build()
+    assert any("page.json: expected records in JSON, came damage" in line for line in lines), lines
+    assert book.failed
