@@ -199,6 +199,8 @@ def test_links_and_anchors_lead_somewhere(built, pages):
                 problems[page].append(f"{address} does not exist")
             elif parts.fragment and target.suffix == ".html":
                 fragment = unquote(parts.fragment)
+                if target.name == "scorecard.html" and "=" in fragment:
+                    continue  # filters, which the tests of these follow
                 if soup_of(target.resolve()).find(id=fragment) is None:
                     problems[page].append(f"{address} has no such anchor")
     none(problems)
