@@ -10,6 +10,7 @@ from jaxtyping import Float
 Values = Float[np.ndarray, " seeds"]
 Treated = Float[np.ndarray, " treated"]
 Untreated = Float[np.ndarray, " untreated"]
+Samples = tuple[Float[np.ndarray, " _"], ...]  # one or more, of any sizes
 
 
 def check_values(name: str, values: Values, least: int = 2) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 
 from measured_transformer.evidence._samples import (
+    Samples,
     Treated,
     Untreated,
     Values,
@@ -117,7 +118,7 @@ def _statistic(of: str) -> Callable[..., Any]:
 
 
 def _bootstrap(
-    samples: tuple[Values, ...],
+    samples: Samples,
     statistic: Callable[..., Any],
     confidence: float,
     resamples: int,

@@ -21,6 +21,7 @@ import numpy as np
 import scipy  # scipy.stats is loaded at its first use
 
 from measured_transformer.evidence._samples import (
+    Samples,
     Treated,
     Untreated,
     Values,
@@ -207,7 +208,7 @@ def proportion_difference(
     """Return the difference of two independent shares with its interval, and the p-value of its being 0.
 
     The interval joins the Wilson intervals of both shares (Newcombe 1998, method 10): unlike the
-    textbook interval it keeps its coverage at few trials and at shares near 0 or 1. The p-value is
+    textbook interval it nearly keeps its coverage at few trials and at shares near 0 or 1. The p-value is
     that of Fisher's exact test, which never rejects too often and often too seldom, so it may
     exceed 1 - confidence where the interval just excludes 0.
 
@@ -308,10 +309,10 @@ def _rank_sum(treatment: Treated, baseline: Untreated) -> RankTest:
     return RankTest(shift, p, 2 / arrangements)
 
 
-def _counted_exactly(ranks: tuple[Values, ...], kind: Literal["samples", "independent"]) -> float:
+def _counted_exactly(ranks: Samples, kind: Literal["samples", "independent"]) -> float:
     """Return the two-sided p-value of the first sample's sum of ranks over all arrangements."""
 
-    def total(first: Values, *others: Values, axis: int) -> Any:
+    def total(first: Any, *others: Any, axis: int) -> Any:
         return first.sum(axis=axis)
 
     found = scipy.stats.permutation_test(
