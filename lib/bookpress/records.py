@@ -41,6 +41,7 @@ def save(root: Path, chapter: Chapter, entry: Entry) -> Path:
     head = {
         "chapter": chapter.docname,
         "stamp": details["stamp"],
+        "parts": details["parts"],
         "notebook": entry.identity,
         "profile": details["profile"],
         "seed_offset": details["seed_offset"],

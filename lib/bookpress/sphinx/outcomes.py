@@ -3,7 +3,7 @@
 An outcome is a dictionary of what pages show of a record: ``verdict``, ``axis``, ``seeds`` (how
 many), ``profile``, ``seed_offset``, ``device``, ``date`` and ``parts``, each with ``name``,
 ``label``, ``words``, ``verdict`` and its statistics. A record of one rule has one part named ``""``.
-An outcome of the last full run also says whether it is ``stale``.
+An outcome of the last full run also says whether it is ``stale``, and what has ``changed`` since.
 """
 
 from __future__ import annotations
@@ -73,30 +73,41 @@ def full_outcomes(root: Path, folder: Path) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     for path in sorted(folder.glob("*.json")):
         payload = read_records(path)
-        stale = is_stale(root, payload)
+        changed = changed_since(root, payload)
         for claim_id, record in payload["records"].items():
-            found[claim_id] = {**outcome_of(record), "stale": stale}
+            outcome = outcome_of(record)
+            found[claim_id] = {**outcome, "stale": changed is not None, "changed": changed or []}
     return found
 
 
-def is_stale(root: Path, payload: Mapping[str, Any]) -> bool:
+def changed_since(root: Path, payload: Mapping[str, Any]) -> list[str] | None:
     """Tell whether what records measured has changed since: the chapter's cells, or what they use.
 
     The records name the key of the notebook that was executed. The chapter as it is now, with the
     fingerprint that it has now at the records' own profile and seeds, has the same key or has
     changed.
+
+    Returns:
+        None where nothing has changed, else the names of what has, as far as the records tell: files
+        from the book's root, and ``cells`` for the chapter's own.
     """
     path = root / f"{payload.get('chapter')}.md"
     if not path.is_file():
-        return True
+        return ["the chapter"]
     try:
         current = Profile(payload["profile"], payload["seed_offset"])
         stamp = fingerprint.stamp(root, path, current)
         text = chapters.stamped(path.read_text("utf-8"), stamp.digest)
         key = cache.key_of(chapters.read_notebook(text, path))
     except (KeyError, ValueError):
-        return True
-    return bool(str(payload.get("notebook", "")).partition("-")[0] != key)
+        return []
+    if str(payload.get("notebook", "")).partition("-")[0] == key:
+        return None
+    if payload.get("stamp") == stamp.digest:
+        return ["cells"]
+    before = payload.get("parts") or stamp.parts
+    names = sorted(before.keys() | stamp.parts.keys())
+    return [name for name in names if before.get(name) != stamp.parts.get(name)]
 
 
 def order(claim_id: str) -> tuple[int, int, int, str]:

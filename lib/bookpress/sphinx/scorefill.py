@@ -85,7 +85,7 @@ class FillScores(SphinxPostTransform):
         seeds = f", seeds moved by {full['seed_offset']}" if full["seed_offset"] else ""
         text = f"{full['date']}, {full['device']}{seeds}"
         if full["stale"]:
-            text += "; what it measured has changed since"
+            text += f"; {_since(full['changed'])}"
         yield nodes.paragraph("", text, classes=["score-run"])
         yield fold("", measurement(full), summary="What it measured")
 
@@ -183,6 +183,15 @@ class FillScores(SphinxPostTransform):
         yield nodes.raw("", form_html(rows), format="html")
         text = f'<p class="score-files">Take all rows with you as {files}.</p>'
         yield nodes.raw("", text, format="html")
+
+
+def _since(changed: list[str]) -> str:
+    """Say what has changed since a run: one name, and how many more there are."""
+    if not changed:
+        return "what it measured has changed since"
+    first = changed[0].removeprefix("lib/measured_transformer/")
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return f"changed since: {first}{more}"
 
 
 def form_html(rows: Mapping[str, Row]) -> str:
