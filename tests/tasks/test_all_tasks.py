@@ -19,6 +19,7 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.brackets import Brackets
+from measured_transformer.tasks.fixed import FixedSet
 from measured_transformer.tasks.grammar import Grammar
 from measured_transformer.tasks.hidden_markov import HiddenMarkov
 from measured_transformer.tasks.induction import Induction
@@ -53,6 +54,8 @@ TASKS = [
     CopyLM(),
     CyclicShift(),
     Duplicates(),
+    FixedSet(NoisyTranslation(), size=9),
+    FixedSet(Reversal(), size=9, part="test"),
     Grammar(),
     HiddenMarkov(),
     Induction(),
@@ -145,7 +148,7 @@ def test_no_batch_shares_memory_with_another_or_with_itself(task: Task) -> None:
 
 @every_task
 def test_the_name_of_a_task_tells_all_of_its_settings(task: Task) -> None:
-    scope = {type(task).__name__: type(task)}
+    scope = {type(each).__name__: type(each) for each in TASKS}
     assert eval(repr(task), scope) == task  # what a record of a run holds
     with pytest.raises(dataclasses.FrozenInstanceError):
         task.part = "test"
@@ -162,7 +165,7 @@ def test_floors_are_finite_costs(task: Task) -> None:
     names = [
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
-    assert names or isinstance(task, HiddenMarkov)
+    assert names or isinstance(task, HiddenMarkov | FixedSet)
     for name in names:
         assert 0 <= getattr(task, name)() <= math.log(task.vocab) + 1e-9, name
 
