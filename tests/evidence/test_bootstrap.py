@@ -56,6 +56,10 @@ def test_pairs_are_resampled_together() -> None:
     common = np.array([0.0, 10.0, 20.0, 30.0, 40.0])
     paired = bootstrap_difference(common + OTHERS, common, paired=True)
     assert paired == bootstrap_interval(common + OTHERS - common)
+    settings = {"of": "median", "confidence": 0.8, "resamples": 300, "seed": 5}
+    for changed in ({}, {"of": "mean", "seed": 6}):
+        again = bootstrap_difference(common + OTHERS, common, paired=True, **settings | changed)
+        assert again == bootstrap_interval(common + OTHERS - common, **settings | changed)
     low, high = bootstrap_difference(common + OTHERS, common, paired=False).interval
     assert high - low > 10 * (paired.interval[1] - paired.interval[0])
 
