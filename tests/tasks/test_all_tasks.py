@@ -54,7 +54,7 @@ TASKS = [
     CopyLM(),
     CyclicShift(),
     Duplicates(),
-    FixedSet(NoisyTranslation(), size=9),
+    FixedSet(NoisyTranslation(), size=300),
     FixedSet(Reversal(), size=9, part="test"),
     Grammar(),
     HiddenMarkov(),
