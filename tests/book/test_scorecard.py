@@ -198,6 +198,14 @@ def test_a_row_says_what_was_claimed_measured_and_where(table):
     assert "Largest error" in words(full.select_one("details"))
 
 
+def test_a_card_in_a_chapter_leads_to_its_row(printed):
+    link = printed.page("good").select_one("div.claim .claim-more a")
+    assert (words(link), link["href"]) == ("CS-1.3 in the Scorecard", "scorecard.html#CS-1.3")
+    notebook = (printed.root / "_build/html/_notebooks/good.ipynb").read_text("utf-8")
+    assert "Claim CS-1.3" in notebook
+    assert "in the Scorecard" not in notebook, "it would lead nowhere from there"
+
+
 def test_the_link_leads_to_the_section_where_there_is_no_card(table, printed):
     links = {key: cells(table, key)[1].select_one("a")["href"] for key in ("CS-1.5", "DD-7.7")}
     assert links == {"CS-1.5": "good.html#smoothly", "DD-7.7": "good.html#claim-dd-7-7"}

@@ -36,7 +36,7 @@ class verdict_reference(nodes.inline):
 
 
 class claim_card(nodes.General, nodes.Element):
-    """One `claim` and its `verdict`, with all that belongs to it."""
+    """One `claim` and its `verdict`, with all that belongs to it; `scorecard` is its row's address."""
 
 
 class claims_table(nodes.General, nodes.Element):
@@ -106,6 +106,14 @@ def _visit_card(translator: HTML5Translator, node: nodes.Element) -> None:
     extra: dict[str, Any] = {"role": "group", "aria-label": label, "data-claim": node["claim"]}
     kind = f"claim claim-{node['verdict'].replace(' ', '-')}"
     translator.body.append(translator.starttag(node, "div", CLASS=kind, **extra))
+
+
+def _depart_card(translator: HTML5Translator, node: nodes.Element) -> None:
+    if uri := node.get("scorecard"):
+        address, name = translator.encode(uri), node["claim"]
+        link = f'<a href="{address}">{name} in the Scorecard</a>'
+        translator.body.append(f'<p class="claim-more">{link}</p>\n')
+    translator.body.append("</div>\n")
 
 
 def _visit_box(translator: HTML5Translator, node: nodes.Element) -> None:
@@ -203,7 +211,7 @@ def setup(app: Sphinx) -> None:
     plain = (_nothing, _nothing)
     _add(app, measured_value, _visit_measured, _depart_span, plain)
     _add(app, verdict_badge, _visit_badge, _depart_span, plain)
-    _add(app, claim_card, _visit_card, _depart_div, plain)
+    _add(app, claim_card, _visit_card, _depart_card, plain)
     _add(app, fold, _visit_fold, _depart_fold, plain)
     _add(app, drawings, _visit_drawings, _depart_div, plain)
     _add(app, ran_box, _visit_box, _depart_div, plain)

@@ -12,7 +12,14 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from bookpress.sphinx.exports import FORMATS
-from bookpress.sphinx.pieces import fold, score_counts, score_form, score_outcome, score_row
+from bookpress.sphinx.pieces import (
+    claim_card,
+    fold,
+    score_counts,
+    score_form,
+    score_outcome,
+    score_row,
+)
 from bookpress.sphinx.scores import PLANNED, SCORECARD, SOURCE, UNRECORDED, Row, page_with, rows_of
 from bookpress.sphinx.showing import badge, measurement, sentence
 from bookpress.sphinx.words import SIGNS, SYMBOLS
@@ -37,6 +44,8 @@ class FillScores(SphinxPostTransform):
             counts.replace_self(list(self._counts(counts["form"], counts["source"], rows)))
         for form in list(self.document.findall(score_form)):
             form.replace_self(list(self._form(rows)))
+        for card in self.document.findall(claim_card):
+            card["scorecard"] = self._scorecard(card["claim"])
 
     # One claim
 
