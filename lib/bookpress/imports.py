@@ -42,12 +42,16 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[Path, tuple[tuple[int, int], Imports]] = {}
+        self._places: dict[str, Path | None] = {}  # of names, for the length of one walk
+        self._known: dict[str, bool] = {}
 
     def files(self, trees: Iterable[ast.AST]) -> dict[str, Path]:
         """Find every module file that running `trees` one after another imports.
 
         Returns module name -> file.  Raises LibrarySyntaxError for a module that does not parse.
         """
+        self._places.clear()
+        self._known.clear()
         waiting = self._needed(survey(trees), package="")
         found: dict[str, Path] = {}
         while waiting:
@@ -61,17 +65,20 @@ class Library:
 
     def file(self, name: str) -> Path | None:
         """The source file of a module; None for a namespace package or a module from elsewhere."""
-        base = self.folder.joinpath(*name.split("."))
-        for path in (base / "__init__.py", base.with_name(base.name + ".py")):
-            if path.is_file():
-                return path
-        return None
+        if name not in self._places:
+            base = self.folder.joinpath(*name.split("."))
+            paths = (base / "__init__.py", base.with_name(base.name + ".py"))
+            self._places[name] = next((path for path in paths if path.is_file()), None)
+        return self._places[name]
 
     def has(self, name: str) -> bool:
         """Tell whether a name is a module or package of this library."""
-        if not name or not all(part.isidentifier() for part in name.split(".")):
-            return False
-        return self.file(name) is not None or self.folder.joinpath(*name.split(".")).is_dir()
+        if name not in self._known:
+            parts = name.split(".")
+            self._known[name] = all(part.isidentifier() for part in parts) and (
+                self.file(name) is not None or self.folder.joinpath(*parts).is_dir()
+            )
+        return self._known[name]
 
     def imports(self, name: str) -> Imports:
         """Survey one module of the library; nothing for a namespace package."""

@@ -127,7 +127,7 @@ def full_run(book, *, stale=False):
     stamp = fingerprint.stamp(book.root, chapter)
     text = chapters.stamped(chapter.read_text(), stamp.digest)
     key = cache.key_of(chapters.read_notebook(text, chapter))
-    head = {"chapter": "good", "profile": "quick", "seed_offset": 0}
+    head = {"chapter": "good", "profile": "quick", "seed_offset": 0, "stamp": stamp.digest}
     head["notebook"] = "0-0" if stale else f"{key}-0"
     records.write_records(book.root / "book/records/full/good.json", head | found)
 
@@ -375,7 +375,7 @@ def test_a_new_full_run_shows_at_once(copied):
     assert changed(copied, before) == ALL_ROWS | EXPORTS
     full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
     assert words(full).startswith("✓ confirmed stale 2026-02-03")
-    assert "what it measured has changed since" in words(full)
+    assert "changed since: the chapter's cells" in words(full)
     assert "stale" in words(copied.page("walk").find(id="CS-1.3"))
     (copied.root / "book/records/full/good.json").unlink()
     assert copied.build() == []
@@ -425,8 +425,12 @@ def test_a_build_that_was_interrupted_is_made_up_for(copied, monkeypatch):
     from bookpress.sphinx import scorefill
 
     with monkeypatch.context() as patch:
-        patch.setattr(scorefill, "measurement", lambda *a, **k: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
+
+        def interrupt(*args, **kwargs):
+            raise KeyboardInterrupt
+
+        patch.setattr(scorefill, "measurement", interrupt)
+        with pytest.raises(KeyboardInterrupt):
             copied.build()
     assert copied.build() == []
     full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
@@ -502,6 +506,22 @@ def test_complains(name, tmp_path):
     book, lines = only_page(tmp_path, text)
     assert any(re.search(message, line) for line in lines), lines
     assert "see above" in book.failed
+
+
+def test_a_full_run_that_contradicts_the_prose(copied):
+    path = copied.root / "book/records/full/good.json"
+    payload = json.loads(path.read_text("utf-8"))
+    payload["records"]["CS-1.5"]["verdict"] = "confirmed"
+    records.write_records(path, payload)
+    expected = (
+        "claim CS-1.5: the prose discusses the verdict 'refuted' of a full run, but that of "
+        "2026-02-03 measured 'confirmed'"
+    )
+    for _ in range(2):
+        assert any(expected in line for line in copied.build())
+        assert copied.failed == "1 complaint, see above"
+    records.write_records(path, payload | {"stamp": "another"})
+    assert copied.build() == [], "code that has changed since may have another verdict"
 
 
 def test_damaged_records_of_a_full_run_are_named(tmp_path):

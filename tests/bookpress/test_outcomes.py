@@ -40,7 +40,7 @@ def test_prose_makes_nothing_stale(published: SmallBook) -> None:
     [
         ("lib/tiny/glass.py", "return 1", "return 3", {"one": ["lib/tiny/glass.py"], "two": None}),
         ("data/numbers.csv", "1,2,3", "1,2", {"one": None, "two": ["data/numbers.csv"]}),
-        ("book/one.md", "'one sees'", "'one saw'", {"one": ["cells"], "two": None}),
+        ("book/one.md", "'one sees'", "'one saw'", {"one": ["the chapter's cells"], "two": None}),
         (
             "requirements.txt",
             "numpy==2.0",

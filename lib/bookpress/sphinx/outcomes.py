@@ -23,6 +23,8 @@ from bookpress.sphinx.words import measurement_in_words
 
 Outcome = dict[str, Any]
 
+CELLS = "the chapter's cells"
+"""What has changed where nothing has that the chapter uses."""
 _ID = re.compile(r"([A-Z]+)-(\d+)\.(\d+)([a-z]?)")
 
 
@@ -83,13 +85,12 @@ def full_outcomes(root: Path, folder: Path) -> dict[str, Outcome]:
 def changed_since(root: Path, payload: Mapping[str, Any]) -> list[str] | None:
     """Tell whether what records measured has changed since: the chapter's cells, or what they use.
 
-    The records name the key of the notebook that was executed. The chapter as it is now, with the
-    fingerprint that it has now at the records' own profile and seeds, has the same key or has
-    changed.
+    The records hold the fingerprint of what their chapter used, and the key of the notebook that was
+    executed. The chapter as it is now, at the records' own profile and seeds, has both or has changed.
 
     Returns:
         None where nothing has changed, else the names of what has, as far as the records tell: files
-        from the book's root, and ``cells`` for the chapter's own.
+        from the book's root, and `CELLS`.
     """
     path = root / f"{payload.get('chapter')}.md"
     if not path.is_file():
@@ -97,14 +98,12 @@ def changed_since(root: Path, payload: Mapping[str, Any]) -> list[str] | None:
     try:
         current = Profile(payload["profile"], payload["seed_offset"])
         stamp = fingerprint.stamp(root, path, current)
-        text = chapters.stamped(path.read_text("utf-8"), stamp.digest)
-        key = cache.key_of(chapters.read_notebook(text, path))
+        if payload["stamp"] == stamp.digest:
+            text = chapters.stamped(path.read_text("utf-8"), stamp.digest)
+            key = cache.key_of(chapters.read_notebook(text, path))
+            return None if payload["notebook"].partition("-")[0] == key else [CELLS]
     except (KeyError, ValueError):
         return []
-    if str(payload.get("notebook", "")).partition("-")[0] == key:
-        return None
-    if payload.get("stamp") == stamp.digest:
-        return ["cells"]
     before = payload.get("parts") or stamp.parts
     names = sorted(before.keys() | stamp.parts.keys())
     return [name for name in names if before.get(name) != stamp.parts.get(name)]

@@ -139,7 +139,24 @@ def _write_again(app: Sphinx, env: BuildEnvironment) -> list[str]:
     if not holders:
         return []
     env.measured_rows = gather(app, env)  # type: ignore[attr-defined]
+    _check_full_run(env)
     return sorted(holders) if _written(app) != _digest(env) else []
+
+
+def _check_full_run(env: BuildEnvironment) -> None:
+    """Warn where the last full run, of the code as it is, has another verdict than the prose."""
+    claims = claims_of(env)
+    for claim_id, row in rows_of(env).items():
+        expected, full = claims[claim_id].expected_at("full"), row["full"]
+        if not row["covered"] or not full or full["stale"] or expected == full["verdict"]:
+            continue
+        warn(
+            f"claim {claim_id}: the prose discusses the verdict {str(expected)!r} of a full run, but "
+            f"that of {full['date']} measured {full['verdict']!r}; explain what was measured, and "
+            "change `expected` in the registry to match",
+            "verdict",
+            row["chapter"],
+        )
 
 
 def _digest(env: BuildEnvironment) -> str:
