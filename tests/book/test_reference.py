@@ -85,6 +85,8 @@ def public(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, ast.AST]]:
     """Public functions and classes of a module, and the methods and properties of these."""
     for node in body:
         if isinstance(node, (ast.ClassDef, *Function.__args__)) and not node.name.startswith("_"):
+            if any(ast.unparse(one) == "overload" for one in node.decorator_list):
+                continue  # the implementation that follows speaks for all of them
             yield f"{prefix}.{node.name}", node
             if isinstance(node, ast.ClassDef):
                 yield from public(node.body, f"{prefix}.{node.name}")
