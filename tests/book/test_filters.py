@@ -186,13 +186,13 @@ def test_words_are_found_in_any_order_and_case(open_at):
 
 
 def test_counts_of_a_filter_say_what_choosing_it_would_leave(open_at, rows):
-    page = open_at("#source=CS")
+    page = open_at("#source=CS&verdict=refuted")
     for verdict in ("refuted", "planned"):
         label = page.locator("label.verdict", has_text=verdict)
         count = int(re.search(r"\d+", label.inner_text())[0])
         assert count == len(ids(rows, source="CS", verdict=verdict))
     other = page.locator("select[name=source] option[value=DD]").text_content()
-    assert other.endswith(f"({len(ids(rows, source='DD'))})")
+    assert other.endswith(f"({len(ids(rows, source='DD', verdict='refuted'))})")
 
 
 def test_nothing_found_is_said(open_at):
@@ -297,3 +297,9 @@ def test_paper_shows_the_rows_that_were_chosen(open_at):
     page.emulate_media(media="print")
     assert shown(page) == chosen
     assert not page.locator("form.score-filter").is_visible()
+    assert not page.locator("table.scorecard .score-said dl:visible").count(), "unless unfolded"
+    page.evaluate("location.hash = 'verdict=conditional'")
+    page.wait_for_function("document.querySelector('.score-filter [value=conditional]').checked")
+    folded = page.locator("table.scorecard tr:not([hidden]) .score-build details li")
+    assert folded.count(), "no conditional claim has many parts"
+    assert folded.first.is_visible(), "paper cannot be unfolded"

@@ -411,13 +411,21 @@ def test_a_changed_registry_changes_the_rows(copied):
 
 
 def test_a_new_file_of_the_registry_changes_the_rows(copied):
-    copied.write(
-        "claims/more.toml", PLANNED.replace("CS-2", "CS-3").replace("section 2", "section 5")
-    )
-    assert any("leaves out CS-3.2a, CS-3.2b, CS-3.10" in line for line in copied.build())
+    more = PLANNED.replace("CS-2", "IW-3").replace('"CS"', '"IW"')
+    copied.write("claims/more.toml", more)
+    assert copied.build() == []
+    rows = copied.page("scorecard").select("table.scorecard tbody tr")
+    assert [row["id"] for row in rows] == [*ROWS, "IW-3.2a", "IW-3.2b", "IW-3.10"]
     (copied.root / "claims/more.toml").unlink()
     assert copied.build() == []
-    assert len(copied.page("scorecard").select("table.scorecard tbody tr")) == len(ROWS)
+    rows = copied.page("scorecard").select("table.scorecard tbody tr")
+    assert [row["id"] for row in rows] == ROWS
+
+
+def test_a_source_page_complains_of_a_claim_that_came_later(copied):
+    more = PLANNED.replace("CS-2", "CS-3").replace("section 2", "section 5")
+    copied.write("claims/more.toml", more)
+    assert any("leaves out CS-3.2a, CS-3.2b, CS-3.10" in line for line in copied.build())
 
 
 def test_a_build_that_was_interrupted_is_made_up_for(copied, monkeypatch):
