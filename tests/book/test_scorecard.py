@@ -263,6 +263,11 @@ def test_counts_are_computed_and_lead_to_the_rows(printed):
         }
 
 
+def test_the_page_says_what_this_build_ran_on(printed, table):
+    said = words(printed.page("scorecard").select_one(".score-ran"))
+    assert re.fullmatch(r"This build was measured at the quick profile, on cpu, .*\.", said)
+
+
 def test_sources_have_a_row_each(printed):
     table = printed.page("scorecard").select_one("table.score-sources")
     lines = [[words(cell) for cell in row.select("td")] for row in table.select("tbody tr")]

@@ -183,6 +183,8 @@ class FillScores(SphinxPostTransform):
     # The form
 
     def _form(self, rows: Mapping[str, Row]) -> Iterator[nodes.Node]:
+        if text := _ran(rows):
+            yield nodes.paragraph("", text, classes=["score-ran"])
         if self.app.builder.format != "html":
             return
         name = self.env.docname.rpartition("/")[2]
@@ -192,6 +194,17 @@ class FillScores(SphinxPostTransform):
         yield nodes.raw("", form_html(rows), format="html")
         text = f'<p class="score-files">Take all rows with you as {files}.</p>'
         yield nodes.raw("", text, format="html")
+
+
+def _ran(rows: Mapping[str, Row]) -> str:
+    """Say at which profile, with which seeds and on what this build was measured."""
+    outcomes = [row["outcome"] for row in rows.values() if row["outcome"]]
+    runs = {(out["profile"], out["seed_offset"], out["device"]) for out in outcomes}
+    texts = [
+        f"the {profile} profile, {f'seeds moved by {offset}, ' if offset else ''}on {device}"
+        for profile, offset, device in sorted(runs)
+    ]
+    return f"This build was measured at {'; and at '.join(texts)}." if texts else ""
 
 
 def _since(changed: list[str]) -> str:
