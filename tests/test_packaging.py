@@ -29,6 +29,7 @@ LOCKED = (
     "test",
     "language",
     "pretrained",
+    "cluster",
 )  # the extras that the lock is made of
 
 

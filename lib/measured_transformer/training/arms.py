@@ -8,7 +8,8 @@ from typing import Any
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
-from measured_transformer.training.loop import Run, train
+from measured_transformer.training.ensemble import train_ensemble
+from measured_transformer.training.loop import Run
 from measured_transformer.training.tuning import Arm, Tuned, tuned_rates
 
 RATES = (3e-3, 1e-2, 3e-2)
@@ -70,6 +71,8 @@ def train_arms(
 ) -> dict[str, list[Run]]:
     """Tune the learning rate of each arm on the same grid, then train it from each evaluation seed.
 
+    Runs that the store of `store.found_store` has are not trained again.
+
     Args:
         name, arms, task, steps, profile, rates: as for `tune_arms`.
         batch_size: sequences per step.
@@ -88,8 +91,6 @@ def train_arms(
     for arm, side in arms.items():
         own = side if isinstance(side, Arm) else Arm(side)
         settings = {**options, **own.options, "learning_rate": tuned[arm].rates[arm]}
-        runs[arm] = [
-            train(own.config, task, steps=steps, seed=seed, **settings)
-            for seed in profile.seeds(quick=quick, full=full)
-        ]
+        seeds = profile.seeds(quick=quick, full=full)
+        runs[arm] = train_ensemble(own.config, task, seeds, steps=steps, **settings)
     return runs
