@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -161,7 +161,8 @@ def _stack(models: Sequence[Model]) -> tuple[dict[str, nn.Parameter], dict[str, 
         if any(isinstance(part, Tap) and part.watched for part in model.modules()):
             raise CannotStackError("prepare watches taps, and a stack has no values of one member")
     weights, buffers = stack_module_state(list(models))
-    return cast(dict[str, nn.Parameter], weights), buffers
+    made = {n: nn.Parameter(t.detach(), requires_grad=t.requires_grad) for n, t in weights.items()}
+    return made, buffers
 
 
 def _loss(model: Model, label_smoothing: float) -> Callable[..., Tensor]:
