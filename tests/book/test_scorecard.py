@@ -185,7 +185,9 @@ def test_rows_can_be_found_by_source_chapter_and_verdict(table):
 def test_a_row_says_what_was_claimed_measured_and_where(table):
     said, built, full = cells(table, "CS-1.3")
     assert words(said).startswith("CS-1.3 Similarity \\(s(i, j)\\) depends on the offset alone.")
-    assert "Case study on the components, section 1" in words(said)
+    source = said.select_one(".claim-source a")
+    assert words(source) == "Case study on the components, section 1"
+    assert source["href"] == "walk.html#CS-1.3"
     details = said.select_one("details")
     assert not details.has_attr("open")
     for part in ("Test Deviation from", "Rule, declared beforehand No error is", "Scope The enco"):

@@ -33,10 +33,17 @@ from bookpress.sphinx.pieces import (
     score_row,
 )
 from bookpress.sphinx.scores import SCORECARD, SHOWS_ROWS, SOURCE
-from bookpress.sphinx.showing import Shows, claims_of, declared, note_registry, sentence
+from bookpress.sphinx.showing import Shows, claims_of, declared, note_registry
 
 _SHOWN = "measured_source_shows"
-_SELF, _BADGE, _MEASURED, _FULL, _WHERE = "self", "badge", "measured", "full", "where"
+_SELF, _PLACE, _BADGE, _MEASURED, _FULL, _WHERE = (
+    "self",
+    "place",
+    "badge",
+    "measured",
+    "full",
+    "where",
+)
 
 
 class _Rows(Shows):
@@ -91,9 +98,7 @@ class _Scorecard(_Rows):
         said = nodes.entry(classes=["score-said"])
         said += self.head(claim.id)
         said += self.paragraph(claim.statement, "claim-statement")
-        place = nodes.paragraph("", f"{sentence(SOURCES[claim.source])[:-1]}, {claim.place}")
-        place["classes"].append("claim-source")
-        said += place
+        said += nodes.paragraph("", "", self.outcome(claim.id, _PLACE), classes=["claim-source"])
         said += self.folded("Test and scope", self._texts(claim))
         built = nodes.entry(classes=["score-build"])
         built += nodes.paragraph("", "", self.outcome(claim.id, _BADGE), classes=["score-verdict"])

@@ -55,6 +55,14 @@ class FillScores(SphinxPostTransform):
             uri = self._scorecard(claim_id)
             word = nodes.Text(claim_id)
             yield nodes.strong("", "", self._link(word, uri) if uri else word)
+        elif what == "place":
+            words = nodes.Text(f"{sentence(SOURCES[row['source']])[:-1]}, {row['place']}")
+            page = page_with(self.env, SOURCE, row["source"])
+            if page is None:
+                yield words
+            else:
+                uri = self.app.builder.get_relative_uri(self.env.docname, page)
+                yield self._link(words, f"{uri}#{claim_id}")
         elif what == "badge":
             yield badge(row["verdict"])
         elif what == "measured":

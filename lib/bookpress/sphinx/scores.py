@@ -90,6 +90,7 @@ def gather(app: Sphinx, env: BuildEnvironment) -> dict[str, Row]:
             "verdict": verdict,
             "covered": claim.status == "covered",
             "source": claim.source,
+            "place": claim.place,
             "chapter": claim.chapter,
             "title": _title(env, claim.chapter),
             "page": claim.chapter if claim.chapter in env.found_docs else None,
