@@ -19,11 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contenders import CONTENDERS, Contender, Ours, Size
+from benchmarks.ensembles import ALONE, MEMBERS, ensemble_timings
 from benchmarks.linear import SHAPES, kernel, linear_maps
 from benchmarks.measure import Timing, Work, in_turns, peak_bytes
 from benchmarks.works import captured, decoding, inference, training_step, written_out
 
-PARTS = ("training", "inference", "capture", "decoding", "memory", "linear")
+PARTS = ("training", "inference", "capture", "decoding", "memory", "linear", "ensemble")
 EVERYTHING = ", everything"
 Row = dict[str, Any]
 
@@ -50,10 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for width in options.widths:
         size = Size(width, length=options.length, batch=options.batch, device=options.device)
         for part in options.parts:
-            if part != "linear":
+            if part not in ("linear", "ensemble"):
                 rows += _measured(part, size, chosen, options, console)
     if "linear" in options.parts and options.device == "cpu":
         rows += _linear(options, console)
+    if "ensemble" in options.parts:
+        rows += _ensembles(options, console)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         report = {"machine": _machine(options.device), "rounds": options.rounds, "rows": rows}
@@ -187,6 +190,32 @@ def _linear(options: argparse.Namespace, console: Console) -> list[Row]:
     return rows
 
 
+def _ensembles(options: argparse.Namespace, console: Console) -> list[Row]:
+    table = Table(title="ensemble, two layers of width 64", title_justify="left")
+    for column in ("members", ""):
+        table.add_column(column)
+    for column in ("s", "members/s, of one after another", "95 % of this run"):
+        table.add_column(column, justify="right")
+    rows = []
+    for members in options.members:
+        timings = ensemble_timings(
+            members, rounds=options.rounds, seconds=options.seconds, device=options.device
+        )
+        for name, timing in timings.items():
+            ratio, low, high = timing.times_faster_than(timings[ALONE])
+            table.add_row(
+                str(members),
+                name,
+                f"{timing.median:.3f}",
+                "" if name == ALONE else f"{ratio:.2f}",
+                "" if name == ALONE else f"{low:.2f} to {high:.2f}",
+            )
+            row = {"part": "ensemble", "members": members, "name": name, "seconds": timing.median}
+            rows.append(row | {"ratio": [ratio, low, high]})
+    console.print(table)
+    return rows
+
+
 def _machine(device: str) -> Row:
     versions = {kind.package: kind.version() for kind in CONTENDERS if kind.version()}
     return {
@@ -224,6 +253,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--length", type=int, default=256, help="tokens of a sequence")
     parser.add_argument("--batch", type=int, default=8, help="sequences")
+    parser.add_argument(
+        "--members", type=int, nargs="+", default=list(MEMBERS), help="of ensembles"
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument(
         "--seconds", type=float, default=0.4, help="of one contender's turn in a round"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import measure
+from benchmarks import ensembles, measure
 from benchmarks.contenders import CONTENDERS, Contender, Gpt2, Ours, Size, Torch
 from benchmarks.linear import SHAPES, linear_maps
 from benchmarks.measure import Timing, in_turns, peak_bytes
@@ -246,7 +246,21 @@ def test_both_linear_maps_give_the_same_gradients(shape: tuple[int, int, int]):
 
 # --- the command ------------------------------------------------------------------------------------
 
-TINY = ["--widths", "16", "--length", "32", "--batch", "2", "--rounds", "2", "--seconds", "0.001"]
+
+TINY = [
+    "--members",
+    "2",
+    "--widths",
+    "16",
+    "--length",
+    "32",
+    "--batch",
+    "2",
+    "--rounds",
+    "2",
+    "--seconds",
+    "0.001",
+]
 
 
 def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
@@ -259,6 +273,7 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
     for part in ("training", "inference", "capture", "decoding", "memory"):
         assert f"{part}, width 16" in printed
     assert "linear map" in printed
+    assert "ensemble, two layers" in printed
     assert f"written: {file}" in printed.replace("\n", "")
 
     report = json.loads(file.read_text())
@@ -281,6 +296,13 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
     }
     assert [row["shape"] for row in rows["linear"]] == 2 * [list(SHAPES[-1])]
     assert [row["passes"] for row in rows["linear"]] == ["forward", "forward, backward"]
+    assert [(row["members"], row["name"]) for row in rows["ensemble"]][:2] == [
+        (2, "one after another"),
+        (2, "stacked"),
+    ]
+    alone, stack = rows["ensemble"][:2]
+    assert alone["ratio"] == [1.0, 1.0, 1.0]
+    assert stack["ratio"][0] == pytest.approx(alone["seconds"] / stack["seconds"])
     seconds = {row["name"]: row["seconds"] for row in rows["capture"]}
     for row in rows["capture"]:  # like beside like
         everything = row["name"].endswith(", everything")
@@ -297,6 +319,26 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
     ours, *others = rows["memory"]
     assert ours["bytes"] > 0
     assert [row["ratio"] for row in others] == [row["bytes"] / ours["bytes"] for row in others]
+
+
+def test_one_after_another_takes_as_many_times_as_long_as_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ensembles, "train", lambda *args, **options: None)
+    trained: list[int] = []
+    monkeypatch.setattr(
+        ensembles,
+        "train_ensemble",
+        lambda config, task, seeds, **options: trained.append(len(seeds)),
+    )
+
+    def timed(works: dict[str, measure.Work], **options: object) -> dict[str, Timing]:
+        for work in works.values():
+            work()
+        return {name: Timing((2.0, 3.0)) for name in works}
+
+    monkeypatch.setattr(ensembles, "in_turns", timed)
+    timings = ensembles.ensemble_timings(4, rounds=2, seconds=1.0, device="cpu")
+    assert timings == {"one after another": Timing((8.0, 12.0)), "stacked": Timing((2.0, 3.0))}
+    assert trained == [4]
 
 
 def test_peers_that_are_not_installed_are_named_and_left_out(
