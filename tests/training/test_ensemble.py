@@ -171,8 +171,11 @@ def test_processes_are_used_when_there_are_cores_and_they_pay(monkeypatch):
     many = {**ASK, "steps": 1_000_000}
 
     def number(threads_of_torch, count=3, **options):
-        monkeypatch.setattr(torch, "get_num_threads", lambda: threads_of_torch)
-        return ensemble._processes_worth(make_jobs(CONFIG, TASK, range(count), options))
+        torch.set_num_threads(threads_of_torch)
+        try:
+            return ensemble._processes_worth(make_jobs(CONFIG, TASK, range(count), options))
+        finally:
+            torch.set_num_threads(1)
 
     assert number(4, **many) == 3
     assert number(2, **many) == 2
