@@ -174,3 +174,35 @@ def test_outside_a_book_nothing_is_stored(tmp_path, monkeypatch):
 def test_nothing_to_tune_is_an_error():
     with pytest.raises(ValueError, match="at least one arm, rate and seed"):
         tuned_rates("t", {}, TASK, **ASK)
+
+
+def test_a_better_docstring_keeps_the_choice_and_any_code_beside_it_does_not(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    shutil.copytree(Path(fingerprint.measured_transformer.__file__).parent, package)
+    monkeypatch.setattr(fingerprint.measured_transformer, "__file__", str(package / "__init__.py"))
+    tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
+    file = package / "training" / "loop.py"
+    source = file.read_text()
+    file.write_text(
+        source.replace('"""Train a fresh model on fresh batches.', '"""Said better.', 1)
+    )
+    assert file.read_text() != source
+    assert tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
+    file.write_text(source.replace("updates.step()", "updates.step(); pass", 1))
+    assert not tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
+
+
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        ('"""Of a module."""\nx = 1  # why\n', "x = 1  # why"),
+        ('def f():\n    """Of a\n    function."""\n    return 1', "def f():\n    return 1"),
+        ('class A:\n    """é"""\n\n    x = """kept"""', 'class A:\n\n    x = """kept"""'),
+        ('def f(): "kept"; return 1', 'def f(): "kept"; return 1'),
+        ('def f():\n    "kept"; return 1', 'def f():\n    "kept"; return 1'),
+        ("def f():\n    1\n    'kept'", "def f():\n    1\n    'kept'"),
+        ("no python at all", "no python at all"),
+    ],
+)
+def test_of_the_code_docstrings_alone_do_not_count(source, kept):
+    assert fingerprint._code(source) == kept

@@ -1,10 +1,12 @@
 """A fingerprint of what a training depends on: what was asked for, and the code that computes it.
 
-Two trainings with the same fingerprint give the same result, so that one of them need not run.
+Two trainings with the same fingerprint give the same result, so that one of them need not run. Of the code,
+docstrings do not count: a better explanation changes no result.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import json
@@ -58,7 +60,7 @@ def fingerprint(asked: Mapping[str, Any], *made: object) -> str:
         else:
             files |= found
     for file in sorted(files, key=lambda file: (file.name, str(file))):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+        digest.update(f"{file.name}\0{_code(file.read_text(encoding='utf-8'))}\0".encode())
     return digest.hexdigest()
 
 
@@ -107,3 +109,25 @@ def _files(thing: object) -> set[Path] | None:
         except (OSError, TypeError):
             return None
     return found if all(file.is_file() for file in found) else None
+
+
+def _code(source: str) -> str:
+    """The lines of a module without its docstrings; all of them where it cannot be read as Python."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return source
+    lines = source.splitlines()
+    kept = dict(enumerate(lines, 1))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        first = node.body[0] if node.body else None
+        if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
+            own = range(first.lineno, (first.end_lineno or first.lineno) + 1)
+            before = lines[own[0] - 1].encode()[: first.col_offset]
+            behind = lines[own[-1] - 1].encode()[first.end_col_offset :]
+            if not before.strip() and not behind.strip():  # it shares its lines with no code
+                for number in own:
+                    kept.pop(number, None)
+    return "\n".join(kept.values())

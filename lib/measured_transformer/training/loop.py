@@ -105,7 +105,11 @@ def make_model(config: Config, *, causal: bool, source: bool = False, seed: int)
 
 
 def predict(model: Model, batch: Batch) -> Float[Tensor, "batch position vocab"]:
-    """The model's logits for a batch, padding and source taken into account."""
+    """The model's logits for a batch, padding and source taken into account.
+
+    Raises:
+        ValueError: when an `EncoderDecoder` gets a batch without a source.
+    """
     if isinstance(model, EncoderDecoder):
         if batch.source is None:
             raise ValueError("an EncoderDecoder needs batches with a source; the task makes none")
