@@ -79,7 +79,8 @@ def every_mask(
         )
     outputs = drawn[rows]
     kept = outputs != 0
-    chances = torch.where(kept, 1 - rate, rate).to(x.dtype).prod(1)
+    keep = kept.to(x.dtype)
+    chances = (keep * (1 - rate) + (1 - keep) * rate).prod(1)
     return AllMasks(outputs, kept, chances)
 
 
