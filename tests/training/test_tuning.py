@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from measured_transformer.models.config import Config
+from measured_transformer.tasks.fixed import FixedSet
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training import fingerprint, tuning
 from measured_transformer.training.tuning import tuned_rates
@@ -206,3 +207,16 @@ def test_a_better_docstring_keeps_the_choice_and_any_code_beside_it_does_not(tmp
 )
 def test_of_the_code_docstrings_alone_do_not_count(source, kept):
     assert fingerprint._code(source) == kept
+
+
+def test_the_code_of_a_task_inside_another_counts(tmp_path, monkeypatch):
+    inner = tmp_path / "inner_tasks.py"
+    inner.write_text(
+        "from measured_transformer.tasks.reversal import Reversal\nclass Inner(Reversal):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    task = FixedSet(importlib.import_module("inner_tasks").Inner(vocab=5, length=4), 64)
+    tuned_rates("t", ARMS, task, records=tmp_path, **ASK)
+    assert tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
+    inner.write_text(inner.read_text() + "# changed\n")
+    assert not tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task

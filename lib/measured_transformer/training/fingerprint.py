@@ -53,7 +53,7 @@ def fingerprint(asked: Mapping[str, Any], *made: object) -> str:
         digest.update(os.urandom(16))
     package = Path(measured_transformer.__file__).parent
     files = {file for glob in CODE for file in package.glob(glob)}
-    for thing in made:
+    for thing in (part for one in made for part in _nested(one)):
         found = _files(thing)
         if found is None:
             digest.update(os.urandom(16))
@@ -90,6 +90,14 @@ def plain(value: Any) -> Any:
 
 def _name(thing: Any) -> str:
     return f"{thing.__module__}.{thing.__qualname__}"
+
+
+def _nested(thing: object) -> list[object]:
+    """An object and the dataclasses that it holds, such as the task that a fixed set is drawn from."""
+    if not is_dataclass(thing) or isinstance(thing, type):
+        return [thing]
+    held = [getattr(thing, f.name) for f in fields(thing)]
+    return [thing, *(part for one in held if is_dataclass(one) for part in _nested(one))]
 
 
 def _files(thing: object) -> set[Path] | None:

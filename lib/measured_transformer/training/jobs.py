@@ -28,7 +28,7 @@ from measured_transformer.training.fingerprint import CODE, fingerprint, plain
 from measured_transformer.training.loop import Run, _check, train
 from measured_transformer.training.store import Store, file_digest, pack, unpack
 
-_PACKAGE = measured_transformer.__name__
+_PACKAGE = "measured_transformer"
 _FOLDER = Path(measured_transformer.__file__).parent
 _SIGNATURE = inspect.signature(train)
 _BEGAN = time.time()

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from measured_transformer.models.config import Config
 from measured_transformer.models.stack import Stack

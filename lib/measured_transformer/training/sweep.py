@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
