@@ -18,8 +18,9 @@ class Held:
     """A schedule that keeps the weights where they are at first, then the full rate at once.
 
     Adam's averages of the gradient and of its square go on meanwhile. So the weights' first step rests on
-    many gradients and not on one: what a warm-up would do for Adam's averages, without its small steps (the
-    test called Adam-2k by Liu et al., 2020, "On the Variance of the Adaptive Learning Rate and Beyond").
+    many gradients and not on one: what a warm-up would do for Adam's averages, without its small steps. (In
+    the test called Adam-2k by Liu et al., 2020, "On the Variance of the Adaptive Learning Rate and Beyond",
+    only the average of the square goes on; that of the gradient begins when the weights are released.)
 
     Attributes:
         steps: number of steps at a rate of zero.
