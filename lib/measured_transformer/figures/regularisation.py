@@ -288,6 +288,6 @@ def reliabilities(panels: Mapping[str, Mapping[str, Reliability]]) -> Figure:
         axes.set_ylim(0, 1.03)
         axes.set_xlabel(f"probability promised\n{kind}")
     rows[0].set_ylabel("share of right answers")
-    legend_above(rows[0], columns=2)
+    rows[-1].legend(loc="lower right")
     panel_letters(rows)
     return figure
