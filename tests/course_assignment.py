@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,14 @@ def read_a_tuned_rate() -> tuple[Config, float]:
     """The config and the learning rate that come with the library for this task, made Llama-like."""
     folder = files("measured_transformer.training") / "records" / "quick" / "tuned"
     record: dict[str, Any] = json.loads((folder / "positions-lag-rotary.json").read_text())
-    losses = dict(record["table"]["rotary"])
+    losses = {rate: sum(each) / len(each) for rate, each in record["losses"]["rotary"]}
     rate = record["best"]["rotary"]
     assert losses[rate] == min(losses.values()) < math.log(TASK.vocab)
-    config = Config(**record["asked"]["arms"]["rotary"])
-    assert record["asked"]["task"] == f"Lag: {TASK!r}"
+    task, asked = dict(record["asked"]["task"]), dict(record["asked"]["arms"]["rotary"])
+    assert task.pop("type").endswith(".Lag")
+    assert task == asdict(TASK)
+    assert asked.pop("type").endswith(".Config")
+    config = Config(**asked)
     llama = {"norm": "rms", "activation": "swiglu", "bias": False, "rotary_pairing": "halves"}
     return config.but(initialisation="gpt2", **llama), rate
 
