@@ -12,6 +12,7 @@ import inspect
 import json
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ CODE = (
     "training/losses.py",
     "training/seeding.py",
 )
+
+_PARSING = threading.Lock()  # Python 3.11 loses count of its depth where two threads parse at once
 
 
 def fingerprint(asked: Mapping[str, Any], *made: object) -> str:
@@ -122,7 +125,8 @@ def _files(thing: object) -> set[Path] | None:
 def _code(source: str) -> str:
     """The lines of a module without its docstrings; all of them where it cannot be read as Python."""
     try:
-        tree = ast.parse(source)
+        with _PARSING:
+            tree = ast.parse(source)
     except SyntaxError:
         return source
     lines = source.splitlines()

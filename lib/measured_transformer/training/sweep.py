@@ -77,7 +77,7 @@ def sweep(
     >>> configs = {"narrow": narrow, "fast": Arm(narrow, {"learning_rate": 0.1})}
     >>> options = {"task": Reversal(vocab=4, length=4), "steps": 2, "learning_rate": 0.01}
     >>> runs = sweep(configs, [0, 1], **options, store=None, progress=False)
-    >>> {name: [run.rates[0] for run in each] for name, each in runs.items()}
+    >>> {name: [float(run.rates[0]) for run in each] for name, each in runs.items()}
     {'narrow': [0.01, 0.01], 'fast': [0.1, 0.1]}
     """
     place, wanted = as_store(store), list(dict.fromkeys(seeds))
