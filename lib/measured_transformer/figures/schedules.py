@@ -72,7 +72,7 @@ def two_branches(width: int, warmups: Sequence[int], steps: int) -> Figure:
             axes.plot(number, rise, color=theme().ink, linewidth=1, linestyle="--")
             axes.plot(number, fall, color=theme().ink, linewidth=1, linestyle=":")
             axes.text(warmup * 1.45, rise[warmup] * 1.33, "∝ step", fontsize=11)
-            axes.text(warmup * 0.42, fall[warmup // 2], "∝ 1/√step", fontsize=11, ha="right")
+            axes.text(warmup * 1.9, fall[int(warmup * 1.9)] * 1.12, "∝ 1/√step", fontsize=11)
         axes.plot(
             number,
             np.minimum(rise, fall),

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from measured_transformer.figures.style import (
     COLOURS,
@@ -212,5 +212,11 @@ def explosion(norms: Mapping[str, Array], concepts: Mapping[str, str]) -> Figure
 
 
 def _both_logarithmic(axes: Axes) -> None:
+    """Logarithmic axes whose labels do not run into each other, however few powers of ten they show."""
     axes.set_xscale("log")
     axes.set_yscale("log")
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        axis.set_minor_formatter(NullFormatter())
+        if high / low < 100:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
