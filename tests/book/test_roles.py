@@ -167,6 +167,10 @@ def test_card_of_a_claim_with_parts_names_the_axis_and_each_part(page):
     )
     assert re.search(r"against ALiBi: mean difference 3 .* ✗ refuted", said)
     assert "For each part: The mean difference, paired by seed, lies below −0.1" in said
+    beside = (
+        r"Computed beside against sinusoidal: bootstrap interval −[\d.]+ to −[\d.]+, Hedges. g −"
+    )
+    assert re.search(beside + r"[\d.]+, p \d.* after Holm.s correction against ALiBi", said)
 
 
 def test_table_lists_every_claim_and_links_it(page):

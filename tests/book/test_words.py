@@ -9,7 +9,12 @@ import dataclasses
 import numpy as np
 import pytest
 from bookpress.sphinx import offline
-from bookpress.sphinx.words import SYMBOLS, measurement_in_words, rule_in_words
+from bookpress.sphinx.words import (
+    SYMBOLS,
+    beside_in_words,
+    measurement_in_words,
+    rule_in_words,
+)
 from measured_transformer.evidence import registry
 from measured_transformer.evidence.registry import (
     Bound,
@@ -209,3 +214,15 @@ def test_a_script_of_an_unknown_form_stays_whole():
 )
 def test_icons_that_a_page_wants(classes, wanted):
     assert list(offline._wanted(classes)) == wanted
+
+
+def test_what_is_computed_beside_an_effect():
+    rule = Difference(direction="greater", smallest_effect=0.1)
+    of = part(rule, treatment=[1.0, 1.2, 1.1, 1.3], baseline=[0.0, 0.1, 0.2, 0.0])
+    assert beside_in_words(of) == ""
+    of["statistics"]["details"] |= {"bootstrap": [0.98, 1.21], "hedges_g": 2.0660}
+    of["statistics"]["p_holm"] = 0.0123
+    assert plain(beside_in_words(of)) == (
+        "bootstrap interval 0.98 to 1.21, Hedges' g 2.07, p 0.012 after Holm's correction"
+    )
+    assert beside_in_words(part(Bound(at_most=0.0), value=[-1.0])) == ""

@@ -22,7 +22,7 @@ from typing import Any, cast
 from docutils import nodes
 from measured_transformer.evidence import records, registry
 from measured_transformer.evidence.registry import Claim
-from measured_transformer.evidence.verdicts import MEANING, Verdict
+from measured_transformer.evidence.verdicts import MEANING, Verdict, parts_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxRole
@@ -47,8 +47,19 @@ from bookpress.sphinx.showing import (
     note_registry,
     sentence,
 )
+from bookpress.sphinx.words import beside_in_words
 
 _PAYLOADS = "bookpress.payloads"
+
+
+def _beside(record: Mapping[str, Any]) -> str:
+    """Say what else was computed of each part of a record, a line a part; or nothing."""
+    said = {name: (part, beside_in_words(part)) for name, part in parts_of(record).items()}
+    if list(said) == [""]:
+        return sentence(said[""][1]) if said[""][1] else ""
+    return "\n".join(
+        f"- {part.get('label') or name}: {text}" for name, (part, text) in said.items() if text
+    )
 
 
 # What the page's cells measured, and what the registry says ------------------------------------
@@ -194,6 +205,8 @@ class _Claim(_Shows):
                     f"By its own rule alone this claim would be {alone}; the correction over all "
                     "experiments of the chapter takes that away.",
                 )
+            if texts := _beside(record):
+                yield "Computed beside", texts
         if claim.expected_why:
             yield "Between the profiles", claim.expected_why
 

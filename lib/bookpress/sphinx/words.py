@@ -194,6 +194,20 @@ def _estimate(what: str) -> Callable[[Part, int | None], str]:
     return words
 
 
+def beside_in_words(part: Part) -> str:
+    """Say what else is known of an effect: bootstrap interval, effect size, adjusted p; or nothing."""
+    statistics = part["statistics"]
+    details, said = statistics["details"], []
+    if "bootstrap" in details:
+        low, high = (number_text(end, ".3g") for end in details["bootstrap"])
+        said.append(f"bootstrap interval {low} to {high}")
+    if "hedges_g" in details:
+        said.append(f"Hedges' g {number_text(details['hedges_g'], '.2f')}")
+    if statistics.get("p_holm") is not None:
+        said.append(f"p {number_text(statistics['p_holm'], '.2g')} after Holm's correction")
+    return ", ".join(said)
+
+
 def _count(number: int, what: str) -> str:
     return f"{number_text(number, ',')} {what}{'' if number == 1 else 's'}"
 
