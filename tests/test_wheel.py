@@ -229,7 +229,7 @@ def test_the_wheel_holds_the_library_and_nothing_else(contents: set[str]):
 
 def test_the_wheel_holds_every_file_of_the_library(contents: set[str]):
     library = ROOT / "lib" / NAME
-    kinds = {".py", ".toml", ".json", ".typed"}
+    kinds = {".css", ".js", ".json", ".py", ".toml", ".typed"}
     expected = {
         path.relative_to(ROOT / "lib").as_posix()
         for path in library.rglob("*")

@@ -1,6 +1,7 @@
 """What a chapter's results depend on beside its own cells, reduced to one fingerprint.
 
-The fingerprint covers the library modules that the chapter imports (directly or through others), the
+The fingerprint covers the library modules that the chapter imports (directly or through others), with
+the scripts and styles that lie beside them under the same name, the
 pinned requirements, the profile and the seed offset, and the data that the chapter declares in its
 front matter.  It travels in the notebook's `kernelspec`, and with that in the key under which
 jupyter-cache files the executed notebook, which covers the cells themselves: a chapter is stale
@@ -25,6 +26,8 @@ from bookpress.imports import Library, cell_trees
 LIBRARY = "lib"
 REQUIREMENTS = "requirements.txt"
 CLAIMS = "lib/measured_transformer/evidence/claims"
+PACKAGED = (".css", ".js")
+"""Kinds of files that a module of the same name puts into what it shows."""
 
 
 class FingerprintError(ValueError):
@@ -76,7 +79,11 @@ def _library(folder: Path) -> Library:
 
 def _library_files(root: Path, notebook: NotebookNode) -> Iterator[Path]:
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    yield from _library(root / LIBRARY).files(cell_trees(sources)).values()
+    for path in _library(root / LIBRARY).files(cell_trees(sources)).values():
+        yield path
+        yield from sorted(
+            each for each in path.parent.glob(f"{path.stem}.*") if each.suffix in PACKAGED
+        )
 
 
 def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> Iterator[Path]:

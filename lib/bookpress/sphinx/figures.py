@@ -2,14 +2,16 @@
 
 The figures of `measured_transformer.figures` carry their dark drawing in the output's metadata. It
 becomes a second image with the same alternative text; the theme's classes `only-light` and
-`only-dark` show one of the two. A figure without alternative text, caption or name, or without a
-dark drawing, is a warning.
+`only-dark` show one of the two. A viewer brings HTML beside its drawing: on web pages that HTML stands
+in the figure, with the two drawings where it has its own; everything else prints the drawing. A figure
+without alternative text, caption or name, or without a dark drawing, is a warning.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import struct
 from base64 import b64decode
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ from bookpress.sphinx.page import Output, page_of, warn
 from bookpress.sphinx.pieces import drawings
 
 RECORDS = ("record", "report")
+_DRAWING = re.compile(r"<!--drawing-->.*?<!--/drawing-->", re.DOTALL)
 _BEFORE_IMAGES_ARE_COLLECTED = 100
 
 
@@ -51,8 +54,10 @@ def place_outputs(app: Sphinx, doctree: nodes.document) -> None:
             kind = output.measured.get("kind")
             if kind in RECORDS:
                 _remove(bundle)
-            elif kind == "figure":
+            elif kind in ("figure", "viewer"):
                 themed.update(_add_dark(app, bundle, output))
+                if kind == "viewer":
+                    themed.update(_place_viewer(bundle))
     executed = {id(image) for bundles in shown.values() for b in bundles for image in _images(b)}
     for image in list(_images(doctree)):
         _check(image, executed=id(image) in executed, themed=id(image) in themed)
@@ -90,6 +95,27 @@ def _add_dark(app: Sphinx, bundle: nodes.container, output: Output) -> list[int]
             each["classes"].append(name)
             each["loading"] = "lazy"  # or every reader would load both
         placed += [id(image), id(dark)]
+    return placed
+
+
+def _place_viewer(bundle: nodes.container) -> list[int]:
+    """Put the drawings of the page into a viewer's HTML, where it has the drawing for notebooks."""
+    placed: list[int] = []
+    pair = next(iter(bundle.findall(drawings)), None)
+    for raw in list(bundle.findall(nodes.raw)):
+        pieces = _DRAWING.split(raw.astext())
+        if pair is None or len(pieces) != 2:
+            warn(
+                "viewer without a drawing: expected image/png beside its HTML, and in that one "
+                "<!--drawing-->...<!--/drawing-->",
+                "figure",
+                bundle,
+            )
+            continue
+        before, after = (nodes.raw("", piece, format="html") for piece in pieces)
+        copied = pair.deepcopy()
+        raw.parent.replace(raw, [before, copied, after])
+        placed += map(id, _images(copied))
     return placed
 
 
