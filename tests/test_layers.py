@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": _MODELS | {"tasks", "evidence"},
     "analysis": _MODELS | {"tasks", "evidence", "inference", "interop", "training"},
     "figures": _MODELS | {"tasks", "evidence", "inference", "interop", "training", "analysis"},
+    "exercises": _MODELS | {"tasks", "evidence", "inference", "interop", "training", "analysis"},
 }
 # The package itself and what says which one it is; everything else it hands on lies in a layer.
 FREE = {"", "__version__", "__file__"}

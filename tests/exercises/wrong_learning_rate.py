@@ -1,0 +1,80 @@
+"""Mistakes in the exercises on the learning rate."""
+
+import math
+
+import numpy as np
+
+
+def variance_of_deviations(signs):
+    def parts(table):
+        mean = table.mean()
+        rate = table.mean(axis=1, keepdims=True)
+        width = table.mean(axis=0, keepdims=True)
+        both = table - rate - width + signs * mean
+        return [float(np.square(part).mean()) for part in (rate - mean, width - mean, both)]
+
+    return parts
+
+
+def parts_along_the_wrong_axes(table):
+    rate, width, both = variance_of_deviations(1)(table)
+    return width, rate, both
+
+
+def parts_without_squares(table):
+    mean = table.mean()
+    rate, width = table.mean(axis=1) - mean, table.mean(axis=0) - mean
+    return rate[0], width[0], 0.0
+
+
+def parts_that_share_what_is_left(table):
+    rate, width, both = variance_of_deviations(1)(table)
+    return rate + both / 2, width + both / 2, 0.0
+
+
+def parts_in_place(table):
+    table -= table.mean()
+    return variance_of_deviations(1)(table)
+
+
+WRONG = {
+    "learning_rate.edge": {
+        "the inverse curvature as the limit": ((0.01, 0.01), "overshoot without diverging"),
+        "the flattest direction decides": ((2.0, 0.0198), "steepest direction decides"),
+        "the limit as the best rate": ((0.02, 0.02), "never shrinks"),
+        "the best for one direction": ((0.02, 0.01), "better for the slowest"),
+        "no second number": ((0.02, ...), "nothing to check yet"),
+        "one number": (0.02, "expected 2 numbers"),
+    },
+    "learning_rate.parts": {
+        "axes exchanged": (parts_along_the_wrong_axes, "right axis"),
+        "deviations, not variances": (parts_without_squares, "negative"),
+        "the mean taken off twice": (variance_of_deviations(0), "how often is the mean"),
+        "what is left is shared": (parts_that_share_what_is_left, "row means"),
+        "the table is changed": (parts_in_place, "writes into its argument `table`"),
+        "two parts": (lambda table: variance_of_deviations(1)(table)[:2], "shape (3,)"),
+    },
+    "learning_rate.drawing": {
+        "exchanged": ((13.3, 2.0, 0.97), "logarithmic scale"),
+        "a share for a number": ((2.0, 2 / 3, 0.97), "a share"),
+        "chances added": ((2.0, 13.3, 3.18), "do not add up"),
+        "none is good": ((2.0, 13.3, 0.031), "none is good"),
+        "per cent": ((2.0, 13.3, 96.9), "hundred times"),
+    },
+    "learning_rate.half_life": {
+        "the reach": (lambda beta: 1 / (1 - beta), "how far the average reaches"),
+        "the approximation": (lambda beta: math.log(2) / (1 - beta), "shall be halved"),
+        "the sign": (lambda beta: math.log(2) / math.log(beta), "positive"),
+        "the variable forgotten": (lambda: 34, "can be called with (0.5)"),
+    },
+    "learning_rate.rare_step": {
+        "no root": (lambda b, n: (1 - b**n) / (1 - b), "the root of v"),
+        "only the last": (lambda b, n: (1 - b) ** -0.5, "earlier ones are still in v"),
+        "v and not its inverse": (lambda b, n: ((1 - b) / (1 - b**n)) ** 0.5, "is divided"),
+        "before the gradient is added": (
+            lambda b, n: ((1 - b) * b ** (n - 1) / (1 - b**n)) ** -0.5,
+            "first adds the new gradient",
+        ),
+        "always one": (lambda b, n: 1.0, "geometric series"),
+    },
+}
