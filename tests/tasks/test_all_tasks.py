@@ -43,6 +43,7 @@ from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
 from measured_transformer.tasks.text import TextLM
+from measured_transformer.tasks.two_places import TwoPlaces
 from measured_transformer.tasks.variable_reversal import VariableReversal
 from measured_transformer.training.loop import evaluate, make_model, train
 
@@ -72,6 +73,7 @@ TASKS = [
     SortLM(),
     TextLM(level="word", vocab=500, length=16),
     TwoHopRecall(),
+    TwoPlaces(),
     VariableReversal(),
 ]
 every_task = pytest.mark.parametrize("task", TASKS, ids=repr)
