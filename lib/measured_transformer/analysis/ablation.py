@@ -1,0 +1,228 @@
+"""Ablation: what a model can no longer do when one of its components says nothing, or nothing of its own.
+
+A component is what passes one tap: a head's mixture of values, the pattern that a head attends with, what a
+feed-forward network writes. Three ways to take it away, from crude to careful:
+
+- `zero`: it is replaced by zeros. The rest of the model has never seen that, so what breaks may be the shock.
+- `mean`: by its mean over other sequences, position by position. What does not depend on the sequence stays.
+- `resample`: by what it is on another sequence. Each value is one that the model knows, but of the wrong input.
+
+What they say differs: a head that adds the same vector to every sequence matters under `zero` and not under
+the other two. Sources: Michel et al. (2019); Wang et al. (2023), "Interpretability in the Wild"; Chan et al.
+(2022), "Causal Scrubbing".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from measured_transformer.internals.at import at
+from measured_transformer.internals.capture import capture
+from measured_transformer.internals.intervene import Change, intervene
+from measured_transformer.internals.names import taps
+from measured_transformer.tasks.task import Batch
+from measured_transformer.training.loop import Model, predict
+from measured_transformer.training.losses import cross_entropy
+
+How = Literal["zero", "mean", "resample", "even"]
+Metric = Callable[[Model, Batch], float]
+
+
+@dataclass(frozen=True)
+class Component:
+    """What can be taken away: all that passes a tap, or one head's part of it.
+
+    Attributes:
+        tap: its name, such as `blocks.0.attention.mixed`.
+        head: which head; all of them, or a tap without heads, when None.
+
+    >>> Component("blocks.0.attention.mixed", 2).label
+    'blocks.0.attention.mixed head 2'
+    """
+
+    tap: str
+    head: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The tap's name, with the head's number."""
+        return self.tap if self.head is None else f"{self.tap} head {self.head}"
+
+
+def heads(model: Model, what: str = "mixed") -> list[Component]:
+    """Every head of the model, layer by layer.
+
+    Args:
+        model: with one or more layers of attention.
+        what: the tap under each attention: `mixed` (what a head has gathered, so all that it will write),
+            `pattern` (only where it looks) or `head_outputs`.
+
+    Raises:
+        ValueError: when an attention has no such tap with heads.
+
+    >>> from measured_transformer.analysis.handmade import heads_model
+    >>> [c.label for c in heads(heads_model(["next", "mirror"], vocab=3, length=4))]
+    ['blocks.0.attention.mixed head 0', 'blocks.0.attention.mixed head 1']
+    """
+    if what not in ("queries", "scores", "pattern", "mixed", "head_outputs"):
+        raise ValueError(
+            "heads are seen at queries, scores, pattern, mixed or head_outputs of an attention, got "
+            f"{what!r}"
+        )
+    found = [name for name in taps(model) if re.search(rf"attention\.{what}$", name)]
+    return [Component(name, head) for name in found for head in range(model.config.n_heads)]
+
+
+def feedforwards(model: Model) -> list[Component]:
+    """The feed-forward network of each block, as a whole."""
+    return [Component(name) for name in taps(model) if name.endswith("feedforward.out")]
+
+
+@contextmanager
+def ablated(
+    model: Model,
+    components: Sequence[Component],
+    how: How = "mean",
+    *,
+    reference: Batch | None = None,
+    order: Int[Tensor, "example"] | None = None,
+) -> Iterator[None]:
+    """Run the block with these components taken away.
+
+    Args:
+        model: is changed only while the block runs.
+        components: what is taken away, all at once. What they are replaced by is taken from the whole model.
+        how: `zero`, `mean`, `resample` (see above), or `even`: a pattern that attends to all keys that the
+            component ever attended to on the reference, alike.
+        reference: sequences for all but `zero`: of the same length as those in the block, and for `resample`
+            as many.
+        order: for `resample`, which sequence of the reference stands in for each one in the block; when not
+            given, the next one.
+
+    Raises:
+        ValueError: when `how` is another one or a reference is missing; in the forward pass, when the
+            reference does not fit.
+        KeyError: when there is no such tap.
+
+    >>> from measured_transformer.analysis.handmade import reversal_model
+    >>> model, tokens = reversal_model(vocab=5, length=4), torch.tensor([[3, 1, 4, 2]])
+    >>> with ablated(model, heads(model), "zero"):
+    ...     bool((model(tokens) == 0).all())
+    True
+    """
+    if how not in get_args(How):
+        raise ValueError(f"components are ablated by {', '.join(get_args(How))}; got {how!r}")
+    if how != "zero" and reference is None:
+        raise ValueError(f"{how!r} replaces by what is seen on other sequences: give a reference")
+    seen: dict[str, Tensor] = {}
+    if reference is not None and how != "zero":
+        with capture(model, *{c.tap for c in components}) as seen, torch.no_grad():
+            predict(model, reference)
+    # One change for each tap and head, each in a context of its own: they nest.
+    changes: list[Mapping[str, Change]] = []
+    for component in components:
+        value = _replacement(seen.get(component.tap), how, order)
+        if component.head is None:
+            changes.append({component.tap: _same_shape(value)})
+        else:
+            own = value if not isinstance(value, Tensor) else value[:, [component.head]]
+            changes.append({component.tap: at(_same_shape(own), heads=component.head)})
+    with _all(model, changes):
+        yield
+
+
+@contextmanager
+def _all(model: Model, changes: Sequence[Mapping[str, Change]]) -> Iterator[None]:
+    if not changes:
+        yield
+        return
+    with intervene(model, changes[0]), _all(model, changes[1:]):
+        yield
+
+
+def _replacement(seen: Tensor | None, how: How, order: Tensor | None) -> Tensor | float:
+    if seen is None:
+        return 0.0
+    if how == "mean":
+        return seen.mean(0, keepdim=True)
+    if how == "even":
+        attended = (seen > 0).any(0, keepdim=True).to(seen.dtype)
+        return attended / attended.sum(-1, keepdim=True).clamp_min(1)
+    return seen.roll(-1, 0) if order is None else seen[order]
+
+
+def _same_shape(value: Tensor | float) -> Change:
+    """The replacement as a change that says what does not fit."""
+    if not isinstance(value, Tensor):
+        return value
+
+    def change(there: Tensor) -> Tensor:
+        try:
+            return value.to(there).expand_as(there)
+        except RuntimeError:
+            raise ValueError(
+                "the reference must have sequences of the same length as those that are changed, and for "
+                f"'resample' as many: it gives {tuple(value.shape)} for {tuple(there.shape)}"
+            ) from None
+
+    return change
+
+
+@torch.no_grad()
+def accuracy(model: Model, batch: Batch) -> float:
+    """Share of scored positions whose most likely answer is right."""
+    right = predict(model, batch).argmax(-1) == batch.targets
+    return float(right[batch.scored].double().mean())
+
+
+@torch.no_grad()
+def loss(model: Model, batch: Batch) -> float:
+    """Cross-entropy in nats per scored position."""
+    return float(cross_entropy(predict(model, batch), batch.targets, batch.scored))
+
+
+def effects(
+    model: Model,
+    components: Sequence[Component | Sequence[Component]],
+    batch: Batch,
+    *,
+    how: How = "mean",
+    reference: Batch | None = None,
+    metric: Metric = accuracy,
+) -> Float[ndarray, "component"]:
+    """How far a metric changes when each component is taken away on its own: ablated less whole.
+
+    Args:
+        model: trained.
+        components: each of them, or each group of them, is taken away alone.
+        batch: what the metric is measured on.
+        how, reference: as in `ablated`.
+        metric: `accuracy`, `loss`, or any function of model and batch.
+
+    Raises:
+        ValueError: as `ablated`.
+
+    >>> from measured_transformer.analysis.handmade import heads_model
+    >>> from measured_transformer.tasks.reversal import Reversal
+    >>> model = heads_model(["uniform", "mirror"], vocab=5, length=4)
+    >>> batch = Reversal(5, 4).batch(torch.Generator().manual_seed(0), 100)
+    >>> [bool(fall < -0.5) for fall in effects(model, heads(model), batch, how="zero")]
+    [False, True]
+    """
+    whole = metric(model, batch)
+    found = []
+    for each in components:
+        group = [each] if isinstance(each, Component) else list(each)
+        with ablated(model, group, how, reference=reference):
+            found.append(metric(model, batch) - whole)
+    return np.array(found)
