@@ -40,6 +40,7 @@ from measured_transformer.tasks.rewriting import (
     SortLM,
 )
 from measured_transformer.tasks.shift import CyclicShift
+from measured_transformer.tasks.spaced_recall import SpacedRecall
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
 from measured_transformer.tasks.text import TextLM
@@ -71,6 +72,7 @@ TASKS = [
     ReversalLM(),
     SortED(),
     SortLM(),
+    SpacedRecall(pairs=3, queries=2, before=1, between=3, fillers=2),
     TextLM(level="word", vocab=500, length=16),
     TwoHopRecall(),
     TwoPlaces(),

@@ -1,0 +1,270 @@
+r"""How attention learns where to look: how even it is at first, where it goes in training, what it adds.
+
+The *evenness* of attention is the entropy of its weights over the largest that is possible, the logarithm of
+the number of tokens that can be seen: 1 when all get the same, 0 when one gets everything.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from measured_transformer.internals.capture import capture
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder import Encoder
+from measured_transformer.parts.attention import MultiHeadAttention
+from measured_transformer.tasks.task import Batch, Task
+from measured_transformer.training.loop import Run, train
+from measured_transformer.training.seeding import seeded
+
+# How even it is -----------------------------------------------------------------------------------
+
+FirstWeights = Literal["xavier", "torch", "small"]
+"""How fresh query and key matrices are drawn, see `fresh_pattern`."""
+
+
+def evenness(
+    pattern: Float[Tensor, "... query key"], allowed: Bool[Tensor, "query key"] | None = None
+) -> Float[Tensor, "... query"]:
+    """Entropy of each row over its largest value; NaN for a row that may look at a single token.
+
+    Args:
+        pattern: attention weights.
+        allowed: which keys a query may see; all when None.
+
+    >>> evenness(torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.0, 1.0, 0.0, 0.0]])).tolist()
+    [1.0, 0.0]
+    """
+    entropy = torch.special.entr(pattern).sum(-1)
+    n = pattern.shape[-1]
+    seen = torch.full(pattern.shape[-2:-1], n) if allowed is None else allowed.sum(-1)
+    most = seen.to(pattern.dtype).log()
+    return (entropy / most).masked_fill(most == 0, math.nan)
+
+
+def score_variance(weights: FirstWeights, width: int) -> float:
+    """Variance of fresh scores for inputs of unit variance: (width times the entries' variance) squared.
+
+    >>> [score_variance("xavier", 64), score_variance("torch", 64), round(score_variance("small", 64), 6)]
+    [1.0, 0.25, 0.000655]
+    """
+    _check_weights(weights)
+    entry = {"xavier": 1 / width, "torch": 0.5 / width, "small": 0.02**2}[weights]
+    return (width * entry) ** 2
+
+
+def predicted_evenness(variance: float, n: int) -> float:
+    r"""Evenness of a softmax over n normal scores, for a small variance: $1 - \sigma^2 / (2 \ln n)$."""
+    return 1 - variance / (2 * math.log(n))
+
+
+@torch.no_grad()
+def fresh_pattern(
+    weights: FirstWeights, width: int, n: int, *, seed: int, rows: int = 8
+) -> Float[Tensor, "batch query key"]:
+    """Weights of one untrained head on normal inputs of unit variance.
+
+    'xavier' draws query and key matrix each by Glorot and Bengio's rule, as this library does. 'torch' draws
+    them as `torch.nn.MultiheadAttention` does: as one matrix of three times the height, which makes its entries
+    smaller. 'small' draws normal entries of deviation 0.02, as GPT-2.
+
+    Raises:
+        ValueError: for other weights.
+    """
+    _check_weights(weights)
+    with seeded(seed):
+        x = torch.randn(rows, n, width)
+        head = MultiHeadAttention(width, 1, bias=False)
+        if weights == "torch":
+            made = nn.MultiheadAttention(width, 1, bias=False).in_proj_weight
+            head.query.weight.copy_(made[:width])
+            head.key.weight.copy_(made[width : 2 * width])
+        for matrix in (head.query.weight, head.key.weight):
+            if weights == "xavier":
+                nn.init.xavier_uniform_(matrix)
+            elif weights == "small":
+                nn.init.normal_(matrix, std=0.02)
+        with capture(head, "pattern") as seen:
+            head(x)
+    return seen["pattern"][:, 0]
+
+
+def _check_weights(weights: str) -> None:
+    if weights not in get_args(FirstWeights):
+        known = ", ".join(get_args(FirstWeights))
+        raise ValueError(f"expected one of {known}, got {weights!r}")
+
+
+@torch.no_grad()
+def model_evenness(model: Decoder | Encoder, batch: Batch) -> float:
+    """Evenness of a model's attention, averaged over heads, layers and the positions that are scored."""
+    n = batch.inputs.shape[1]
+    allowed = torch.ones(n, n, dtype=torch.bool)
+    allowed = allowed.tril() if model.causal else allowed
+    with capture(model, "blocks.*.attention.pattern") as seen:
+        model(batch.inputs)
+    found = torch.stack([evenness(p, allowed) for p in seen.values()])  # layer batch head query
+    return float(found.mean((0, 2))[batch.scored].nanmean())
+
+
+# Following a training -------------------------------------------------------------------------------
+
+
+def follow(
+    config: Config, task: Task, at: Sequence[int], *, seed: int, **options: Any
+) -> Iterator[tuple[int, Run]]:
+    """Train once, and give the run as it stands after each of these numbers of steps.
+
+    The training is interrupted and goes on from its own checkpoint, so that the last run is the one that
+    `train` gives without interruption.
+
+    Args:
+        config, task, seed: as for `train`.
+        at: numbers of steps, rising.
+        options: the other arguments of `train`, except `steps` and `checkpoint`.
+
+    Raises:
+        ValueError: when the numbers do not rise; as `train`.
+    """
+    if list(at) != sorted(set(at)):
+        raise ValueError(f"expected rising numbers of steps, got {list(at)}")
+    with tempfile.TemporaryDirectory() as folder:
+        for steps in at:
+            yield (
+                steps,
+                train(
+                    config, task, steps=steps, seed=seed, checkpoint=Path(folder) / "run", **options
+                ),
+            )
+
+
+class Spent(NamedTuple):
+    """Where the attention of a block goes at the questions of associative recall, over heads and questions.
+
+    Attributes:
+        needed: to the key and the value that are asked for.
+        distractors: to other pairs, told or asked before.
+        spare: to fillers at the start.
+        own: to the question itself.
+    """
+
+    needed: float
+    distractors: float
+    spare: float
+    own: float
+
+
+@torch.no_grad()
+def spent(model: Decoder, batch: Batch, *, block: int, before: int, written: bool = False) -> Spent:
+    """Shares of the attention of one block at the scored positions, by what it is spent on.
+
+    Args:
+        model: trained on `tasks.spaced_recall.SpacedRecall` without fillers between pairs and questions.
+        batch: of that task.
+        block: which one.
+        before: number of fillers before the first pair.
+        written: weigh each weight by the length of what it carries to the stream, value times output matrix
+            (Kobayashi et al. 2020), instead of looking at the weights alone.
+    """
+    name = f"blocks.{block}.attention"
+    with capture(model, f"{name}.pattern", f"{name}.values") as seen:
+        model(batch.inputs)
+    weights = seen[f"{name}.pattern"]
+    if written:
+        weights = (
+            weights
+            * carried_lengths(
+                seen[f"{name}.values"], model.get_submodule(name).get_parameter("output.weight")
+            )[:, :, None]
+        )
+    shares = (weights / weights.sum(-1, keepdim=True)).mean(1)[batch.scored]  # question, key
+    kinds = _kinds(batch, before)[batch.scored]
+    found = [float((shares * (kinds == kind)).sum(-1).mean()) for kind in range(4)]
+    return Spent(*found)
+
+
+def carried_lengths(
+    values: Float[Tensor, "batch head key d_head"], output: Float[Tensor, "d_model mixed"]
+) -> Float[Tensor, "batch head key"]:
+    """Length of what each head would write if it looked at one key alone: of value times output matrix."""
+    by_head = output.unflatten(1, (values.shape[1], values.shape[3]))
+    return torch.einsum("bhke,dhe->bhkd", values, by_head).norm(dim=-1)
+
+
+def _kinds(batch: Batch, before: int) -> Int[Tensor, "batch query key"]:
+    """What each key is to each question: 0 needed, 1 distractor, 2 filler, 3 the question itself."""
+    rows, n = batch.inputs.shape
+    kinds = torch.ones(rows, n, n, dtype=torch.long)
+    kinds[:, :, :before] = 2
+    for place in (batch.gold["key"], batch.gold["value"]):
+        here = place.clamp(min=0)[..., None]
+        old = kinds.gather(2, here)
+        kinds.scatter_(2, here, torch.where(place[..., None] < 0, old, torch.zeros_like(old)))
+    kinds.diagonal(dim1=1, dim2=2).fill_(3)
+    return kinds
+
+
+# What context adds --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """How alike vectors are at each state of the stream, the embedding first, then after each block.
+
+    Attributes:
+        same: mean cosine of one word's vectors in different sentences.
+        random: mean cosine of random pairs: what all vectors have in common.
+    """
+
+    same: Float[ndarray, "state"]
+    random: Float[ndarray, "state"]
+
+    @property
+    def adjusted(self) -> Float[ndarray, "state"]:
+        """What is left for the word itself."""
+        found: ndarray = self.same - self.random
+        return found
+
+
+@torch.no_grad()
+def self_similarity(model: Decoder, tokens: Int[Tensor, "batch position"]) -> Similarity:
+    """Similarity of the same word's vectors over contexts, less that of random pairs (Ethayarajh 2019).
+
+    Every pair of places in different rows counts once; the mean is over words that come up at least twice, each
+    counted once.
+
+    Args:
+        model: read block by block.
+        tokens: sentences.
+    """
+    with capture(model, "embedding", "blocks.*.residual_post") as seen:
+        model(tokens)
+    names = ["embedding", *(f"blocks.{i}.residual_post" for i in range(len(model.blocks)))]
+    rows, n = tokens.shape
+    row = torch.arange(rows).repeat_interleave(n)
+    word = tokens.flatten()
+    members = F.one_hot(word).double()
+    shared = row[:, None] != row
+    equal = (word[:, None] == word) & shared
+    pairs = members.T @ equal.double().sum(1)
+    same, random = [], []
+    for name in names:
+        x = seen[name].double()
+        x = F.normalize(x.flatten(0, 1), dim=-1)
+        cosines = x @ x.T
+        by_word = members.T @ (cosines * equal).sum(1)
+        same.append(float((by_word[pairs > 0] / pairs[pairs > 0]).mean()))
+        random.append(float(cosines[shared].mean()))
+    return Similarity(np.array(same), np.array(random))
