@@ -34,7 +34,7 @@ class Fault(Exception):  # noqa: N818, it is told to a reader and stops nothing
         self.at_an_input = at_an_input
 
 
-def demand(condition: bool | Tensor, message: str) -> None:
+def demand(condition: Any, message: str) -> None:
     """Raise a `Fault` with this message unless the condition holds."""
     if not bool(condition):
         raise Fault(message)
