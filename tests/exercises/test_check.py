@@ -332,7 +332,7 @@ def test_values_in_words():
 def test_the_html_says_in_words_what_its_colour_says_and_escapes():
     html = Result("a.b", False, "row 1 < row 2\nin line `x`", "x = [1] (float64)")._repr_html_()
     assert "not yet" in html
-    assert "Row 1 &lt; row 2<br>in line `x`." in html
+    assert "Row 1 &lt; row 2<br>in line <code>x</code>." in html
     assert "Input: <code>x = [1] (float64)</code>" in html
     passed = Result("a.b", True, "")._repr_html_()
     assert "passed" in passed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from html import escape
 
@@ -39,7 +40,8 @@ class Result:
         mark = "&#10003; passed" if self.passed else "&#10007; not yet"
         rows = [f"<strong>{mark}</strong>: <code>{escape(self.name)}</code>"]
         if self.message:
-            message = escape(self.message).replace("\n", "<br>")
+            message = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(self.message))
+            message = message.replace("\n", "<br>")
             rows.append(f"{message[0].upper()}{message[1:]}.".replace("..", "."))
         if self.input:
             rows.append(f"<small>Input: <code>{escape(self.input)}</code></small>")
