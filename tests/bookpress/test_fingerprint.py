@@ -52,6 +52,20 @@ def test_claims_are_an_ingredient(new_book: SmallBook) -> None:
     assert stamp(new_book.root, path).digest != before.digest
 
 
+def test_scripts_and_styles_of_a_module_are_ingredients(new_book: SmallBook) -> None:
+    one, two = new_book.root / "book/one.md", new_book.root / "book/part/two.md"
+    before = [stamp(new_book.root, path).digest for path in (one, two)]
+    new_book.write("lib/tiny/glass.js", "let a = 1;\n")
+    new_book.write("lib/tiny/other.js", "let b = 1;\n")  # of no module that is imported
+    after = stamp(new_book.root, one)
+    assert "lib/tiny/glass.js" in after.parts
+    assert "lib/tiny/other.js" not in after.parts
+    assert after.digest != before[0]
+    assert stamp(new_book.root, two).digest == before[1]
+    new_book.write("lib/tiny/glass.js", "let a = 2;\n")
+    assert stamp(new_book.root, one).digest != after.digest
+
+
 def test_data_that_is_not_there_is_an_error(new_book: SmallBook) -> None:
     (new_book.root / "data/numbers.csv").unlink()
     with pytest.raises(FingerprintError, match=r"two.md declares data 'data/\*.csv'"):

@@ -3,6 +3,7 @@
 // only, never as markup.
 (() => {
   const MASKED = 4095;
+  const LONGEST = 10; // letters of a token beside a matrix
   const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   const VALUE = Object.fromEntries([...DIGITS].map((digit, index) => [digit, index]));
 
@@ -33,8 +34,10 @@
 
   function start(root) {
     const source = root.querySelector(".av-data");
-    if (!source) return;
+    if (!source || root.attentionViewer) return;
+    root.attentionViewer = true;
     root.dataset.live = "";
+    root.querySelector(".av-live")?.remove(); // of a page that was saved with it
     const data = JSON.parse(source.textContent);
     const [nLayers, nHeads] = [data.layers.length, data.heads.length];
     const words = [...root.querySelectorAll(".av-words ul")].map((list) =>
@@ -68,7 +71,7 @@
     // Controls --------------------------------------------------------------------------------
 
     const select = (label, names, groups) => {
-      const box = make("select");
+      const box = make("select", { "aria-label": label }); // or its options would be part of its name
       if (groups) {
         box.append(make("option", { value: "" }, "no other head"));
         groups.forEach((group, l) => {
@@ -182,7 +185,7 @@
     });
 
     // One query in words: its tokens with their weights.
-    const list = make("ul", { class: "av-tokens" });
+    const list = make("ul", { class: "av-tokens", "aria-label": "Weights of the query by token" });
     const listTitle = make("p", { class: "av-title" });
     const sentence = make("div", { class: "av-sentence" }, queryLabel, listTitle, list);
     for (const [kind, handle] of [
@@ -222,15 +225,16 @@
       };
       const weight = ramp(["none", "half", "full"]);
       const change = ramp(["less", "none", "more"]);
+      const all = Array.from({ length: 1001 }, (_, code) => weight(Math.sqrt(code / 1000)));
       colours = {
-        weight: (code) => weight(Math.sqrt(code / 1000)),
+        weight: (code) => all[code],
         change: (value) => change(0.5 + 0.5 * Math.sign(value) * Math.sqrt(Math.abs(value) / 1000)),
       };
     };
 
     // Paint values (null: empty) with a size in pixels for each cell; numbers where there is room.
     const paint = (canvas, rows, columns, size, value, colour, number) => {
-      const dense = size > 1 ? devicePixelRatio || 1 : 1;
+      const dense = devicePixelRatio || 1;
       canvas.width = Math.max(1, Math.round(columns * size * dense));
       canvas.height = Math.max(1, Math.round(rows * size * dense));
       const pen = canvas.getContext("2d");
@@ -260,9 +264,20 @@
       return code === MASKED ? null : code;
     };
 
+    const paintSmall = (canvas, rows, columns, value) => {
+      [canvas.width, canvas.height] = [columns, rows];
+      const pen = canvas.getContext("2d");
+      const image = pen.createImageData(columns, rows);
+      for (let cell = 0; cell < rows * columns; cell++) {
+        const shown = value(Math.floor(cell / columns), cell % columns);
+        if (shown !== null) image.data.set([...colours.weight(shown), 255], 4 * cell);
+      }
+      pen.putImageData(image, 0, 0);
+    };
+
     const drawOverview = () => {
       const [rows, columns] = [now().queries.length, now().keys.length];
-      const room = main.clientWidth;
+      const room = main.clientWidth - 6;
       const most = nHeads * nLayers > 48 ? 34 : 52;
       const beside = (room - 64) / nHeads >= 26;
       overview.classList.toggle("av-stacked", !beside);
@@ -270,7 +285,7 @@
       thumbs.forEach((button, index) => {
         const [l, h] = [Math.floor(index / nHeads), index % nHeads];
         const canvas = button.firstChild;
-        paint(canvas, rows, columns, 1, unmasked(l, h), colours.weight);
+        paintSmall(canvas, rows, columns, unmasked(l, h));
         const scaled = size / Math.max(rows, columns);
         canvas.style.width = `${Math.max(4, columns * scaled)}px`;
         canvas.style.height = `${Math.max(4, rows * scaled)}px`;
@@ -281,10 +296,11 @@
     const measure = () => {
       const { queries, keys } = now();
       const [longQuery, longKey] = [queries, keys].map((all) =>
-        clamp(Math.max(...all.map((token) => [...token].length)), 1, 10));
+        clamp(Math.max(...all.map((token) => [...token].length)), 1, LONGEST));
       const margin = 8 + longQuery * 8;
       const room = main.clientWidth - 3;
-      const cells = (width) => Math.min(40, (width - margin) / keys.length, 560 / queries.length);
+      const cells = (width) =>
+        Math.max(1, Math.min(40, (width - margin) / keys.length, 560 / queries.length));
       let width = room >= 620 ? room * 0.56 : room;
       if (other) {
         width = [3, 2, 1].map((count) => (room - 18 * (count - 1)) / count)
@@ -306,8 +322,13 @@
       const shown = other ? [one, two, three] : [one];
       for (const each of [one, two, three]) each.box.hidden = !shown.includes(each);
       for (const each of shown) {
-        each.rows.replaceChildren(...queries.map((token) => make("span", { title: token }, bdi(token))));
-        each.columns.replaceChildren(...keys.map((token) => make("span", { title: token }, bdi(token))));
+        const name = (token) => {
+          const letters = [...token];
+          const brief = letters.length > LONGEST ? `${letters.slice(0, LONGEST - 1).join("")}\u2026` : token;
+          return make("span", { title: token }, bdi(brief));
+        };
+        each.rows.replaceChildren(...queries.map(name));
+        each.columns.replaceChildren(...keys.map(name));
         each.rows.classList.toggle("av-few", !named);
         each.columns.classList.toggle("av-few", !named);
         each.canvas.style.width = each.field.style.width = `${keys.length * size}px`;
@@ -380,6 +401,8 @@
       listed = state;
       list.querySelector(".av-here")?.classList.remove("av-here");
       list.children[k].classList.add("av-here");
+      if (list.scrollHeight > list.clientHeight + 1) list.tabIndex = 0; // or no key could scroll it
+      else list.removeAttribute("tabindex");
       readout.replaceChildren(
         "From ", bdi(`\u201c${queries[q]}\u201d`), ` (${q}) to `, bdi(`\u201c${keys[k]}\u201d`), ` (${k}): `,
         make("b", {}, words_of(q, k)));
@@ -462,6 +485,7 @@
     queryBox.addEventListener("change", () => pin(+queryBox.value, busiest(+queryBox.value)));
 
     const redraw = () => {
+      if (!live.isConnected) return watcher.disconnect(); // a notebook has cleared the output
       readColours();
       drawOverview();
       drawMatrices();
@@ -487,5 +511,5 @@
     }).observe(live);
   }
 
-  document.querySelectorAll(".attention-viewer:not([data-live])").forEach(start);
+  document.querySelectorAll(".attention-viewer").forEach(start);
 })();

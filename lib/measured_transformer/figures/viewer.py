@@ -109,11 +109,7 @@ def attention_viewer(
         )
         for each in shown.examples
     )
-    with warnings.catch_warnings():  # a script that the font lacks is a box in the drawing
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
-        static = _all_heads(shown.examples[start[0]], shown.layers, shown.heads)
     return AttentionViewer(
-        static=static,
         summaries=summaries,
         title=title,
         _shown=shown,
@@ -127,17 +123,25 @@ class AttentionViewer:
     """A viewer of attention, made by `attention_viewer`; a notebook shows it as the result of a cell.
 
     Attributes:
-        static: the drawing of all heads on the example it begins with; a layer a row, a head a column.
         summaries: what each head does, as `summaries[example][layer][head]`.
         title: its name.
     """
 
-    static: ThemedFigure
     summaries: tuple[tuple[tuple[HeadSummary, ...], ...], ...]
     title: str
     _shown: Shown
     _start: tuple[int, int, int]
     _compare: tuple[int, int] | None
+
+    @functools.cached_property
+    def static(self) -> ThemedFigure:
+        """The drawing of all heads on the example it begins with: a layer a row, a head a column."""
+        first = self._shown.examples[self._start[0]]
+        with warnings.catch_warnings():  # a script that the font lacks is a box in the drawing
+            warnings.filterwarnings(
+                "ignore", message=r"Glyph .* missing from", category=UserWarning
+            )
+            return _all_heads(first, self._shown.layers, self._shown.heads)
 
     @functools.cached_property
     def html(self) -> str:
@@ -286,13 +290,19 @@ def _packaged(name: str) -> str:
 def _all_heads(example: Example, layers: Sequence[str], heads: Sequence[str]) -> Figure:
     """Draw every head of one example: a layer a row, a head a column."""
     n_layers, n_heads, n_queries, n_keys = example.weights.shape
-    side = min(3.6, (WIDTH - 1.1) / n_heads)
-    tall = min(side * n_queries / n_keys, 1.5 * side)
-    height = min(n_layers * tall, 9.0) + 0.5
+    side = min(3.6, (WIDTH - 1.7) / n_heads)
+    tall = min(side * n_queries / n_keys, 1.5 * side, 9.0 / n_layers)
+    top, between = 0.5, 1.12  # inches above the panels; room of a panel, in its own height
+    height = n_layers * tall * between
     words = n_heads <= 2 and n_layers <= 2 and max(n_queries, n_keys) <= 16
-    drawn = new_figure(figsize=(WIDTH, height + (0.9 * n_layers if words else 0)))
+    full = top + height + (1.0 * n_layers if words else 0.12)
+    # Where the places are known, looking for them would take seconds with many heads.
+    drawn = new_figure(figsize=(WIDTH, full), layout="constrained" if words else "none")
+    low, high, right = 0.12 / full, 1 - top / full, (0.75 + n_heads * side) / WIDTH
+    if not words:
+        drawn.subplots_adjust(0.75 / WIDTH, low, right, high, 0.08, between - 1)
     panels = drawn.subplots(n_layers, n_heads, squeeze=False)
-    colours = weight_colours()
+    colours = _weight_colours()
     shade = PowerNorm(0.5, 0.0, 1.0)
     for layer in range(n_layers):
         for head in range(n_heads):
@@ -306,16 +316,24 @@ def _all_heads(example: Example, layers: Sequence[str], heads: Sequence[str]) ->
             if words:
                 _write_words(panel, example, first=head == 0)
             if layer == 0:
-                name = _named("head", heads[head])
-                panel.set_title(
-                    name if n_heads <= 6 else heads[head], fontsize=11, parse_math=False
-                )
+                name = heads[head] if side < 0.8 else _named("head", heads[head])
+                panel.set_title(name, fontsize=11, parse_math=False)
             if head == 0:
-                name = _named("layer", layers[layer])
-                panel.set_ylabel(name if n_layers <= 6 else layers[layer], parse_math=False)
-    bar = drawn.colorbar(
-        ScalarMappable(norm=shade, cmap=colours), ax=panels, shrink=min(1.0, 2.6 / height), pad=0.02
-    )
+                name = layers[layer] if tall < 0.8 else _named("layer", layers[layer])
+                panel.set_ylabel(name, parse_math=False)
+    if side < 0.8:
+        drawn.text(0.06, 1 - 0.22 / full, "head", fontsize=11)
+    if tall < 0.8:
+        drawn.supylabel("layer", fontsize=11, x=0.02)
+    scale = ScalarMappable(norm=shade, cmap=colours)
+    if words:
+        shrink = n_layers * tall / full
+        bar = drawn.colorbar(scale, ax=panels, shrink=shrink, pad=0.02)
+    else:
+        length = min(high - low, 2.6 / full)
+        bar = drawn.colorbar(
+            scale, cax=drawn.add_axes((right + 0.02, high - length, 0.022, length))
+        )
     bar.set_label("weight")
     bar.set_ticks([0, 0.1, 0.25, 0.5, 1], labels=["0", "0.1", "0.25", "0.5", "1"])
     bar.outline.set_visible(False)
@@ -334,7 +352,7 @@ def _write_words(panel: Axes, example: Example, *, first: bool) -> None:
     panel.tick_params(length=0)
 
 
-def weight_colours() -> LinearSegmentedColormap:
+def _weight_colours() -> LinearSegmentedColormap:
     """Return the colours of attention weights: from hardly visible at 0 to strongest at 1, on either page."""
     dark = theme().name == "dark"
     ends = ("#2a2e35", "#ffe3cc") if dark else ("#f0eeec", "#541f00")
