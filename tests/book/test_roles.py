@@ -52,6 +52,12 @@ A word of mine, with $k$.
 :label: ex-by-hand
 
 Show that $a = b$.
+
+```python
+from measured_transformer.exercises import check
+
+check("learning_rate.edge", ...)
+```
 ````
 
 ````{{solution}} ex-by-hand
@@ -354,8 +360,18 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
         "from measured_transformer.evidence.record import record, report",
         'record("CS-1.5", value=[0, 3, -1])',
         "from measured_transformer.figures.style import subplots, themed",
+        "from measured_transformer.exercises import check",  # what an exercise begins with
         "assert sum(range(4)) == 6",
     ]
+
+
+def test_an_exercise_goes_on_in_a_cell_of_the_notebook(notebook):
+    (at,) = (n for n, cell in enumerate(notebook.cells) if "exercises import" in cell.source)
+    start = notebook.cells[at]
+    assert start.cell_type == "code"
+    assert start.source.endswith('check("learning_rate.edge", ...)')
+    assert notebook.cells[at - 1].source.rstrip().endswith("> Show that $a = b$.")
+    assert notebook.cells[at + 1].source.startswith("<details>\n<summary>Solution</summary>")
 
 
 def test_notebook_runs_elsewhere(notebook, good, tmp_path):

@@ -82,7 +82,7 @@ WRONG = {
         "all": (lambda n, k: 2 ** (2 * n), "count those of one block"),
         "with repetition": (lambda n, k: (2 * n) ** k, "through one branch twice"),
     },
-    "residual.skip_share": {
+    "residual.straight_share": {
         "blocks for sublayers": (lambda n, a: (1 + a * a) ** -n, "two sublayers"),
         "lengths added": (lambda n, a: (1 + a) ** (-2 * n), "their squares do"),
         "the whole": (lambda n, a: (1 + a * a) ** (2 * n), "between 0 and 1"),

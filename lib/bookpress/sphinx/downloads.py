@@ -76,8 +76,21 @@ class Writer:
                     self._blocks.append(f"**{self.inline(child).strip()}**")
                 else:
                     self._walk(child, depth)
+        elif isinstance(node, nodes.Element) and _is_exercise(node):
+            self._exercise(node)
         else:
             self._blocks += self.block(node)
+
+    def _exercise(self, node: nodes.Element) -> None:
+        """Write an exercise; the code that it begins with becomes a cell to go on from."""
+        rest = node.deepcopy()
+        starts = [block for block in rest.findall(nodes.literal_block) if _is_start(block)]
+        for block in starts:
+            block.parent.remove(block)
+        self._blocks += self.block(rest)
+        for block in starts:
+            self._flush()
+            self.cells.append(nbformat.v4.new_code_cell(block.astext().rstrip()))
 
     def _code_cell(self, node: nodes.container, depth: int) -> None:
         index = int(node["cell_index"])
@@ -165,6 +178,15 @@ def _element(node: nodes.Node) -> str:
 
 def _holds_cells(node: nodes.Element) -> bool:
     return any(_element(child) == "cell_code" for child in node.findall(nodes.container))
+
+
+def _is_exercise(node: nodes.Element) -> bool:
+    return isinstance(node, nodes.Admonition) and "exercise" in node["classes"]
+
+
+def _is_start(block: nodes.literal_block) -> bool:
+    """Whether a block has an answer checked: what the reader writes goes there."""
+    return block.get("language") == "python" and "exercises import check" in block.astext()
 
 
 def _escape(text: str) -> str:

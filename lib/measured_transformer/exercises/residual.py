@@ -108,8 +108,8 @@ def paths(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
-def skip_share(answer: Answer) -> None:
-    """Write `skip_share(n_layers, a)`: the skip path's share of the squared length, with orthogonal terms."""
+def straight_share(answer: Answer) -> None:
+    """Write `straight_share(n_layers, a)`: the skip path's share of squared length, terms being orthogonal."""
     for layers, a in ((3, 0.5), (1, 0.8), (12, 0.2)):
         found = number(answer(layers, a))
         demand(0 < found <= 1, "a share lies between 0 and 1")
