@@ -243,10 +243,18 @@ def test_two_heads_side_by_side(open_viewers):
         float(each.replace("\u2212", "-")) for each in re.findall(r"[+\u2212]?\d\.\d{3}", said)
     ]
     assert found == [one[4, 3], two[4, 3], round(one[4, 3] - two[4, 3], 3)]
-    assert len(viewer.locator(".av-about > span").all()) == 2
+    assert viewer.locator(".av-about > span").count() == 2
+    assert "difference" in viewer.locator(".av-scale").inner_text()
     assert viewer.locator(".av-other").get_attribute("aria-label") == "Layer 1, head 0"
     select(viewer, "Compare with").select_option(label="no other head")
     assert not viewer.locator(".av-three").is_visible()
+    assert viewer.locator(".av-scale").inner_text().split() == [
+        "weight",
+        "0",
+        "1",
+        "empty:",
+        "masked",
+    ]
 
 
 PIXEL = """([selector, x, y]) => {
@@ -362,6 +370,7 @@ def test_several_viewers_keep_apart_and_hostile_tokens_are_text(open_viewers):
     assert cross.locator(".av-tokens li bdi").all_text_contents() == list("tuvwxyz")
     assert [row[0] for row in numbers(cross)] == CROSS[0, 0, 0, 2].round(3).tolist()
     assert not select(cross, "Layer").is_visible()
+    assert "masked" not in cross.locator(".av-scale").inner_text()
 
 
 def test_without_scripts_the_drawing_and_the_words_stay(open_viewers):

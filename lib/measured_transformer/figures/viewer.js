@@ -203,7 +203,10 @@
     const status = make("p", { class: "av-status", role: "status", "aria-live": "polite" });
     const about = make("p", { class: "av-about" });
     const scale = make("p", { class: "av-scale" });
-    scale.append("weight 0 ", make("span", { class: "av-ramp", "aria-hidden": "true" }), " 1, empty: masked");
+    const ramp = (kind) => make("span", { class: `av-ramp ${kind}`, "aria-hidden": "true" });
+    const empty = make("span", { class: "av-empty" }, "empty: masked");
+    const minus = make("span", { class: "av-signs" }, "difference \u22121 ", ramp("av-change-ramp"), " +1");
+    scale.append(make("span", {}, "weight 0 ", ramp(""), " 1"), minus, empty);
     const help = make("p", { class: "av-help" },
       "Point at a cell, or tap it. By keyboard: Tab to the matrix, then arrow keys, Home and End.");
     const matrices = make("div", { class: "av-matrices" }, one.box, two.box, three.box);
@@ -451,6 +454,8 @@
           words[example][l * nHeads + h]));
       });
       live.classList.toggle("av-compared", !!other);
+      minus.hidden = !other;
+      empty.hidden = !now().codes.includes(MASKED);
       drawMatrices();
     };
     const announce = () => {
