@@ -252,7 +252,8 @@
           const [x, y] = [edge(c), edge(r)];
           pen.fillRect(x, y, Math.max(1, edge(c + 1) - x - gap), Math.max(1, edge(r + 1) - y - gap));
           if (!number) continue;
-          pen.fillStyle = 0.3 * red + 0.59 * green + 0.11 * blue > 140 ? "#000" : "#fff";
+          const light = 0.21 * red ** 2.2 + 0.72 * green ** 2.2 + 0.07 * blue ** 2.2;
+          pen.fillStyle = light > 0.18 * 255 ** 2.2 ? "#000" : "#fff"; // the better contrast
           pen.font = `${11 * dense}px system-ui, sans-serif`;
           pen.textAlign = "center";
           pen.textBaseline = "middle";
