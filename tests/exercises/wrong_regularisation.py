@@ -84,7 +84,7 @@ WRONG = {
         "the ratio": (lambda e, v: 1 + (1 - e) * v / e, "ratio of probabilities"),
         "its share forgotten": (lambda e, v: math.log((1 - e) * (v - 1) / e), "even part"),
         "the log of the target": (lambda e, v: -math.log(1 - e + e / v), "not its target"),
-        "turned round": (lambda e, v: -math.log(1 + (1 - e) * v / e), "the largest"),
+        "turned round": (lambda e, v: -math.log(1 + (1 - e) * v / e), "below the others"),
     },
     "regularisation.stopped": {
         "sees the future": (stopped_late, "nobody saw"),

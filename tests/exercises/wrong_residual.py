@@ -79,7 +79,7 @@ WRONG = {
     "residual.paths": {
         "blocks for sublayers": (math.comb, "two sublayers"),
         "in order": (lambda n, k: math.perm(2 * n, k), "makes no new path"),
-        "all": (lambda n, k: 2 ** (2 * n), "count those of one block"),
+        "all": (lambda n, k: 2 ** (2 * n), "count those of one or two blocks"),
         "with repetition": (lambda n, k: (2 * n) ** k, "through one branch twice"),
     },
     "residual.straight_share": {

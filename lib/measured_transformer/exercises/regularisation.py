@@ -85,7 +85,7 @@ def gap(answer: Answer) -> None:
     """Write `gap(epsilon, vocab)`: how far the right logit exceeds the others where smoothed loss is least."""
     for epsilon, vocab in ((0.1, 13), (0.3, 5), (0.5, 2), (0.1, 37000)):
         found = number(answer(epsilon, vocab))
-        demand(found > 0, "the answer's logit is the largest")
+        demand(found > 0, "your gap puts the answer's logit below the others")
         target = 1 - epsilon + epsilon / vocab
         demand(
             not close(found, target / (epsilon / vocab)),

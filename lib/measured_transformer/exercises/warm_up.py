@@ -121,7 +121,7 @@ def rectified(answer: Answer) -> None:
     slips = {49.0: "a factor of two is missing", 100.0: "and minus 1", 1999.0: "that is for 0.999"}
     way = "it follows from beta2 alone"
     demand_number(infinity, 99.0, way=way, name="rho at infinity", within=0.001, slips=slips)
-    text = f"the step: at t = {step:.0f} "
+    text = f"the step: at t = {step:g} "
     demand(step == round(step) and step >= 1, f"{text}steps are whole numbers from 1 on")
     rho = 99 - 2 * step * 0.98**step / (1 - 0.98**step)
     demand(rho > 5, f"{text}rho is {rho:.2f}: not above 5 yet")
