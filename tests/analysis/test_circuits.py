@@ -129,6 +129,9 @@ def test_two_heads_composed_by_values_are_one_virtual_head():
     torch.testing.assert_close(
         pattern[:, 2:].diagonal(dim1=1, dim2=2), torch.ones(3, LENGTH - 2).double()
     )
+    first, second = torch.rand(2, 4, 4).unbind()
+    torch.testing.assert_close(virtual_pattern([first, second, first]), first @ second @ first)
+    torch.testing.assert_close(virtual_pattern([first, second]), second @ first)
     path = pattern @ seen["embedding"] @ (forms[0] @ forms[1]).matrix
     torch.testing.assert_close(path, seen["blocks.1.attention.head_outputs"][:, 0])
     assert copying_score(token_circuit(model, *forms).eigenvalues()) == pytest.approx(1)
