@@ -135,6 +135,8 @@ def test_example_layer_and_head_by_mouse(open_viewers):
     assert select(viewer, "Head").input_value() == "1"
     select(viewer, "Example").select_option(label="long")
     assert numbers(viewer) == rounded(EXAMPLES[1][0, 1, 7])
+    sentence = viewer.locator(".av-words ul").nth(1).locator("li").nth(1).text_content()
+    assert viewer.locator(".av-about").text_content() == sentence
     select(viewer, "Query").select_option(label="2 three")
     assert numbers(viewer) == rounded(EXAMPLES[1][0, 1, 2], masked=range(3, 8))
     assert viewer.locator(".av-tokens li bdi").all_text_contents() == LONG

@@ -197,6 +197,15 @@ def test_tokens_are_text_and_never_markup():
     viewer.html.encode("utf-8")
 
 
+def test_tokens_in_sentences_are_text_too():
+    pattern = np.full((1, 1, 5, 5), 0.1)
+    pattern[..., 2] = 0.6  # no place stands out, so the busiest token is named
+    tokens = ["a", "b", "<img src=x>", "c", "d"]
+    page = soup(attention_viewer(pattern, tokens))
+    assert "\u201c<img src=x>\u201d receives most, 0.60" in page.select_one("li span").get_text()
+    assert len(page.select("img")) == 1
+
+
 def test_without_scripts_there_is_the_drawing_and_a_sentence_for_each_head():
     viewer = attention_viewer(weights(2, 2, 3, 4, 4), words(4), labels=["one", "two"])
     page = soup(viewer)
