@@ -23,8 +23,7 @@
   // Light or dark: as the page says (this book, JupyterLab, Colab, VS Code), else as the reader prefers.
   const preference = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => {
-    const page = document.documentElement;
-    const body = document.body;
+    const [page, body] = [document.documentElement, document.body];
     const said = page.dataset.theme || page.getAttribute("theme") || body.className;
     const jupyter = body.dataset.jpThemeLight;
     if (jupyter) return jupyter === "false";
@@ -55,10 +54,8 @@
     // What is chosen. `other` is the head to compare with, or null; `query` and `key` the cell.
     let [example, layer, head] = data.start;
     let other = data.compare;
-    let query = 0;
-    let key = 0;
+    let [query, key] = [0, 0];
     let hover = null; // a cell under the mouse, shown for as long as it is there
-
     const now = () => examples[example];
     const headName = (l, h) => `${data.layers[l]}, ${data.heads[h]}`;
     const offset = (l, h) => (l * nHeads + h) * now().queries.length * now().keys.length;
@@ -89,10 +86,8 @@
     const [headLabel, headBox] = select("Head", data.heads);
     const [otherLabel, otherBox] = select("Compare with", data.heads, data.layers);
     const [queryLabel, queryBox] = select("Query", []);
-    exampleLabel.hidden = examples.length < 2;
-    layerLabel.hidden = nLayers < 2;
-    headLabel.hidden = nHeads < 2;
-    otherLabel.hidden = nLayers * nHeads < 2;
+    [exampleLabel.hidden, layerLabel.hidden] = [examples.length < 2, nLayers < 2];
+    [headLabel.hidden, otherLabel.hidden] = [nHeads < 2, nLayers * nHeads < 2];
     exampleLabel.className = "av-wide";
     const choose = make("div", { class: "av-choose" }, exampleLabel, layerLabel, headLabel, otherLabel);
     choose.hidden = examples.length * nLayers * nHeads < 2;
@@ -152,11 +147,10 @@
       }
       const cell = (event) => {
         const place = canvas.getBoundingClientRect();
+        const index = (share, count) => clamp(Math.floor(share * count), 0, count - 1);
         return [
-          clamp(Math.floor(((event.clientY - place.top) / place.height) * now().queries.length), 0,
-            now().queries.length - 1),
-          clamp(Math.floor(((event.clientX - place.left) / place.width) * now().keys.length), 0,
-            now().keys.length - 1),
+          index((event.clientY - place.top) / place.height, now().queries.length),
+          index((event.clientX - place.left) / place.width, now().keys.length),
         ];
       };
       field.addEventListener("pointermove", (event) => {
@@ -168,9 +162,7 @@
       });
       return { box, title, canvas, cursor, band, field, rows, columns };
     };
-    const one = panel("one");
-    const two = panel("two");
-    const three = panel("three");
+    const [one, two, three] = ["one", "two", "three"].map(panel);
     one.cursor.addEventListener("keydown", (event) => {
       const [rows, columns] = [now().queries.length, now().keys.length];
       const far = event.ctrlKey || event.metaKey;
@@ -188,15 +180,14 @@
     const list = make("ul", { class: "av-tokens", "aria-label": "Weights of the query by token" });
     const listTitle = make("p", { class: "av-title" });
     const sentence = make("div", { class: "av-sentence" }, queryLabel, listTitle, list);
-    for (const [kind, handle] of [
-      ["pointerover", (token) => look([query, token])],
-      ["click", (token) => pin(query, token)],
-    ]) {
-      list.addEventListener(kind, (event) => {
-        const item = event.target.closest("li");
-        if (item && (kind === "click" || event.pointerType === "mouse")) handle(+item.dataset.key);
-      });
-    }
+    list.addEventListener("pointerover", (event) => {
+      const item = event.target.closest("li");
+      if (item && event.pointerType === "mouse") look([query, +item.dataset.key]);
+    });
+    list.addEventListener("click", (event) => {
+      const item = event.target.closest("li");
+      if (item) pin(query, +item.dataset.key);
+    });
     list.addEventListener("pointerleave", () => look(null));
 
     const readout = make("p", { class: "av-readout", "aria-hidden": "true" });
@@ -223,8 +214,7 @@
       const stops = (...names) => names.map((name) => rgb(style.getPropertyValue(`--av-${name}`)));
       const ramp = (names) => {
         const [low, middle, high] = stops(...names);
-        return (share) =>
-          share < 0.5 ? mix(low, middle, 2 * share) : mix(middle, high, 2 * share - 1);
+        return (share) => (share < 0.5 ? mix(low, middle, 2 * share) : mix(middle, high, 2 * share - 1));
       };
       const weight = ramp(["none", "half", "full"]);
       const change = ramp(["less", "none", "more"]);
@@ -263,10 +253,7 @@
     };
     const short = (code) => (code / 1000).toFixed(2).replace(/^0/, "");
     const shortSigned = (value) => (value < 0 ? "\u2212" : "+") + short(Math.abs(value));
-    const unmasked = (l, h) => (q, k) => {
-      const code = at(l, h, q, k);
-      return code === MASKED ? null : code;
-    };
+    const unmasked = (l, h) => (q, k) => (at(l, h, q, k) === MASKED ? null : at(l, h, q, k));
 
     const paintSmall = (canvas, rows, columns, value) => {
       [canvas.width, canvas.height] = [columns, rows];
@@ -278,7 +265,6 @@
       }
       pen.putImageData(image, 0, 0);
     };
-
     const drawOverview = () => {
       const [rows, columns] = [now().queries.length, now().keys.length];
       const room = main.clientWidth - 6;
@@ -303,8 +289,7 @@
         clamp(Math.max(...all.map((token) => [...token].length)), 1, LONGEST));
       const margin = 8 + longQuery * 8;
       const room = main.clientWidth - 3;
-      const cells = (width) =>
-        Math.max(1, Math.min(40, (width - margin) / keys.length, 560 / queries.length));
+      const cells = (width) => clamp(Math.min((width - margin) / keys.length, 560 / queries.length), 1, 40);
       let width = room >= 620 ? room * 0.56 : room;
       if (other) {
         width = [3, 2, 1].map((count) => (room - 18 * (count - 1)) / count)
@@ -314,15 +299,15 @@
       return { size: size >= 4 ? Math.floor(size) : size, margin, top: 10 + longKey * 8, named: size >= 11 };
     };
 
-    let layout;
+    let layout = null;
     const drawMatrices = () => {
       const { queries, keys } = now();
       layout = measure();
       const { size, margin, top, named } = layout;
-      live.style.setProperty("--av-cell", `${size}px`);
-      live.style.setProperty("--av-margin", `${margin}px`);
-      live.style.setProperty("--av-top", `${top}px`);
-      live.style.setProperty("--av-font", `${clamp(Math.round(size * 0.8), 10, 13)}px`);
+      const font = clamp(Math.round(size * 0.8), 10, 13);
+      for (const [name, value] of Object.entries({ cell: size, margin, top, font })) {
+        live.style.setProperty(`--av-${name}`, `${value}px`);
+      }
       const shown = other ? [one, two, three] : [one];
       for (const each of [one, two, three]) each.box.hidden = !shown.includes(each);
       for (const each of shown) {
@@ -361,8 +346,7 @@
       listTitle.replaceChildren(`Position ${q}, `, bdi(`\u201c${queries[q]}\u201d`), ", looks at");
       list.replaceChildren(...keys.map((token, k) => {
         const item = make("li", { "data-key": k, title: token }, bdi(token));
-        const codes = [at(layer, head, q, k), ...(other ? [at(...other, q, k)] : [])];
-        codes.forEach((code, place) => {
+        [at(layer, head, q, k), ...(other ? [at(...other, q, k)] : [])].forEach((code, place) => {
           const bar = make("i", { class: place ? "av-bar av-second" : "av-bar", "aria-hidden": "true" });
           bar.style.setProperty("--av-share", code === MASKED ? 0 : code / 1000);
           const number = make("span", { class: "av-number" }, code === MASKED ? "masked" : say(code));
@@ -419,10 +403,8 @@
 
     // Changing what is chosen ------------------------------------------------------------------
 
-    const cellWords = () => {
-      const { queries, keys } = now();
-      return `From ${queries[query]}, position ${query}, to ${keys[key]}, position ${key}: ${words_of(query, key)}`;
-    };
+    const cellWords = () =>
+      `From ${now().queries[query]}, position ${query}, to ${now().keys[key]}, position ${key}: ${words_of(query, key)}`;
     const pin = (q, k) => {
       [query, key, hover] = [q, k, null];
       queryBox.value = q;
@@ -433,15 +415,12 @@
       status.textContent = cellWords();
     };
     const busiest = (q) => {
-      const codes = now().keys.map((_, k) => at(layer, head, q, k));
-      const open = codes.map((code) => (code === MASKED ? -1 : code));
-      return open.indexOf(Math.max(...open));
+      const codes = now().keys.map((_, k) => at(layer, head, q, k) % MASKED);
+      return codes.indexOf(Math.max(...codes));
     };
 
     const drawHead = () => {
-      layerBox.value = layer;
-      headBox.value = head;
-      otherBox.value = other ? other.join(" ") : "";
+      [layerBox.value, headBox.value, otherBox.value] = [layer, head, other ? other.join(" ") : ""];
       thumbs.forEach((button, index) => {
         const chosen = index === layer * nHeads + head;
         button.setAttribute("aria-checked", chosen);
@@ -472,8 +451,7 @@
       exampleBox.value = example;
       query = now().queries.length - 1;
       key = busiest(query);
-      queryBox.replaceChildren(
-        ...now().queries.map((token, q) => make("option", { value: q }, `${q} ${token}`)));
+      queryBox.replaceChildren(...now().queries.map((token, q) => make("option", { value: q }, `${q} ${token}`)));
       drawHead();
       drawOverview();
     };
@@ -511,9 +489,9 @@
     }
     let width = live.clientWidth;
     new ResizeObserver(() => {
-      if (live.clientWidth === width || !live.clientWidth) return;
-      width = live.clientWidth;
-      redraw();
+      const changed = live.clientWidth && live.clientWidth !== width;
+      width = live.clientWidth || width;
+      if (changed) redraw();
     }).observe(live);
   }
 
