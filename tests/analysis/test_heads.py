@@ -130,6 +130,14 @@ def test_causal_patterns_are_measured_against_what_may_be_seen():
     assert half.masses["self"][0] == pytest.approx((1 / 4 + 1 / 5 + 1 / 6) / 3)
 
 
+def test_a_query_that_may_not_see_the_key_meant_is_left_out():
+    allowed = torch.ones(3, 3, dtype=torch.bool)
+    allowed[0, 1] = False
+    even = (allowed / allowed.sum(-1, keepdim=True))[None, None]
+    table = observe(even, allowed=allowed).table()
+    assert table.masses["offset 1"][0] == pytest.approx(1 / 3)  # the last query has none ahead
+
+
 def test_the_induction_head_is_found_by_the_target_that_the_task_names():
     n = 12
     tokens = torch.randint(8, (50, n), generator=torch.Generator().manual_seed(1))
