@@ -3,7 +3,7 @@
 import math
 
 import torch
-from measured_transformer.analysis.positions import shift_matrix
+from measured_transformer.analysis.sinusoids import shift_matrix
 
 
 def by_batch(x, table):
@@ -74,5 +74,33 @@ WRONG = {
         "one back": (turned(-1), "query 2 scores key 1 highest"),
         "one matrix": (lambda d: torch.eye(d), "expected two matrices"),
         "zero": (lambda d: (torch.zeros(d, d), torch.zeros(d, d)), "all scores are equal"),
+    },
+    "positions.slopes": {
+        "the next head": ((4, 1 - math.exp(-0.5)), "another one is closer"),
+        "counted from zero": ((0, 1 - math.exp(-0.5)), "from 1 to 8"),
+        "one key": ((5, math.exp(-0.5)), "of the next key"),
+        "slope one": ((5, 1 - math.exp(-1)), "not the slope one"),
+        "all of it": ((5, 1.0), "get a share too"),
+        "a guess": ((5, 0.5), "times the same factor"),
+    },
+    "positions.turned_pairs": {
+        "counted from one": (20, "from i = 0"),
+        "a radian": (27, "one radian"),
+        "the exponent of a dimension": (11, "exponent"),
+        "a half": (20.5, "whole"),
+        "all": (32, "compare"),
+    },
+    "positions.gaps": {
+        "no gap outside": ((512 / 32, 512 / 256), "as well"),
+        "from end to end": ((511 / 31, 511 / 255), "need not be"),
+        "between": ((15.0, 1.0), "at least one away"),
+        "only the second": ((513 / 33, 1.5), "all alike"),
+    },
+    "positions.diluted": {
+        "variance one": ((1 / 24, 2**-12), "not variance one"),
+        "a quarter": ((1 / 96, 2**-12), "as large as it"),
+        "by the variance": ((1 / 48, 2**-24), "standard deviation"),
+        "no norm": ((1 / 48, 1 / 5), "each norm shrinks"),
+        "one norm": ((1 / 48, 2**-0.5), "how often"),
     },
 }

@@ -1,10 +1,9 @@
-"""Every figure of the chapter on positions draws what it is given, in both themes."""
+"""Every figure of the chapters on positions draws what it is given, in both themes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 from measured_transformer.figures import positions as figures
 from measured_transformer.figures.style import ThemedFigure
 
@@ -26,20 +25,14 @@ DRAWN = {
     "turned_vectors": lambda: figures.turned_vectors(
         [(1, 0), (2, 1)], rate=0.5, query_angle=0.1, key_angle=0.2
     ),
-    "precision": lambda: figures.precision(
-        [1, 10], {"a": [0.0, 1e-3], "b": [1e-2, 1.0]}, [8, 16], {"x": [8, 16], "y": [8, 9]}
-    ),
+    "score_drift": lambda: figures.score_drift([1, 10], {"a": [0.0, 1e-3], "b": [1e-2, 1.0]}),
+    "distinct_vectors": lambda: figures.distinct_vectors([8, 16], {"x": [8, 16], "y": [8, 9]}),
     "strip": lambda: figures.strip({"none": SEEDS, "rotary": SEEDS}, label="loss", reference=0.5),
     "strips": lambda: figures.strips(
         {"one": {"none": SEEDS}, "two": {"none": SEEDS, "rotary": SEEDS}}, label="loss"
     ),
     "learning_curves": lambda: figures.learning_curves(
         {"rotary": RNG.random((2, 30)), "none": RNG.random((2, 30))}, best=0.1, level=0.2, window=5
-    ),
-    "extrapolation": lambda: figures.extrapolation(
-        {"rotary": np.hstack([np.full((2, 2), np.nan), RNG.random((2, 60))])},
-        trained=16,
-        chance=1.0,
     ),
     "through_depth": lambda: figures.through_depth(
         {"sinusoidal": RNG.random((2, 4)), "other": RNG.random((2, 4))},
@@ -74,19 +67,7 @@ def test_every_figure_function_is_tried() -> None:
     assert made_here == set(DRAWN)
 
 
-def _lines(axes: Axes) -> list[np.ndarray]:
-    return [np.asarray(line.get_ydata()) for line in axes.lines]
-
-
 def test_the_rising_steps_are_those_that_are_drawn_thick() -> None:
     drawn = figures.similarity_curve(np.array([2.0, 1.0, 1.5, 1.0]), [1], marked=())
     thick = [line for line in drawn.figure.axes[0].lines if line.get_linewidth() > 3]
     assert [line.get_ydata().tolist() for line in thick] == [[0.5, 0.75]]
-
-
-def test_extrapolation_shows_every_seed_and_starts_where_something_is_scored() -> None:
-    values = np.hstack([np.full((3, 2), np.nan), np.arange(60.0)[None].repeat(3, 0)])
-    drawn = figures.extrapolation({"rotary": values}, trained=16, chance=1.0, smooth=4)
-    lines = [line for line in _lines(drawn.figure.axes[0]) if len(line) > 2]
-    assert len(lines) == 4  # three seeds and their mean
-    np.testing.assert_allclose(lines[0], np.arange(57.0) + 1.5)

@@ -1,7 +1,7 @@
 """Arms: each with its own rate and its own options, from seeds that tuning never saw."""
 
 import pytest
-from measured_transformer.analysis.positions import RandomTable
+from measured_transformer.analysis.position_training import RandomTable
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal

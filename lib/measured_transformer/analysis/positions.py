@@ -1,9 +1,7 @@
-r"""Measuring how order enters a model, and what training makes of it.
+r"""Measuring how order enters a model, and what training makes of it: probes, and changes to trained models.
 
-The geometry of position vectors, rotations and their precision, probes, and changes to trained models.
-
-Axis words: `position`, the place in the sequence; `distance` $k = |i - j|$; `pair`, two dimensions that
-share a frequency. Matrices act on row vectors from the right, `x @ W`.
+The geometry of position vectors is in `sinusoids`, rotations and their precision in `rotary`, longer sequences
+in `extrapolation`, and what is changed before training in `position_training`.
 """
 
 from __future__ import annotations
@@ -11,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,188 +24,10 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.attention import causal_mask
-from measured_transformer.parts.positions import (
-    LearnedPositions,
-    frequencies,
-    rotation,
-    sinusoidal_encoding,
-)
-from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.seeding import seeded, stream
 
 Model = Decoder | Encoder
-
-# The geometry of a table of position vectors --------------------------------------------------
-
-
-def similarity_by_distance(n: int, d: int, *, base: float = 10000.0) -> Float[ndarray, "distance"]:
-    r"""The dot product of two sinusoidal vectors $k$ apart, $s(k) = \sum_i \cos(\omega_i k)$, k below `n`.
-
-    >>> similarity_by_distance(3, 4).round(4)
-    array([2.    , 1.5403, 0.5837])
-    """
-    distances = torch.arange(n, dtype=torch.float64)
-    return (distances[:, None] * frequencies(d, base=base)).cos().sum(1).numpy()
-
-
-def _diagonals(matrix: Tensor, *, directed: bool) -> tuple[Tensor, Tensor]:
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"expected a square matrix, got shape {tuple(matrix.shape)}")
-    n = len(matrix)
-    where = torch.arange(n, device=matrix.device)
-    offset = where[:, None] - where[None, :]
-    index = offset + n - 1 if directed else offset.abs()
-    sums = torch.zeros(2 * n - 1, dtype=matrix.dtype).index_add(
-        0, index.flatten(), matrix.flatten()
-    )
-    counts = torch.bincount(index.flatten(), minlength=2 * n - 1).clamp(min=1)
-    return sums / counts, index
-
-
-def offset_deviation(matrix: Float[Tensor, "query key"]) -> float:
-    """How far an entry strays from the mean of all entries at its distance |i - j|: 0 when only that counts.
-
-    >>> offset_deviation(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
-    0.0
-    >>> offset_deviation(torch.tensor([[2.0, 1.0], [1.0, 4.0]]))
-    1.0
-
-    Raises:
-        ValueError: when the matrix is not square.
-    """
-    means, index = _diagonals(matrix, directed=False)
-    return (matrix - means[index]).abs().max().item()
-
-
-def explained_by_offset(matrix: Float[Tensor, "query key"]) -> float:
-    """Share of the variance of the entries that the signed offset i - j accounts for, from 0 to 1.
-
-    >>> explained_by_offset(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
-    1.0
-
-    Raises:
-        ValueError: when the matrix is not square, or when all its entries are equal.
-    """
-    means, index = _diagonals(matrix, directed=True)
-    spread = matrix.var(unbiased=False).item()
-    if spread == 0:
-        raise ValueError("all entries are equal: there is no variance to explain")
-    return 1 - ((matrix - means[index]) ** 2).mean().item() / spread
-
-
-def wrong_order_share(similarity: Float[ndarray, "distance"]) -> float:
-    """Share of pairs of distances k < l at which the *farther* one is the more similar.
-
-    >>> wrong_order_share(np.array([3.0, 1.0, 2.0]))
-    0.3333333333333333
-    """
-    near, far = np.triu_indices(len(similarity), 1)
-    return float((similarity[far] > similarity[near]).mean())
-
-
-def rises(similarity: Float[ndarray, "distance"]) -> Int[ndarray, "rise"]:
-    """The distances k at which one step farther is more similar: s(k + 1) > s(k).
-
-    >>> rises(np.array([3.0, 1.0, 2.0, 0.0]))
-    array([1])
-    """
-    return np.flatnonzero(np.diff(similarity) > 0)
-
-
-def largest_climb(similarity: Float[ndarray, "distance"]) -> tuple[float, int, int]:
-    """The largest climb without a fall between: (height, distance at its foot, distance at its top).
-
-    >>> largest_climb(np.array([3.0, 1.0, 2.0, 0.0, 0.5]))
-    (1.0, 1, 2)
-    """
-    best, foot = (0.0, 0, 0), 0
-    for k in range(1, len(similarity)):
-        if similarity[k] <= similarity[k - 1]:
-            foot = k
-        elif similarity[k] - similarity[foot] > best[0]:
-            best = (float(similarity[k] - similarity[foot]), foot, k)
-    return best
-
-
-def turn_rates(encoding: Float[Tensor, "position d_model"]) -> Float[Tensor, "pair"]:
-    """The angle in radians by which each (sine, cosine) pair of a table turns per position, as measured.
-
-    Angles of neighbouring rows are subtracted, so rates up to pi are told apart; the mean over the rows is
-    the slope of the phase.
-
-    >>> turn_rates(sinusoidal_encoding(50, 4, dtype=torch.float64))
-    tensor([1.0000, 0.0100], dtype=torch.float64)
-    """
-    angles = torch.atan2(encoding[:, 0::2], encoding[:, 1::2])
-    steps = torch.remainder(angles.diff(dim=0) + math.pi, 2 * math.pi) - math.pi
-    return steps.mean(0)
-
-
-def smallest_distance(table: Float[Tensor, "position d_model"], *, block: int = 1000) -> float:
-    """The Euclidean distance of the two rows that are closest to one another.
-
-    >>> smallest_distance(torch.tensor([[0.0], [3.0], [5.0]]))
-    2.0
-    """
-    smallest = math.inf
-    for start in range(0, len(table), block):
-        distances = torch.cdist(table[start : start + block], table[start:])
-        rows = torch.arange(distances.shape[0])
-        distances[rows, rows] = math.inf
-        smallest = min(smallest, distances.min().item())
-    return smallest
-
-
-def distinct_rows(table: Float[Tensor, "position d_model"]) -> int:
-    """How many different rows a table has."""
-    return len(torch.unique(table.float(), dim=0))
-
-
-def rounded_angles(n: int, d: int, dtype: torch.dtype) -> Float[Tensor, "position d_model"]:
-    """The sinusoidal table as code computes it that works in `dtype` from the start.
-
-    Positions, frequencies and their products are rounded to `dtype`; so are sines and cosines. The library
-    rounds only the last.
-    """
-    angles = torch.arange(n).to(dtype)[:, None] * frequencies(d).to(dtype)
-    return torch.stack((angles.double().sin(), angles.double().cos()), dim=-1).flatten(1).to(dtype)
-
-
-def exp_log_table(n: int, d: int, dtype: torch.dtype) -> Float[Tensor, "position d_model"]:
-    r"""The table by the route of most published code: $\omega_i = \exp(-2i \ln(10000) / d)$, all in `dtype`.
-
-    An odd `d` fails, as it does there: one more sine than cosines.
-
-    Raises:
-        RuntimeError: when `d` is odd, by PyTorch.
-    """
-    rates = torch.exp(torch.arange(0, d, 2).to(dtype) * (-math.log(10000.0) / d))
-    table = torch.empty(n, d, dtype=dtype)
-    angles = torch.arange(n).to(dtype)[:, None] * rates
-    table[:, 0::2] = angles.sin()
-    table[:, 1::2] = angles.cos()
-    return table
-
-
-def shift_matrix(
-    k: int | float, d: int, *, base: float = 10000.0
-) -> Float[Tensor, "d_model d_model"]:
-    """The rotation R with PE(p + k) = PE(p) @ R for every p: one 2 by 2 block per frequency, float64.
-
-    >>> table = sinusoidal_encoding(4, 6, dtype=torch.float64)
-    >>> bool(torch.allclose(table[3], table[1] @ shift_matrix(2, 6)))
-    True
-    """
-    angles = k * frequencies(d, base=base)
-    blocks = [
-        torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]], dtype=torch.float64)
-        for a in angles.tolist()
-    ]
-    return torch.block_diag(*blocks)
-
-
-# Attention and order --------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -223,88 +42,6 @@ def equivariance_error(
     shuffled_first = attention(x[:, order], causal=causal)
     shuffled_after = attention(x, causal=causal)[:, order]
     return (shuffled_first - shuffled_after).abs().max().item()
-
-
-def rotary_scores(
-    queries: Float[Tensor, "pair_of_positions d_head"],
-    keys: Float[Tensor, "pair_of_positions d_head"],
-    query_positions: Int[Tensor, "pair_of_positions"],
-    key_positions: Int[Tensor, "pair_of_positions"],
-    *,
-    dtype: torch.dtype = torch.float64,
-    angles_in_dtype: bool = False,
-) -> Float[Tensor, "pair_of_positions"]:
-    """Score q . k / sqrt(d_head) of each query with its key, both rotated, computed in `dtype`.
-
-    Args:
-        queries, keys: one row for each pair of positions, not yet rotated.
-        query_positions, key_positions: where they stand.
-        dtype: of vectors, cosines, sines and the sum.
-        angles_in_dtype: compute positions, frequencies and angles in `dtype` too, as some code does; the
-            library computes them in float64.
-
-    Returns:
-        float64 scores.
-    """
-    d_head = queries.shape[-1]
-    turned = []
-    for x, positions in ((queries, query_positions), (keys, key_positions)):
-        if angles_in_dtype:
-            angles = positions.to(dtype)[:, None] * frequencies(d_head).to(dtype)
-            cos, sin = angles.double().cos().to(dtype), angles.double().sin().to(dtype)
-            even, odd = x.to(dtype)[:, 0::2], x.to(dtype)[:, 1::2]
-            turned.append(torch.cat((even * cos - odd * sin, even * sin + odd * cos), dim=-1))
-        else:
-            turn = rotation(positions, d_head, dtype=dtype)
-            turned.append(turn.apply(x.to(dtype)[None, None])[0, 0])
-    return (turned[0] * turned[1]).sum(-1).double() / math.sqrt(d_head)
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What a common shift does to rotary scores.
-
-    Attributes:
-        error: at each shift, the largest change of a score, 0 if only the offset counts.
-        control: at each shift above zero, the largest change when the query alone is shifted.
-    """
-
-    error: Float[ndarray, "shift"]
-    control: Float[ndarray, "shift"]
-
-
-def rotary_drift(
-    shifts: list[int],
-    *,
-    dtype: torch.dtype,
-    angles_in_dtype: bool = False,
-    seed: int = 0,
-    pairs: int = 200,
-    d_head: int = 64,
-) -> Drift:
-    """Shift queries and keys at random places together and see how far their scores move.
-
-    The entries of queries and keys are standard normal, so the scores have standard deviation one. Scores
-    are compared with those at shift zero in the same precision.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    queries, keys = torch.randn(2, pairs, d_head, generator=generator, dtype=torch.float64)
-    places = torch.randint(0, 128, (2, pairs), generator=generator)
-
-    def score(query_shift: int, key_shift: int) -> Tensor:
-        return rotary_scores(
-            queries,
-            keys,
-            places[0] + query_shift,
-            places[1] + key_shift,
-            dtype=dtype,
-            angles_in_dtype=angles_in_dtype,
-        )
-
-    unshifted = score(0, 0)
-    error = [(score(k, k) - unshifted).abs().max().item() for k in shifts]
-    control = [(score(k, 0) - unshifted).abs().max().item() for k in shifts if k]
-    return Drift(np.array(error), np.array(control))
 
 
 def explained_by_position(
@@ -323,9 +60,6 @@ def explained_by_position(
     total = centred.pow(2).mean(0).sum((-2, -1))
     by_place = centred.mean(0).pow(2).sum((-2, -1))
     return torch.where(total > 0, by_place / total.clamp(min=1e-300), torch.zeros_like(total))
-
-
-# Probes ---------------------------------------------------------------------------------------
 
 
 def _ridge(
@@ -396,129 +130,6 @@ def class_probe_accuracy(
         predict = _ridge(features[known], columns[known], strength)
         right += int((predict(features[asked]).argmax(1) == classes[asked]).sum())
     return right / len(features)
-
-
-def third(d: int, name: Literal["fastest", "middle", "slowest"]) -> slice:
-    """The dimensions of the fastest, middle or slowest third of the pairs (the middle takes the rest).
-
-    >>> third(64, "fastest"), third(64, "slowest")
-    (slice(0, 20, None), slice(44, 64, None))
-    """
-    width = d // 6 * 2
-    return {
-        "fastest": slice(0, width),
-        "middle": slice(width, d - width),
-        "slowest": slice(d - width, d),
-    }[name]
-
-
-# Changing a model before training -------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RandomTable:
-    """Preparation for training: the table of learned positions stays as it was drawn."""
-
-    def __call__(self, model: Model) -> None:
-        """Freeze the table. Raises ValueError when the model has no learned positions."""
-        _table(model).requires_grad_(False)
-
-
-@dataclass(frozen=True)
-class Band:
-    """Preparation for training: sinusoidal positions with a third of their frequencies, the rest zero.
-
-    For a model with learned positions, whose table is replaced and frozen.
-    """
-
-    name: Literal["fastest", "middle", "slowest"]
-
-    @torch.no_grad()
-    def __call__(self, model: Model) -> None:
-        """Write the band into the table and freeze it. Raises ValueError when there is no table."""
-        table = _table(model)
-        kept = third(table.shape[1], self.name)
-        full = sinusoidal_encoding(len(table), table.shape[1]).to(table)
-        table.zero_()
-        table[:, kept] = full[:, kept]
-        table.requires_grad_(False)
-
-
-@dataclass(frozen=True)
-class WithoutAttention:
-    """Preparation for training: attention writes nothing, so each position is on its own."""
-
-    @torch.no_grad()
-    def __call__(self, model: Model) -> None:
-        """Set the output projections of all attention layers to zero and freeze them."""
-        for name, parameter in model.named_parameters():
-            if ".attention.output." in name:
-                parameter.zero_()
-                parameter.requires_grad_(False)
-
-
-def _table(model: Model) -> nn.Parameter:
-    if not isinstance(model.positions, LearnedPositions):
-        raise ValueError(
-            f"expected a model with learned positions, got {model.config.positions}; "
-            "make it from a config with positions='learned'"
-        )
-    return model.positions.table
-
-
-# What trained models do with order ------------------------------------------------------------
-
-
-@torch.no_grad()
-def excess_loss(
-    model: Model,
-    task: Lag,
-    *,
-    seed: int,
-    length: int,
-    shift: int = 0,
-    window: int | None = None,
-    size: int = 64,
-) -> Float[ndarray, "position"]:
-    """What the model loses at each position beyond the predictor that knows the rule, on the same tokens.
-
-    Args:
-        model: trained on the task, perhaps at another length.
-        task: the source of the tokens.
-        seed: of the tokens; they come from the evaluation stream.
-        length: of the sequences.
-        shift: let every token stand so many positions later; nothing else changes.
-        window: let every query see only so many keys, itself included.
-        size: number of sequences.
-
-    Returns:
-        nats, NaN where the task scores nothing.
-    """
-    device = next(model.parameters()).device
-    batch = task.batch(stream(seed, "evaluation"), size, length=length)
-    tokens = batch.inputs.to(device)
-    places = (shift + torch.arange(length, device=device)).expand_as(tokens) if shift else None
-    with attention_window(model, window):
-        logits = model(tokens, positions=places)
-    loss = F.cross_entropy(logits.transpose(1, 2), batch.targets.to(device), reduction="none")
-    return loss.double().mean(0).cpu().numpy() - task.ideal_loss(batch).numpy()
-
-
-@contextmanager
-def attention_window(model: Model, window: int | None) -> Iterator[None]:
-    """While the block runs, every query sees only the last `window` keys, itself included; all when None."""
-    if window is None:
-        yield
-        return
-
-    def forget(scores: Tensor) -> Tensor:
-        n_query, n_key = scores.shape[-2:]
-        queries = torch.arange(n_key - n_query, n_key, device=scores.device)
-        distance = queries[:, None] - torch.arange(n_key, device=scores.device)
-        return scores.masked_fill(distance >= window, -math.inf)
-
-    with intervene(model, {"blocks.*.attention.scores": forget}):
-        yield
 
 
 def position_vectors(model: Model, n: int) -> Float[Tensor, "position d_model"]:

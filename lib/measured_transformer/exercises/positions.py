@@ -1,4 +1,4 @@
-"""Exercises of the chapter on positions."""
+"""Exercises of the chapters on positions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ from measured_transformer.exercises.answers import (
 from measured_transformer.exercises.registry import exercise
 from measured_transformer.parts.positions import Pairing, rotation, sinusoidal_encoding
 
-_CHAPTER = "book/positions/positional-encoding"
+_VECTORS = "book/positions/positional-encoding"
+_RELATIVE = "book/positions/rotary-and-alibi"
+_LONGER = "book/positions/extrapolation"
+_LAYERS = "book/positions/surviving"
 
 
-@exercise(_CHAPTER)
+@exercise(_VECTORS)
 def similarity(answer: Answer) -> None:
     """Three numbers for d = 4 and base 10000: s(1), s(2), and the whole distance below 10 of the largest s."""
     one, two, largest = answer.numbers("s(1)", "s(2)", "the distance")
@@ -46,7 +49,7 @@ def similarity(answer: Answer) -> None:
     demand(largest == 6, text)
 
 
-@exercise(_CHAPTER)
+@exercise(_VECTORS)
 def add_positions(answer: Answer) -> None:
     """Write `add_positions(x, table)`: x, of shape (batch, position, d), plus the first rows of the table."""
     for batch, n, d in ((3, 4, 6), (1, 3, 4), (5, 2, 4), (2, 7, 6)):
@@ -62,7 +65,7 @@ def add_positions(answer: Answer) -> None:
         demand(close(added[0], table[:n]), "a later token does not get the row of its own position")
 
 
-@exercise(_CHAPTER)
+@exercise(_RELATIVE)
 def pairing(answer: Answer) -> None:
     """Write `pairing(d)`: which old column (pairs made of halves) comes to stand at each place of a head."""
     for d in (2, 8, 4, 12):
@@ -94,7 +97,7 @@ def _scores(queries: Tensor, keys: Tensor, pairs: Pairing) -> Tensor:
     return turn.apply(queries) @ turn.apply(keys).transpose(-2, -1)
 
 
-@exercise(_CHAPTER)
+@exercise(_VECTORS)
 def base(answer: Answer) -> None:
     """Write `base(n, d)`: the base with which the slowest pair turns exactly once in n positions."""
     for n, d in ((100, 64), (1000, 8), (50, 4)):
@@ -109,7 +112,7 @@ def base(answer: Answer) -> None:
         demand(close(turns, 1.0, 1e-6), text)
 
 
-@exercise(_CHAPTER)
+@exercise(_RELATIVE)
 def two_back(answer: Answer) -> None:
     """Write `two_back(d)`: W_Q and W_K, each d by d, of a head that looks at the position two before its own.
 
@@ -136,3 +139,67 @@ def two_back(answer: Answer) -> None:
         at = first(wrong)
         text = f"query {at[0] + 2} scores key {int(best[at[0] + 2])} highest" if at else ""
         demand(not at, text)
+
+
+@exercise(_RELATIVE)
+def slopes(answer: Answer) -> None:
+    """Two numbers: (a) which of eight ALiBi heads, counted from one; (b) a share in the steepest head."""
+    head, share = answer.numbers("(a)", "(b)")
+    demand(1 <= head <= 8 and head == round(head), "(a): the heads are numbered from 1 to 8")
+    text = "(a): with that head the key 64 back gets a factor of"
+    demand(head == 5, f"{text} {math.exp(-64 * 2**-head):.2g}; another one is closer to a tenth")
+    slips = {
+        1.0: "the keys before it get a share too",
+        math.exp(-0.5): "that is the weight of the next key beside its own",
+        1 - math.exp(-1): "the steepest of eight heads has not the slope one",
+    }
+    way = "each key's weight is that of the one after it times the same factor"
+    demand_number(share, 1 - math.exp(-0.5), name="(b)", within=0.005, way=way, slips=slips)
+
+
+@exercise(_LONGER)
+def turned_pairs(answer: Answer) -> None:
+    """How many of 32 rotary pairs make a full turn within 2048 positions, base 10000."""
+    found = answer.number()
+    slips = {
+        20.0: "pairs are counted from i = 0",
+        27.0: "a full turn is more than one radian",
+        11.0: "the exponent of pair i is 2i / d, and d is the width, not the number of pairs",
+    }
+    demand(found == round(found), "a number of pairs is whole")
+    way = "compare the positions that pair i needs for one turn with the trained length"
+    demand_number(found, 21.0, way=way, within=1e-6, slips=slips)
+
+
+@exercise(_LONGER)
+def gaps(answer: Answer) -> None:
+    """Two numbers: the mean distance of neighbours among n ordered positions drawn from 512, n = 32 and 256."""
+    way = "the positions drawn leave gaps before, between and after them, all alike on average"
+    for n, found, name in zip((32, 256), answer.numbers("(a)", "(b)"), ("(a)", "(b)"), strict=True):
+        slips = {
+            512 / n: "nearly: before the first and after the last there is a gap as well",
+            511 / (n - 1): "the first need not be position 0, nor the last position 511",
+            512 / n - 1: "a neighbour is at least one away",
+        }
+        demand_number(found, 513 / (n + 1), name=name, within=0.003, way=way, slips=slips)
+
+
+@exercise(_LAYERS)
+def diluted(answer: Answer) -> None:
+    """Two numbers: (a) the variance each of 24 sublayers writes; (b) what 24 norms leave of an amplitude."""
+    variance, amplitude = answer.numbers("(a)", "(b)")
+    slips = {
+        1 / 24: "the position has not variance one",
+        0.5: "there are 24 sublayers",
+        1 / 96: "half of the sum is the position's, so the other half is as large as it",
+        math.sqrt(1 / 48): "asked for is a variance; of independent numbers variances add",
+    }
+    demand_number(variance, 1 / 48, name="(a)", within=1e-3, way="variances add", slips=slips)
+    slips = {
+        2**-24: "a norm divides by the standard deviation, not by the variance",
+        1
+        / 25: "without the norms it would be so, of the variance; each norm shrinks what is there",
+        1 / 5: "without the norms it would be so; each norm shrinks what is there",
+    }
+    way = "what does one norm divide by, and how often?"
+    demand_number(amplitude, 2**-12, name="(b)", within=1e-3, way=way, slips=slips)

@@ -1,4 +1,4 @@
-"""Figures of the chapter on positions: from measured values to drawings."""
+"""Figures of the chapters on positions: from measured values to drawings."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from measured_transformer.figures.style import (
 )
 
 _SHOWN = {"alibi": "ALiBi"}
+_PRECISION_STYLES = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"))
+_PRECISION_COLOURS = (COLOURS["none"], COLOURS["learned"], COLOURS["rotary"], COLOURS["residual"])
 
 
 def _shown(name: str) -> str:
@@ -238,39 +240,38 @@ def turned_vectors(
 
 
 @themed
-def precision(
-    shifts: ArrayLike,
-    drifts: Mapping[str, ArrayLike],
-    lengths: ArrayLike,
-    distinct: Mapping[str, ArrayLike],
-) -> Figure:
-    """(a) Change of rotary scores under a common shift; (b) distinct position vectors left by rounding."""
-    figure, axes = subplots(2, 1, height=3.1)
-    styles = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"))
-    colours = (COLOURS["none"], COLOURS["learned"], COLOURS["rotary"], COLOURS["residual"])
+def score_drift(shifts: ArrayLike, drifts: Mapping[str, ArrayLike]) -> Figure:
+    """Change of rotary scores under a common shift of query and key, for some precisions."""
+    figure, axes = subplots(height=3.4)
     for (name, values), (marker, line), colour in zip(
-        drifts.items(), styles, colours, strict=False
+        drifts.items(), _PRECISION_STYLES, _PRECISION_COLOURS, strict=False
     ):
         seen = np.maximum(np.asarray(values, dtype=float), 1e-17)
-        axes[0].plot(shifts, seen, marker=marker, linestyle=line, color=colour, label=name)
-    axes[0].set_xscale("symlog", linthresh=1)
-    axes[0].set_yscale("log")
-    axes[0].set_xlabel("common shift of query and key")
-    axes[0].set_ylabel("largest change of a score")
-    axes[0].legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=2)
-    axes[0].set_yticks([1e-12, 1e-8, 1e-4, 1])
+        axes.plot(shifts, seen, marker=marker, linestyle=line, color=colour, label=name)
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set_yscale("log")
+    axes.set_xlabel("common shift of query and key")
+    axes.set_ylabel("largest change of a score")
+    axes.set_yticks([1e-12, 1e-8, 1e-4, 1])
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=2)
+    return figure
+
+
+@themed
+def distinct_vectors(lengths: ArrayLike, distinct: Mapping[str, ArrayLike]) -> Figure:
+    """How many different position vectors rounding leaves, by the number of positions."""
+    figure, axes = subplots(height=3.4)
     for (name, values), (marker, line), colour in zip(
-        distinct.items(), styles[2:], colours[2:], strict=False
+        distinct.items(), _PRECISION_STYLES[2:], _PRECISION_COLOURS[2:], strict=False
     ):
-        axes[1].plot(lengths, values, marker=marker, linestyle=line, color=colour, label=name)
+        axes.plot(lengths, values, marker=marker, linestyle=line, color=colour, label=name)
     top = np.asarray(lengths, dtype=float)
-    axes[1].plot(top, top, color=theme().ink, linewidth=1, label="one for each position")
-    axes[1].set_xscale("log")
-    axes[1].set_yscale("log")
-    axes[1].set_xlabel("number of positions")
-    axes[1].set_ylabel("distinct vectors")
-    axes[1].legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=1)
-    panel_letters(axes)
+    axes.plot(top, top, color=theme().ink, linewidth=1, label="one for each position")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("number of positions")
+    axes.set_ylabel("distinct vectors")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=1)
     return figure
 
 
@@ -332,29 +333,6 @@ def learning_curves(
     axes.axhline(level, color=theme().ink, linewidth=1, linestyle=":")
     axes.set_xlabel("training step")
     axes.set_ylabel("loss (nats)")
-    legend_above(axes, columns=3)
-    return figure
-
-
-@themed
-def extrapolation(
-    excess: Mapping[str, ArrayLike], *, trained: int, chance: float, smooth: int = 8
-) -> Figure:
-    """Excess loss at each position, every seed faint: (seed, position); the trained length is marked."""
-    figure, axes = subplots(height=4.2)
-    kernel = np.ones(smooth) / smooth
-    for concept, values in excess.items():
-        rows = np.atleast_2d(np.asarray(values, dtype=float))
-        start = int(np.argmax(np.isfinite(rows).all(axis=0)))
-        lines = np.array([np.convolve(row[start:], kernel, mode="valid") for row in rows])
-        across = start + smooth / 2 + np.arange(lines.shape[1])
-        seed_lines(axes, across, lines, concept=concept, label=_shown(concept), marker_every=24)
-    axes.axvspan(0, trained, color=theme().faint, alpha=0.6, lw=0)
-    axes.axhline(0, color=theme().ink, linewidth=1.2)
-    axes.axhline(chance, color=theme().ink, linewidth=1, linestyle=":")
-    axes.set_xlabel("position")
-    axes.set_ylabel("excess loss (nats)")
-    axes.set_xlim(0, None)
     legend_above(axes, columns=3)
     return figure
 
