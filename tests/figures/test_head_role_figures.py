@@ -30,15 +30,16 @@ def test_every_head_is_a_point():
 
 
 def test_rows_show_share_interval_and_moved_thresholds():
-    counts = {"encoder": {"self": [4, 2, 0]}, "decoder-only": {"self": [8, 8, 8]}}
+    counts = {"encoder": {"self": [4, 2, 0]}, "decoder-only": {"self": [4, 3, 2]}}
     untrained = {"encoder": {"self": 6}, "decoder-only": {"self": 1}}
-    axes = figures.found_rows(counts, 8, untrained).figure.axes[0]
+    axes = figures.found_rows(counts, {"encoder": 8, "decoder-only": 4}, untrained).figure.axes[0]
     drawn = [np.atleast_1d(line.get_xdata()).tolist() for line in axes.get_lines()]
     assert list(proportion(2, 8).interval) in drawn
+    assert [1.0, 0.5] in drawn
+    assert list(proportion(3, 4).interval) in drawn
     assert [0.5, 0.0] in drawn
     assert [0.25] in drawn
     assert [0.75] in drawn
-    assert [1.0] in drawn
 
 
 def test_every_head_has_the_colour_of_its_class():

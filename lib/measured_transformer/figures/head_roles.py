@@ -103,7 +103,7 @@ def between_two_numbers(
 @themed
 def found_rows(
     counts: Mapping[str, Mapping[str, Sequence[int]]],
-    trials: int,
+    trials: Mapping[str, int],
     untrained: Mapping[str, Mapping[str, int]],
 ) -> Figure:
     """Draw how many of the seeds have each row of a table, with exact intervals.
@@ -111,7 +111,7 @@ def found_rows(
     Args:
         counts: architecture -> row -> numbers of seeds, with every threshold at three quarters, as declared
             and at five quarters.
-        trials: number of seeds.
+        trials: number of seeds of each architecture.
         untrained: the same, as declared, before training.
     """
     figure, axes = subplots(height=0.95 * len(next(iter(counts.values()))) + 0.9)
@@ -119,11 +119,11 @@ def found_rows(
     step = 0.8 / len(counts)
     axes.axvline(0.5, color=theme().ink, linestyle="--", linewidth=1)
     for place, (architecture, found) in enumerate(counts.items()):
-        colour = COLOURS[_ARCHITECTURES[place]]
+        colour, seeds = COLOURS[_ARCHITECTURES[place]], trials[architecture]
         for row, name in enumerate(names):
             height = row + (place - (len(counts) - 1) / 2) * step
-            moved = np.array(found[name]) / trials
-            low, high = proportion(int(found[name][1]), trials).interval
+            moved = np.array(found[name]) / seeds
+            low, high = proportion(int(found[name][1]), seeds).interval
             axes.plot([low, high], [height] * 2, color=theme().ink, linewidth=1.4, zorder=2)
             axes.plot(
                 moved[[0, 2]], [height] * 2, "|", color=colour, markersize=13, mew=2.2, zorder=3
@@ -139,7 +139,7 @@ def found_rows(
                 label=architecture if row == 0 else "_nolegend_",
             )
             axes.plot(
-                untrained[architecture][name] / trials,
+                untrained[architecture][name] / seeds,
                 height,
                 "x",
                 color=COLOURS["none"],
