@@ -141,6 +141,15 @@ def test_training_reads_and_the_look_sees_it_happen():
     assert torch.equal(again.mark, reader.mark)  # looking changes nothing
 
 
+def test_rows_can_grow_during_the_training():
+    def trained(n):
+        options = {"marks": (1, 4), "steps": 10, "learning_rate": 0.01, "seed": 0}
+        return train_reader(ReaderSizes(d_value=4, d_model=12), n=n, **options).mark
+
+    assert torch.equal(trained((16, 16)), trained(16))
+    assert not torch.equal(trained((8, 16)), trained(16))
+
+
 def test_the_best_rate_is_the_one_that_learns():
     found = best_rate(
         ReaderSizes(d_value=4, d_model=12), (1e-6, 1e-2), [3], n=8, m=2, marks=(2, 2), steps=150

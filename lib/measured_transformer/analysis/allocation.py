@@ -212,7 +212,7 @@ class ReaderSizes:
 def train_reader(
     sizes: ReaderSizes,
     *,
-    n: int,
+    n: int | tuple[int, ...],
     marks: tuple[int, int],
     steps: int,
     learning_rate: float,
@@ -227,7 +227,7 @@ def train_reader(
 
     Args:
         sizes: of the reader.
-        n: tokens in a row.
+        n: tokens in a row; several numbers, each for an equal part of the training, one after the other.
         marks: least and most marked tokens; each row draws its number.
         steps: number of updates.
         learning_rate: the largest; it falls to zero along half a cosine.
@@ -236,6 +236,7 @@ def train_reader(
         look: called with the number of steps so far and the reader, before the first step and every so many.
         every: how many.
     """
+    lengths = (n,) if isinstance(n, int) else n
     with seeded(seed), cpu_threads(1):
         reader = sizes.make()
         updates = torch.optim.Adam(reader.parameters(), lr=learning_rate, betas=(0.9, 0.98))
@@ -244,7 +245,9 @@ def train_reader(
         for step in range(steps):
             if look is not None and step % every == 0:
                 look(step, reader)
-            data = marked(rows_of, rows, n, marks, width=sizes.d_value)
+            data = marked(
+                rows_of, rows, lengths[step * len(lengths) // steps], marks, width=sizes.d_value
+            )
             errors = (reader(data) - data.answers).square().mean(1, keepdim=True)
             updates.zero_grad(set_to_none=True)
             (data.counts * errors).mean().backward()
@@ -260,13 +263,14 @@ def best_rate(
     rates: Sequence[float],
     seeds: Sequence[int],
     *,
-    n: int,
+    n: int | tuple[int, ...],
     m: int,
     marks: tuple[int, int],
     steps: int,
     rows: int = 8,
 ) -> float:
-    """The learning rate with the largest mean R2 over the seeds, reading m marked among n."""
+    """The learning rate with the largest mean R2 over the seeds, reading m marked among n (the last n)."""
+    longest_row = n if isinstance(n, int) else n[-1]
 
     def reached(rate: float) -> float:
         found = []
@@ -274,7 +278,7 @@ def best_rate(
             reader = train_reader(
                 sizes, n=n, marks=marks, steps=steps, learning_rate=rate, seed=seed, rows=rows
             )
-            found.append(r_squared(reader, n=n, m=m, seed=seed))
+            found.append(r_squared(reader, n=longest_row, m=m, seed=seed))
         return float(np.mean(found))
 
     return max(rates, key=reached)

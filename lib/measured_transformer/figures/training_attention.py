@@ -27,8 +27,8 @@ Array = Float[np.ndarray, "..."]
 
 _SERIES = ("residual", "attention", "ffn", "norm")
 _SPENT: Mapping[str, tuple[str, str]] = {  # what it is called, and its colour
-    "needed": ("needed pair", "attention"),
-    "distractors": ("other pairs", "residual"),
+    "needed": ("needed", "attention"),
+    "distractors": ("others", "residual"),
     "spare": ("first token", "ffn"),
     "own": ("itself", "norm"),
 }
@@ -79,7 +79,6 @@ def three_arms(losses: Mapping[str, Mapping[str, Array]], floors: Mapping[str, f
         concepts = dict(zip(arms, _SERIES, strict=False))
         seed_strip(each, arms, label="", concepts=concepts, reference=floors[task])
         each.set_xlim(left=min(0.0, floors[task]) - 0.05)
-        each.set_title(task, fontsize=11)
     axes[-1, 0].set_xlabel("final loss (nats)")
     panel_letters(axes[:, 0])
     for each, task in zip(axes[:, 0], losses, strict=True):
