@@ -74,7 +74,11 @@ def longest(share: float, lead: float, m: int = 1) -> float:
 
 
 def led_weights(lead: float, n: int, m: int = 1) -> Float[ndarray, "token"]:
-    """Softmax over n scores of which the first m are `lead` and all others zero."""
+    """Softmax over n scores of which the first m are `lead` and all others zero.
+
+    Raises:
+        ValueError: unless at least one token is needed and one is not.
+    """
     _check_counts(n, m)
     scores = torch.zeros(n, dtype=torch.float64)
     scores[:m] = lead

@@ -59,6 +59,9 @@ def score_variance(weights: FirstWeights, width: int) -> float:
 
     >>> [score_variance("xavier", 64), score_variance("torch", 64), round(score_variance("small", 64), 6)]
     [1.0, 0.25, 0.000655]
+
+    Raises:
+        ValueError: for other weights than 'xavier', 'torch' and 'small'.
     """
     _check_weights(weights)
     entry = {"xavier": 1 / width, "torch": 0.5 / width, "small": 0.02**2}[weights]
