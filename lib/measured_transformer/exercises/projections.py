@@ -1,0 +1,84 @@
+"""Exercises of the chapter on shared projections."""
+
+from __future__ import annotations
+
+import torch
+
+from measured_transformer.exercises.answers import (
+    Answer,
+    close,
+    demand,
+    demand_number,
+    normal,
+    number,
+    tensor,
+)
+from measured_transformer.exercises.registry import exercise
+
+_CHAPTER = "book/attention/projections"
+
+
+@exercise(_CHAPTER)
+def mutual(answer: Answer) -> None:
+    """Write `mutual(scores)`: the number of pairs whose positions both score the other above themselves."""
+    table = torch.tensor([[0.0, 1.0, -1.0], [2.0, 0.0, 3.0], [1.0, 1.0, 5.0]])
+    found = number(answer(table))
+    demand(found != 2, "every pair is counted once, not once for each of its two sides")
+    text = "the first two prefer each other, the third prefers nobody to itself: that is one pair"
+    demand(found != 0, f"a pair is missing; {text}")
+    demand(found == 1, text)
+    calm = torch.tensor([[1.0, 1.0], [1.0, 1.0]])
+    demand(number(answer(calm)) == 0, "equal scores are no preference")
+    q = normal(9, 3, seed=1)
+    demand(
+        number(answer(q @ q.T)) == 0,
+        "a shared projection leaves no such pair, yet some are counted",
+    )
+    scores = normal(9, 9, seed=2)
+    own = scores.diagonal()
+    pairs = sum(
+        bool(scores[i, j] > own[i] and scores[j, i] > own[j]) for i in range(9) for j in range(i)
+    )
+    text = "in a table of nine positions the number of pairs is wrong: whose own score is compared?"
+    demand(number(answer(scores)) == pairs, text)
+
+
+@exercise(_CHAPTER)
+def turn(answer: Answer) -> None:
+    """Write `turn(w_query, w_key, a)`: the query matrix times `a`, and the key matrix that keeps all scores."""
+    for d, h, seed in ((4, 2, 1), (6, 3, 2), (3, 1, 3)):
+        w_query, w_key = normal(d, h, seed=seed), normal(d, h, seed=seed + 10)
+        a = torch.eye(h, dtype=torch.float64) + 0.4 * normal(h, h, seed=seed + 20)
+        found = answer(w_query, w_key, a)
+        demand(isinstance(found, (tuple, list)) and len(found) == 2, "two matrices are asked for")
+        new_query = tensor(found[0], (d, h), name="the query matrix")
+        new_key = tensor(found[1], (d, h), name="the key matrix")
+        demand(close(new_query, w_query @ a, 1e-8), "the query matrix is not multiplied by `a`")
+        demand(not close(new_key, w_key, 1e-8), "the keys stay as they are, so the scores move")
+        text = "as many scores as before move: is `a` undone, or done a second time?"
+        demand(not close(new_key, w_key @ a, 1e-8), text)
+        x = normal(5, d, seed=seed + 30)
+        before = (x @ w_query) @ (x @ w_key).T
+        after = (x @ new_query) @ (x @ new_key).T
+        text = "the scores move; write down the product of the new queries and keys, transposes included"
+        demand(close(after, before, 1e-7), text)
+
+
+@exercise(_CHAPTER)
+def knobs(answer: Answer) -> None:
+    """Two numbers, width 64, head of 8: directions of the scores, projections separate, then shared."""
+    separate, shared = answer.numbers("separate", "shared")
+    slips = {
+        1024.0: "that is the number of weights; some changes of them leave all scores as they are",
+        64.0: "that is the number of directions that change nothing",
+        4096.0: "a matrix of that size has as many entries, but its rank is limited",
+    }
+    way = "how many numbers has the matrix that can be undone on the other side?"
+    demand_number(separate, 960.0, name="the first", way=way, within=1e-4, slips=slips)
+    slips = {
+        512.0: "that is the number of weights; some changes of them leave all scores as they are",
+        448.0: "not every invertible matrix goes unnoticed when both sides get the same one",
+        480.0: "a shared projection has half of the weights, but not half of the hidden directions",
+    }
+    way = "which matrices may be put behind a projection that meets itself?"
+    demand_number(shared, 484.0, name="the second", way=way, within=1e-4, slips=slips)
