@@ -68,6 +68,6 @@ def count(answer: Answer) -> None:
     """Write `count(weight)`: the number of marked tokens, from the weight of the start token."""
     for m in (1, 3, 0, 10):
         found = number(answer(1 / (m + 1)))
-        demand(not close(found, m + 1), "the start token itself is counted as marked")
+        demand(not close(found, m + 1.0), "the start token itself is counted as marked")
         text = f"with {m} marked, each of {m + 1} tokens has the same weight, but the count is {found:.4g}"
-        demand(close(found, m), text)
+        demand(close(found, float(m)), text)
