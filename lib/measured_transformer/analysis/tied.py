@@ -30,7 +30,7 @@ class Tied:
     True
 
     Raises:
-        ValueError: when there is no such tie, or when the layers have fewer key than query heads.
+        ValueError: when there is no such tie.
     """
 
     tie: Tie
@@ -40,7 +40,11 @@ class Tied:
             raise ValueError(f"tie must be one of {', '.join(get_args(Tie))}, got {self.tie!r}")
 
     def __call__(self, model: Model) -> None:
-        """Replace the projections of the model."""
+        """Replace the projections of the model.
+
+        Raises:
+            ValueError: when queries shall share with keys of which there are fewer heads.
+        """
         for layer in model.modules():
             if not isinstance(layer, MultiHeadAttention):
                 continue
