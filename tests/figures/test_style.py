@@ -149,10 +149,10 @@ def test_equal_drawings_are_equal_bytes():
 
 
 def test_drawing_leaves_matplotlib_as_it_was():
-    before = dict(mpl.rcParams)
+    before, open_before = dict(mpl.rcParams), plt.get_fignums()
     plain_line([0, 1])
     assert dict(mpl.rcParams) == before
-    assert plt.get_fignums() == []
+    assert plt.get_fignums() == open_before
 
 
 def test_settings_come_back_after_an_error():

@@ -1,11 +1,8 @@
 r"""Attention as a budget: what a lead of scores buys, and a layer that has to read marked values among many.
 
 A softmax hands out weights that sum to one. Where m of n scores lead all others by $g$, the m leaders get
-
-$$ a = \frac{m\,e^g}{m\,e^g + n - m} $$
-
-together: their *mass*. A `Reader` learns such a lead from data, and what it has learnt can then be asked at
-other lengths and with other remedies.
+$m e^g / (m e^g + n - m)$ together: their *mass*. A `Reader` learns such a lead from data, and what it has
+learnt can then be asked at other lengths and with other remedies.
 """
 
 from __future__ import annotations
