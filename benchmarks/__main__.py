@@ -22,9 +22,13 @@ from benchmarks.contenders import CONTENDERS, Contender, Ours, Size
 from benchmarks.ensembles import ALONE, MEMBERS, ensemble_timings
 from benchmarks.linear import SHAPES, kernel, linear_maps
 from benchmarks.measure import Timing, Work, in_turns, peak_bytes
+from benchmarks.sublayers import NETWORK, lengths, sublayers
 from benchmarks.works import captured, decoding, inference, training_step, written_out
 
-PARTS = ("training", "inference", "capture", "decoding", "memory", "linear", "ensemble")
+PARTS = (
+    *("training", "inference", "capture", "decoding", "memory"),  # of whole models
+    *("linear", "ensemble", "sublayers"),
+)
 EVERYTHING = ", everything"
 Row = dict[str, Any]
 
@@ -51,12 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for width in options.widths:
         size = Size(width, length=options.length, batch=options.batch, device=options.device)
         for part in options.parts:
-            if part not in ("linear", "ensemble"):
+            if part not in ("linear", "ensemble", "sublayers"):
                 rows += _measured(part, size, chosen, options, console)
     if "linear" in options.parts and options.device == "cpu":
         rows += _linear(options, console)
     if "ensemble" in options.parts:
         rows += _ensembles(options, console)
+    if "sublayers" in options.parts:
+        rows += _sublayers(options, console)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         report = {"machine": _machine(options.device), "rounds": options.rounds, "rows": rows}
@@ -216,6 +222,49 @@ def _ensembles(options: argparse.Namespace, console: Console) -> list[Row]:
     return rows
 
 
+def _sublayers(options: argparse.Namespace, console: Console) -> list[Row]:
+    rows = []
+    for width in options.widths:
+        title = f"sublayers, width {width}, {options.tokens} tokens"
+        table = Table(title=title, title_justify="left")
+        for column in ("length", "passes", ""):
+            table.add_column(column)
+        for column in ("ms", "its time / the network's", "95 % of this run"):
+            table.add_column(column, justify="right")
+        for length in lengths(options.tokens):
+            for gradients in (False, True):
+                works = sublayers(
+                    length,
+                    tokens=options.tokens,
+                    width=width,
+                    gradients=gradients,
+                    device=options.device,
+                )
+                timings = in_turns(
+                    works,
+                    rounds=options.rounds,
+                    seconds=options.seconds / 4,
+                    device=options.device,
+                )
+                passes = "forward, backward" if gradients else "forward"
+                for name, timing in timings.items():
+                    ratio, low, high = timings[NETWORK].times_faster_than(timing)
+                    table.add_row(
+                        str(length),
+                        passes,
+                        name,
+                        f"{1000 * timing.median:.2f}",
+                        "" if name == NETWORK else f"{ratio:.2f}",
+                        "" if name == NETWORK else f"{low:.2f} to {high:.2f}",
+                    )
+                    row = {"part": "sublayers", "width": width, "tokens": options.tokens}
+                    row |= {"length": length, "passes": passes, "name": name}
+                    row |= {"seconds": timing.median, "fastest": min(timing.seconds)}
+                    rows.append(row | {"ratio": [ratio, low, high]})
+        console.print(table)
+    return rows
+
+
 def _machine(device: str) -> Row:
     versions = {kind.package: kind.version() for kind in CONTENDERS if kind.version()}
     return {
@@ -256,6 +305,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--members", type=int, nargs="+", default=list(MEMBERS), help="of ensembles"
     )
+    parser.add_argument("--tokens", type=int, default=3072, help="that the sublayers are given")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument(
         "--seconds", type=float, default=0.4, help="of one contender's turn in a round"

@@ -15,7 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from bookpress.items import ChapterFile
 
-CELL_TIMEOUT = {"quick": 900, "full": 12 * 3600}
+CELL_TIMEOUT = {"quick": 1800, "full": 12 * 3600}  # seconds
+_NBMAKE_S_OWN = 300
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ChapterFile | None:
@@ -36,17 +37,23 @@ def pytest_configure(config: pytest.Config) -> None:
     """Add the book's chapters to a run that names no paths, and keep what passes."""
     if not _enabled(config) or hasattr(config, "workerinput"):
         return
-    from measured_transformer.evidence.profile import profile
-
     from bookpress import chapters
 
     config.pluginmanager.register(Keeper(), "bookpress-keeper")
-    given = [*config.invocation_params.args, *config.getini("addopts")]
-    if not any(str(argument).startswith("--nbmake-timeout") for argument in given):
-        config.option.nbmake_timeout = CELL_TIMEOUT[profile().name]
     root = chapters.find_root(config.rootpath)
     if config.args_source is not pytest.Config.ArgsSource.ARGS and root == config.rootpath:
         config.args.extend(str(chapter.path) for chapter in chapters.load_book(root).chapters)
+
+
+def cell_timeout(config: pytest.Config) -> int:
+    """How long a cell may take, in seconds: what --nbmake-timeout says, else the profile's limit.
+
+    Asked for where the chapter runs: processes of pytest-xdist get their options anew.
+    """
+    from measured_transformer.evidence.profile import profile
+
+    given: int = config.option.nbmake_timeout
+    return given if given != _NBMAKE_S_OWN else CELL_TIMEOUT[profile().name]
 
 
 class Keeper:

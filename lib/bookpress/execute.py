@@ -11,6 +11,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from measured_transformer.evidence.profile import profile
 from myst_nb.core.read import MystMetadataParsingError
 from nbformat import NotebookNode
 
@@ -97,7 +98,8 @@ def execute(
             result.failed.append(state.chapter.source)
         runnable = [state.chapter for state in stale if not state.broken]
         if runnable:
-            _run(book.root, _longest_first(runnable, store), jobs or _jobs(), progress, result)
+            ordered = _longest_first(book.root, runnable, store)
+            _run(book.root, ordered, jobs or _jobs(), progress, result)
     finally:
         progress.close()
     return result
@@ -197,12 +199,14 @@ def _restricted(book: Book, only: list[Path] | None) -> Book:
     return Book(book.root, tuple(c for c in book.chapters if c.path in wanted))
 
 
-def _longest_first(stale: list[Chapter], store: Cache) -> list[Chapter]:
-    """Order chapters by the time they took before, longest first; unknown ones lead."""
+def _longest_first(root: Path, stale: list[Chapter], store: Cache) -> list[Chapter]:
+    """Order chapters by the time they took before, here or when they were committed; unknown ones lead."""
+    name = profile().name
 
     def seconds(chapter: Chapter) -> float:
         details = store.latest(chapter.source) or {}
-        return float(details.get("execution_seconds", float("inf")))
+        known = details.get("execution_seconds", records.committed_seconds(root, chapter, name))
+        return float("inf") if known is None else float(known)
 
     return sorted(stale, key=seconds, reverse=True)
 

@@ -16,6 +16,7 @@ from measured_transformer.evidence.profile import profile
 from nbmake.pytest_items import NbMakeFailureRepr, NotebookFile, NotebookItem
 
 from bookpress import chapters, fingerprint, kernel, records
+from bookpress.collect import cell_timeout
 
 PROPERTY = "chapter"
 EXECUTED = "_build/executed"
@@ -55,7 +56,7 @@ class ChapterItem(NotebookItem):  # type: ignore[misc]
         except Exception as error:
             self._fail(outcome, kernel.Failure(chapter.source, f"{type(error).__name__}: {error}"))
         staged = root / EXECUTED / profile().name / f"{chapter.docname}.ipynb"
-        timeout = self.config.option.nbmake_timeout
+        timeout = cell_timeout(self.config)
         ran = kernel.run_chapter(chapter, source, staged, root, timeout)
         outcome |= {"seconds": ran.seconds, "notebook": str(staged)}
         outcome |= {"stamp": stamp.digest, "parts": stamp.parts}

@@ -16,7 +16,7 @@ COMMITTED = "book/records"
 TUNED = "tuned"
 PACKAGED = "lib/measured_transformer/training/records"
 
-__all__ = ["is_current", "path_of", "payloads", "publish", "save"]
+__all__ = ["committed_seconds", "is_current", "path_of", "payloads", "publish", "save"]
 
 
 def path_of(root: Path, chapter: Chapter, profile: str) -> Path:
@@ -31,6 +31,17 @@ def is_current(root: Path, chapter: Chapter, entry: Entry) -> bool:
         return bool(read_records(path).get("notebook") == entry.identity)
     except (FileNotFoundError, ValueError):
         return False
+
+
+def committed_seconds(root: Path, chapter: Chapter, profile: str) -> float | None:
+    """How long a chapter ran when its records were committed; None where that is not known."""
+    try:
+        found = read_records(root / COMMITTED / profile / f"{chapter.path.stem}.json").get(
+            "seconds"
+        )
+    except (FileNotFoundError, ValueError):
+        return None
+    return float(found) if isinstance(found, int | float) else None
 
 
 def save(root: Path, chapter: Chapter, entry: Entry) -> Path:

@@ -11,8 +11,10 @@ from measured_transformer.analysis.training_attention import (
     evenness,
     follow,
     fresh_pattern,
+    head_evenness,
     model_evenness,
     predicted_evenness,
+    score_gradient,
     score_variance,
     self_similarity,
     spent,
@@ -46,6 +48,33 @@ def test_models_with_known_heads_have_the_evenness_of_their_heads():
     assert model_evenness(heads_model(["mirror"], vocab=5, length=6), drawn(task)) < 1e-6
     both = heads_model(["mirror", "uniform"], vocab=5, length=6)
     assert model_evenness(both, drawn(task)) == pytest.approx(0.5)
+
+
+def test_each_head_has_its_own_evenness():
+    task = Reversal(vocab=5, length=6)
+    both = heads_model(["mirror", "uniform"], vocab=5, length=6)
+    found = head_evenness(both, drawn(task))
+    assert found.shape == (1, 2)
+    assert found[0] == pytest.approx([0, 1], abs=1e-6)
+
+
+def test_only_scored_positions_count_for_evenness():
+    recall = AssociativeRecall(pairs=3, queries=1, keys=5, values=4)
+    model, batch = induction_model(vocab=recall.vocab, length=recall.length), drawn(recall)
+    assert head_evenness(model, batch).max() < 1e-6  # elsewhere its second head finds no copy
+
+
+def test_the_gradient_of_scores_is_that_of_autograd():
+    generator = torch.Generator().manual_seed(0)
+    for n, width in ((1, 3), (2, 1), (7, 4)):
+        draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+        scores = draw(5, n).requires_grad_()
+        values, upstream = draw(5, n, width), draw(5, width)
+        mixed = (scores.softmax(-1)[..., None] * values).sum(1)
+        (mixed * upstream).sum().backward()
+        found = score_gradient(scores.detach().softmax(-1), values, upstream)
+        assert torch.allclose(found, scores.grad, atol=1e-12)
+        assert torch.allclose(found.sum(-1), torch.zeros(5, dtype=torch.float64), atol=1e-12)
 
 
 @pytest.mark.parametrize("weights", ["xavier", "torch", "small"])

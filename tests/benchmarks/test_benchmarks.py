@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import __main__ as command
 from benchmarks import ensembles, measure
 from benchmarks.contenders import CONTENDERS, Contender, Gpt2, Ours, Size, Torch
 from benchmarks.linear import SHAPES, linear_maps
 from benchmarks.measure import Timing, in_turns, peak_bytes
+from benchmarks.sublayers import ATTENTION, NETWORK, lengths, sublayers
 from benchmarks.works import decoding, drawn_tokens, training_step
 
 LOCKED = (Ours, Torch, Gpt2)  # the contenders whose packages the lock has
@@ -244,10 +246,44 @@ def test_both_linear_maps_give_the_same_gradients(shape: tuple[int, int, int]):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-2)
 
 
+def test_sublayers_have_lengths_that_divide_their_tokens():
+    assert lengths(192) == [64, 96, 192]
+    with pytest.raises(ValueError, match="at least 64"):
+        lengths(63)
+
+
+def test_sublayers_do_what_their_names_say():
+    """Counted by PyTorch, as the formulas say; and with gradients of the input and of all weights."""
+
+    def operations(work: measure.Work) -> int:
+        with FlopCounterMode(display=False) as counter:
+            work()
+        return counter.get_total_flops()
+
+    for length in (8, 32):
+        works = sublayers(length, tokens=64, width=16, gradients=False)
+        counted = {name: operations(work) for name, work in works.items()}
+        sequences = 64 // length
+        assert counted[NETWORK] == sequences * 16 * length * 16**2
+        expected = sequences * (8 * length * 16**2 + 4 * length**2 * 16)
+        assert counted[f"{ATTENTION}, written out"] == expected
+        others = {ATTENTION, f"{ATTENTION}, causal", f"{ATTENTION}, written out"}
+        assert set(counted) == {NETWORK} | others
+        both = sublayers(length, tokens=64, width=16, gradients=True)
+        assert set(both) == {NETWORK, ATTENTION}
+        for work in both.values():
+            of_input, *of_weights = work()
+            assert of_input.shape == (sequences, length, 16)
+            assert of_input.abs().sum() > 0
+            assert all(gradient.isfinite().all() for gradient in of_weights)
+
+
 # --- the command ------------------------------------------------------------------------------------
 
 
 TINY = [
+    "--tokens",
+    "128",
     "--members",
     "2",
     "--widths",
@@ -274,6 +310,7 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
         assert f"{part}, width 16" in printed
     assert "linear map" in printed
     assert "ensemble, two layers" in printed
+    assert "sublayers, width 16, 128 tokens" in printed
     assert f"written: {file}" in printed.replace("\n", "")
 
     report = json.loads(file.read_text())
@@ -303,6 +340,17 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
     alone, stack = rows["ensemble"][:2]
     assert alone["ratio"] == [1.0, 1.0, 1.0]
     assert stack["ratio"][0] == pytest.approx(alone["seconds"] / stack["seconds"])
+    assert {row["length"] for row in rows["sublayers"]} == {64, 128}
+    assert {row["tokens"] for row in rows["sublayers"]} == {128}
+    for row in rows["sublayers"]:
+        alike = ("length", "passes")
+        (beside,) = (
+            other
+            for other in rows["sublayers"]
+            if other["name"] == NETWORK and all(other[key] == row[key] for key in alike)
+        )
+        assert row["ratio"][0] == pytest.approx(row["seconds"] / beside["seconds"])
+        assert 0 < row["fastest"] <= row["seconds"]
     seconds = {row["name"]: row["seconds"] for row in rows["capture"]}
     for row in rows["capture"]:  # like beside like
         everything = row["name"].endswith(", everything")

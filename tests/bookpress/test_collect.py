@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from bookpress.collect import cell_timeout
 from small_book import SmallBook
 
 
@@ -41,3 +46,9 @@ def test_chapters_always_run_and_what_passed_is_kept(new_book: SmallBook) -> Non
     again = new_book.pytest("--nbmake", "book/one.md", "-n", "1")
     assert again.returncode == 0, again.stdout
     assert new_book.runs() == ["one"]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(300, 1800), (7, 7)])
+def test_a_cell_has_the_time_that_is_given_or_the_profile_s(given: int, expected: int) -> None:
+    config = SimpleNamespace(option=SimpleNamespace(nbmake_timeout=given))
+    assert cell_timeout(cast(pytest.Config, config)) == expected

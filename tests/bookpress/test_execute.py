@@ -205,6 +205,18 @@ def test_only_the_chapters_asked_for_run(new_book: SmallBook) -> None:
     assert "expected chapters of" in strange.stderr
 
 
+@pytest.mark.parametrize(("one", "two"), [("1.5", "900"), ("900", "1.5"), ("900", "null")])
+def test_where_nothing_ran_before_committed_times_decide_who_starts(
+    new_book: SmallBook, one: str, two: str
+) -> None:
+    for name, seconds in (("one", one), ("two", two)):
+        payload = f'{{"records": {{}}, "values": {{}}, "seconds": {seconds}}}'
+        new_book.write(f"book/records/quick/{name}.json", payload)
+    assert new_book.press("execute", "--jobs", "1").returncode == 0
+    first = "one" if two == "1.5" else "two"  # what nobody knows leads
+    assert new_book.read("runs.log").split()[0] == first
+
+
 def test_force_runs_what_is_up_to_date(book: SmallBook) -> None:
     done = book.press("execute", "--force", "book/one.md")
     assert done.returncode == 0

@@ -102,3 +102,18 @@ def test_shares_and_similarities_show_every_seed():
     found = [Similarity(RNG.random(5), RNG.random(5) / 9) for _ in range(SEEDS)]
     drawn = training_attention.similarity_by_block({"trained": found})
     assert shows_seeds(drawn, range(5), np.array([one.same - one.random for one in found]))
+
+
+def test_evenness_over_steps_shows_every_head():
+    blocks = {"first": table(3), "second": table(3)}
+    drawn = training_attention.evenness_over_steps((0, 5, 9), blocks)
+    assert all(shows_seeds(drawn, (0, 5, 9), rows) for rows in blocks.values())
+
+
+def test_nudges_draw_weights_and_moves():
+    drawn = training_attention.nudges([0.5, 0.3, 0.2], [1.0, 3.0, 2.0], [-0.4, 0.36, 0.04])
+    above, below = drawn.figure.axes
+    assert [bar.get_height() for bar in above.patches] == [0.5, 0.3, 0.2]
+    assert [bar.get_height() for bar in below.patches] == [-0.4, 0.36, 0.04]
+    names = [label.get_text() for label in below.get_xticklabels()]
+    assert names == ["value 1\n(-0.8)", "value 3\n(+1.2)", "value 2\n(+0.2)"]

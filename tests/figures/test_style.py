@@ -168,6 +168,18 @@ def test_settings_come_back_after_an_error():
     assert theme() is LIGHT
 
 
+def test_a_drawing_that_fails_leaves_no_figure_open():
+    @themed
+    def broken():
+        plt.subplots()
+        raise RuntimeError("no data")
+
+    open_before = plt.get_fignums()
+    with pytest.raises(RuntimeError, match="no data"):
+        broken()
+    assert plt.get_fignums() == open_before
+
+
 def test_a_reader_s_own_settings_do_not_reach_the_book():
     expected = plain_line([0, 1]).light
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red"}):

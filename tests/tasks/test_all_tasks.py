@@ -23,8 +23,10 @@ from measured_transformer.tasks.fixed import FixedSet
 from measured_transformer.tasks.grammar import Grammar
 from measured_transformer.tasks.hidden_markov import HiddenMarkov
 from measured_transformer.tasks.induction import Induction
+from measured_transformer.tasks.joined_recall import JoinedRecall
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.markov import Markov
+from measured_transformer.tasks.masked_words import MaskedWords
 from measured_transformer.tasks.modular import ModularAddition
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.numbers import NumberTranslation
@@ -40,6 +42,7 @@ from measured_transformer.tasks.rewriting import (
     SortLM,
 )
 from measured_transformer.tasks.shift import CyclicShift
+from measured_transformer.tasks.shuffled import ShuffledSentences
 from measured_transformer.tasks.spaced_recall import SpacedRecall
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
@@ -61,8 +64,11 @@ TASKS = [
     Grammar(),
     HiddenMarkov(),
     Induction(),
+    JoinedRecall(pairs=3, queries=2, between=3),
     Lag(),
     Markov(),
+    MaskedWords(),
+    ShuffledSentences(Grammar()),
     ModularAddition(),
     NoisyTranslation(),
     NumberTranslation(below=100),
@@ -169,7 +175,7 @@ def test_floors_are_finite_costs(task: Task) -> None:
     names = [
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
-    assert names or isinstance(task, HiddenMarkov | FixedSet)
+    assert names or isinstance(task, HiddenMarkov | FixedSet | ShuffledSentences)
     for name in names:
         assert 0 <= getattr(task, name)() <= math.log(task.vocab) + 1e-9, name
 

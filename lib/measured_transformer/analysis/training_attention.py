@@ -111,15 +111,44 @@ def _check_weights(weights: str) -> None:
 
 
 @torch.no_grad()
-def model_evenness(model: Decoder | Encoder, batch: Batch) -> float:
-    """Evenness of a model's attention, averaged over heads, layers and the positions that are scored."""
+def head_evenness(model: Decoder | Encoder, batch: Batch) -> Float[ndarray, "layer head"]:
+    """Evenness of each head of a model, averaged over the positions that are scored."""
     n = batch.inputs.shape[1]
     allowed = torch.ones(n, n, dtype=torch.bool)
     allowed = allowed.tril() if model.causal else allowed
     with capture(model, "blocks.*.attention.pattern") as seen:
         model(batch.inputs)
     found = torch.stack([evenness(p, allowed) for p in seen.values()])  # layer batch head query
-    return float(found.mean((0, 2))[batch.scored].nanmean())
+    heads: ndarray = found.transpose(1, 2)[:, :, batch.scored].nanmean(-1).double().numpy()
+    return heads
+
+
+def model_evenness(model: Decoder | Encoder, batch: Batch) -> float:
+    """Evenness of a model's attention, averaged over heads, layers and the positions that are scored."""
+    return float(head_evenness(model, batch).mean())
+
+
+# What training tells the scores ---------------------------------------------------------------------
+
+
+def score_gradient(
+    weights: Float[Tensor, "... key"],
+    values: Float[Tensor, "... key d_head"],
+    upstream: Float[Tensor, "... d_head"],
+) -> Float[Tensor, "... key"]:
+    r"""Gradient of a loss with respect to a query's scores: $a_j (v_j - \sum_k a_k v_k) \cdot g$.
+
+    Args:
+        weights: of the softmax, $a$.
+        values: $v$.
+        upstream: gradient of the loss with respect to the mixed values, $g$.
+
+    >>> a, v = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([[1.0], [3.0], [2.0]])
+    >>> [round(x, 2) for x in score_gradient(a, v, torch.tensor([-1.0])).tolist()]
+    [0.4, -0.36, -0.04]
+    """
+    agreement = (values * upstream[..., None, :]).sum(-1)
+    return weights * (agreement - (weights * agreement).sum(-1, keepdim=True))
 
 
 # Following a training -------------------------------------------------------------------------------

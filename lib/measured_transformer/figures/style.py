@@ -208,18 +208,29 @@ def themed(draw: Callable[P, Figure]) -> Callable[P, ThemedFigure]:
         drawings = []
         for each in (LIGHT, DARK):
             with _themed_settings(each):
-                figure = draw(*args, **kwargs)
-                if not isinstance(figure, Figure):
-                    raise ValueError(
-                        f"expected {draw.__name__} to return a matplotlib Figure, got "
-                        f"{type(figure).__name__}; end it with `return figure`"
-                    )
-                plt.close(figure)  # or Jupyter would show it a second time
+                with _closed_after():  # or Jupyter would show it a second time
+                    figure = draw(*args, **kwargs)
+                    if not isinstance(figure, Figure):
+                        raise ValueError(
+                            f"expected {draw.__name__} to return a matplotlib Figure, got "
+                            f"{type(figure).__name__}; end it with `return figure`"
+                        )
                 drawings.append((figure, _png(figure, transparent=each is DARK)))
         (light_figure, light), (_, dark) = drawings
         return ThemedFigure(figure=light_figure, light=light, dark=dark)
 
     return draw_both
+
+
+@contextmanager
+def _closed_after() -> Iterator[None]:
+    """Close what the block opens in pyplot, also when it fails half-way."""
+    before = set(plt.get_fignums())
+    try:
+        yield
+    finally:
+        for number in set(plt.get_fignums()) - before:
+            plt.close(number)
 
 
 @contextmanager

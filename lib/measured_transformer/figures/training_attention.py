@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from measured_transformer.analysis.training_attention import Similarity, Spent
 from measured_transformer.figures.style import (
+    COLOURS,
     legend_above,
     panel_letters,
     seed_lines,
@@ -98,7 +99,7 @@ def where_it_goes(steps: Sequence[int], blocks: Mapping[str, Sequence[Sequence[S
     for place, (each, (name, seeds)) in enumerate(zip(axes[:, 0], blocks.items(), strict=True)):
         _shares(each, steps, seeds, labels=place == 0)
         each.set_ylabel("share of attention")
-        each.text(0.99, 0.94, name, transform=each.transAxes, ha="right", va="top")
+        each.text(0.99, 0.52, name, transform=each.transAxes, ha="right", va="center")
     legend_above(axes[0, 0], columns=4)
     axes[-1, 0].set_xlabel("steps")
     panel_letters(axes[:, 0])
@@ -150,4 +151,51 @@ def losses_over_steps(steps: Sequence[int], arms: Mapping[str, Array], floor: fl
     axes.set_xlabel("steps")
     axes.set_ylabel("loss (nats)")
     legend_above(axes, columns=3)
+    return figure
+
+
+@themed
+def evenness_over_steps(steps: Sequence[int], blocks: Mapping[str, Array]) -> Figure:
+    """Draw how even attention is over the steps of training, every head of every seed faint.
+
+    Args:
+        steps: when it was looked at.
+        blocks: name of the block -> (head of a seed, step).
+    """
+    figure, axes = subplots(height=3.2)
+    for (name, found), concept in zip(blocks.items(), _SERIES, strict=False):
+        seed_lines(axes, np.array(steps), found, concept=concept, label=name)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("steps")
+    axes.set_ylabel("evenness of attention")
+    legend_above(axes, columns=3)
+    return figure
+
+
+@themed
+def nudges(weights: Sequence[float], values: Sequence[float], moves: Sequence[float]) -> Figure:
+    """Draw one query's weights, and by how much a step of gradient descent moves each score.
+
+    Args:
+        weights: of the tokens.
+        values: what each token's value is along the wanted direction.
+        moves: of the scores, for a rate of one.
+    """
+    figure, axes = subplots(2, 1, height=1.9, sharex=True)
+    places = np.arange(len(weights))
+    mixed = float(np.dot(weights, values))
+    axes[0].bar(places, weights, width=0.5, color=COLOURS["attention"])
+    axes[0].set_ylabel("weight")
+    colours = [COLOURS["ffn"] if move > 0 else COLOURS["norm"] for move in moves]
+    bars = axes[1].bar(places, moves, width=0.5, color=colours)
+    for bar in bars:
+        if bar.get_height() < 0:
+            bar.set_hatch("//")
+    axes[1].axhline(0, color=theme().ink, linewidth=1)
+    axes[1].set_ylabel("move of score")
+    names = [f"value {v:g}\n({v - mixed:+.1f})" for v in values]
+    axes[1].set_xticks(places, names)
+    for each in axes:
+        each.grid(visible=False, axis="x")
+    panel_letters(axes)
     return figure

@@ -16,8 +16,8 @@ class SpacedRecall:
     """`AssociativeRecall` with fillers: at the start, where spare attention can be put, and on the way.
 
     With keys below 10, values from 10 and fillers from 20 on, one before and three between:
-    ``22 3 14 7 11 20 22 21 3``, and the answer at the last position is 14. Used where a chapter asks how far
-    back attention can look, and what becomes of attention that nothing needs. `gold["key"]` and `gold["value"]`
+    ``22 3 14 7 11 20 22 21 3``, and the answer at the last position is 14. Used where a chapter asks
+    what becomes of attention that nothing needs. `gold["key"]` and `gold["value"]`
     are those of `AssociativeRecall`.
 
     Attributes:

@@ -1,0 +1,122 @@
+"""Exercises of the chapter on removing heads."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+from measured_transformer.exercises.answers import (
+    Answer,
+    close,
+    demand,
+    demand_number,
+    number,
+)
+from measured_transformer.exercises.registry import exercise
+
+_CHAPTER = "book/attention/pruning"
+
+
+@exercise(_CHAPTER)
+def spare(answer: Answer) -> None:
+    """Three rises of the mean loss: without one twin, without both, without the head with a job of its own."""
+    one, both, own = answer.numbers("without one twin", "without both", "without the third head")
+    wrong, logit = 4, 5.0
+    single = math.log1p(wrong * math.exp(-logit))
+    double = math.log1p(wrong * math.exp(-2 * logit))
+    none = math.log1p(wrong)
+    slips = {
+        single - double: "that is the rise at the places that the twins serve; what of the mean?",
+        0.75 * single: "that is a loss; asked for is what it rises by",
+    }
+    way = "at three places of four the right answer's lead falls from ten to five"
+    demand_number(
+        one, 0.75 * (single - double), name="the first", way=way, within=0.005, slips=slips
+    )
+    slips = {
+        2 * 0.75 * (single - double): "twice the rise of one: but what is left when both are gone?",
+        none - double: "that is the rise at the places that the twins serve; what of the mean?",
+    }
+    way = "what does a model answer that knows nothing?"
+    demand_number(
+        both, 0.75 * (none - double), name="the second", way=way, within=0.005, slips=slips
+    )
+    slips = {0.25 * (none - double): "the third head has no twin: what is its lead?"}
+    way = "one place of four loses the only head that serves it"
+    demand_number(own, 0.25 * (none - single), name="the third", way=way, within=0.005, slips=slips)
+
+
+def _needs_one_of(
+    groups: list[set[int]], weights: list[float]
+) -> Callable[[frozenset[int]], float]:
+    """A loss that rises by a group's weight when all of its members are gone, and a little by each that is."""
+
+    def loss(removed: frozenset[int]) -> float:
+        gone = sum(w for group, w in zip(groups, weights, strict=True) if group <= removed)
+        return gone + sum(0.001 * (head + 1) for head in removed)
+
+    return loss
+
+
+@exercise(_CHAPTER)
+def reranked(answer: Answer) -> None:
+    """Write `reranked(loss, n)`: the order in which heads go when each time the cheapest one left is removed.
+
+    `loss(frozenset)` is the loss without these heads.
+    """
+    cases = (
+        (4, [{0, 1}, {2}], [1.6, 0.2]),
+        (3, [{2}], [1.0]),
+        (5, [{0, 1, 2}, {3}, {4}], [2.0, 0.5, 0.1]),
+    )
+    for n, groups, weights in cases:
+        loss = _needs_one_of(groups, weights)
+        found = [int(head) for head in answer(loss, n)]
+        demand(
+            sorted(found) == list(range(n)),
+            f"expected each of {n} heads once, came {found}",
+        )
+        alone = sorted(range(n), key=lambda head: loss(frozenset({head})))
+        right: list[int] = []
+        while len(right) < n:
+            left = [head for head in range(n) if head not in right]
+            right.append(min(left, key=lambda head: loss(frozenset({*right, head}))))
+        demand(
+            found == right or found != alone,
+            f"{found} is the order of the heads removed one at a time from the whole model; "
+            "what does a head cost that is removed from what is left?",
+        )
+        demand(
+            found != right[::-1],
+            f"{found} begins with the heads that cost most; the cheapest go first",
+        )
+        demand(found == right, f"{found} does not always remove the cheapest head that is left")
+
+
+@exercise(_CHAPTER)
+def survives(answer: Answer) -> None:
+    """Write `survives(n, removed, copies)`: the chance that not all copies of a head are removed."""
+    for n, removed, copies in ((4, 2, 2), (32, 8, 1), (32, 8, 2), (16, 4, 1), (6, 2, 3)):
+        found = number(answer(n, removed, copies))
+        sets = list(itertools.combinations(range(n), removed)) if n < 10 else []
+        right = (
+            1 - math.comb(n - copies, removed - copies) / math.comb(n, removed)
+            if (copies <= removed)
+            else 1.0
+        )
+        if sets:
+            counted = sum(not set(range(copies)) <= set(gone) for gone in sets) / len(sets)
+            assert close(counted, right)
+        demand(
+            copies == 1 or not close(found, 1 - removed / n),
+            f"with {copies} copies the answer is {found:.4g}, as if there were one",
+        )
+        demand(
+            copies == 1 or not close(found, 1 - (removed / n) ** copies),
+            "the removed heads are drawn without putting back: when one copy is gone, fewer removals are left",
+        )
+        demand(not close(found, 1 - right), f"{found:.4g} is the chance that all copies are gone")
+        demand(
+            close(found, right), f"expected another chance for {copies} copies, came {found:.4g}"
+        )
