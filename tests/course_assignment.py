@@ -27,7 +27,8 @@ from measured_transformer import (
     intervene,
 )
 from measured_transformer.evidence.registry import claims
-from measured_transformer.figures.style import heat_map, subplots, themed
+from measured_transformer.figures.plots import heat_map, subplots
+from measured_transformer.figures.style import themed
 from measured_transformer.inference.generate import generate
 from measured_transformer.internals.at import at
 from measured_transformer.interop import from_huggingface, to_huggingface

@@ -359,7 +359,7 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
         "from pathlib import Path",  # hidden on the page, but needed by what follows
         "from measured_transformer.evidence.record import record, report",
         'record("CS-1.5", value=[0, 3, -1])',
-        "from measured_transformer.figures.style import subplots, themed",
+        "from measured_transformer.figures.plots import subplots",
         "from measured_transformer.exercises import check",  # what an exercise begins with
         "assert sum(range(4)) == 6",
     ]

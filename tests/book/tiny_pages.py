@@ -132,7 +132,8 @@ FIGURE = """
 mystnb:
 {metadata}
 ---
-from measured_transformer.figures.style import subplots, themed
+from measured_transformer.figures.plots import subplots
+from measured_transformer.figures.style import themed
 
 @themed
 def line():

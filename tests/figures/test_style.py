@@ -11,19 +11,21 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from measured_transformer.figures import style
-from measured_transformer.figures.style import (
-    COLOURS,
-    DARK,
-    LIGHT,
-    ThemedFigure,
+from measured_transformer.figures.plots import (
     heat_map,
     legend_above,
-    look,
     mean_and_interval,
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
+)
+from measured_transformer.figures.style import (
+    COLOURS,
+    DARK,
+    LIGHT,
+    ThemedFigure,
+    look,
     theme,
     themed,
     tint,

@@ -12,15 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from measured_transformer.figures.diagrams import canvas
-from measured_transformer.figures.style import (
-    COLOURS,
-    legend_above,
-    panel_letters,
-    subplots,
-    theme,
-    themed,
-    tint,
-)
+from measured_transformer.figures.plots import legend_above, panel_letters, subplots
+from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
 Array = Float[np.ndarray, "..."]
 Mask = Bool[np.ndarray, "query key"]

@@ -9,16 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from measured_transformer.analysis.cost import Crossovers, Operations, Times
-from measured_transformer.figures.style import (
-    COLOURS,
-    legend_above,
-    look,
-    panel_letters,
-    subplots,
-    theme,
-    themed,
-    tint,
-)
+from measured_transformer.figures.plots import legend_above, panel_letters, subplots
+from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
 
 _PIECES = ("projections", "pairs", "network")
 _FILLS = {"projections": ("attention", 0.25), "pairs": ("attention", 0.8), "network": ("ffn", 0.4)}

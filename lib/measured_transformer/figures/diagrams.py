@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-from measured_transformer.figures.style import COLOURS, subplots, theme, themed, tint
+from measured_transformer.figures.plots import subplots
+from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
 Point = tuple[float, float]
 

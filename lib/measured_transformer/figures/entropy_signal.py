@@ -8,14 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 
-from measured_transformer.figures.style import (
-    COLOURS,
-    legend_above,
-    seed_strip,
-    subplots,
-    theme,
-    themed,
-)
+from measured_transformer.figures.plots import legend_above, seed_strip, subplots
+from measured_transformer.figures.style import COLOURS, theme, themed
 
 Array = Float[np.ndarray, "..."]
 

@@ -9,14 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from measured_transformer.figures.style import (
-    legend_above,
-    panel_letters,
-    seed_lines,
-    subplots,
-    theme,
-    themed,
-)
+from measured_transformer.figures.plots import legend_above, panel_letters, seed_lines, subplots
+from measured_transformer.figures.style import theme, themed
 
 _SHOWN = {
     "alibi": "ALiBi",

@@ -10,16 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from measured_transformer.figures.style import (
-    COLOURS,
-    legend_above,
-    panel_letters,
-    seed_lines,
-    subplots,
-    theme,
-    themed,
-    tint,
-)
+from measured_transformer.figures.plots import legend_above, panel_letters, seed_lines, subplots
+from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
 Array = Float[np.ndarray, "..."]
 

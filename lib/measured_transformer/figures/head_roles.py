@@ -14,16 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from measured_transformer.evidence.statistics import proportion
-from measured_transformer.figures.style import (
-    COLOURS,
-    legend_above,
-    panel_letters,
-    seed_strip,
-    subplots,
-    theme,
-    themed,
-    tint,
-)
+from measured_transformer.figures.plots import legend_above, panel_letters, seed_strip, subplots
+from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
 Array = Float[np.ndarray, "..."]
 

@@ -16,19 +16,15 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from numpy.typing import ArrayLike
 
 from measured_transformer.figures.diagrams import canvas
-from measured_transformer.figures.style import (
-    COLOURS,
+from measured_transformer.figures.plots import (
     heat_map,
     legend_above,
-    look,
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
-    theme,
-    themed,
-    tint,
 )
+from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
 
 Array = Float[np.ndarray, "..."]
 _STRENGTHS = (0.28, 0.5, 0.75)

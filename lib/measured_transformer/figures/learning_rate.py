@@ -11,17 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 from numpy import ndarray
 
-from measured_transformer.figures.style import (
-    COLOURS,
+from measured_transformer.figures.plots import (
     legend_above,
-    look,
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
-    theme,
-    themed,
 )
+from measured_transformer.figures.style import COLOURS, look, theme, themed
 
 Array = Float[ndarray, "..."]
 FACTOR_CONCEPTS = {"rate": "attention", "depth": "residual", "heads": "norm", "width": "ffn"}

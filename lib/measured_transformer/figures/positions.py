@@ -10,17 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from numpy.typing import ArrayLike
 
-from measured_transformer.figures.style import (
-    COLOURS,
+from measured_transformer.figures.plots import (
     heat_map,
     legend_above,
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
-    theme,
-    themed,
 )
+from measured_transformer.figures.style import COLOURS, theme, themed
 
 _SHOWN = {"alibi": "ALiBi"}
 _PRECISION_STYLES = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"))

@@ -9,17 +9,14 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from measured_transformer.figures.style import (
-    COLOURS,
+from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
-    theme,
-    themed,
-    tint,
 )
+from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
 Array = Float[np.ndarray, "..."]
 

@@ -14,18 +14,14 @@ from numpy.typing import ArrayLike
 
 from measured_transformer.analysis.regularisation import Reliability
 from measured_transformer.figures.diagrams import box, canvas, plus, stream, wire
-from measured_transformer.figures.style import (
-    COLOURS,
+from measured_transformer.figures.plots import (
     legend_above,
-    look,
     mean_and_interval,
     panel_letters,
     seed_lines,
     subplots,
-    theme,
-    themed,
-    tint,
 )
+from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
 
 STRENGTHS = ("none", "residual", "attention", "ffn")
 """Concepts for settings of rising strength, the first one for none."""

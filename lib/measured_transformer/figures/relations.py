@@ -15,17 +15,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from numpy.typing import ArrayLike
 
-from measured_transformer.figures.style import (
-    COLOURS,
+from measured_transformer.figures.plots import (
     legend_above,
-    look,
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
-    theme,
-    themed,
 )
+from measured_transformer.figures.style import COLOURS, look, theme, themed
 
 CONCEPTS = {"agreement": "residual", "reference": "attention", "adjective": "ffn"}
 """The colour of each relation, by the concept that lends it."""

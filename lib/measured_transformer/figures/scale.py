@@ -12,17 +12,14 @@ from matplotlib.ticker import NullFormatter
 from numpy import ndarray
 from scipy import stats
 
-from measured_transformer.figures.style import (
-    COLOURS,
+from measured_transformer.figures.plots import (
     legend_above,
-    look,
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
-    theme,
-    themed,
 )
+from measured_transformer.figures.style import COLOURS, look, theme, themed
 
 Array = Float[ndarray, "..."]
 CONCEPTS = {

@@ -13,18 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from measured_transformer.analysis.schedules import Trial
-from measured_transformer.figures.style import (
-    COLOURS,
+from measured_transformer.figures.plots import (
     heat_map,
     legend_above,
-    look,
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
-    theme,
-    themed,
 )
+from measured_transformer.figures.style import COLOURS, look, theme, themed
 from measured_transformer.training.schedules import Schedule
 
 Array = Float[np.ndarray, "..."]

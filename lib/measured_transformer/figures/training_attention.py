@@ -13,16 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from measured_transformer.analysis.training_attention import Similarity, Spent
-from measured_transformer.figures.style import (
-    COLOURS,
+from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
-    theme,
-    themed,
 )
+from measured_transformer.figures.style import COLOURS, theme, themed
 
 Array = Float[np.ndarray, "..."]
 
