@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -107,6 +109,7 @@ def run_chapter(
     seconds = time.monotonic() - start
     merged = with_outputs(source, result.nb)
     write_notebook(merged, staged)
+    write_timings(result.nb, staged.with_suffix(".seconds.json"))
     if result.error is None:
         return Run(merged, seconds, None)
     problem = result.error
@@ -142,6 +145,26 @@ def write_notebook(notebook: NotebookNode, path: Path) -> None:
     half = path.with_name(f".{path.name}.{os.getpid()}")
     half.write_text(nbformat.writes(notebook, nbformat.NO_CONVERT), "utf-8")
     half.replace(path)
+
+
+def write_timings(executed: NotebookNode, path: Path) -> None:
+    """Write what each code cell of an executed notebook took, the slowest first.
+
+    A list of tables: ``seconds``, ``cell`` (code cells counted from 1) and its first line of ``code``.
+    """
+    took = []
+    code = [cell for cell in executed.cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, start=1):
+        times = cell.metadata.get("execution", {})
+        if {"iopub.execute_input", "shell.execute_reply"} <= set(times):
+            began, ended = (
+                datetime.fromisoformat(times[name])
+                for name in ("iopub.execute_input", "shell.execute_reply")
+            )
+            seconds = round((ended - began).total_seconds(), 1)
+            took.append({"seconds": seconds, "cell": number, "code": cell.source.splitlines()[0]})
+    took.sort(key=lambda cell: cell["seconds"], reverse=True)
+    path.write_text(json.dumps(took, indent=1) + "\n", "utf-8")
 
 
 def kernel_environment(root: Path) -> dict[str, str]:
