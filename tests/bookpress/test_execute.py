@@ -18,6 +18,18 @@ def test_the_first_run_executes_both_in_their_own_folders_and_records_them(book:
     assert book.stale() == set()
 
 
+def test_the_seconds_of_each_cell_lie_beside_the_executed_notebook(book: SmallBook) -> None:
+    (path,) = (book.root / "_build/executed/quick").rglob("two.seconds.json")
+    took = json.loads(path.read_text("utf-8"))
+    notebook = json.loads(path.with_name("two.ipynb").read_text("utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    first = ["".join(cell["source"]).splitlines()[0] for cell in code]
+    assert sorted(cell["cell"] for cell in took) == list(range(1, len(code) + 1))
+    assert all(cell["code"] == first[cell["cell"] - 1] for cell in took)
+    seconds = [cell["seconds"] for cell in took]
+    assert seconds == sorted(seconds, reverse=True) and seconds[-1] >= 0
+
+
 def test_a_function_behind_another_module_runs_the_one_chapter_that_uses_it(
     book: SmallBook,
 ) -> None:
