@@ -20,6 +20,8 @@ from nbclient import NotebookClient
 
 WIDTHS = {"desk": (1280, 900), "telephone": (390, 844)}
 THEMES = ("light", "dark")
+# Nothing depends on width and theme at once.
+LOOKS = (("desk", "light"), ("desk", "dark"), ("telephone", "light"))
 
 # The pages of the reference that are checked for accessibility: it takes long, and all are made alike.
 SAMPLES = (
@@ -344,8 +346,9 @@ def test_a_notebook_runs_outside_the_repository(notebooks, chapters, tmp_path, m
 
 
 # Colours do not depend on the width, and nothing else depends on the theme: each is looked at once.
+COLOURS: dict[str, Any] = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 RULES: dict[tuple[str, str], dict[str, Any]] = {
-    ("desk", "dark"): {"runOnly": {"type": "rule", "values": ["color-contrast"]}},
+    ("desk", "dark"): COLOURS,
     ("telephone", "light"): {"rules": {"color-contrast": {"enabled": False}}},
 }
 
@@ -391,23 +394,22 @@ def look_at(page: Any, address: str, visit: Visit, axe: Any) -> None:
 
 @pytest.fixture(scope="session")
 def visits(built: Path, pages: list[str], browser: Any) -> list[Visit]:
-    """Every page from its file, in both themes and at both widths."""
+    """Every page from its file, in both themes and, in the light one, at both widths."""
     from axe_playwright_python.sync_playwright import Axe
 
     axe = Axe()
     found = []
-    for width, (x, y) in WIDTHS.items():
-        for theme in THEMES:
-            context = browser.new_context(viewport={"width": x, "height": y}, color_scheme=theme)
-            for name in pages:
-                visit = Visit(name, width, theme)
-                page = context.new_page()
-                seen_before = width == "telephone" and theme == "dark"  # colours: desk, dark
-                alike = name.startswith("book/reference/") and name not in SAMPLES
-                look_at(page, (built / name).as_uri(), visit, None if seen_before or alike else axe)
-                page.close()
-                found.append(visit)
-            context.close()
+    for width, theme in LOOKS:
+        x, y = WIDTHS[width]
+        context = browser.new_context(viewport={"width": x, "height": y}, color_scheme=theme)
+        for name in pages:
+            visit = Visit(name, width, theme)
+            page = context.new_page()
+            alike = name.startswith("book/reference/") and name not in SAMPLES
+            look_at(page, (built / name).as_uri(), visit, None if alike else axe)
+            page.close()
+            found.append(visit)
+        context.close()
     return found
 
 
