@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bs4 import Tag
+from visiting import soup_of
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -70,3 +72,24 @@ def server(built: Path) -> Iterator[str]:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{running.server_address[1]}"
         running.shutdown()
+
+
+@pytest.fixture(scope="session")
+def pages(built: Path) -> list[str]:
+    """Names of the printed pages, those of the theme (search) and the redirect left out."""
+    names = [path.relative_to(built).as_posix() for path in built.rglob("*.html")]
+    found = sorted(
+        name
+        for name in names
+        if not name.startswith(("_", "reports/")) and name not in ("index.html", "search.html")
+    )
+    assert found, f"no page in {built}"
+    return found
+
+
+@pytest.fixture(scope="session")
+def articles(built: Path, pages: list[str]) -> dict[str, Tag]:
+    """Page -> its article."""
+    found = {page: soup_of(built / page).select_one("article.bd-article") for page in pages}
+    assert all(found.values()), [page for page, article in found.items() if article is None]
+    return {page: article for page, article in found.items() if article is not None}

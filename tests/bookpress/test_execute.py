@@ -27,7 +27,8 @@ def test_the_seconds_of_each_cell_lie_beside_the_executed_notebook(book: SmallBo
     assert sorted(cell["cell"] for cell in took) == list(range(1, len(code) + 1))
     assert all(cell["code"] == first[cell["cell"] - 1] for cell in took)
     seconds = [cell["seconds"] for cell in took]
-    assert seconds == sorted(seconds, reverse=True) and seconds[-1] >= 0
+    assert seconds == sorted(seconds, reverse=True)
+    assert seconds[-1] >= 0
 
 
 def test_a_function_behind_another_module_runs_the_one_chapter_that_uses_it(

@@ -1,0 +1,235 @@
+"""Looking at the printed pages in a browser: what one visit of a page shows, and what must hold for each.
+
+`Visits` has the tests. A file of tests gives it the widths and themes to look in: each file is one process's
+work, and looking takes long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlparse
+
+import pytest
+from bs4 import BeautifulSoup
+
+WIDTHS = {"desk": (1280, 900), "telephone": (390, 844)}
+
+# The pages of the reference that are checked for accessibility: it takes long, and all are made alike.
+SAMPLES = (
+    "book/reference/index.html",
+    "book/reference/internals.html",
+    "book/reference/parts.html",
+)
+
+# Accessibility rules that the theme's own frame breaks, each with the part of the frame it concerns.
+# Nothing inside the article is forgiven.
+KNOWN = {
+    "region": (".sidebar-primary-item", ".sidebar-primary-items__start"),
+    "label-content-name-mismatch": (".btn", ".search-button", "button"),
+}
+
+
+@dataclass
+class Visit:
+    """What one visit of a page showed."""
+
+    page: str
+    width: str
+    theme: str
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    violations: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.page} ({self.width}, {self.theme})"
+
+
+FACTS = """() => {
+  const shown = (node) => node.getClientRects().length > 0;
+  const wide = [...document.querySelectorAll(".bd-article *")].filter((node) => {
+    if (!shown(node) || node.getBoundingClientRect().right <= innerWidth + 1) return false;
+    for (let up = node; up && up !== document.body; up = up.parentElement) {
+      const flow = getComputedStyle(up).overflowX;
+      if (flow === "auto" || flow === "scroll" || flow === "hidden") return false;
+    }
+    return !node.closest("mjx-assistive-mml");
+  });
+  return {
+    theme: document.documentElement.dataset.theme,
+    overflow: document.documentElement.scrollWidth - innerWidth,
+    wide: wide.slice(0, 3).map((node) => node.outerHTML.slice(0, 120)),
+    figures: [...document.querySelectorAll(".cell_output figure")].filter(
+      (figure) => !figure.closest("details:not([open]), .toggle-hidden")
+    ).map((figure) => ({
+      id: figure.id,
+      drawings: [...figure.querySelectorAll("img")].filter(shown).map(
+        (image) => [image.naturalWidth, image.getBoundingClientRect().width]
+      ),
+      viewers: [...figure.querySelectorAll(".attention-viewer > .av-live")].filter(shown).length,
+      caption: [...figure.querySelectorAll("figcaption")].filter(shown).length,
+    })),
+    broken: [...document.images].filter((image) => image.complete && !image.naturalWidth)
+      .map((image) => image.src),
+    math: document.querySelectorAll("span.math, div.math").length,
+    rendered: document.querySelectorAll("mjx-container").length,
+    wrong: [...document.querySelectorAll("mjx-merror")].map((node) => node.textContent),
+    icons: [...document.querySelectorAll("i[class*='fa-'], span[class*='fa-']")].length,
+    drawn: document.querySelectorAll("svg.svg-inline--fa path").length,
+  };
+}"""
+
+
+@cache
+def soup_of(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text("utf-8"), "html.parser")
+
+
+def none(problems: list[str] | dict[str, list[str]]) -> None:
+    """Fail with all problems, not only the first."""
+    if isinstance(problems, dict):
+        problems = [f"{page}: {what}" for page, found in problems.items() for what in found]
+    more = f"\n... and {len(problems) - 40} more" if len(problems) > 40 else ""
+    assert not problems, "\n" + "\n".join(problems[:40]) + more
+
+
+# Colours do not depend on the width, and nothing else depends on the theme: each is looked at once.
+RULES: dict[tuple[str, str], dict[str, Any]] = {
+    ("desk", "dark"): {"runOnly": {"type": "rule", "values": ["color-contrast"]}},
+    ("telephone", "light"): {"rules": {"color-contrast": {"enabled": False}}},
+}
+
+
+def look_at(page: Any, address: str, visit: Visit, axe: Any) -> None:
+    """Open a page, wait until its mathematics stands, and note what there is to see."""
+    origin = f"{urlparse(address).scheme}://{urlparse(address).netloc}"
+    requests, complaints = visit.requests, visit.complaints
+
+    def asked(request: Any) -> None:
+        if not request.url.startswith((origin, "data:", "blob:")):
+            requests.append(request.url)
+
+    def said(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(f"{message.type}: {message.text}")
+
+    page.on("request", asked)
+    page.on("console", said)
+    page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
+    page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+    page.goto(address, wait_until="load")
+    page.wait_for_function(
+        "() => !window.MathJax || (MathJax.startup && MathJax.startup.promise)", timeout=20_000
+    )
+    page.evaluate(
+        "async () => { if (window.MathJax && MathJax.startup) await MathJax.startup.promise; "
+        "await document.fonts.ready; }"
+    )
+    page.evaluate(
+        """async () => {
+          for (const image of document.images) image.loading = "eager";
+          const visible = [...document.images].filter((image) => image.getClientRects().length);
+          await Promise.all(visible.map((image) => image.decode().catch(() => null)));
+        }"""
+    )
+    visit.facts = page.evaluate(FACTS)
+    visit.requests, visit.complaints = list(visit.requests), list(visit.complaints)
+    if axe is not None:  # which asks for the style sheets again, from its own origin
+        options = {"resultTypes": ["violations"], **RULES.get((visit.width, visit.theme), {})}
+        visit.violations = axe.run(page, options=options).response["violations"]
+
+
+class Visits:
+    """Every page from its file, at the widths and in the themes of `LOOKS`."""
+
+    LOOKS: ClassVar[tuple[tuple[str, str], ...]]
+
+    @pytest.fixture(scope="class")
+    def visits(self, request: Any, built: Path, pages: list[str], browser: Any) -> list[Visit]:
+        from axe_playwright_python.sync_playwright import Axe
+
+        axe = Axe()
+        found = []
+        for width, theme in request.cls.LOOKS:
+            x, y = WIDTHS[width]
+            context = browser.new_context(viewport={"width": x, "height": y}, color_scheme=theme)
+            for name in pages:
+                visit = Visit(name, width, theme)
+                page = context.new_page()
+                alike = name.startswith("book/reference/") and name not in SAMPLES
+                look_at(page, (built / name).as_uri(), visit, None if alike else axe)
+                page.close()
+                found.append(visit)
+            context.close()
+        return found
+
+    def test_pages_follow_the_reader_s_theme(self, visits):
+        none([f"{v}: shows {v.facts['theme']}" for v in visits if v.facts["theme"] != v.theme])
+
+    def test_pages_from_a_folder_ask_nobody_for_anything(self, visits):
+        none([f"{visit}: {address}" for visit in visits for address in visit.requests])
+
+    def test_browser_has_nothing_to_complain_about(self, visits):
+        none([f"{visit}: {what}" for visit in visits for what in visit.complaints])
+
+    def test_nothing_is_wider_than_the_screen(self, visits):
+        none(
+            [
+                f"{visit}: {visit.facts['overflow']} pixels too wide {visit.facts['wide']}"
+                for visit in visits
+                if visit.facts["overflow"] > 0 or visit.facts["wide"]
+            ]
+        )
+
+    def test_each_figure_shows_one_crisp_drawing_and_its_caption(self, visits):
+        """Or, in place of the drawing, a viewer."""
+        problems = []
+        for visit in visits:
+            for figure in visit.facts["figures"]:
+                drawings = figure["drawings"]
+                if len(drawings) + figure["viewers"] != 1 or figure["caption"] != 1:
+                    problems.append(
+                        f"{visit}: {figure['id']} shows {len(drawings)} drawings, "
+                        f"{figure['viewers']} viewers, {figure['caption']} captions"
+                    )
+                elif drawings and drawings[0][0] < 1.9 * drawings[0][1]:
+                    problems.append(f"{visit}: {figure['id']} has {drawings[0][0]} pixels")
+            problems += [f"{visit}: {address} is broken" for address in visit.facts["broken"]]
+        none(problems)
+
+    def test_mathematics_is_set(self, visits):
+        problems = []
+        for visit in visits:
+            if visit.facts["wrong"]:
+                problems.append(f"{visit}: {visit.facts['wrong']}")
+            if visit.facts["rendered"] < visit.facts["math"]:
+                problems.append(
+                    f"{visit}: {visit.facts['math']} formulas, {visit.facts['rendered']} set"
+                )
+        none(problems)
+
+    def test_icons_are_drawn(self, visits):
+        none(
+            [
+                f"{visit}: {visit.facts['icons']} icons missing, {visit.facts['drawn']} drawn"
+                for visit in visits
+                if visit.facts["icons"] or not visit.facts["drawn"]
+            ]
+        )
+
+    def test_pages_are_accessible(self, visits):
+        """Contrast in both themes included. The theme's own frame has known flaws, listed above."""
+        problems = []
+        for visit in visits:
+            for violation in visit.violations:
+                for node in violation["nodes"]:
+                    target = " ".join(map(str, node["target"]))
+                    parts = KNOWN.get(violation["id"], ())
+                    if "article" not in target and any(part in target for part in parts):
+                        continue
+                    why = node["failureSummary"].replace("\n", " ")[:200]
+                    problems.append(f"{visit}: {violation['id']} at {target}: {why}")
+        none(problems)
