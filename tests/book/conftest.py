@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from bs4 import Tag
-from visiting import soup_of
+from visiting import SAMPLES, WIDTHS, Visit, look_at, soup_of
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -93,3 +93,24 @@ def articles(built: Path, pages: list[str]) -> dict[str, Tag]:
     found = {page: soup_of(built / page).select_one("article.bd-article") for page in pages}
     assert all(found.values()), [page for page, article in found.items() if article is None]
     return {page: article for page, article in found.items() if article is not None}
+
+
+@pytest.fixture(scope="class")
+def visits(request: pytest.FixtureRequest, built: Path, pages: list[str], browser) -> list[Visit]:
+    """Every page from its file, at the widths and in the themes of the class's `LOOKS`."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    axe = Axe()
+    found = []
+    for width, theme in request.cls.LOOKS:
+        x, y = WIDTHS[width]
+        context = browser.new_context(viewport={"width": x, "height": y}, color_scheme=theme)
+        for name in pages:
+            visit = Visit(name, width, theme)
+            page = context.new_page()
+            alike = name.startswith("book/reference/") and name not in SAMPLES
+            look_at(page, (built / name).as_uri(), visit, None if alike else axe)
+            page.close()
+            found.append(visit)
+        context.close()
+    return found

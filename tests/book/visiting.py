@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlparse
 
-import pytest
 from bs4 import BeautifulSoup
 
 WIDTHS = {"desk": (1280, 900), "telephone": (390, 844)}
@@ -146,25 +145,6 @@ class Visits:
     """Every page from its file, at the widths and in the themes of `LOOKS`."""
 
     LOOKS: ClassVar[tuple[tuple[str, str], ...]]
-
-    @pytest.fixture(scope="class")
-    def visits(self, request: Any, built: Path, pages: list[str], browser: Any) -> list[Visit]:
-        from axe_playwright_python.sync_playwright import Axe
-
-        axe = Axe()
-        found = []
-        for width, theme in request.cls.LOOKS:
-            x, y = WIDTHS[width]
-            context = browser.new_context(viewport={"width": x, "height": y}, color_scheme=theme)
-            for name in pages:
-                visit = Visit(name, width, theme)
-                page = context.new_page()
-                alike = name.startswith("book/reference/") and name not in SAMPLES
-                look_at(page, (built / name).as_uri(), visit, None if alike else axe)
-                page.close()
-                found.append(visit)
-            context.close()
-        return found
 
     def test_pages_follow_the_reader_s_theme(self, visits):
         none([f"{v}: shows {v.facts['theme']}" for v in visits if v.facts["theme"] != v.theme])
