@@ -49,11 +49,21 @@ def test_a_line_ends_where_a_seed_is_missing_a_number():
 
 def test_losses_by_scale_are_on_a_logarithmic_axis():
     arms = {arm: (arm, TABLE + place) for place, arm in enumerate(figures.ARM_CONCEPTS)}
-    drawn = figures.losses_by_scale([0.1, 0.5, 1.0, 2.0, 5.0], arms, start=2.5)
+    drawn = figures.losses_by_scale([0.1, 0.5, 1.0, 2.0, 5.0], arms, start=1.0 + TABLE.max() + 3)
     for place in range(4):
         for row in (*TABLE, TABLE.mean(0)):
             assert shows(drawn, row + place)
     assert drawn.figure.axes[0].get_xscale() == "log"
+
+
+def test_a_line_of_losses_ends_far_above_a_guess():
+    lost = np.array([[0.1, 0.2, 2.0, 3.0, 1e6], [0.1, 0.2, 2.2, 2.6, 5.0]])
+    arms = dict.fromkeys(figures.ARM_CONCEPTS, ("arm", lost))
+    drawn = figures.losses_by_scale([0.1, 0.5, 1.0, 2.0, 5.0], arms, start=2.5)
+    (axes,) = drawn.figure.axes
+    means = [line.get_ydata() for line in axes.get_lines() if len(line.get_ydata()) == 5]
+    assert any(np.allclose(y, [0.1, 0.2, 2.1, 2.8, np.nan], equal_nan=True) for y in means)
+    assert 2.5 < axes.get_ylim()[1] < 5
 
 
 def test_rules_are_drawn_from_layer_one():

@@ -93,6 +93,9 @@ def losses_by_scale(
 ) -> Figure:
     """Draw the loss after training against the factor on the first weights, a line an arm.
 
+    A line ends where a mean loss is more than half above that of a uniform guess: nothing was learnt there,
+    and one such loss of millions would hide all others.
+
     Args:
         scales: factors on the weights.
         arms: key of `ARM_CONCEPTS` -> (name, (seed, scale) losses).
@@ -100,7 +103,8 @@ def losses_by_scale(
     """
     figure, axes = subplots(height=3.8)
     for arm, (name, losses) in arms.items():
-        seed_lines(axes, scales, losses, concept=ARM_CONCEPTS[arm], label=name, marker_every=1)
+        learnt = np.where(np.mean(losses, axis=0) > 1.5 * start, np.nan, losses)
+        seed_lines(axes, scales, learnt, concept=ARM_CONCEPTS[arm], label=name, marker_every=1)
     axes.axhline(start, color=theme().ink, linestyle="--", linewidth=1)
     axes.set_xscale("log")
     _plain_ticks(axes, scales)
