@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 
+import nbformat
 import pytest
+from bookpress import kernel
 from small_book import SmallBook, interrupt, wait_for
 
 
@@ -26,9 +28,26 @@ def test_the_seconds_of_each_cell_lie_beside_the_executed_notebook(book: SmallBo
     first = ["".join(cell["source"]).splitlines()[0] for cell in code]
     assert sorted(cell["cell"] for cell in took) == list(range(1, len(code) + 1))
     assert all(cell["code"] == first[cell["cell"] - 1] for cell in took)
-    seconds = [cell["seconds"] for cell in took]
-    assert seconds == sorted(seconds, reverse=True)
-    assert seconds[-1] >= 0
+
+
+def test_the_slowest_cell_comes_first(tmp_path) -> None:
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells.append(nbformat.v4.new_markdown_cell("no code"))
+    for source, seconds in (("one()\nmore()", 2), ("two()", 61), ("three()", None)):
+        cell = nbformat.v4.new_code_cell(source)
+        if seconds is not None:
+            ended = f"2026-01-01T00:{seconds // 60:02}:{seconds % 60:02}.500000Z"
+            start = "2026-01-01T00:00:00.000000Z"
+            cell.metadata["execution"] = {
+                "iopub.execute_input": start,
+                "shell.execute_reply": ended,
+            }
+        notebook.cells.append(cell)
+    kernel.write_timings(notebook, tmp_path / "seconds.json")
+    assert json.loads((tmp_path / "seconds.json").read_text("utf-8")) == [
+        {"seconds": 61.5, "cell": 2, "code": "two()"},
+        {"seconds": 2.5, "cell": 1, "code": "one()"},
+    ]
 
 
 def test_a_function_behind_another_module_runs_the_one_chapter_that_uses_it(
