@@ -22,12 +22,13 @@ from benchmarks.contenders import CONTENDERS, Contender, Ours, Size
 from benchmarks.ensembles import ALONE, MEMBERS, ensemble_timings
 from benchmarks.linear import SHAPES, kernel, linear_maps
 from benchmarks.measure import Timing, Work, in_turns, peak_bytes
+from benchmarks.norms import LAYER, norms
 from benchmarks.sublayers import NETWORK, lengths, sublayers
 from benchmarks.works import captured, decoding, inference, training_step, written_out
 
 PARTS = (
     *("training", "inference", "capture", "decoding", "memory"),  # of whole models
-    *("linear", "ensemble", "sublayers"),
+    *("linear", "ensemble", "sublayers", "norms"),
 )
 EVERYTHING = ", everything"
 Row = dict[str, Any]
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for width in options.widths:
         size = Size(width, length=options.length, batch=options.batch, device=options.device)
         for part in options.parts:
-            if part not in ("linear", "ensemble", "sublayers"):
+            if part not in ("linear", "ensemble", "sublayers", "norms"):
                 rows += _measured(part, size, chosen, options, console)
     if "linear" in options.parts and options.device == "cpu":
         rows += _linear(options, console)
@@ -63,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows += _ensembles(options, console)
     if "sublayers" in options.parts:
         rows += _sublayers(options, console)
+    if "norms" in options.parts:
+        rows += _norms(options, console)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         report = {"machine": _machine(options.device), "rounds": options.rounds, "rows": rows}
@@ -261,6 +264,38 @@ def _sublayers(options: argparse.Namespace, console: Console) -> list[Row]:
                     row |= {"length": length, "passes": passes, "name": name}
                     row |= {"seconds": timing.median, "fastest": min(timing.seconds)}
                     rows.append(row | {"ratio": [ratio, low, high]})
+        console.print(table)
+    return rows
+
+
+def _norms(options: argparse.Namespace, console: Console) -> list[Row]:
+    rows = []
+    for width in options.widths:
+        title = f"norms, width {width}, {options.tokens} tokens"
+        table = Table(title=title, title_justify="left")
+        for column in ("passes", ""):
+            table.add_column(column)
+        for column in ("ms", "its time / LayerNorm's", "95 % of this run"):
+            table.add_column(column, justify="right")
+        for gradients in (False, True):
+            works = norms(width, tokens=options.tokens, gradients=gradients, device=options.device)
+            timings = in_turns(
+                works, rounds=options.rounds, seconds=options.seconds / 4, device=options.device
+            )
+            passes = "forward, backward" if gradients else "forward"
+            for name, timing in timings.items():
+                ratio, low, high = timings[LAYER].times_faster_than(timing)
+                table.add_row(
+                    passes,
+                    name,
+                    f"{1000 * timing.median:.3f}",
+                    "" if name == LAYER else f"{ratio:.2f}",
+                    "" if name == LAYER else f"{low:.2f} to {high:.2f}",
+                )
+                row = {"part": "norms", "width": width, "tokens": options.tokens}
+                row |= {"passes": passes, "name": name, "seconds": timing.median}
+                row |= {"each": list(timing.seconds), "ratio": [ratio, low, high]}
+                rows.append(row)
         console.print(table)
     return rows
 

@@ -18,6 +18,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.tasks.bit_pairs import BitPairs
 from measured_transformer.tasks.brackets import Brackets
 from measured_transformer.tasks.fixed import FixedSet
 from measured_transformer.tasks.grammar import Grammar
@@ -69,6 +70,7 @@ TASKS = [
     Markov(),
     MaskedWords(),
     ShuffledSentences(Grammar()),
+    BitPairs(bits=4, length=6),
     ModularAddition(),
     NoisyTranslation(),
     NumberTranslation(below=100),

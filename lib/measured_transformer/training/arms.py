@@ -23,9 +23,10 @@ def tune_arms(
     steps: int,
     profile: Profile,
     rates: Sequence[float] = RATES,
+    trials: int = 2,
     **options: Any,
 ) -> dict[str, Tuned]:
-    """Choose the learning rate of each arm, on seeds that nothing else uses: two of them, three at full.
+    """Choose the learning rate of each arm, on seeds that nothing else uses.
 
     Every arm has a record of its own, so that another arm or another order costs nothing.
 
@@ -36,6 +37,8 @@ def tune_arms(
         steps: number of batches.
         profile: of this run; decides the seeds.
         rates: the grid of learning rates, the same for all arms.
+        trials: number of those seeds at the quick profile; at least three at full. More are needed where some
+            seeds solve the task and others do not at the same rate.
         options: passed to `train` for all arms.
 
     Raises:
@@ -47,7 +50,7 @@ def tune_arms(
             {arm: side},
             task,
             rates=rates,
-            seeds=profile.seeds(quick=2, full=3, stream="tuning"),
+            seeds=profile.seeds(quick=trials, full=max(3, trials), stream="tuning"),
             steps=steps,
             profile=profile.name,
             **options,
@@ -67,6 +70,7 @@ def train_arms(
     batch_size: int = 32,
     quick: int = 5,
     full: int = 10,
+    trials: int = 2,
     **options: Any,
 ) -> dict[str, list[Run]]:
     """Tune the learning rate of each arm on the same grid, then train it from each evaluation seed.
@@ -74,7 +78,7 @@ def train_arms(
     Runs that the store of `store.found_store` has are not trained again.
 
     Args:
-        name, arms, task, steps, profile, rates: as for `tune_arms`.
+        name, arms, task, steps, profile, rates, trials: as for `tune_arms`.
         batch_size: sequences per step.
         quick, full: number of evaluation seeds at each profile.
         options: passed to `train` for all arms.
@@ -86,7 +90,9 @@ def train_arms(
         ValueError: as `tuned_rates`.
     """
     options = {**options, "batch_size": batch_size}
-    tuned = tune_arms(name, arms, task, steps=steps, profile=profile, rates=rates, **options)
+    tuned = tune_arms(
+        name, arms, task, steps=steps, profile=profile, rates=rates, trials=trials, **options
+    )
     runs = {}
     for arm, side in arms.items():
         own = side if isinstance(side, Arm) else Arm(side)
