@@ -104,6 +104,7 @@ WRONG = {
         "GELU": (layer(activation=torch.nn.functional.gelu), "ReLU"),
         "linear": (layer(activation=lambda y: y), "bends nothing"),
         "unbiased": (layer(correction=1), "d - 1"),
+        "no epsilon": (layer(eps=0.0), "epsilon to the variance"),
         "one skip": (layer(skips=(True, False)), "second skip"),
         "no skips": (layer(skips=(False, False)), "connections are missing"),
         "one norm": (layer(norms=(False, True)), "first norm"),

@@ -47,7 +47,7 @@ def by_hand(answer: Answer) -> None:
         0.75: "that is the ratio of the variances",
     }
     way = "only the divisor differs: compare the root of a sum over three with one over four"
-    demand_number(factor, math.sqrt(3) / 2, way=way, name="(c)", within=0.003, slips=slips)
+    demand_number(factor, math.sqrt(3) / 2, way=way, name="(c)", within=0.005, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -184,10 +184,10 @@ def layer(answer: Answer) -> None:
         with torch.no_grad():
             expected = theirs(x)
         found = tensor(answer(x, weights, heads, norm_first), (2, 5, d))
-        if close(found, expected):
+        if close(found, expected, 1e-9):  # a missing epsilon is a small thing
             continue
         for words, other in _slips(x, weights, heads, norm_first):
-            demand(not close(found, other), words)
+            demand(not close(found, other, 1e-9), words)
         where = "pre-norm" if norm_first else "post-norm"
         worst = float((found - expected).abs().max())
         many = "one head" if heads == 1 else f"{heads} heads"
@@ -256,6 +256,7 @@ def _by_hand(
     heads_last: bool = False,
     activation: Callable[[Tensor], Tensor] = torch.relu,
     correction: int = 0,
+    eps: float = 1e-5,
     skips: tuple[bool, bool] = (True, True),
     norms: tuple[bool, bool] = (True, True),
 ) -> Tensor:
@@ -267,7 +268,7 @@ def _by_hand(
         if not norms[which - 1]:
             return y
         centred = y - y.mean(-1, keepdim=True)
-        root = (y.var(-1, correction=correction, keepdim=True) + 1e-5).sqrt()
+        root = (y.var(-1, correction=correction, keepdim=True) + eps).sqrt()
         return centred / root * w[f"norm{which}.weight"] + w[f"norm{which}.bias"]
 
     def linear(y: Tensor, name: str, separator: str = ".") -> Tensor:
@@ -325,6 +326,7 @@ def _slips(
             "a norm divides by the biased standard deviation, over d and not d - 1",
             made(correction=1),
         ),
+        ("a norm adds its epsilon to the variance, and yours does not", made(eps=0.0)),
         ("the first skip connection is missing", made(skips=(False, True))),
         ("the second skip connection is missing", made(skips=(True, False))),
         ("the skip connections are missing", made(skips=(False, False))),

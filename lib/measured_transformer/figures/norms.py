@@ -272,12 +272,18 @@ def quality(excess: Mapping[str, Array], *, label: str) -> Figure:
     """Draw a row a norm: the loss beyond the best possible one, a dot a seed.
 
     Args:
-        excess: name of the norm -> one value a seed.
+        excess: name of the norm -> one value a seed; two or three names.
         label: what the values are.
+
+    Raises:
+        ValueError: another number of names.
     """
-    figure, axes = subplots(height=1.9)
-    concepts = dict(zip(excess, ("norm", "learned"), strict=True))
-    seed_strip(axes, excess, label=label, concepts=concepts)
+    concepts = ("norm", "learned", "random")
+    if not 2 <= len(excess) <= len(concepts):
+        raise ValueError(f"expected two or three rows, came {len(excess)}")
+    figure, axes = subplots(height=0.9 + 0.5 * len(excess))
+    chosen = dict(zip(excess, concepts, strict=False))
+    seed_strip(axes, excess, label=label, concepts=chosen)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     return figure
