@@ -60,6 +60,10 @@ def test_blocks_between_positions_are_those_of_differences():
             squares += (change[0] / step).square().sum(1)
         assert torch.allclose(blocks[:, seen], squares.sqrt(), atol=1e-5)
     assert ff.smallest_seen(blocks) > 1e-4
+    assert ff.largest_above(blocks) == 0
+    unmasked = ff.blocks_between(parts.attention, parts.x, causal=False)
+    assert ff.largest_above(unmasked) > 1e-3
+    assert ff.largest_above(torch.tensor([[5.0, 2.0, 3.0], [9.0, 5.0, 1.0], [9.0, 9.0, 5.0]])) == 3
     assert ff.largest_between(blocks) == pytest.approx(float(blocks.tril(-1).max()))
     own = ff.blocks_between(parts.network, parts.x)
     assert ff.largest_between(own) == 0
@@ -158,16 +162,35 @@ def test_published_models_have_their_published_sizes():
     assert ratio == pytest.approx(inside["feedforward"] / inside["attention"])
 
 
+def off_linear(outputs, signs):
+    """What no map of all the signs of a sequence, linear but for a constant, gives at any position."""
+    columns = torch.cat([signs.flatten(1), torch.ones(len(signs), 1)], dim=1).double()
+    outputs = outputs.flatten(1).double()
+    fit = torch.linalg.lstsq(columns, outputs).solution
+    return float((columns @ fit - outputs).abs().max())
+
+
 def test_frozen_attention_alone_is_a_linear_map_of_the_bits():
-    config = Config(vocab=16, d_model=12, n_heads=2, n_layers=1, positions="none", norm="none")
-    model = make_model(config, causal=False, seed=0).eval()
-    Given(network=False, bits=4)(model)
     task = BitPairs(bits=4)
-    lone = model(torch.arange(16)[:, None])[:, 0].detach()
-    signs = torch.cat([task.signs(), torch.ones(16, 1)], dim=1)
-    fit = torch.linalg.lstsq(signs, lone).solution
-    assert (signs @ fit - lone).abs().max() < 1e-5  # a token alone: nothing but a linear map
-    assert 0 <= ff.accuracy_at(model, task, length=8, seed=0, frozen=True) <= 1
+    config = Config(vocab=16, d_model=12, n_heads=2, n_layers=2, positions="none", norm="none")
+
+    def outputs(network, length, frozen):
+        model = make_model(config, causal=False, seed=0).eval()
+        Given(network=network, bits=4)(model)
+        with torch.no_grad():
+            for block in model.blocks:  # fresh weights are so small that nothing bends by much
+                for layer in (block.attention.query, block.attention.key):
+                    layer.weight.mul_(8)
+        seen = []
+        with intervene(model, {"blocks.1.residual_post": lambda x: seen.append(x) or x}):
+            ff.accuracy_at(model, task, length=length, seed=0, frozen=frozen)
+        batch = task.batch(stream(0, f"evaluation at {length}"), 256, length=length)
+        return off_linear(seen[-1], task.signs()[batch.inputs])
+
+    assert outputs(network=False, length=8, frozen=True) < 1e-5
+    assert outputs(network=False, length=1, frozen=False) < 1e-5  # a lone token: one weight, a one
+    assert outputs(network=False, length=8, frozen=False) > 1e-2
+    assert outputs(network=True, length=8, frozen=True) > 1e-2
 
 
 def test_accuracy_counts_right_answers():

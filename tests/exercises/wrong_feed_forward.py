@@ -9,6 +9,8 @@ WRONG = {
         "no bias": ((-8.0, 4.0), "neuron 2 has a bias"),
         "sign lost": ((4.0, 2.0), "sign"),
         "second not bent": ((-4.0, -1.0), "second number"),
+        "the stream added": ((-3.0, 5.0), "added to the stream"),
+        "the stream added to the second": ((-4.0, 5.0), "added to the stream"),
         "a guess": ((1.0, 1.0), "one neuron at a time"),
     },
     "feed_forward.parameters": {
@@ -29,6 +31,9 @@ WRONG = {
         "a third": (lambda d, m: m / 3, "is lost"),
         "half": (lambda d, m: m // 2, "three matrices against two"),
         "of d": (lambda d, m: d, "set 3 d m' equal"),
+        "one too many": (lambda d, m: 2 * m // 3 + 1, "set 3 d m' equal"),
+        "one too few": (lambda d, m: 2 * m // 3 - 1, "set 3 d m' equal"),
+        "words": (lambda d, m: "2 m / 3", "shall be a number"),
     },
     "feed_forward.merged": {
         "the second bias alone": (lambda w1, b1, w2, b2: (w1 @ w2, b2), "passes through"),
@@ -44,6 +49,10 @@ WRONG = {
         "a line": (([[1, 1], [1, 1]], [1, 1], [1, 0], -1), "no neuron changes its side"),
         "an or": (([[1, 1], [1, 1]], [-0.5, -1], [2, -2], 0), "(1, 1) gives"),
         "a sum": (([[1, 0], [1, 0]], [0, 0], [1, 0], 0), "(1, 1) gives 2"),
+        "two outputs": (([[1, 1], [1, 1]], [0, -1], [[1, 1], [-2, 0]], 0), "shape (2,)"),
+        "a row": (([[1, 1], [1, 1]], [0, -1], [[1, -2]], 0), "shape (2,)"),
+        "two last biases": (([[1, 1], [1, 1]], [0, -1], [1, -2], [0, 0]), "b2 shall be one number"),
+        "a last bias": (([[1, 1], [1, 1]], [0, -1], [[1], [-2]], [1]), "(0, 0) gives 1"),
         "three neurons": (([[1, 1, 0], [1, 1, 0]], [0, -1, 0], [1, -2, 0], 0), "shape (2, 2)"),
     },
     "feed_forward.shapes": {

@@ -20,7 +20,7 @@ def drawn(task, size=20, seed=0, **options):
 # --- modular addition -----------------------------------------------------------------------------
 
 
-@given(modulus=st.integers(3, 40), seed=st.integers(0, 10**6))
+@given(modulus=st.integers(4, 40), seed=st.integers(0, 10**6))
 def test_sums_are_right_and_asked_for_behind_the_equals_sign(modulus, seed):
     batch = drawn(ModularAddition(modulus), seed=seed)
     for (a, b, equals), answers in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
@@ -32,10 +32,25 @@ def test_sums_are_right_and_asked_for_behind_the_equals_sign(modulus, seed):
 def test_sums_of_a_part_are_all_drawn_and_no_others():
     task = ModularAddition(modulus=5, train_share=0.6, part="test")
     pairs = set(map(tuple, task.sums().tolist()))
-    assert len(pairs) == 5
+    assert len({frozenset(pair) for pair in pairs}) == 3, "a fifth of 15 pairs without their order"
+    assert len(pairs) == len(task.sums())
     assert set(map(tuple, drawn(task, size=500).inputs[:, :2].tolist())) == pairs
     other = ModularAddition(modulus=5, train_share=0.6, part="test", split_seed=1)
     assert set(map(tuple, other.sums().tolist())) != pairs
+
+
+@given(modulus=st.integers(4, 40), share=st.floats(0.4, 0.8), seed=st.integers(0, 100))
+def test_no_sum_is_in_another_part_the_other_way_round(modulus, share, seed):
+    parts = [
+        list(map(tuple, ModularAddition(modulus, share, part, seed).sums().tolist()))
+        for part in ("train", "validation", "test")
+    ]
+    for sums in parts:
+        assert {(b, a) for a, b in sums} == set(sums)
+    whole = sorted(pair for sums in parts for pair in sums)
+    assert whole == list(itertools.product(range(modulus), repeat=2)), "each exactly once"
+    trained = {frozenset(pair) for pair in parts[0]}
+    assert len(trained) == round(share * modulus * (modulus + 1) / 2)
 
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])

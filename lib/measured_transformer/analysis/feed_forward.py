@@ -152,9 +152,9 @@ def block_error(seed: int, activation: Activation, *, other: Activation | None =
 # Between positions ---------------------------------------------------------------------------------
 
 
-def _map_of(layer: nn.Module) -> Any:
+def _map_of(layer: nn.Module, *, causal: bool = True) -> Any:
     if isinstance(layer, MultiHeadAttention):
-        return lambda x: layer(x, causal=True)
+        return lambda x: layer(x, causal=causal)
     return layer
 
 
@@ -172,11 +172,14 @@ def shuffle_error(layer: nn.Module, x: Float[Tensor, "batch position d_model"], 
 
 
 def blocks_between(
-    layer: nn.Module, x: Float[Tensor, "batch position d_model"]
+    layer: nn.Module, x: Float[Tensor, "batch position d_model"], *, causal: bool = True
 ) -> Float[Tensor, "position position"]:
     """Norms of the Jacobian's blocks: how the output at a row's position depends on the input at a column's.
 
-    Attention is causal here.
+    Args:
+        layer: attention or a network.
+        x: one sequence.
+        causal: whether attention has the causal mask; a network knows none.
 
     Raises:
         ValueError: when there is more than one sequence.
@@ -184,13 +187,18 @@ def blocks_between(
     if x.shape[0] != 1:
         raise ValueError(f"expected one sequence, got {x.shape[0]}")
     n, width = x.shape[1:]
-    whole = jacobian(_map_of(layer), x).reshape(n, width, n, width)
+    whole = jacobian(_map_of(layer, causal=causal), x).reshape(n, width, n, width)
     return whole.square().sum(dim=(1, 3)).sqrt()
 
 
 def largest_between(blocks: Float[Tensor, "position position"]) -> float:
     """The largest norm of a block between different positions."""
     return float((blocks - blocks.diagonal().diag()).max())
+
+
+def largest_above(blocks: Float[Tensor, "position position"]) -> float:
+    """The largest norm of a block above the diagonal: of an output by an input behind it."""
+    return float(blocks.triu(1).max())
 
 
 def smallest_seen(blocks: Float[Tensor, "position position"], *, strictly: bool = False) -> float:

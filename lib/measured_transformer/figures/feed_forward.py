@@ -138,14 +138,14 @@ def widths(x: Array, target: Array, fits: Mapping[int, Sequence[Fit]]) -> Figure
 
 @themed
 def seen_positions(attention: Array, network: Array) -> Figure:
-    """Draw the norms of the Jacobian's blocks of causal attention and of a network, zeros as empty cells.
+    """Draw the norms of the Jacobian's blocks of causal attention and of a network; exact zeros stay empty.
 
     Args:
         attention, network: shape (output position, input position).
     """
     figure, panels = subplots(1, 2, height=2.9)
     for axes, blocks in zip(panels, (attention, network), strict=True):
-        shown = np.where(blocks > 1e-12, blocks, np.nan)
+        shown = np.where(blocks > 0, blocks, np.nan)
         heat_map(
             axes, shown, label="norm of the block", x_label="input position",
             y_label="output position", limits=(0.0, float(blocks.max())),

@@ -18,22 +18,23 @@ from measured_transformer.tasks.task import Batch, Part, check_sizes
 class ModularAddition:
     """Two numbers and an equals sign in, their sum modulo `modulus` out.
 
-    With a modulus of 7 and 7 for the equals sign, ``5 4 7``, and the answer at its last position is 2; nothing
-    else is scored. There are modulus^2 sums. They are divided among training, validation and test, so that a
-    model can be asked for sums that it never saw. Used where a chapter asks what attention cannot compute
-    without a feed-forward network.
+    With a modulus of 7 and 7 for the equals sign, ``3 2 7``, and the answer at its last position is 5; nothing
+    else is scored. There are modulus^2 sums, and a + b is b + a: what is divided among training, validation
+    and test are the pairs of numbers without their order, and a part has both orders of its pairs. So a model
+    can be asked for sums that it never saw, not even the other way round. Used where a chapter asks what
+    attention cannot compute without a feed-forward network.
 
     A model that knows the rule loses nothing; one that looks at a single number has `blind_loss`.
 
     Attributes:
         modulus: the numbers are those below it.
-        train_share: share of the sums that training draws from; validation and test get half the rest each.
+        train_share: share of the pairs that training draws from; validation and test get half the rest each.
         part: which sums are drawn.
-        split_seed: which sums belong to which part.
+        split_seed: which pairs belong to which part.
 
-    >>> batch = ModularAddition(modulus=7).batch(torch.Generator().manual_seed(0), 1)
+    >>> batch = ModularAddition(modulus=7).batch(torch.Generator().manual_seed(1), 1)
     >>> batch.inputs.tolist(), batch.targets.tolist(), batch.scored.tolist()
-    ([[5, 4, 7]], [[4, 7, 2]], [[False, False, True]])
+    ([[3, 2, 7]], [[2, 7, 5]], [[False, False, True]])
     """
 
     modulus: int = 59
@@ -62,10 +63,13 @@ class ModularAddition:
         return self.modulus
 
     def sums(self) -> Int[Tensor, "item 2"]:
-        """Both numbers of every sum in this part."""
-        p = self.modulus
-        items = split_items(p * p, self.part, train_share=self.train_share, seed=self.split_seed)
-        return torch.stack((items // p, items % p), dim=1)
+        """Both numbers of every sum in this part: each of its pairs in both orders, doubles once."""
+        pairs = torch.combinations(torch.arange(self.modulus), with_replacement=True)
+        kept = split_items(
+            len(pairs), self.part, train_share=self.train_share, seed=self.split_seed
+        )
+        own = pairs[kept]
+        return torch.cat((own, own[own[:, 0] < own[:, 1]].flip(1)))
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
         """Draw `size` sums of this part, with replacement.
