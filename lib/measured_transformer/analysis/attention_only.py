@@ -24,7 +24,7 @@ class NoNetwork(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch position d_model"]
     ) -> Float[Tensor, "batch position d_model"]:
-        """Zeros."""
+        """What a network would write to the stream: zeros, of the shape of `x`."""
         return torch.zeros_like(x)
 
 

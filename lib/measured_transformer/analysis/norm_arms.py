@@ -33,6 +33,9 @@ def sandwich(model: Model) -> None:
     """Give every branch a second norm, on what it writes: x + Norm(F(Norm(x))) in a pre-norm model.
 
     The placement of CogView ("sandwich-LN", Ding et al. 2021) and of Gemma 2.
+
+    Raises:
+        ValueError: for an `EncoderDecoder`.
     """
     for block in _blocks(model):
         for branch in (block.attention, block.feedforward):
@@ -46,7 +49,11 @@ def _through_written_norm(branch: nn.Module, inputs: object, output: Tensor) -> 
 
 
 def query_key_norms(model: Model) -> None:
-    """Normalise each head's queries and keys before they are multiplied (QK-norm, Henry et al. 2020)."""
+    """Normalise each head's queries and keys before they are multiplied (QK-norm, Henry et al. 2020).
+
+    Raises:
+        ValueError: for an `EncoderDecoder`.
+    """
     for block in _blocks(model):
         for projection in (block.attention.query, block.attention.key):
             projection.register_module("head_norm", _norm(model, model.config.head_width))
@@ -69,7 +76,7 @@ def deep_norm(model: Model) -> None:
     its input, so the branch is divided by $\alpha$ instead.
 
     Raises:
-        ValueError: when the model is not post-norm.
+        ValueError: when the model is not post-norm, and for an `EncoderDecoder`.
     """
     if model.config.placement != "post":
         raise ValueError(f"DeepNorm changes a post-norm model, got {model.config.placement!r}")
@@ -93,7 +100,11 @@ class _Divided:
 
 @torch.no_grad()
 def zero_branches(model: Model) -> None:
-    """Set every matrix that writes to the stream to zero, and its bias: each block begins by doing nothing."""
+    """Set every matrix that writes to the stream to zero, and its bias: each block begins by doing nothing.
+
+    Raises:
+        ValueError: for an `EncoderDecoder`.
+    """
     for block in _blocks(model):
         for writer in (block.attention.output, block.feedforward.down):
             for weight in writer.parameters():
@@ -110,6 +121,9 @@ class Watched:
     Attributes:
         at: the steps, counted from 0 for the gradient of the fresh model.
         variant: another preparation, which comes first.
+
+    Raises:
+        ValueError: (when called) for an `EncoderDecoder`.
     """
 
     at: tuple[int, ...]
@@ -175,6 +189,9 @@ def equal_gradients(model: Model) -> None:
 
     Each block's gradient gets the geometric mean of the blocks' lengths; directions inside of a block, and the
     gradients of embedding, unembedding and final norm, stay as they are.
+
+    Raises:
+        ValueError: for an `EncoderDecoder`.
     """
 
     def equalise(_: Tensor) -> None:
@@ -202,6 +219,9 @@ class EqualRates:
     Attributes:
         task: what the gradients are measured on.
         size: number of sequences.
+
+    Raises:
+        ValueError: (when called) for an `EncoderDecoder`.
     """
 
     task: Task
