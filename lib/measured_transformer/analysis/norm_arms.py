@@ -121,16 +121,17 @@ class Watched:
     Attributes:
         at: the steps, counted from 0 for the gradient of the fresh model.
         variant: another preparation, which comes first.
-
-    Raises:
-        ValueError: (when called) for an `EncoderDecoder`.
     """
 
     at: tuple[int, ...]
     variant: Callable[[Model], None] | None = None
 
     def __call__(self, model: Model) -> None:
-        """Attach the watch."""
+        """Attach the watch.
+
+        Raises:
+            ValueError: for an `EncoderDecoder`.
+        """
         if self.variant is not None:
             self.variant(model)
         weights = [weight for _, weight in _trained(model)]
@@ -219,16 +220,17 @@ class EqualRates:
     Attributes:
         task: what the gradients are measured on.
         size: number of sequences.
-
-    Raises:
-        ValueError: (when called) for an `EncoderDecoder`.
     """
 
     task: Task
     size: int = 64
 
     def __call__(self, model: Model) -> None:
-        """Replace the weights of the blocks."""
+        """Replace the weights of the blocks.
+
+        Raises:
+            ValueError: for an `EncoderDecoder`.
+        """
         batch = self.task.batch(stream(0, "rates"), self.size).to(_device(model))
         weights = [w for block in _blocks(model) for w in block.parameters()]
         with torch.enable_grad():
