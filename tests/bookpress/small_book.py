@@ -152,7 +152,10 @@ class SmallBook:
         )
 
     def start_press(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start `python -m bookpress` in a process group of its own, as a shell does."""
+        """Start `python -m bookpress` in a process group of its own, as a shell does.
+
+        It listens to Ctrl-C even where these tests do not, as in the background of a script.
+        """
         return subprocess.Popen(
             [sys.executable, "-m", "bookpress", *arguments, "--root", str(self.root)],
             cwd=self.root,
@@ -161,6 +164,7 @@ class SmallBook:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=_listen_to_interrupts,
         )
 
     def page(self, docname: str) -> str:
@@ -204,6 +208,10 @@ def interrupt(process: subprocess.Popen[str]) -> str:
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     return output
+
+
+def _listen_to_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _environment(variables: dict[str, str]) -> dict[str, str]:
