@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from measured_transformer.analysis.feed_forward import Fit, by_hand, published, whereabouts
+from measured_transformer.analysis.feed_forward import Fit, by_hand
+from measured_transformer.analysis.published import published, whereabouts
 from measured_transformer.figures import feed_forward as figures
 
 

@@ -11,12 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from measured_transformer.analysis.feed_forward import (
-    Fit,
-    SmallNetwork,
-    approximation_error,
-    derivative,
-)
+from measured_transformer.analysis.activations import approximation_error, derivative
+from measured_transformer.analysis.feed_forward import Fit, SmallNetwork
 from measured_transformer.figures.plots import (
     heat_map,
     legend_above,
