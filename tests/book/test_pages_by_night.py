@@ -17,7 +17,7 @@ def test_pages_behind_a_server_ask_only_this_server(server, pages, browser):
     for name in [*sample.values(), "search.html", "index.html"]:
         visit = Visit(name, "desk", "light")
         page = context.new_page()
-        look_at(page, f"{server}/{name}", visit, None)
+        look_at(page, f"{server}/{name}", visit)
         page.close()
         problems += [f"{name}: {what}" for what in visit.requests + visit.complaints]
     context.close()

@@ -6,17 +6,18 @@ work, and looking takes long.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlparse
 
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 
 WIDTHS = {"desk": (1280, 900), "telephone": (390, 844)}
 
-# The pages of the reference that are checked for accessibility: it takes long, and all are made alike.
+# The pages of the reference that are always checked for accessibility: it takes long, and all are made alike.
 SAMPLES = (
     "book/reference/index.html",
     "book/reference/internals.html",
@@ -95,19 +96,68 @@ def none(problems: list[str] | dict[str, list[str]]) -> None:
     assert not problems, "\n" + "\n".join(problems[:40]) + more
 
 
-# Colours do not depend on the width, and nothing else depends on the theme: each is looked at once.
-RULES: dict[tuple[str, str], dict[str, Any]] = {
-    ("desk", "dark"): {"runOnly": {"type": "rule", "values": ["color-contrast"]}},
+Kind = tuple[tuple[str, tuple[str, ...], str], ...]
+
+
+def kinds(article: Tag) -> set[Kind]:
+    """How the texts of an article are marked up: tag, classes and style of what holds each, and around it.
+
+    A text's colour and its ground come from these and from the theme.
+    """
+
+    def own(node: Tag) -> tuple[str, tuple[str, ...], str]:
+        return node.name, tuple(sorted(node.get("class") or ())), str(node.get("style", ""))
+
+    return {
+        (own(node), own(node.parent))
+        for node in article.find_all(True)
+        if any(isinstance(child, str) and child.strip() for child in node.children)
+    }
+
+
+def covering(found: Mapping[str, Iterable[Kind]]) -> set[str]:
+    """A few pages on which every kind stands that stands on any: always the one with most new kinds next."""
+    left = {page: set(those) for page, those in sorted(found.items())}
+    chosen: set[str] = set()
+    while any(left.values()):
+        page = max(left, key=lambda name: len(left[name]))
+        chosen.add(page)
+        new = left[page]
+        left = {name: those - new for name, those in left.items()}
+    return chosen
+
+
+# What axe is asked: on a telephone, all but contrast, of every page. Colours do not depend on the width, and
+# contrast takes axe longest: it is asked for in both themes on pages that have every kind of text between
+# them, and so are, on a desk, the other rules.
+EVERYWHERE: dict[tuple[str, str], dict[str, Any]] = {
     ("telephone", "light"): {"rules": {"color-contrast": {"enabled": False}}},
+}
+COVERED: dict[tuple[str, str], dict[str, Any]] = {
+    ("desk", "light"): {},
+    ("desk", "dark"): {"runOnly": {"type": "rule", "values": ["color-contrast"]}},
 }
 
 
-def look_at(page: Any, address: str, visit: Visit, axe: Any) -> None:
-    """Open a page, wait until its mathematics stands, and note what there is to see."""
+def asked_of_axe(visit: Visit, covered: set[str]) -> dict[str, Any] | None:
+    """Options for axe on this visit; None where it is not asked."""
+    alike = visit.page.startswith("book/reference/") and visit.page not in SAMPLES
+    if visit.page in covered and (visit.width, visit.theme) in COVERED:
+        return COVERED[visit.width, visit.theme]
+    return None if alike else EVERYWHERE.get((visit.width, visit.theme))
+
+
+def look_at(
+    page: Any, address: str, visit: Visit, axe: Any = None, asked: dict[str, Any] | None = None
+) -> None:
+    """Open a page, wait until its mathematics stands, and note what there is to see.
+
+    `asked` are options for `axe`; where they are None it is not asked.
+    """
     origin = f"{urlparse(address).scheme}://{urlparse(address).netloc}"
     requests, complaints = visit.requests, visit.complaints
 
-    def asked(request: Any) -> None:
+    def went_out(request: Any) -> None:
         if not request.url.startswith((origin, "data:", "blob:")):
             requests.append(request.url)
 
@@ -115,7 +165,7 @@ def look_at(page: Any, address: str, visit: Visit, axe: Any) -> None:
         if message.type in ("error", "warning"):
             complaints.append(f"{message.type}: {message.text}")
 
-    page.on("request", asked)
+    page.on("request", went_out)
     page.on("console", said)
     page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
     page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
@@ -136,8 +186,8 @@ def look_at(page: Any, address: str, visit: Visit, axe: Any) -> None:
     )
     visit.facts = page.evaluate(FACTS)
     visit.requests, visit.complaints = list(visit.requests), list(visit.complaints)
-    if axe is not None:  # which asks for the style sheets again, from its own origin
-        options = {"resultTypes": ["violations"], **RULES.get((visit.width, visit.theme), {})}
+    if asked is not None:  # axe asks for the style sheets again, from its own origin
+        options = {"resultTypes": ["violations"], **asked}
         visit.violations = axe.run(page, options=options).response["violations"]
 
 
