@@ -20,6 +20,8 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.bit_pairs import BitPairs
 from measured_transformer.tasks.brackets import Brackets
+from measured_transformer.tasks.copying import Copying
+from measured_transformer.tasks.facts import Facts
 from measured_transformer.tasks.fixed import FixedSet
 from measured_transformer.tasks.grammar import Grammar
 from measured_transformer.tasks.hidden_markov import HiddenMarkov
@@ -48,6 +50,7 @@ from measured_transformer.tasks.spaced_recall import SpacedRecall
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
 from measured_transformer.tasks.text import TextLM
+from measured_transformer.tasks.two_hop import JoinedTwoHop
 from measured_transformer.tasks.two_places import TwoPlaces
 from measured_transformer.tasks.variable_reversal import VariableReversal
 from measured_transformer.training.loop import evaluate, make_model, train
@@ -58,14 +61,17 @@ TASKS = [
     Brackets(),
     CopyED(),
     CopyLM(),
+    Copying(),
     CyclicShift(),
     Duplicates(),
+    Facts(count=40, subjects=12, relations=6, objects=8),
     FixedSet(NoisyTranslation(), size=300),
     FixedSet(Reversal(), size=9, part="test"),
     Grammar(),
     HiddenMarkov(),
     Induction(),
     JoinedRecall(pairs=3, queries=2, between=3),
+    JoinedTwoHop(),
     Lag(),
     Markov(),
     MaskedWords(),

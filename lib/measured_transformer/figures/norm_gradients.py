@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from measured_transformer.analysis.norm_placement import Solved
 from measured_transformer.figures.norm_placement import CONCEPTS
@@ -18,7 +19,7 @@ from measured_transformer.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_transformer.figures.style import theme, themed
+from measured_transformer.figures.style import look, theme, themed
 
 Array = Float[np.ndarray, "..."]
 KIND_CONCEPTS: Mapping[str, str] = {
@@ -44,15 +45,13 @@ def lengths_by_block(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
     figure, axes = subplots(len(panels), 1, height=2.7, sharex=True)
     for panel, (title, moments) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         for concept, (moment, values) in zip(_STEPS, moments.items(), strict=False):
-            blocks = np.arange(1, values.shape[1] + 1)
-            seed_lines(panel, blocks, values, concept=concept, label=moment)
+            _seeds_and_median(panel, values, concept, moment)
         panel.set_yscale("log")
         panel.set_ylabel("gradient's length")
         panel.set_title(title, loc="left")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     np.atleast_1d(axes)[-1].set_xlabel("block")
-    legend = np.atleast_1d(axes)[0]
-    legend.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=5, columnspacing=0.8)
+    legend_above(np.atleast_1d(axes)[0], columns=3)
     return figure
 
 
@@ -66,8 +65,7 @@ def lengths_by_kind(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
     figure, axes = subplots(len(panels), 1, height=2.9, sharex=True, sharey=True)
     for panel, (title, kinds) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         for kind, values in kinds.items():
-            blocks = np.arange(1, values.shape[1] + 1)
-            seed_lines(panel, blocks, values, concept=KIND_CONCEPTS[kind], label=kind)
+            _seeds_and_median(panel, values, KIND_CONCEPTS[kind], kind)
         panel.set_yscale("log")
         panel.set_ylabel("gradient's length")
         panel.set_title(title, loc="left")
@@ -92,6 +90,7 @@ def spreads(
     figure, axes = subplots(height=0.8 + 0.34 * len(rows))
     axes.set_xscale("log")
     seed_strip(axes, rows, label=label, concepts=concepts, reference=limit)
+    axes.set_xlim(left=1)  # a largest over a smallest; the interval of a mean may reach below
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     return figure
 
@@ -113,6 +112,7 @@ def ratios_by_depth(
     for where, values in rows.items():
         seed_lines(axes, np.array(depths), values, concept=CONCEPTS[where], label=f"{where}-norm")
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.5, 1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xscale("log")
     axes.set_xticks(list(depths), [str(depth) for depth in depths])
@@ -165,3 +165,11 @@ def remedies(panels: Mapping[str, Mapping[str, tuple[str, Solved]]]) -> Figure:
             )
     panel_letters(axes)
     return figure
+
+
+def _seeds_and_median(axes: Axes, values: Array, concept: str, label: str) -> None:
+    """Draw every seed faint, their median strong: where seeds lie powers of ten apart, one makes the mean."""
+    style, blocks = look(concept), np.arange(1, values.shape[1] + 1)
+    for row in values:
+        axes.plot(blocks, row, color=style["color"], alpha=0.3, linewidth=0.9)
+    axes.plot(blocks, np.median(values, axis=0), **style, label=label, zorder=3)

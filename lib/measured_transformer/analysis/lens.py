@@ -1,0 +1,269 @@
+r"""What can be read from the residual stream before the model has finished with it.
+
+Three readers, from the strictest to the most willing. The *logit lens* (nostalgebraist, 2020) puts the stream
+through the final norm and the unembedding, as if the remaining blocks were not there. The *tuned lens*
+(Belrose et al., 2023, "Eliciting Latent Predictions from Transformers with the Tuned Lens") first lets a
+linear map, one for each depth, translate the stream into the language of the last one. A *probe* reads a
+property that it is trained for, whether the model wants to say it or not.
+
+Depth l is the stream after l blocks: 0 is the embedding, L what the model itself reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+from torch import Tensor
+from torch.nn import functional as F
+
+from measured_transformer.analysis.residual import ledger
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder import Encoder
+from measured_transformer.tasks.task import Batch
+from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.seeding import stream
+
+Reader = Decoder | Encoder
+"""A model whose final norm and unembedding can read any state of its stream."""
+
+
+@dataclass(frozen=True)
+class EarlyReading:
+    """What is read from the stream at each depth.
+
+    Attributes:
+        loss: cross-entropy with the right answers, in nats per scored position.
+        accuracy: share of scored positions at which the most likely answer is right.
+    """
+
+    loss: Float[ndarray, "depth"]
+    accuracy: Float[ndarray, "depth"]
+
+
+@torch.no_grad()
+def depths(model: Reader, batch: Batch) -> Float[Tensor, "depth batch position d_model"]:
+    """The residual stream after 0, 1, ... and all blocks."""
+    return ledger(model, batch.inputs).blocks
+
+
+@torch.no_grad()
+def logit_lens(model: Reader, batch: Batch) -> EarlyReading:
+    """Read the stream at each depth through the final norm and the unembedding.
+
+    The last reading is the model's own.
+
+    >>> from measured_transformer.analysis.handmade import reversal_model
+    >>> from measured_transformer.tasks.reversal import Reversal
+    >>> batch = Reversal(5, 4).batch(torch.Generator().manual_seed(0), 50)
+    >>> logit_lens(reversal_model(vocab=5, length=4), batch).accuracy[-1].item()
+    1.0
+    """
+    return _read(model, depths(model, batch), batch)
+
+
+# A map for each depth -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TunedLens:
+    """For each depth a linear map that comes before the final norm: x to x + x W + b.
+
+    At the last depth W and b are zero: there the lens is the model's own reading.
+
+    Attributes:
+        weight: W of each depth, (depth, d_model, d_model).
+        bias: b of each depth.
+        gap: mean KL divergence from the model's own prediction to what is read, at each depth, on the
+            positions that the maps were fitted on, before and after the fit; in nats.
+    """
+
+    weight: Float[Tensor, "depth d_model d_model"]
+    bias: Float[Tensor, "depth d_model"]
+    gap: tuple[Float[ndarray, "depth"], Float[ndarray, "depth"]]
+
+    def translated(
+        self, states: Float[Tensor, "depth batch position d_model"]
+    ) -> Float[Tensor, "depth batch position d_model"]:
+        """The states in the language of the last one."""
+        moved = torch.einsum("lbpd,lde->lbpe", states, self.weight)
+        return states + moved + self.bias[:, None, None]
+
+    def read(self, model: Reader, batch: Batch) -> EarlyReading:
+        """Read the stream of other sequences through these maps, the final norm and the unembedding."""
+        with torch.no_grad():
+            return _read(model, self.translated(depths(model, batch)), batch)
+
+
+def fit_tuned_lens(
+    model: Reader,
+    batch: Batch,
+    *,
+    seed: int,
+    steps: int = 300,
+    size: int = 1024,
+    rate: float = 3e-3,
+) -> TunedLens:
+    """Fit a map for each depth, so that what is read there comes close to the model's own prediction.
+
+    What is made small is the mean KL divergence of the prediction from what is read, over scored positions,
+    by Adam with a rate that falls in a straight line to zero. The maps begin at zero, so the lens begins as the
+    logit lens. The right answers are not used.
+
+    Args:
+        model: is not changed.
+        batch: sequences to fit on; score the lens on others.
+        seed: of the positions that each step draws.
+        steps: number of steps.
+        size: positions a step.
+        rate: the first learning rate.
+
+    Raises:
+        ValueError: when steps, size or rate are not positive.
+    """
+    if steps < 1 or size < 1 or not rate > 0:
+        raise ValueError(f"expected positive steps, size and rate, got {steps}, {size} and {rate}")
+    states = depths(model, batch)[:, batch.scored].detach()  # depth, position, d_model
+    last = len(states) - 1
+    with torch.no_grad():
+        final = model.read(states[-1:])[0].log_softmax(-1)
+    width = states.shape[-1]
+    weight = torch.zeros(last, width, width, dtype=states.dtype, requires_grad=True)
+    bias = torch.zeros(last, width, dtype=states.dtype, requires_grad=True)
+
+    def gaps(rows: Int[Tensor, "row"] | slice) -> Float[Tensor, "depth"]:
+        some = states[:-1, rows]
+        log_read = model.read(some + some @ weight + bias[:, None]).log_softmax(-1)
+        wanted = final[rows]
+        return (wanted.exp() * (wanted - log_read)).sum(-1).mean(-1)
+
+    everything = slice(None)
+    with torch.no_grad():
+        before = gaps(everything)
+    updates = torch.optim.Adam([weight, bias], lr=rate)
+    falling = torch.optim.lr_scheduler.LinearLR(updates, 1.0, 0.0, total_iters=steps)
+    draws = stream(seed, "tuned lens")
+    for _ in range(steps):
+        rows = torch.randint(states.shape[1], (size,), generator=draws)
+        updates.zero_grad()
+        # Not `backward`: the model's own weights shall get no gradients.
+        weight.grad, bias.grad = torch.autograd.grad(gaps(rows).sum(), [weight, bias])
+        updates.step()
+        falling.step()
+    with torch.no_grad():
+        after = gaps(everything)
+    return TunedLens(
+        F.pad(weight.detach(), (0, 0, 0, 0, 0, 1)),
+        F.pad(bias.detach(), (0, 0, 0, 1)),
+        (_numpy(F.pad(before, (0, 1))), _numpy(F.pad(after, (0, 1)))),
+    )
+
+
+def _read(model: Reader, states: Tensor, batch: Batch) -> EarlyReading:
+    read = torch.stack([model.read(each) for each in states])
+    losses = [float(cross_entropy(each, batch.targets, batch.scored)) for each in read]
+    right = (read.argmax(-1) == batch.targets)[:, batch.scored]
+    return EarlyReading(np.array(losses), _numpy(right.double().mean(-1)))
+
+
+def largest_rise(losses: Float[ndarray, "*seed depth"]) -> Float[ndarray, "*seed"]:
+    """By how much a loss rises from one depth to the next where it rises most; negative: it always falls.
+
+    >>> largest_rise(np.array([2.0, 1.5, 1.75, 0.5])).item()
+    0.25
+    >>> largest_rise(np.array([2.0, 1.5, 1.25])).item()
+    -0.25
+    """
+    return np.asarray(np.diff(losses, axis=-1).max(-1))
+
+
+def rise_chosen_apart(
+    chosen_on: Float[ndarray, "*seed depth"], measured_on: Float[ndarray, "*seed depth"]
+) -> Float[ndarray, "*seed"]:
+    """The rise on one set of sequences, at the step at which it is largest on another set.
+
+    The largest of several noisy numbers is too large on average; this one is not.
+
+    >>> rise_chosen_apart(np.array([2.0, 1.0, 1.5]), np.array([2.0, 1.0, 1.25])).item()
+    0.25
+    """
+    place = np.diff(chosen_on, axis=-1).argmax(-1)
+    steps = np.diff(measured_on, axis=-1)
+    return np.asarray(np.take_along_axis(steps, np.expand_dims(place, -1), -1)[..., 0])
+
+
+# Probes ---------------------------------------------------------------------------------------------
+
+
+def probe_accuracies(
+    states: Float[Tensor, "state batch position d_model"],
+    labels: Int[Tensor, "batch position"],
+    fitted: Bool[Tensor, "batch"],
+    *,
+    n_labels: int,
+    penalty: float = 1e-4,
+    steps: int = 40,
+) -> Float[ndarray, "state"]:
+    """How often a linear probe reads a label off the stream, at each state, on sequences not fitted on.
+
+    The probe is a multinomial logistic regression on standardised entries, fitted by L-BFGS. It is the stricter
+    test of what is *lost*: least squares onto one-hot labels, as in `probing`, may fail to read the middle one
+    of several labels that lie on a line although they are told apart by a linear map.
+
+    Args:
+        states: such as those of a `residual.Ledger`.
+        labels: what is to be read, at each position, from 0 to `n_labels` - 1.
+        fitted: True for the sequences that probes are fitted on.
+        n_labels: number of labels.
+        penalty: how much the sum of squared weights costs.
+        steps: most iterations of L-BFGS.
+
+    Raises:
+        ValueError: when a label lies outside, or no sequence is left to fit on or to score.
+    """
+    low, high = int(labels.min()), int(labels.max())
+    if not 0 <= low <= high < n_labels:
+        raise ValueError(f"expected labels from 0 to {n_labels - 1}, got {low} to {high}")
+    if not bool(fitted.any()) or bool(fitted.all()):
+        raise ValueError("probes need sequences to be fitted on and others to be scored on")
+    found = []
+    for each in states.detach():
+        x, held = each[fitted].flatten(0, 1), each[~fitted].flatten(0, 1)
+        y, right = labels[fitted].flatten(), labels[~fitted].flatten()
+        centre, scale = x.mean(0), x.std(0, correction=0).clamp_min(1e-6)
+        x, held = (x - centre) / scale, (held - centre) / scale
+        weight = _logistic(x, y, n_labels, penalty, steps)
+        scores = held @ weight[:-1] + weight[-1]
+        found.append(float((scores.argmax(-1) == right).double().mean()))
+    return np.array(found)
+
+
+def _logistic(
+    x: Float[Tensor, "example d_model"],
+    y: Int[Tensor, "example"],
+    n_labels: int,
+    penalty: float,
+    steps: int,
+) -> Float[Tensor, "entry label"]:
+    """Weights of a multinomial logistic regression; the last row is the bias."""
+    weight = torch.zeros(x.shape[1] + 1, n_labels, dtype=x.dtype, requires_grad=True)
+    fit = torch.optim.LBFGS(
+        [weight], max_iter=steps, history_size=10, line_search_fn="strong_wolfe"
+    )
+
+    def cost() -> Tensor:
+        fit.zero_grad()
+        value = F.cross_entropy(x @ weight[:-1] + weight[-1], y)
+        value = value + penalty * weight[:-1].square().sum()
+        weight.grad = torch.autograd.grad(value, weight)[0]
+        return value
+
+    fit.step(cost)
+    return weight.detach()
+
+
+def _numpy(x: Tensor) -> ndarray:
+    return x.detach().double().cpu().numpy()

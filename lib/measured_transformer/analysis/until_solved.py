@@ -1,0 +1,101 @@
+"""Training that ends when the task is solved: for the question how many steps it takes, no more are needed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from measured_transformer.analysis.norm_placement import solved
+from measured_transformer.evidence.profile import Profile
+from measured_transformer.models.config import Config
+from measured_transformer.tasks.task import Task
+from measured_transformer.training.arms import tune_arms
+from measured_transformer.training.loop import Run, train
+from measured_transformer.training.tuning import Arm
+
+LOOK_EVERY = 40
+"""After how many steps it is looked whether the task is solved."""
+
+
+def train_until_solved(
+    config: Config,
+    task: Task,
+    seed: int,
+    *,
+    steps: int,
+    look_every: int = LOOK_EVERY,
+    **options: Any,
+) -> Run:
+    """Train as `train` does, but stop at the first look at which the task is solved, or which is the last.
+
+    The run is the beginning of the one that `train` would give for all the steps, bit for bit on a CPU, so
+    `norm_placement.solved` says the same of both. It is not kept in a store.
+
+    Args:
+        config, task, seed: as for `train`.
+        steps: the most that are taken.
+        look_every: after how many steps to look.
+        options: what else `train` takes.
+
+    Raises:
+        ValueError: when there are fewer steps than it takes to tell, or as `train`.
+    """
+    if not 10 <= look_every <= steps:
+        raise ValueError(f"expected 10 <= look_every <= steps, got {look_every} and {steps}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "state.safetensors"
+        for stop in [*range(look_every, steps, look_every), steps]:
+            settings = {**options, "checkpoint": file, "checkpoint_every": steps}
+            run = train(config, task, seed=seed, steps=stop, **settings)
+            if run.diverged or solved([run]).observed.all():
+                break
+    return run
+
+
+def solve_arms(
+    name: str,
+    arms: Mapping[str, Arm | Config],
+    task: Task,
+    *,
+    steps: int,
+    tuned_at: int,
+    rates: Sequence[float],
+    profile: Profile,
+    quick: int = 5,
+    full: int = 10,
+    trials: int = 2,
+    **options: Any,
+) -> dict[str, list[Run]]:
+    """Tune the learning rate of each arm on the same grid, then train each seed until the task is solved.
+
+    Rates are chosen as `training.arms.tune_arms` does: on seeds of their own, by the loss after `tuned_at`
+    steps. That should be about as many as the slowest arm needs: after many more, all losses are small and
+    say nothing of speed.
+
+    Args:
+        name, arms, task, rates, profile, trials: as for `tune_arms`.
+        steps: the most that a run takes.
+        tuned_at: the steps of a tuning run.
+        quick, full: number of evaluation seeds at each profile.
+        options: passed to `train` for all arms.
+
+    Returns:
+        for each arm one `Run` a seed, in the order of the seeds; of unequal lengths.
+
+    Raises:
+        ValueError: as `tune_arms` and `train_until_solved`.
+    """
+    tuned = tune_arms(
+        name, arms, task, steps=tuned_at, profile=profile, rates=rates, trials=trials, **options
+    )
+    runs = {}
+    for arm, side in arms.items():
+        own = side if isinstance(side, Arm) else Arm(side)
+        settings = {**options, **own.options, "learning_rate": tuned[arm].rates[arm]}
+        runs[arm] = [
+            train_until_solved(own.config, task, seed, steps=steps, **settings)
+            for seed in profile.seeds(quick=quick, full=full)
+        ]
+    return runs

@@ -1,0 +1,192 @@
+"""Exercises of the chapter on neurons as keys and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from measured_transformer.exercises.answers import (
+    Answer,
+    Fault,
+    close,
+    demand,
+    demand_number,
+    normal,
+    number,
+    tensor,
+)
+from measured_transformer.exercises.registry import exercise
+
+_CHAPTER = "book/feed-forward/neurons"
+
+
+@exercise(_CHAPTER)
+def by_hand(answer: Answer) -> None:
+    """The two numbers that the chapter's three neurons write together for the token (1, 2)."""
+    first, second = answer.numbers("first", "second")
+    way = "one neuron at a time: product with the key, ReLU, times the value"
+    slips = {
+        5.0: "neuron 2 has a negative product; what does ReLU make of it?",
+        2.0: "that is a value; it is to be weighted by its activation",
+        0.0: "without ReLU silent neurons would write, too",
+    }
+    demand_number(first, 8.0, way=way, name="the first number", within=0.001, slips=slips)
+    slips = {
+        1.0: "neuron 2 has a negative product; what does ReLU make of it?",
+        6.0: "without ReLU silent neurons would write, too",
+    }
+    demand_number(second, 4.0, way=way, name="the second number", within=0.001, slips=slips)
+
+
+@exercise(_CHAPTER)
+def key_and_value(answer: Answer) -> None:
+    """Write `key_and_value(up, down, i)`: what neuron i reads with and writes, from two `nn.Linear` weights."""
+    for seed, (d, m) in enumerate(((3, 5), (4, 4), (2, 7))):
+        up, down, i = normal(m, d, seed=seed), normal(d, m, seed=seed + 9), m - 2
+        pair: Any = answer(up, down, i)
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise Fault("the function shall return two vectors, the key and the value")
+        found = [tensor(one, name=name) for one, name in zip(pair, ("key", "value"), strict=True)]
+        for name, one in zip(("the key", "the value"), found, strict=True):
+            demand(
+                tuple(one.shape) == (d,),
+                f"{name} is a vector of the stream, of width {d}; came the shape {tuple(one.shape)}",
+            )
+        key, value = found
+        demand(
+            not (close(key, down[:, i]) and close(value, up[i])),
+            "these are the two vectors, but a neuron reads first and writes then",
+        )
+        if d == m:
+            demand(
+                not close(key, up[:, i]),
+                "where both widths are equal, a column of `up` fits in shape, but is no key",
+            )
+            demand(
+                not close(value, down[i]),
+                "where both widths are equal, a row of `down` fits in shape, but is no value",
+            )
+        demand(close(key, up[i]), "the key is not what this neuron's product is taken with")
+        demand(close(value, down[:, i]), "the value is not what this neuron writes per unit")
+
+
+@exercise(_CHAPTER)
+def gated(answer: Answer) -> None:
+    """Write `gated(x, gates, keys, values)`: SwiGLU without biases as a sum over neurons, a row each."""
+    for seed, (n, d, m) in enumerate(((2, 3, 5), (4, 4, 4), (1, 2, 1))):
+        x = normal(n, d, seed=seed)
+        gates, keys, values = (normal(m, d, seed=seed + 7 * k) for k in (1, 2, 3))
+        found: Tensor = tensor(answer(x, gates, keys, values), (n, d))
+        gate, read = x @ gates.T, x @ keys.T
+        demand(
+            not close(found, (gate * read) @ values), "nothing bends here: what becomes of a gate?"
+        )
+        demand(
+            not close(found, (gate * F.silu(read)) @ values),
+            "one of the two products is bent, and this is the other one",
+        )
+        demand(not close(found, F.silu(read) @ values), "what do the gates do?")
+        demand(
+            not close(found, F.silu(gate) @ values),
+            "an open gate lets something pass: what?",
+        )
+        demand(
+            not close(found, (gate.sigmoid() * read) @ values),
+            "SiLU is more than a logistic function: x times that of x",
+        )
+        demand(close(found, (F.silu(gate) * read) @ values), "the values differ; take one neuron")
+
+
+@exercise(_CHAPTER)
+def area(answer: Answer) -> None:
+    """Write `area(says, label)`: the area under the curve of one neuron, from two lists of equal length."""
+    cases = (
+        ([1.0, 2.0, 3.0, 4.0], [False, False, True, True]),
+        ([4.0, 3.0, 2.0, 1.0], [False, False, True, True]),
+        ([0.5, 3.0, 1.0, 2.0, 0.1], [True, True, False, False, False]),
+        ([0.0, 0.0, 0.0, 2.0], [False, False, True, True]),
+        ([0.0, 0.0, 0.0], [True, False, True]),
+    )
+    for says, label in cases:
+        found = number(answer(list(says), list(label)))
+        pairs = [(a, b) for a, x in zip(says, label, strict=True) if x
+                 for b, y in zip(says, label, strict=True) if not y]  # fmt: skip
+        above = sum(a > b for a, b in pairs) / len(pairs)
+        ties = sum(a == b for a, b in pairs) / len(pairs)
+        shown = f"for {says} and {label} came {found:.4g}"
+        demand(0 <= found <= 1, f"{shown}; it is a probability")
+        right = above + ties / 2
+        if right != 0.5:
+            demand(not close(found, 1 - right), f"{shown}: that is of the others over the labelled")
+        if ties:
+            demand(not close(found, above), f"{shown}; what becomes of pairs that are equal?")
+            demand(not close(found, above + ties), f"{shown}; equal is not above")
+        demand(close(found, right), f"{shown}; go through all pairs, one labelled and one other")
+
+
+@exercise(_CHAPTER)
+def f1(answer: Answer) -> None:
+    """Write `f1(named, strong)`: from two Boolean lists, precision, recall and their harmonic mean."""
+    cases = (
+        ([True, True, False, False], [True, False, True, False]),
+        ([True, True, True, False, False], [True, False, False, False, False]),
+        ([True, False, False, False, False, False], [True, True, True, True, False, False]),
+        ([True, False, False], [False, True, True]),
+    )
+    for named, strong in cases:
+        given: Any = answer(list(named), list(strong))
+        if isinstance(given, Tensor):
+            given = given.tolist()
+        if not isinstance(given, (list, tuple)) or len(given) != 3:
+            raise Fault("the function shall return three numbers: precision, recall and F1")
+        precision, recall, mean = (number(one) for one in given)
+        both = sum(a and b for a, b in zip(named, strong, strict=True))
+        right = (both / sum(named), both / sum(strong))
+        shown = f"for {named} and {strong}"
+        if right[0] != right[1]:
+            demand(
+                not (close(precision, right[1]) and close(recall, right[0])),
+                f"{shown} precision and recall are exchanged",
+            )
+        demand(close(precision, right[0]), f"{shown} precision is of the contexts that are named")
+        demand(close(recall, right[1]), f"{shown} recall is of the strongest contexts")
+        if both and right[0] != right[1]:
+            demand(
+                not close(mean, sum(right) / 2),
+                f"{shown} F1 is not the ordinary mean: one poor number must not be made up for",
+            )
+        expected = 2 * both / (sum(named) + sum(strong))
+        demand(close(mean, expected), f"{shown} the harmonic mean differs; what if both are zero?")
+
+
+@exercise(_CHAPTER)
+def promoted(answer: Answer) -> None:
+    """Write `promoted(value, unembedding, k)`: the k tokens that a value favours most, best first."""
+    for seed, (d, v, k) in enumerate(((3, 7, 2), (5, 5, 3), (4, 9, 1))):
+        value, unembedding = normal(d, seed=seed), normal(v, d, seed=seed + 5)
+        given: Any = answer(value, unembedding, k)
+        found = tensor(given, (k,), name="the list of tokens").long()
+        scores = unembedding @ value
+        right = scores.argsort(descending=True)[:k]
+        if torch.equal(found, right):
+            continue
+        demand(
+            not torch.equal(found, scores.argsort()[:k]), "these are the tokens it favours least"
+        )
+        demand(
+            not torch.equal(found, scores.abs().argsort(descending=True)[:k]),
+            "a large negative product makes a token less likely",
+        )
+        demand(
+            not torch.equal(found.sort().values, right.sort().values),
+            "the right tokens in another order; the one pushed most comes first",
+        )
+        if d == v:
+            demand(
+                not torch.equal(found, (value @ unembedding).argsort(descending=True)[:k]),
+                "the unembedding has a row for each token, not a column",
+            )
+        raise Fault("other tokens have a larger product of their row with the value")
