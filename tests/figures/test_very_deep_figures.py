@@ -35,6 +35,6 @@ def test_each_run_has_a_mark_of_its_own_open_where_it_was_stopped():
     ]
     assert len(marks) == len(set(marks)) == 9
     assert sorted(y for _, y, stopped in marks if stopped) == [150.0, 150.0]
-    assert sorted(y for *_, y in marks) == [40.0] * 2 + [50.0] * 4 + [90.0] + [150.0] * 2
+    assert sorted(y for _, y, _ in marks) == [40.0] * 2 + [50.0] * 4 + [90.0] + [150.0] * 2
     assert all(1.6 < x < 2.4 or 20 < x < 29 for x, *_ in marks)
     assert steps.get_ylim()[0] == 0

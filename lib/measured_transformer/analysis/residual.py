@@ -243,9 +243,9 @@ def six_operations(
 ) -> Float[Tensor, "batch position d_model"]:
     """One post-norm layer written out in the order in which its operations happen.
 
-    Uses the weights of a PyTorch layer and its dropout after each of the two sublayers; the dropout of
-    attention weights and the one inside the feed-forward network, which that layer has as well, are not
-    among the six operations and are left out here.
+    Uses the weights of a PyTorch layer and its dropout after each of the two sublayers. In training mode the
+    attention weights are dropped as that layer does it, within operation 2; its dropout inside the
+    feed-forward network is not among the six operations and is left out here.
     """
     drop = layer.dropout1.p
     residual = x  # 1. the input
