@@ -127,24 +127,19 @@ def covering(found: Mapping[str, Iterable[Kind]]) -> set[str]:
     return chosen
 
 
-# What axe is asked: on a telephone, all but contrast, of every page. Colours do not depend on the width, and
-# contrast takes axe longest: it is asked for in both themes on pages that have every kind of text between
-# them, and so are, on a desk, the other rules.
-EVERYWHERE: dict[tuple[str, str], dict[str, Any]] = {
-    ("telephone", "light"): {"rules": {"color-contrast": {"enabled": False}}},
-}
-COVERED: dict[tuple[str, str], dict[str, Any]] = {
-    ("desk", "light"): {},
-    ("desk", "dark"): {"runOnly": {"type": "rule", "values": ["color-contrast"]}},
-}
+# What axe is asked. Contrast takes it longest, and depends on the theme and not on the width: it is asked
+# for in both themes on pages that have every kind of text between them. All other rules: of every page on a
+# telephone, and of those pages on a desk.
+ALL: dict[str, Any] = {}
+ALL_BUT_CONTRAST: dict[str, Any] = {"rules": {"color-contrast": {"enabled": False}}}
 
 
 def asked_of_axe(visit: Visit, covered: set[str]) -> dict[str, Any] | None:
     """Options for axe on this visit; None where it is not asked."""
+    if visit.page in covered:
+        return ALL
     alike = visit.page.startswith("book/reference/") and visit.page not in SAMPLES
-    if visit.page in covered and (visit.width, visit.theme) in COVERED:
-        return COVERED[visit.width, visit.theme]
-    return None if alike else EVERYWHERE.get((visit.width, visit.theme))
+    return None if alike or visit.width == "desk" else ALL_BUT_CONTRAST
 
 
 def look_at(

@@ -219,7 +219,7 @@ def slots_model(task: Facts) -> Decoder:
     for parameter in model.parameters():
         parameter.zero_()
     block = cast(Block, model.blocks[0])
-    network = _network(model)
+    network = cast(FeedForward, block.feedforward)
     block.attention.value.weight.copy_(torch.eye(width))
     # Attention looks at both places alike, so half of the subject arrives.
     subjects = torch.zeros(width, dtype=torch.float64)
