@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from measured_transformer.analysis import fact_counts as counts
 from measured_transformer.analysis import facts as f
 from measured_transformer.analysis.fixed_tables import FixedTables
 from measured_transformer.internals.capture import capture
@@ -22,8 +23,8 @@ def trained() -> Decoder:
     config = Config(
         vocab=TABLE.vocab, d_model=8, n_layers=1, n_heads=2, d_ff=12, positions="none", activation="relu"
     )  # fmt: skip
-    run = train(config, TABLE, seed=0, learning_rate=0.03, **f.whole_table(20, 200))
-    assert f.recall(run.model, TABLE) == 1
+    run = train(config, TABLE, seed=0, learning_rate=0.03, **counts.whole_table(20, 200))
+    assert counts.recall(run.model, TABLE) == 1
     # float64, and norms that do something, so that nothing is right by accident
     model = run.model.double()
     with torch.no_grad():
@@ -40,17 +41,17 @@ def test_recall_is_the_accuracy_on_the_whole_table(trained):
     wrong = Facts(count=20, subjects=8, relations=6, objects=5, seed=2)
     for task in (TABLE, wrong):
         score = evaluate(trained, task, seed=0, size=20)
-        assert f.recall(trained, task) == pytest.approx(score.accuracy)
-        assert f.recalled(trained, task).double().mean() == pytest.approx(score.accuracy)
-    assert f.recall(trained, wrong) < 0.6
+        assert counts.recall(trained, task) == pytest.approx(score.accuracy)
+        assert counts.recalled(trained, task).double().mean() == pytest.approx(score.accuracy)
+    assert counts.recall(trained, wrong) < 0.6
 
 
 def test_sizes_double_in_two_steps():
-    sizes = f.table_sizes(10, 100)
+    sizes = counts.table_sizes(10, 100)
     assert sizes[::2] == [10, 20, 40, 80]
     assert np.allclose(np.diff(np.log(sizes)), np.log(2) / 2, atol=0.05)
     with pytest.raises(ValueError, match="0 < least <= largest"):
-        f.table_sizes(8, 4)
+        counts.table_sizes(8, 4)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +73,12 @@ def test_the_largest_stored_table_is_found_from_either_side(
         assert options["schedule"].steps == options["steps"] == 50
         return [type("Run", (), {"model": task.count, "diverged": False})]
 
-    monkeypatch.setattr(f, "train_ensemble", pretend)
+    monkeypatch.setattr(counts, "train_ensemble", pretend)
     # 99 per cent are stored, 98 are not
-    monkeypatch.setattr(f, "recall", lambda size, task: 0.99 if size <= limit else 0.98)
+    monkeypatch.setattr(counts, "recall", lambda size, task: 0.99 if size <= limit else 0.98)
     many = Facts(count=1, subjects=8, relations=8, objects=5)
-    found = f.facts_stored(
-        Config(vocab=21), many, seed=7, sizes=f.table_sizes(10, 57), start=start,
+    found = counts.facts_stored(
+        Config(vocab=21), many, seed=7, sizes=counts.table_sizes(10, 57), start=start,
         learning_rate=0.1, steps=50,
     )  # fmt: skip
     assert (found.number, list(found.tried), found.bounded) == (number, tried, bounded)
@@ -85,8 +86,8 @@ def test_the_largest_stored_table_is_found_from_either_side(
 
 def test_a_training_that_diverged_stores_nothing(monkeypatch):
     run = type("Run", (), {"model": None, "diverged": True})
-    monkeypatch.setattr(f, "train_ensemble", lambda *_, **__: [run])
-    found = f.facts_stored(
+    monkeypatch.setattr(counts, "train_ensemble", lambda *_, **__: [run])
+    found = counts.facts_stored(
         Config(vocab=19), TABLE, seed=0, sizes=[4, 8], start=4, learning_rate=0.1, steps=5
     )
     assert found.tried == {4: 0.0}
@@ -94,7 +95,7 @@ def test_a_training_that_diverged_stores_nothing(monkeypatch):
 
 
 def test_counting_trains_real_models():
-    found = f.facts_stored(
+    found = counts.facts_stored(
         Config(vocab=19, d_model=8, n_layers=1, n_heads=2, positions="none"), TABLE, seed=0,
         sizes=[5, 45], start=5, learning_rate=0.03, steps=60, store=None,
     )  # fmt: skip
@@ -102,16 +103,16 @@ def test_counting_trains_real_models():
     assert found.tried[5] == 1
     assert found.tried[45] < 0.99
     with pytest.raises(ValueError, match="rising sizes"):
-        f.facts_stored(
+        counts.facts_stored(
             Config(vocab=19), TABLE, seed=0, sizes=[5, 9], start=6, learning_rate=0.1, steps=1
         )
 
 
 def test_logarithms_of_ratios_are_taken_in_pairs():
-    more, less = ([f.Stored(n, {}, False) for n in row] for row in ((8, 6), (4, 12)))
-    assert f.log_ratio(more, less) == pytest.approx([np.log(2), -np.log(2)])
+    more, less = ([counts.Stored(n, {}, False) for n in row] for row in ((8, 6), (4, 12)))
+    assert counts.log_ratio(more, less) == pytest.approx([np.log(2), -np.log(2)])
     with pytest.raises(ValueError, match="expected pairs"):
-        f.log_ratio(more, less[:1])
+        counts.log_ratio(more, less[:1])
 
 
 # --- by hand --------------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ def test_logarithms_of_ratios_are_taken_in_pairs():
 
 def test_the_network_by_hand_knows_its_facts_and_nothing_else():
     model = f.slots_model(TABLE)
-    assert f.recall(model, TABLE) == 1
+    assert counts.recall(model, TABLE) == 1
     seen = f.lookups(model, TABLE)
     assert torch.equal(seen.neurons, torch.eye(20, dtype=torch.float64)), "one neuron a fact"
     whole = Facts(count=48, subjects=8, relations=6, objects=5, seed=1)
@@ -175,7 +176,7 @@ def test_silencing_is_what_an_intervention_in_the_model_does(trained):
     found = f.answered_without(trained, TABLE, chosen)
     for row, off in enumerate(chosen):
         with intervene(trained, {"*.neurons": lambda value, off=off: value * ~off}):
-            assert torch.equal(found[row], f.recalled(trained, TABLE))
+            assert torch.equal(found[row], counts.recalled(trained, TABLE))
     assert f.answered_without(trained, TABLE, torch.zeros(1, 12).bool()).all()
     assert not found.all()
     with pytest.raises(ValueError, match="expected 12 neurons"):
@@ -319,7 +320,12 @@ def test_fixed_tables_stay_and_the_rest_learns():
     config = Config(vocab=19, d_model=8, n_heads=2, n_layers=1, positions="none")
     fresh = make_model(config, causal=True, seed=0)
     run = train(
-        config, TABLE, seed=0, learning_rate=0.03, prepare=FixedTables(), **f.whole_table(20, 5)
+        config,
+        TABLE,
+        seed=0,
+        learning_rate=0.03,
+        prepare=FixedTables(),
+        **counts.whole_table(20, 5),
     )
     for name, parameter in run.model.named_parameters():
         same = torch.equal(parameter, fresh.get_parameter(name))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer.analysis import ffn_memory as memory
+from measured_transformer.analysis import neuron_patterns as patterns
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
@@ -195,7 +196,7 @@ def ends_of(task, found, length):
 
 def test_patterns_are_what_the_text_ends_with():
     task = TextLM(length=12)
-    found = memory.contexts(task, seed=0, size=20, least=3)
+    found = patterns.contexts(task, seed=0, size=20, least=3)
     ends = ends_of(task, found, 12)
     assert found.matches.shape == (len(found.names), len(ends))
     for name in ("[A-Z]", r"\s\s", "[aeiou]"):
@@ -206,7 +207,7 @@ def test_patterns_are_what_the_text_ends_with():
                 continue
             right = end[-2:].isspace() if name == r"\s\s" else last[name](end[-1])
             assert fits == right
-    grams = [name for name in found.names if name not in memory.CLASSES]
+    grams = [name for name in found.names if name not in patterns.CLASSES]
     strings = [len(eval(n)) > 1 if n in grams else False for n in found.names]
     assert found.strings.tolist() == strings
     assert {len(eval(name)) for name in grams} == {1, 2, 3}
@@ -216,15 +217,15 @@ def test_patterns_are_what_the_text_ends_with():
         assert all(
             fits == end.endswith(eval(name)) for end, fits in zip(ends, row, strict=True) if end
         )
-    other = memory.contexts(task, seed=1, size=5, names=found.names)
+    other = patterns.contexts(task, seed=1, size=5, names=found.names)
     assert other.names == found.names
     assert other.matches.shape == (len(found.names), 45)
 
 
 def test_a_line_break_is_a_pattern_and_no_end():
-    pattern = next(i for i, name in enumerate(memory.CLASSES) if name == r"\n")
+    pattern = next(i for i, name in enumerate(patterns.CLASSES) if name == r"\n")
     task = TextLM(length=40)
-    found = memory.contexts(task, seed=2, size=10)
+    found = patterns.contexts(task, seed=2, size=10)
     ends = ends_of(task, found, 40)
     vowels = found.names.index("[aeiou]")
     assert found.matches[pattern].any()
@@ -236,7 +237,7 @@ def test_a_line_break_is_a_pattern_and_no_end():
 
 def test_letters_are_of_their_kinds():
     task = TextLM(length=4)
-    sets = dict(zip(memory.LETTERS, memory.letter_sets(task), strict=True))
+    sets = dict(zip(patterns.LETTERS, patterns.letter_sets(task), strict=True))
     number = {one: task.tokenizer().encode(one).ids[0] for one in "aB7 (x\n"}
     member = {one: {kind for kind in sets if sets[kind][i]} for one, i in number.items()}
     assert member["a"] == {"[a-z]", "[aeiou]"}
@@ -287,22 +288,22 @@ def test_the_strongest_inputs_are_active_ones():
     values = np.zeros((100, 2))
     values[:, 0] = np.arange(100)
     values[3, 1] = 1.0
-    found = memory.strongest(values, 0.05)
+    found = patterns.strongest(values, 0.05)
     assert np.flatnonzero(found[:, 0]).tolist() == [95, 96, 97, 98, 99]
     assert np.flatnonzero(found[:, 1]).tolist() == [3]
     with pytest.raises(ValueError, match=r"\(0, 1\)"):
-        memory.strongest(values, 0.0)
+        patterns.strongest(values, 0.0)
 
 
 def test_detectors_find_planted_patterns_and_score_them_elsewhere():
     draws = np.random.default_rng(0)
-    patterns, kept = draws.random((6, 200)) < 0.1, draws.random((6, 200)) < 0.1
-    patterns[0] = kept[0] = True  # names everything: all recall and no precision
+    planted, kept = draws.random((6, 200)) < 0.1, draws.random((6, 200)) < 0.1
+    planted[0] = kept[0] = True  # names everything: all recall and no precision
     # neuron i fires on pattern i + 1; neuron 3 too, but on the other half on half of its places alone
-    there, here = patterns[1:5].T.copy(), kept[1:5].T.copy()
+    there, here = planted[1:5].T.copy(), kept[1:5].T.copy()
     half = np.flatnonzero(here[:, 3])[::2]
     here[half, 3] = False
-    found = memory.detectors(patterns, there, kept, here)
+    found = patterns.detectors(planted, there, kept, here)
     assert found.pattern.tolist() == [1, 2, 3, 4]
     assert found.f1[:3].tolist() == [1.0] * 3
     named, strong = kept[4], here[:, 3]
@@ -312,9 +313,9 @@ def test_detectors_find_planted_patterns_and_score_them_elsewhere():
     assert found.f1[3] == pytest.approx(2 * precision * recall / (precision + recall))
     assert found.shuffled.max() < 0.4
     assert found.counted.all()
-    assert not memory.detectors(patterns, there & False, kept, here).counted.any()
+    assert not patterns.detectors(planted, there & False, kept, here).counted.any()
     with pytest.raises(ValueError, match="two neurons"):
-        memory.detectors(patterns, there[:, :1], kept, here[:, :1])
+        patterns.detectors(planted, there[:, :1], kept, here[:, :1])
 
 
 # Values --------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Figures on facts draw the numbers that they are given."""
 
 import numpy as np
-from measured_transformer.analysis.facts import Stored
+from measured_transformer.analysis.fact_counts import Stored
 from measured_transformer.figures import facts
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from measured_transformer.analysis.facts import STORED, Stored
+from measured_transformer.analysis.fact_counts import STORED, Stored
 from measured_transformer.figures.plots import (
     heat_map,
     panel_letters,
