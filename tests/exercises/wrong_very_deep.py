@@ -58,6 +58,8 @@ WRONG = {
         "straight up": (90.0, "the sum turn"),
         "first block": (45.0, "has grown"),
         "the other angle": (90 - math.degrees(_ANGLE), "the sum and the write"),
-        "arcsine of nothing": (3.0, "triangle"),
+        "one write too many": (math.degrees(math.atan(1 / math.sqrt(97))), "near it"),
+        "one write too few": (math.degrees(math.atan(1 / math.sqrt(95))), "near it"),
+        "half of it": (3.0, "triangle"),
     },
 }

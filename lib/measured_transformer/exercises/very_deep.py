@@ -93,4 +93,4 @@ def last_turn(answer: Answer) -> None:
         math.degrees(math.atan(math.sqrt(96))): "that is the angle between the sum and the write",
     }
     way = "draw the triangle of the stream, the write and their sum"
-    demand_number(answer.number(), right, way=way, within=0.02, slips=slips)
+    demand_number(answer.number(), right, way=way, within=0.002, slips=slips)
