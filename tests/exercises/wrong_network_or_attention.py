@@ -22,6 +22,11 @@ def _unpaired(network, attention, margin, t):
     return bool((mean - t * error > -margin) & (mean + t * error < margin))
 
 
+def _within(d, margin, t, power, correction=1):
+    reach = t * d.std(correction=correction) / len(d) ** power
+    return bool((d.mean() - reach > -margin) & (d.mean() + reach < margin))
+
+
 def _significant(network, attention, margin, t):
     d = network - attention
     return bool(d.mean().abs() < t * d.std() / len(d) ** 0.5)
@@ -73,6 +78,18 @@ WRONG = {
         ),
         "not paired": (_unpaired, "far apart between seeds"),
         "not significant": (_significant, "came out as"),
+        "no root": (
+            lambda network, attention, margin, t: _within(network - attention, margin, t, 0.0),
+            "just fits",
+        ),
+        "no t": (
+            lambda network, attention, margin, t: _within(network - attention, margin, 1.0, 0.5),
+            "just reaches out",
+        ),
+        "n in the denominator": (
+            lambda network, attention, margin, t: _within(network - attention, margin, t, 0.5, 0),
+            "just reaches out",
+        ),
         "a number": (
             lambda network, attention, margin, t: float((network - attention).mean()),
             "True or False",

@@ -65,6 +65,6 @@ WRONG = {
         "lengths added": (lambda n, f, m: 2 * n * m / (1 + 2 * n * f), "right angles"),
         "after the step": (lambda n, f, m: 2 * n * m / _before(f + m, 2 * n), "after the step"),
         "times the factor": (lambda n, f, m: 2 * n * f * m / _before(f, 2 * n), "no part of it"),
-        "one block": (lambda n, f, m: 2 * m / _before(f, 2 * n) + 1, "all writes"),
+        "one block": (lambda n, f, m: 2 * m / _before(f, 2 * n), "all writes"),
     },
 }

@@ -72,6 +72,8 @@ def test_losses_stand_over_their_rates():
         for found in lines.values():
             for seed in range(2):  # in the order of the rates, whatever order they came in
                 assert holds(drawn(panel), [found[1e-3][seed], found[1e-2][seed]])
+            middle = [np.sqrt(np.prod(found[rate])) for rate in (1e-3, 1e-2)]
+            assert holds(drawn(panel), middle)
         assert holds(drawn(panel), [0.05, 0.05])
     assert figure.axes[-1].get_xlabel() == "learning rate"
 
@@ -86,6 +88,7 @@ def test_a_line_of_shifts_ends_where_numbers_end():
         for values in lines.values():
             shown = np.where(np.isfinite(values), values, np.nan)
             assert all(holds(drawn(panel), row) for row in shown)
+            assert holds(drawn(panel), shown.prod(0) ** (1 / len(shown)))
     looks = [
         {line.get_label(): (line.get_marker(), line.get_color()) for line in panel.get_lines()}
         for panel in figure.axes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
 from measured_transformer.exercises.answers import (
@@ -129,10 +130,12 @@ def equal(answer: Answer) -> None:
         ),
         ([0.5, 0.52, 0.51, 0.5], [0.44, 0.46, 0.44, 0.45], 0.1, True, "a small difference"),
         ([0.5, 0.52, 0.51, 0.5], [0.44, 0.46, 0.44, 0.45], 0.05, False, "the same, less margin"),
+        ([1.09, 1.01, 1.09, 1.01], [1.0] * 4, 0.1, False, "an interval that just reaches out"),
+        ([1.08, 1.02, 1.08, 1.02], [1.0] * 4, 0.1, True, "an interval that just fits"),
     )
     for network, attention, margin, right, what in cases:
         given = answer(torch.tensor(network), torch.tensor(attention), margin, 2.35)
-        if isinstance(given, torch.Tensor) and given.numel() == 1:
+        if isinstance(given, np.bool_) or (isinstance(given, torch.Tensor) and given.numel() == 1):
             given = given.item()
         if not isinstance(given, bool):
             raise Fault(f"the function shall return True or False, came {in_words(given)}")
