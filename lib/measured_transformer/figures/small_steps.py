@@ -34,6 +34,9 @@ def turns_by_block(panels: Mapping[str, Lines], limit: Array, *, unit: str = "bl
         panels: key of `NAMES` -> factor -> (seed, block) angles in degrees.
         limit: (block) the angles that long writes at right angles come to, dashed in the first panel.
         unit: what is counted, where it is not blocks.
+
+    Raises:
+        ValueError: when a factor is none of `BRANCH_FACTORS`.
     """
     figure, axes = subplots(len(panels), 1, height=2.6, sharex=True, sharey=True)
     for panel, (where, lines) in zip(np.atleast_1d(axes), panels.items(), strict=True):
@@ -68,6 +71,9 @@ def steps_by_factor(found: Mapping[float, Solved]) -> Figure:
 
     Args:
         found: factor -> when its runs solved the task.
+
+    Raises:
+        ValueError: when a factor is none of `BRANCH_FACTORS`.
     """
     figure, axes = subplots(height=0.8 + 0.45 * len(found))
     for row, (factor, style) in enumerate(_styles(found).items()):
@@ -92,6 +98,9 @@ def tuning_losses(
     Args:
         panels: number of blocks -> factor -> learning rate -> loss of each seed.
         level: the loss to mark.
+
+    Raises:
+        ValueError: when a factor is none of `BRANCH_FACTORS`.
     """
     figure, axes = subplots(len(panels), 1, height=2.5, sharex=True, sharey=True)
     for panel, (depth, lines) in zip(np.atleast_1d(axes), panels.items(), strict=True):
@@ -124,6 +133,9 @@ def shifts_by_depth(panels: Mapping[str, Lines], depths: Sequence[int]) -> Figur
     Args:
         panels: key of `NAMES` -> factor -> (seed, depth) change of the logits; the first has all the factors.
         depths: numbers of blocks.
+
+    Raises:
+        ValueError: when a factor is none of `BRANCH_FACTORS`.
     """
     figure, axes = subplots(len(panels), 1, height=2.4, sharex=True)
     styles = _styles({factor: None for lines in panels.values() for factor in lines})
