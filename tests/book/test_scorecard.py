@@ -379,7 +379,7 @@ def test_a_new_full_run_shows_at_once(copied):
     before = written(copied)
     full_run(copied, stale=True)
     assert copied.build() == []
-    assert changed(copied, before) == ALL_ROWS | EXPORTS
+    assert changed(copied, before) == ALL_ROWS | EXPORTS | {"good.html"}
     full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
     assert words(full).startswith("✓ confirmed stale 2026-02-03")
     assert "changed since: the chapter's cells" in words(full)
@@ -388,6 +388,31 @@ def test_a_new_full_run_shows_at_once(copied):
     assert copied.build() == []
     full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
     assert words(full) == "none yet"
+    assert "Last full run" not in words(copied.page("good"))
+
+
+def test_a_chapter_shows_the_last_full_run_beside_its_own_verdicts(printed):
+    page = printed.page("good")
+    card = words(page.select_one("div.claim"))
+    assert "Last full run" in card
+    assert "2026-02-03, cuda, Some GPU" in card
+    assert "What it measured" in card
+    rows = [words(row) for row in page.select("table.claims-table tbody tr")]
+    shown = [row.split()[0] for row in rows if "Last full run" in row]
+    assert shown == ["CS-1.3", "CS-1.5", "DD-7.7"], "a cited claim has no run"
+    assert not any("Some GPU" in row for row in rows), "the table is brief"
+
+
+def test_a_full_build_shows_its_own_verdicts_alone(copied, monkeypatch):
+    monkeypatch.setenv("MEASURED_PROFILE", "full")
+    text = (copied.root / "good.md").read_text()
+    copied.write("good.md", text.replace("error=[2e-14", "error=[5e-14"))
+    for name in ("claims/good.toml", "recorded/claims.toml"):
+        claims = (copied.root / name).read_text()
+        copied.write(name, claims.replace("full = 10", "full = 5"))
+    assert copied.build() == []
+    page = words(copied.page("good"))
+    assert "Last full run" not in page
 
 
 def test_a_chapter_that_says_or_measures_something_else_changes_the_rows(copied):

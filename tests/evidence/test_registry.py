@@ -325,6 +325,37 @@ def test_a_reason_lets_the_profiles_differ() -> None:
     assert found.expected_why == "too small"
 
 
+@pytest.mark.parametrize(
+    ("expected", "at_quick", "at_full"),
+    [
+        ('"confirmed"', ["confirmed"], ["confirmed"]),
+        (
+            '{quick = "inconclusive", full = "confirmed"}',
+            ["inconclusive", "confirmed"],
+            ["confirmed"],
+        ),
+        ('"inconclusive"', ["inconclusive"], ["inconclusive"]),
+        (
+            '{quick = "not reproduced", full = "confirmed", why = "too small"}',
+            ["not reproduced"],
+            ["confirmed"],
+        ),
+    ],
+)
+def test_few_seeds_may_decide_what_quick_is_expected_to_leave_open(
+    expected: str, at_quick: list[str], at_full: list[str]
+) -> None:
+    found = parse_claims(change('expected = "confirmed"', f"expected = {expected}"), "a.toml")
+    accepted = found["CS-1.3"].accepted_at
+    assert [verdict.value for verdict in accepted("quick")] == at_quick
+    assert [verdict.value for verdict in accepted("full")] == at_full
+
+
+def test_a_planned_claim_accepts_no_verdict() -> None:
+    planned = change('expected = "confirmed"', 'status = "planned"')
+    assert parse_claims(planned, "a.toml")["CS-1.3"].accepted_at("quick") == ()
+
+
 def test_an_id_in_two_files_names_both(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(PLAIN, "utf-8")
     assert list(read_claims(tmp_path)) == ["CS-1.3"]

@@ -51,6 +51,14 @@ def test_every_head_has_the_colour_of_its_class():
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.0", "1.0"]
 
 
+def test_panels_with_other_numbers_of_seeds_show_all_of_them():
+    models = {"encoder": [["mirror", "content"]] * 4, "decoder-only": [["none", "mirror"]]}
+    for axes in figures.classes(models, n_heads=1).figure.axes:
+        last, first = axes.get_ylim()
+        assert first < 0
+        assert last > 3
+
+
 def test_every_model_is_a_point_of_its_two_layers():
     groups = {"slow": (RNG.random(3), RNG.random(3)), "fast": (RNG.random(2), RNG.random(2))}
     lines = figures.which_layer(groups).figure.axes[0].get_lines()[1:]

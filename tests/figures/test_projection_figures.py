@@ -35,3 +35,10 @@ def test_gaps_show_every_seed_and_the_margin():
         for values in groups.values():
             assert any(len(x) == 5 and np.allclose(x, values) for x in lines)
         assert any(np.allclose(x, -0.02) for x in lines)
+
+
+def test_gaps_keep_to_the_seeds_where_two_of_them_make_a_wide_interval():
+    found = {"one": {"Q = K": np.array([-0.14, -0.08]), "K = V": np.array([0.0, 0.01])}}
+    low, high = figures.gaps(found, margin=0.02).figure.axes[0].get_xlim()
+    assert -0.3 < low < -0.14
+    assert 0.01 < high < 0.2

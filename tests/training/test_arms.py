@@ -36,7 +36,8 @@ def test_arms_are_tuned_and_trained_from_the_profiles_seeds(
 
 
 @pytest.mark.parametrize(
-    ("name", "trials", "expected"), [("quick", 2, 2), ("quick", 5, 5), ("full", 2, 3)]
+    ("name", "trials", "expected"),
+    [("quick", 2, 2), ("quick", 5, 5), ("full", 2, 2), ("full", 5, 5)],
 )
 def test_as_many_tuning_seeds_as_asked_for(
     name: str, trials: int, expected: int, tmp_path: object, monkeypatch: pytest.MonkeyPatch

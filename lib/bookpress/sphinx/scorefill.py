@@ -12,6 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from bookpress.sphinx.exports import FORMATS
+from bookpress.sphinx.outcomes import Outcome
 from bookpress.sphinx.pieces import (
     claim_card,
     fold,
@@ -39,7 +40,8 @@ class FillScores(SphinxPostTransform):
         for row in self.document.findall(score_row):
             row["verdict"] = rows[row["claim"]]["verdict"]
         for place in list(self.document.findall(score_outcome)):
-            place.replace_self(list(self._outcome(place["claim"], place["what"], rows)))
+            found = self._outcome(place["claim"], place["what"], rows) if rows else ()
+            place.replace_self(list(found))
         for counts in list(self.document.findall(score_counts)):
             counts.replace_self(list(self._counts(counts["form"], counts["source"], rows)))
         for form in list(self.document.findall(score_form)):
@@ -72,6 +74,9 @@ class FillScores(SphinxPostTransform):
             yield self._where(row)
         elif what == "full":
             yield from self._full(row)
+        elif row["full"] and not _is_full(row["outcome"]):
+            brief = what == "beside, brief"
+            yield from [self._head(row["full"], is_table=False)] if brief else self._full(row)
 
     def _where(self, row: Row) -> nodes.paragraph:
         words = nodes.paragraph("", "", classes=["score-where"])
@@ -91,20 +96,24 @@ class FillScores(SphinxPostTransform):
                 text = "cited, not run" if row["cited"] else "none yet"
                 yield nodes.paragraph("", text, classes=["score-none"])
             return
-        head = nodes.paragraph("", "", classes=["score-verdict"])
-        if not is_table:
-            head += nodes.Text("Last full run: ")
-        head += badge(full["verdict"])
-        if full["stale"]:
-            head += nodes.Text(" ")
-            head += nodes.inline("", "stale", classes=["score-stale"])
-        yield head
+        yield self._head(full, is_table=bool(is_table))
         seeds = f", seeds moved by {full['seed_offset']}" if full["seed_offset"] else ""
         text = f"{full['date']}, {full['device']}{seeds}"
         if full["stale"]:
             text += f"; {_since(full['changed'])}"
         yield nodes.paragraph("", text, classes=["score-run"])
         yield fold("", measurement(full), summary="What it measured")
+
+    def _head(self, full: Outcome, *, is_table: bool) -> nodes.paragraph:
+        head = nodes.paragraph("", "", classes=["score-verdict"])
+        if not is_table:
+            many = f", {full['seeds']} seeds" if full["seeds"] else ""
+            head += nodes.Text(f"Last full run{many}: ")
+        head += badge(full["verdict"])
+        if full["stale"]:
+            head += nodes.Text(" ")
+            head += nodes.inline("", "stale", classes=["score-stale"])
+        return head
 
     # Counts
 
@@ -213,6 +222,11 @@ def _ran(rows: Mapping[str, Row]) -> str:
         for profile, offset, device in sorted(runs)
     ]
     return f"This build was measured at {'; and at '.join(texts)}." if texts else ""
+
+
+def _is_full(outcome: Outcome | None) -> bool:
+    """Whether a page's own measurement is one of the full profile already."""
+    return outcome is not None and outcome["profile"] == "full"
 
 
 def _since(changed: list[str]) -> str:

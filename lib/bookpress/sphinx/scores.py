@@ -3,7 +3,8 @@
 A chapter leaves what came out for its claims in the environment when it is read. Once all are
 read, this becomes one row for each claim of the registry, joined with the committed records of the
 last full run. Pages that show rows are written again exactly when a row has changed since they were
-last written, whichever page, record or file of the library changed it.
+last written, whichever page, record or file of the library changed it; chapters, which show of all rows
+the last full run alone, when something of that has.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from bookpress.sphinx.showing import claims_of, reread_for_registry
 
 SHOWS_ROWS = "measured_shows_rows"
 """Page metadata: the page shows rows."""
+SHOWS_FULL = "measured_shows_full"
+"""Page metadata: the page shows what the last full run measured beside its own verdicts."""
 SCORECARD = "measured_scorecard"
 """Page metadata: the page is the Scorecard."""
 SOURCE = "measured_source"
@@ -136,12 +139,21 @@ def _merge(app: Sphinx, env: BuildEnvironment, docnames: Iterable[str], other: A
 
 def _write_again(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Gather the rows, and name the pages to write again where one differs from what they show."""
-    holders = [name for name in env.found_docs if env.metadata[name].get(SHOWS_ROWS)]
-    if not holders:
+    holders = _holders(env)
+    if not any(holders.values()):
         return []
     env.measured_rows = gather(app, env)  # type: ignore[attr-defined]
     _check_full_run(env)
-    return sorted(holders) if _written(app) != _digest(env) else []
+    now, before = _digests(env), _written(app)
+    return sorted({name for what in now if now[what] != before.get(what) for name in holders[what]})
+
+
+def _holders(env: BuildEnvironment) -> dict[str, list[str]]:
+    """Return the pages that show rows, and those that show the last full run of their own."""
+    return {
+        what: sorted(name for name in env.found_docs if env.metadata[name].get(key))
+        for what, key in (("rows", SHOWS_ROWS), ("full", SHOWS_FULL))
+    }
 
 
 def _check_full_run(env: BuildEnvironment) -> None:
@@ -160,30 +172,37 @@ def _check_full_run(env: BuildEnvironment) -> None:
         )
 
 
-def _digest(env: BuildEnvironment) -> str:
-    """Return what changes whenever a page of rows would."""
+def _digests(env: BuildEnvironment) -> dict[str, str]:
+    """Return what changes whenever a page of rows would, and whenever a chapter's full run would."""
+    rows, holders = rows_of(env), _holders(env)
     pages = {
         name: [env.metadata[name].get(key) for key in (SCORECARD, SOURCE)]
-        for name in sorted(env.found_docs)
-        if env.metadata[name].get(SHOWS_ROWS)
+        for name in holders["rows"]
     }
-    content = json.dumps([rows_of(env), pages], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
+    full = {claim_id: row["full"] for claim_id, row in rows.items()}
+    shown = {"rows": [rows, pages], "full": [full, holders["full"]]}
+    return {
+        what: hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        for what, content in shown.items()
+    }
 
 
 def _note(app: Sphinx) -> Path:
-    return Path(app.doctreedir) / f"rows-{app.builder.name}.sha256"
+    return Path(app.doctreedir) / f"rows-{app.builder.name}.json"
 
 
-def _written(app: Sphinx) -> str | None:
-    """Return the digest of the rows that the pages on disk show; None where none were written."""
-    return _note(app).read_text("utf-8") if _note(app).is_file() else None
+def _written(app: Sphinx) -> dict[str, str]:
+    """Return the digests of what the pages on disk show; none where none were written."""
+    found: dict[str, str] = (
+        json.loads(_note(app).read_text("utf-8")) if _note(app).is_file() else {}
+    )
+    return found
 
 
 def _remember_written(app: Sphinx, error: Exception | None) -> None:
     """Note what the pages show, only now that all are written."""
     if error is None and rows_of(app.env):
-        _note(app).write_text(_digest(app.env), "utf-8")
+        _note(app).write_text(json.dumps(_digests(app.env)), "utf-8")
 
 
 def setup(app: Sphinx) -> None:

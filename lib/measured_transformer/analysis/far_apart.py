@@ -203,7 +203,7 @@ def tuned_rate(
     The mean is over the distances too. What was chosen is kept as a record, and used again while nothing that
     it depends on has changed.
     """
-    seeds = profile.seeds(quick=2, full=3, stream="tuning")
+    seeds = profile.seeds(quick=2, full=2, stream="tuning")
     grid = sorted(rates)
     asked = {
         "kind": kind,

@@ -57,7 +57,8 @@ Fields beside those of the examples:
 - ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"``.
 - ``expected`` is one verdict, or one for each profile. At ``quick`` only *inconclusive* may differ
   from ``full``; anything else needs the reason too: ``expected = {quick = "not reproduced",
-  full = "confirmed", why = "..."}``. Required for a covered claim that has a rule.
+  full = "confirmed", why = "..."}``. Where it is *inconclusive* at ``quick``, the verdict of ``full``
+  is accepted there too: few seeds may happen to decide. Required for a covered claim that has a rule.
 - A cited claim has no rule, no parts and the verdict *fact*. A planned claim is one that no chapter
   measures yet: its rule, parts and ``seeds`` are declared beforehand like those of a covered one,
   and only ``expected`` may be missing.

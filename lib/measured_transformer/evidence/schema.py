@@ -351,6 +351,18 @@ class Claim:
         """Return the verdict that the prose discusses at a profile, None for a planned claim."""
         return None if self.expected is None else self.expected[profile]
 
+    def accepted_at(self, profile: str) -> tuple[Verdict, ...]:
+        """Return the verdicts that fit the prose at a profile, none for a planned claim.
+
+        That is the one it discusses. Where `quick` is expected to leave a claim open, its few seeds may
+        happen to decide it: then the verdict of `full` fits too.
+        """
+        if self.expected is None:
+            return ()
+        verdict = self.expected[profile]
+        left_open = profile == "quick" and verdict is Verdict.INCONCLUSIVE
+        return tuple(dict.fromkeys((verdict, self.expected["full"]))) if left_open else (verdict,)
+
     def part(self, name: str) -> Part:
         """Return the part of this name.
 

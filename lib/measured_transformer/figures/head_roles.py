@@ -172,7 +172,9 @@ def classes(models: Mapping[str, Sequence[Sequence[str]]], n_heads: int) -> Figu
     for panel, name in zip(np.atleast_1d(axes), names, strict=True):
         _class_grid(panel, models[name], n_heads)
         panel.set_title(name, fontsize=12)
-    np.atleast_1d(axes)[0].set_ylabel("seed")
+    first = np.atleast_1d(axes)[0]
+    first.set_ylabel("seed")
+    first.set_ylim(max(map(len, models.values())) - 0.4, -0.6)  # of all panels
     shown = {label for rows in models.values() for row in rows for label in row}
     patches = [
         Patch(facecolor=COLOURS[concept], label=label)
@@ -198,7 +200,6 @@ def _class_grid(axes: Axes, rows: Sequence[Sequence[str]], n_heads: int) -> None
     axes.tick_params(axis="x", labelsize=9)
     axes.set_yticks([])
     axes.set_xlim(-0.7, ticks[-1] + 0.7)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(visible=False)
     for spine in axes.spines.values():
         spine.set_visible(False)

@@ -92,16 +92,23 @@ def learning(
 def gaps(found: Mapping[str, Mapping[str, Array]], *, margin: float) -> Figure:
     """Draw what sharing changes, task by task: accuracy of the tied model minus that of the free one.
 
+    Every seed lies within the panels; intervals that are much wider are cut off.
+
     Args:
         found: task -> name of what is shared -> one difference a seed.
         margin: the smallest difference that counts; marked on the side of the loss.
     """
     figure, panels = subplots(len(found), 1, height=1.75, sharex=True)
-    for axes, (task, groups) in zip(np.atleast_1d(panels), found.items(), strict=True):
+    panels = np.atleast_1d(panels)
+    for axes, (task, groups) in zip(panels, found.items(), strict=True):
         concepts = dict(zip(groups, ("attention", "residual", "norm"), strict=False))
         seed_strip(axes, groups, label="", concepts=concepts, reference=0.0)
         axes.axvline(-margin, color=COLOURS["random"], linestyle=":", linewidth=1.5)
         axes.set_title(task, loc="right", fontsize=12)
-    np.atleast_1d(panels)[-1].set_xlabel("accuracy, tied minus free")
-    panel_letters(np.atleast_1d(panels))
+    seeds = [value for groups in found.values() for each in groups.values() for value in each]
+    low, high = min(*seeds, -margin), max(*seeds, 0.0)
+    room = (high - low) / 2  # the interval of two seeds would make all else small
+    panels[-1].set_xlim(low - room, high + room)
+    panels[-1].set_xlabel("accuracy, tied minus free")
+    panel_letters(panels)
     return figure

@@ -37,8 +37,8 @@ def tune_arms(
         steps: number of batches.
         profile: of this run; decides the seeds.
         rates: the grid of learning rates, the same for all arms.
-        trials: number of those seeds at the quick profile; at least three at full. More are needed where some
-            seeds solve the task and others do not at the same rate.
+        trials: number of those seeds, the same at both profiles. More are needed where some seeds solve the
+            task and others do not at the same rate.
         options: passed to `train` for all arms.
 
     Raises:
@@ -50,7 +50,7 @@ def tune_arms(
             {arm: side},
             task,
             rates=rates,
-            seeds=profile.seeds(quick=trials, full=max(3, trials), stream="tuning"),
+            seeds=profile.seeds(quick=trials, full=trials, stream="tuning"),
             steps=steps,
             profile=profile.name,
             **options,
