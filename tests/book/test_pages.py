@@ -275,10 +275,19 @@ def test_claims_unfold_by_keyboard(built, articles, browser):
     page = browser.new_page()
     page.goto((built / page_name).as_uri())
     card = page.locator("div.claim").first
-    assert not card.locator("dl.claim-details").is_visible()
-    card.locator("summary").focus()
-    page.keyboard.press("Enter")
-    assert card.locator("dl.claim-details").is_visible()
+    full = card.locator("summary", has_text="What it measured")
+    run = full.locator("xpath=..").locator(".claim-measured")
+    for summary, inside in (
+        (
+            card.locator("summary", has_text="Source, test and rule"),
+            card.locator("dl.claim-details"),
+        ),
+        (full, run),
+    ):
+        assert not inside.is_visible()
+        summary.focus()
+        page.keyboard.press("Enter")
+        assert inside.is_visible()
     page.close()
 
 
