@@ -528,6 +528,22 @@ def test_warns(name, complaints):
     assert all("WARNING" in line or "ERROR" in line for line in complaints[name])
 
 
+@pytest.mark.parametrize("full", ["conditional", "confirmed"])
+def test_what_quick_may_leave_open_it_may_decide_as_full_does_and_no_other_way(tmp_path, full):
+    book = tiny_pages.make(tmp_path)
+    book.claims("page")
+    declared = (book.root / "claims/page.toml").read_text()
+    left_open = f'expected = {{quick = "inconclusive", full = "{full}"}}'
+    book.write("claims/page.toml", declared.replace('expected = "conditional"', left_open))
+    book.write("page.md", bad(TABLE + "\n(smoothly)=\n## Smoothly\n\nWords.\n"))
+    told = [line for line in book.build() if "the prose discusses" in line]
+    if full == "conditional":
+        assert told == []
+    else:
+        assert "DD-7.7: the prose discusses the verdict 'inconclusive' or 'confirmed'" in told[0]
+        assert "profile quick measured 'conditional'" in told[0]
+
+
 def test_a_claim_of_a_chapter_that_is_not_in_the_book(tmp_path):
     book = tiny_pages.make(tmp_path)
     book.claims("elsewhere")
