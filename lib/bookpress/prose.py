@@ -9,7 +9,7 @@ with its number and a full stop.
 
 Ways out:
 
-- a number that a cell measured: ``{measured}`name:.2f```;
+- a number that a cell measured: ``{measured}`name:.2f```; in the last full run: ``{full}`name:.2f```;
 - a figure quoted from a source: ``{quoted}`12.4```;
 - a definition, setting, version or year: ``{constant}`10000```;
 - a formula: ``$d = 64$``; code: ``n=5``; a reference: ``{cite:t}`key```, ``{numref}`label```;

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import nbformat
@@ -542,6 +543,40 @@ def test_what_quick_may_leave_open_it_may_decide_as_full_does_and_no_other_way(t
     else:
         assert "DD-7.7: the prose discusses the verdict 'inconclusive' or 'confirmed'" in told[0]
         assert "profile quick measured 'conditional'" in told[0]
+
+
+def full_record(book, name, **values):
+    folder = book.root / "book/records/full"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps({"records": {}, "values": values}))
+
+
+def test_a_value_of_the_last_full_run_is_that_of_its_record_and_follows_it(tmp_path):
+    book = tiny_pages.make(tmp_path)
+    book.write("claims/none.toml", "")
+    book.write(
+        "page.md", "# A page\n\nIt is {full}`shares|mean:.2f`, at most {full}`shares|max`.\n"
+    )
+    full_record(book, "page", shares=[0.25, 0.75])
+    assert book.build() == []
+    shown = book.page("page").select("span[data-full]")
+    assert [value.text for value in shown] == ["0.50", "0.75"]
+    assert all(value["title"] == "measured by the last full run" for value in shown)
+    full_record(book, "page", shares=[0.5, 1.0])
+    assert book.build() == []
+    shown = book.page("page").select("span[data-full]")
+    assert [value.text for value in shown] == ["0.75", "1"]
+
+
+def test_a_value_that_no_full_run_measured_fails_the_build(tmp_path):
+    book = tiny_pages.make(tmp_path)
+    book.write("claims/none.toml", "")
+    book.write("other.md", "# A page\n\nIt is {full}`share`.\n")
+    book.write("page.md", "# A page\n\nIt is {full}`shre`.\n")
+    full_record(book, "page", share=0.5)
+    told = "\n".join(book.build())
+    assert re.search(r"page\.md.*in the last full run: no measured value 'shre'.*share", told)
+    assert re.search(r"other\.md.*no record of a full run \(other\.json\).*asks for share", told)
 
 
 def test_a_claim_of_a_chapter_that_is_not_in_the_book(tmp_path):

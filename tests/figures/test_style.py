@@ -246,7 +246,7 @@ def axes():
 
 
 def test_strip_shows_every_seed_its_mean_and_interval(axes):
-    groups = {"rotary": [1.0, 2.0, 4.0], "ours": [3.0, 3.5]}
+    groups = {"rotary": [1.0, 2.0, 4.0], "ours": [3.0, 3.5, 3.7]}
     seed_strip(axes, groups, label="loss", concepts={"ours": "alibi"}, reference=2.5)
     reference, *lines = axes.get_lines()
     assert list(reference.get_xdata()) == [2.5, 2.5]
@@ -259,6 +259,16 @@ def test_strip_shows_every_seed_its_mean_and_interval(axes):
         assert mean.get_color() == COLOURS["alibi" if name == "ours" else name]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["rotary", "ours"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first row stands on top
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4])
+def test_two_seeds_have_a_mean_and_no_bar(axes, seeds):
+    values = [1.0, 2.0, 4.0, 8.0][:seeds]
+    seed_strip(axes, {"none": values}, label="loss")
+    dots, bar, mean = axes.get_lines()
+    assert list(dots.get_xdata()) == values
+    assert list(mean.get_xdata()) == pytest.approx([np.mean(values)])
+    assert (np.ptp(bar.get_xdata()) > 0) == (seeds >= 3)
 
 
 def test_equal_seeds_do_not_hide_each_other(axes):

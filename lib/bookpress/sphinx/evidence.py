@@ -2,6 +2,7 @@
 
 Roles:
     {measured}`min_distance:.3f`   a value that the chapter measured, in a format of Python
+    {full}`min_distance:.3f`       what the chapter's last full run measured for it, from its record
     {verdict}`CS-1.3`              the verdict on a claim, linked to where the claim stands
     {quoted}`12.4`                 a number that a source states
     {constant}`10000`              a definition or a setting
@@ -18,6 +19,7 @@ other than the one the registry expects, and a claim shown nowhere are warnings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from docutils import nodes
@@ -28,6 +30,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxRole
 
+from bookpress.chapters import find_root
 from bookpress.sphinx.outcomes import outcome_of
 from bookpress.sphinx.page import page_of, warn
 from bookpress.sphinx.pieces import (
@@ -90,6 +93,13 @@ def _find(env: BuildEnvironment, claim_id: str) -> Claim:
     raise KeyError(f"no claim {claim_id!r} in the registry; it has {', '.join(known)}")
 
 
+def full_record_of(env: BuildEnvironment) -> Path:
+    """Where the committed record of the page's last full run lies."""
+    source = Path(env.srcdir).resolve()
+    folder = (find_root(source) or source) / env.config.measured_records
+    return folder / f"{Path(env.docname).name}.json"
+
+
 # Roles ------------------------------------------------------------------------------------------
 
 
@@ -103,6 +113,26 @@ class _Measured(SphinxRole):
             warn(str(error.args[0]), "value", self.get_location())
             return [nodes.problematic(self.rawtext, f"[{expression}: unknown]")], []
         return [measured_value("", text, classes=["measured"], expression=expression)], []
+
+
+class _Full(SphinxRole):
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        expression = self.text.strip()
+        path = full_record_of(self.env)
+        self.env.note_dependency(str(path))
+        try:
+            text = records.format_value(records.read_records(path), expression)
+        except FileNotFoundError:
+            complaint = (
+                f"this page has no record of a full run ({path.name}), and asks for {expression}"
+            )
+        except (KeyError, ValueError) as error:
+            complaint = f"in the last full run: {error.args[0]}"
+        else:
+            value = measured_value("", text, classes=["measured"], expression=expression, full=True)
+            return [value], []
+        warn(complaint, "value", self.get_location())
+        return [nodes.problematic(self.rawtext, f"[{expression}: unknown]")], []
 
 
 class _Verdict(SphinxRole):
@@ -413,6 +443,7 @@ def setup(app: Sphinx) -> None:
     """Register roles, directives, nodes and checks."""
     app.add_config_value("measured_claims", "", "env", str)
     app.add_role("measured", _Measured())
+    app.add_role("full", _Full())
     app.add_role("verdict", _Verdict())
     app.add_role("quoted", _Plain())
     app.add_role("constant", _Plain())

@@ -24,7 +24,7 @@ _BODY_OF_EXERCISE = re.compile(r'<section id="(exercise|solution)-content">')
 
 
 class measured_value(nodes.inline):
-    """A measured number in the prose, with the `expression` it came from."""
+    """A measured number in the prose, with the `expression` it came from; `full` if of the last full run."""
 
 
 class verdict_badge(nodes.inline):
@@ -88,6 +88,8 @@ class notebook_link(nodes.inline):
 
 def _visit_measured(translator: HTML5Translator, node: nodes.Element) -> None:
     extra: dict[str, Any] = {"data-measured": node["expression"]}
+    if node.get("full"):
+        extra = {"data-full": node["expression"], "title": "measured by the last full run"}
     translator.body.append(translator.starttag(node, "span", "", **extra))
 
 

@@ -20,6 +20,9 @@ from scipy import stats
 
 from measured_transformer.figures.style import COLOURS, WIDTH, look, theme
 
+FEWEST_FOR_A_BAR = 3
+"""So many seeds a mean must have for its interval to be drawn."""
+
 
 def subplots(
     rows: int = 1, columns: int = 1, *, height: float = 3.6, **kwargs: Any
@@ -60,6 +63,21 @@ def mean_and_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[floa
     return mean, mean - half, mean + half
 
 
+def mean_and_bar(values: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float]:
+    """Return the mean over seeds and the bar to draw for its interval: (mean, low, high).
+
+    From two seeds the bar has no width: their interval reaches 12.7 standard errors to either side, and
+    a panel would show that and nothing else.
+
+    Raises:
+        ValueError: as `mean_and_interval`.
+    """
+    mean, low, high = mean_and_interval(values, confidence)
+    if np.size(values) < FEWEST_FOR_A_BAR:
+        return mean, mean, mean
+    return mean, low, high
+
+
 def seed_strip(
     axes: Axes,
     groups: Mapping[str, ArrayLike],
@@ -70,6 +88,8 @@ def seed_strip(
     reference: float | None = None,
 ) -> None:
     """Draw one row a group: a dot for every seed, a diamond for their mean, a bar for its interval.
+
+    Fewer than three seeds have no bar, see `mean_and_bar`.
 
     Args:
         axes: where to draw.
@@ -91,7 +111,7 @@ def seed_strip(
         concept = (concepts or {}).get(name, name)
         colour = look(concept)["color"]
         values = np.asarray(groups[name], dtype=float)
-        mean, low, high = mean_and_interval(values, confidence)
+        mean, low, high = mean_and_bar(values, confidence)
         spread = _spread(values.size)
         axes.plot(values, row + spread, "o", color=colour, alpha=0.55, markersize=5, mew=0)
         axes.plot([low, high], [row, row], color=theme().ink, linewidth=1.6, zorder=3)

@@ -16,7 +16,7 @@ from measured_transformer.analysis.regularisation import Reliability
 from measured_transformer.figures.diagrams import box, canvas, plus, stream, wire
 from measured_transformer.figures.plots import (
     legend_above,
-    mean_and_interval,
+    mean_and_bar,
     panel_letters,
     seed_lines,
     subplots,
@@ -197,7 +197,7 @@ def gains(table: Mapping[str, Mapping[str, Float[ndarray, "seed"]]], *, label: s
         for concept, (name, values) in zip(STRENGTHS[1:], arms.items(), strict=False):
             row = len(ticks)
             ticks.append(f"{kind}, {name}")
-            mean, low, high = mean_and_interval(values)
+            mean, low, high = mean_and_bar(values)
             spread = np.linspace(-0.18, 0.18, len(values))
             marker = look(concept)["marker"]
             axes.plot(values, row + spread, "o", color=COLOURS[concept], alpha=0.55, markersize=5)
