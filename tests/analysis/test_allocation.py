@@ -8,7 +8,6 @@ import torch
 from measured_transformer.analysis.allocation import (
     Reader,
     ReaderSizes,
-    best_rate,
     keep_largest,
     learnt_lead,
     led_weights,
@@ -21,7 +20,9 @@ from measured_transformer.analysis.allocation import (
     r_squared,
     sharper,
     train_reader,
+    tuned_rate,
 )
+from measured_transformer.evidence.profile import Profile
 from measured_transformer.internals.capture import capture
 
 
@@ -150,8 +151,18 @@ def test_rows_can_grow_during_the_training():
     assert not torch.equal(trained((8, 16)), trained(16))
 
 
-def test_the_best_rate_is_the_one_that_learns():
-    found = best_rate(
-        ReaderSizes(d_value=4, d_model=12), (1e-6, 1e-2), [3], n=8, m=2, marks=(2, 2), steps=150
-    )
-    assert found == 1e-2
+def test_the_best_rate_is_the_one_that_learns_and_is_kept(monkeypatch, tmp_path):
+    here = "measured_transformer.analysis.allocation"
+    monkeypatch.setattr(f"{here}._build_records", lambda: tmp_path)
+    sizes, how = ReaderSizes(d_value=4, d_model=12), {"m": 2, "marks": (2, 2), "steps": 150}
+    profile, rates = Profile("quick", 0), (1e-6, 1e-2)
+    assert tuned_rate("some", sizes, rates, profile=profile, n=8, **how) == 1e-2
+    monkeypatch.setattr(f"{here}.marked", unexpected)
+    assert tuned_rate("some", sizes, rates, profile=profile, n=8, **how) == 1e-2
+    for name, n in (("another", 8), ("some", 9)):
+        with pytest.raises(AssertionError, match="trained"):
+            tuned_rate(name, sizes, rates, profile=profile, n=n, **how)
+
+
+def unexpected(*_, **__):
+    raise AssertionError("trained although it was known")

@@ -21,6 +21,7 @@ from measured_transformer.analysis.layer_edits import (
     exchanged,
     rearranged,
     repeated,
+    skip_costs,
     skipped,
 )
 from measured_transformer.analysis.lens import (
@@ -183,6 +184,7 @@ def test_a_skipped_layer_is_one_whose_branches_are_cut():
         cut = logit_lens(model, batch).loss[-1]
     costs = edit_costs(model, batch)
     assert costs.skip[1] == pytest.approx(cut - costs.whole)
+    assert skip_costs(model, batch) == pytest.approx(costs.skip)
     assert costs.whole == pytest.approx(logit_lens(model, batch).loss[-1])
 
 

@@ -76,13 +76,13 @@ def test_rises_stand_by_layer_and_beside_them_the_models_built_without():
 
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_widths_draw_trained_fresh_and_expected(seeds):
-    at = [0.25, 1.0, 4.0]
-    trained, fresh = RNG.uniform(0.3, 2, (seeds, 3)), RNG.uniform(0.3, 2, (seeds, 3))
+    at, between = [0.25, 1.0, 4.0], [0.5, 1.0]
+    trained, fresh = RNG.uniform(0.3, 2, (seeds, 2)), RNG.uniform(0.3, 2, (seeds, 3))
     expected = np.array([0.7, 1.0, 0.7])
-    axes = figures.writes_by_width(at, trained, fresh, expected).figure.axes[0]
-    drawn = [y for x, y, _ in lines(axes) if list(x) == at]
-    for row in (*trained, *fresh, expected):
-        assert any(np.allclose(row, y) for y in drawn)
+    axes = figures.writes_by_width((between, trained), (at, fresh), expected).figure.axes[0]
+    for where, rows in ((between, trained), (at, [*fresh, expected])):
+        drawn = [y for x, y, _ in lines(axes) if list(x) == where]
+        assert all(any(np.allclose(row, y) for y in drawn) for row in rows)
     assert axes.get_xscale() == axes.get_yscale() == "log"
 
 

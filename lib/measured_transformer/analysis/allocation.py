@@ -12,18 +12,20 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor, nn
 
+from measured_transformer.evidence.profile import Profile
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.linear import Linear
 from measured_transformer.training.device import cpu_threads
+from measured_transformer.training.fingerprint import fingerprint
 from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.tuning import _PACKAGED, _build_records, _store, _stored
 
 # Arithmetic of the budget -----------------------------------------------------------------------
 
@@ -138,8 +140,9 @@ def marked(
     if not 1 <= least <= most <= n:
         raise ValueError(f"expected 1 <= least <= most <= n={n} marked tokens, got {least}, {most}")
     counts = torch.randint(least, most + 1, (rows, 1), generator=generator)
-    ranks = torch.rand(rows, n, generator=generator).argsort(1).argsort(1)
-    return Marked(torch.randn(rows, n, width, generator=generator), ranks < counts)
+    order = torch.rand(rows, n, generator=generator).argsort(1)
+    marks = torch.zeros(rows, n, dtype=torch.bool).scatter_(1, order, torch.arange(n) < counts)
+    return Marked(torch.randn(rows, n, width, generator=generator), marks)
 
 
 class Reader(nn.Module):
@@ -259,30 +262,59 @@ def train_reader(
     return reader.eval()
 
 
-def best_rate(
+def tuned_rate(
+    name: str,
     sizes: ReaderSizes,
     rates: Sequence[float],
-    seeds: Sequence[int],
     *,
+    profile: Profile,
     n: int | tuple[int, ...],
     m: int,
     marks: tuple[int, int],
     steps: int,
     rows: int = 8,
 ) -> float:
-    """The learning rate with the largest mean R2 over the seeds, reading m marked among n (the last n)."""
+    """The rate with the largest mean R2 over two tuning seeds, reading m marked among n (the last n).
+
+    What was chosen is kept as a record of this name, and used again while nothing that it depends on has
+    changed.
+    """
+    seeds = profile.seeds(quick=2, full=2, stream="tuning")
+    asked = {
+        "sizes": sizes,
+        "n": n,
+        "m": m,
+        "marks": marks,
+        "rates": list(rates),
+        "seeds": seeds,
+        "steps": steps,
+        "rows": rows,
+    }
+    key = fingerprint(asked, train_reader)
+    here = _build_records()
+    files = [
+        place / profile.name / "tuned" / f"{name}.json"
+        for place in (here, _PACKAGED)
+        if place is not None
+    ]
     longest_row = n if isinstance(n, int) else n[-1]
 
-    def reached(rate: float) -> float:
-        found = []
-        for seed in seeds:
-            reader = train_reader(
-                sizes, n=n, marks=marks, steps=steps, learning_rate=rate, seed=seed, rows=rows
-            )
-            found.append(r_squared(reader, n=longest_row, m=m, seed=seed))
-        return float(np.mean(found))
+    def lost(rate: float, seed: int) -> float:
+        reader = train_reader(
+            sizes, n=n, marks=marks, steps=steps, learning_rate=rate, seed=seed, rows=rows
+        )
+        return -r_squared(reader, n=longest_row, m=m, seed=seed)
 
-    return max(rates, key=reached)
+    stored = _stored(files, key)
+    found = (
+        {rate: [lost(rate, seed) for seed in seeds] for rate in rates}
+        if stored is None
+        else stored["reader"]
+    )
+    best = min(rates, key=lambda rate: math.fsum(found[rate]))
+    if stored is None and here is not None:
+        _store(files[0], key, asked, {"reader": found}, {"reader": best})
+    return best
 
 
 Remedy = Callable[[Reader], AbstractContextManager[None]]

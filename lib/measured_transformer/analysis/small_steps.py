@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
+from torch import Tensor
 
 from measured_transformer.analysis.norm_placement import Solved, solved
 from measured_transformer.analysis.until_solved import train_until_solved
 from measured_transformer.models.config import Config
-from measured_transformer.tasks.task import SourceTask, Task
-from measured_transformer.training.device import find_device
-from measured_transformer.training.loop import Model, Optimiser, Run, make_model, predict, train
+from measured_transformer.tasks.task import Task
+from measured_transformer.training.loop import Model, Optimiser, Run, predict, train
 from measured_transformer.training.seeding import stream
 from measured_transformer.training.tuning import Arm
 
@@ -71,7 +71,6 @@ def block_turn_limit(blocks: int) -> Float[ndarray, "block"]:
     return turned
 
 
-@torch.no_grad()
 def logit_change(before: Model, after: Model, task: Task, *, seed: int, size: int = 64) -> float:
     """Root mean square of the change of the logits from one model to another, on sequences held out.
 
@@ -83,10 +82,7 @@ def logit_change(before: Model, after: Model, task: Task, *, seed: int, size: in
         seed: of the sequences.
         size: number of sequences.
     """
-    batch = task.batch(stream(seed, "evaluation"), size)
-    batch = batch.to(next(before.parameters()).device)
-    change = predict(after, batch) - predict(before, batch)
-    return float((change - change.mean(-1, keepdim=True)).square().mean().sqrt())
+    return _rms_change(*(_held_out_logits(model, task, seed, size) for model in (before, after)))
 
 
 def first_step_shift(
@@ -106,10 +102,14 @@ def first_step_shift(
     Args:
         config, task, seed, learning_rate, optimiser, prepare, batch_size: as for `train`.
     """
-    fresh = make_model(config, causal=task.causal, source=isinstance(task, SourceTask), seed=seed)
-    fresh = fresh.to(find_device()).eval()
-    if prepare is not None:
-        prepare(fresh)
+    before: list[Tensor] = []
+
+    def look_first(model: Model) -> None:
+        if prepare is not None:
+            prepare(model)
+        before.append(_held_out_logits(model.eval(), task, seed))
+        model.train()
+
     moved = train(
         config,
         task,
@@ -117,11 +117,22 @@ def first_step_shift(
         seed=seed,
         learning_rate=learning_rate,
         optimiser=optimiser,
-        prepare=prepare,
+        prepare=look_first,
         batch_size=batch_size,
         clip=None,
     ).model
-    return logit_change(fresh, moved, task, seed=seed)
+    return _rms_change(before[0], _held_out_logits(moved, task, seed))
+
+
+@torch.no_grad()
+def _held_out_logits(model: Model, task: Task, seed: int, size: int = 64) -> Tensor:
+    batch = task.batch(stream(seed, "evaluation"), size)
+    return predict(model, batch.to(next(model.parameters()).device))
+
+
+def _rms_change(before: Tensor, after: Tensor) -> float:
+    change = after - before
+    return float((change - change.mean(-1, keepdim=True)).square().mean().sqrt())
 
 
 @dataclass(frozen=True)

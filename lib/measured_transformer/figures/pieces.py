@@ -222,22 +222,20 @@ def taken_away(
 
 @themed
 def writes_by_width(
-    parameters: Sequence[float], trained: Array, fresh: Array, expected: Array
+    trained: tuple[Sequence[float], Array], fresh: tuple[Sequence[float], Array], expected: Array
 ) -> Figure:
     """Draw the ratio of the two writes over that of the parameters, before and after training.
 
     Args:
-        parameters: of the feed-forward network over those of attention, one a width.
-        trained, fresh: (seed, width) ratios of the writes, feed-forward over attention.
-        expected: one a width: what the variance of fresh weights says, on the scale of `fresh`.
+        trained, fresh: ratios of the parameters, of the feed-forward network over attention, one a width; and
+            (seed, width) ratios of the writes.
+        expected: one for each width of `fresh`: what the variance of fresh weights says, on that scale.
     """
     figure, axes = subplots(height=3.7)
-    seed_lines(axes, parameters, trained, concept="ffn", label="trained")
-    seed_lines(axes, parameters, fresh, concept="none", label="untrained")
-    axes.plot(
-        parameters, expected, color=theme().ink, linewidth=1.2, label="variance of the weights"
-    )
-    _ratio_axes(axes, parameters)
+    seed_lines(axes, *trained, concept="ffn", label="trained")
+    seed_lines(axes, *fresh, concept="none", label="untrained")
+    axes.plot(fresh[0], expected, color=theme().ink, linewidth=1.2, label="variance of the weights")
+    _ratio_axes(axes, [*trained[0], *fresh[0]])
     axes.axhline(1, color=theme().ink, linestyle="--", linewidth=1)
     axes.axvline(1, color=theme().ink, linestyle="--", linewidth=1)
     axes.set_xlabel("parameters, feed-forward over attention")

@@ -7,6 +7,7 @@ docstrings do not count: a better explanation changes no result.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import inspect
 import json
@@ -122,6 +123,7 @@ def _files(thing: object) -> set[Path] | None:
     return found if all(file.is_file() for file in found) else None
 
 
+@functools.cache  # a module is read for every run, and parsing it takes longer than a small model's steps
 def _code(source: str) -> str:
     """The lines of a module without its docstrings; all of them where it cannot be read as Python."""
     try:
