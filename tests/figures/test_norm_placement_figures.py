@@ -51,6 +51,14 @@ def test_survival_is_the_estimate_at_every_step():
     assert shows(drawn.axes[0], LATE.still_at_it(at))
 
 
+def test_the_one_legend_of_the_survival_curves_names_the_arms_of_every_panel():
+    panels = {"two": {"pre": SOON}, "twelve": {"pre": SOON, "sandwich": LATE}}
+    drawn = figures.still_at_it(panels, 60).figure
+    (legend,) = [axes.get_legend() for axes in drawn.axes if axes.get_legend()]
+    shown = [text.get_text() for text in legend.get_texts()]
+    assert shown == [figures.NAMES["pre"], figures.NAMES["sandwich"]]
+
+
 def test_depth_curves_draw_stopped_runs_open():
     found = {"pre": [SOON, LATE], "deep": [LATE]}
     drawn = figures.success_by_depth(found, {"pre": (2, 12), "deep": (12,)}).figure

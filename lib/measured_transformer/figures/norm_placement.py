@@ -107,8 +107,12 @@ def still_at_it(
         panel.set_ylim(-0.05, 1.05)
         panel.set_ylabel("share not done")
         panel.set_title(title, loc="left")
-    np.atleast_1d(axes)[-1].set_xlabel("step")
-    legend_above(np.atleast_1d(axes)[0], columns=3)
+    first, last = np.atleast_1d(axes)[[0, -1]]
+    last.set_xlabel("step")
+    for arm in dict.fromkeys(arm for arms in panels.values() for arm in arms):
+        if names[arm] not in first.get_legend_handles_labels()[1]:
+            first.plot([], [], label=names[arm], **look(CONCEPTS[arm]))  # the one legend has all
+    legend_above(first, columns=3)
     return figure
 
 
