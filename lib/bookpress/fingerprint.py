@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,13 @@ def stamp(root: Path, chapter_path: Path, current: Profile | None = None) -> Sta
     current = current or profile()
     parts["profile"] = current.name
     parts["seed offset"] = str(current.seed_offset)
+    return Stamp(digest_of(parts), tuple(sorted(files)), parts)
+
+
+def digest_of(parts: Mapping[str, str]) -> str:
+    """The fingerprint that these ingredients, by name, amount to."""
     listing = "\n".join(f"{name} {value}" for name, value in sorted(parts.items()))
-    return Stamp(_hash(listing.encode())[:32], tuple(sorted(files)), parts)
+    return _hash(listing.encode())[:32]
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from measured_transformer.evidence.records import payloads, read_records, write_
 
 from bookpress.cache import Entry
 from bookpress.chapters import Book, Chapter
+from bookpress.partial import code_at
 
 FOLDER = "_build/records"
 COMMITTED = "book/records"
@@ -48,8 +49,10 @@ def save(root: Path, chapter: Chapter, entry: Entry) -> Path:
     """Write what an executed notebook measured, whole or not at all; returns the file."""
     details = entry.details
     path = path_of(root, chapter, details["profile"])
-    found = payloads(entry.notebook())
+    notebook = entry.notebook()
+    found = payloads(notebook)
     head = {
+        "code": code_at(notebook, details["profile"]),
         "chapter": chapter.docname,
         "stamp": details["stamp"],
         "parts": details["parts"],

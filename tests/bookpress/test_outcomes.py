@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from bookpress.chapters import load_book
+from bookpress.fingerprint import digest_of
 from bookpress.records import publish
-from bookpress.sphinx.outcomes import base_of, changed_since, full_outcomes, order
+from bookpress.sphinx.outcomes import CELLS, base_of, changed_since, full_outcomes, order
+from measured_transformer.evidence.records import read_records
+from measured_transformer.evidence.registry import claim
 from small_book import SmallBook
 
 
@@ -23,7 +28,7 @@ def changes(book: SmallBook) -> dict[str, list[str] | None]:
     folder = book.root / "book/records/quick"
     payloads = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
     assert sorted(payloads) == ["one", "two"]
-    return {name: changed_since(book.root, payload) for name, payload in payloads.items()}
+    return {name: changed_since(book.root, payload, {}) for name, payload in payloads.items()}
 
 
 def test_nothing_has_changed_at_first(published: SmallBook) -> None:
@@ -73,7 +78,37 @@ def test_records_that_do_not_say_what_they_used_are_stale_all_the_same(
     payload = json.loads(path.read_text("utf-8"))
     del payload["parts"]
     published.replace("lib/tiny/glass.py", "return 1", "return 3")
-    assert changed_since(published.root, payload) == []
+    assert changed_since(published.root, payload, {}) == []
+
+
+def as_if_made_with(book: SmallBook, **others: str) -> dict[str, Any]:
+    """The records of chapter one as they were if these files of the library had had other hashes."""
+    payload: dict[str, Any] = read_records(book.root / "book/records/quick/one.json")
+    payload["parts"] |= {
+        f"lib/measured_transformer/{name}": other for name, other in others.items()
+    }
+    return {**payload, "stamp": digest_of(payload["parts"])}
+
+
+def test_a_new_way_to_declare_claims_leaves_records_that_are_judged_alike(
+    published: SmallBook,
+) -> None:
+    declared, computed = "evidence/registry.py", "evidence/rules.py"
+    payload = as_if_made_with(published, **{declared: "before"})
+    assert payload["records"] == {}
+    assert changed_since(published.root, payload, {}) is None
+    names = [f"lib/measured_transformer/{name}" for name in (declared, computed)]
+    both = as_if_made_with(published, **{declared: "before", computed: "before"})
+    assert changed_since(published.root, both, {}) == names
+
+    found = claim("CS-1.3")
+    moved = replace(found, chapter="book/one")  # a claim that these records do not hold
+    assert changed_since(published.root, payload, {found.id: moved}) == names[:1]
+
+    published.replace("book/one.md", "'one sees'", "'one saw'")
+    assert changed_since(published.root, payload, {}) == [names[0], CELLS]
+    forged = {**payload, "parts": {**payload["parts"], "lib/tiny/glass.py": "other"}}
+    assert changed_since(published.root, forged, {}) == [names[0], "lib/tiny/glass.py"]
 
 
 def test_records_of_a_chapter_that_left_are_stale(published: SmallBook) -> None:
@@ -82,13 +117,13 @@ def test_records_of_a_chapter_that_left_are_stale(published: SmallBook) -> None:
 
 
 def test_no_folder_no_outcomes(book: SmallBook) -> None:
-    assert full_outcomes(book.root, book.root / "book/records/full") == {}
+    assert full_outcomes(book.root, book.root / "book/records/full", {}) == {}
 
 
 def test_damaged_records_are_named(book: SmallBook) -> None:
     book.write("book/records/full/one.json", "{")
     with pytest.raises(ValueError, match=r"one\.json: expected records in JSON"):
-        full_outcomes(book.root, book.root / "book/records/full")
+        full_outcomes(book.root, book.root / "book/records/full", {})
 
 
 def test_ids_stand_in_the_order_of_the_sources() -> None:

@@ -134,6 +134,116 @@ def test_parts_keep_the_order_of_the_registry() -> None:
     assert low < -1 < high
 
 
+LEFT = """
+[[claim]]
+id = "DD-6.1"
+source = "DD"
+place = "section 6"
+statement = "One part is left to the full run."
+kind = "experiment"
+scope = "Small models."
+test = "Loss."
+seeds = {quick = 5, full = 10}
+expected = {quick = "inconclusive", full = "confirmed"}
+axis = "the depth"
+combine = "every"
+[[claim.part]]
+name = "shallow"
+rule = {type = "difference", direction = "less", smallest_effect = 0.1}
+[[claim.part]]
+name = "deep"
+label = "a hundred blocks"
+only = "full"
+rule = {type = "difference", direction = "less", smallest_effect = 0.1}
+
+[[claim]]
+id = "DD-6.2"
+source = "DD"
+place = "section 6"
+statement = "All of it is left to the full run."
+kind = "experiment"
+scope = "Small models."
+test = "Loss."
+seeds = {quick = 5, full = 10}
+expected = {quick = "inconclusive", full = "confirmed"}
+only = "full"
+rule = {type = "difference", direction = "less", smallest_effect = 0.1}
+"""
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = registry.parse_claims('chapter = "book/part/chapter"\n' + LEFT, "left.toml")
+    monkeypatch.setattr(registry, "_packaged", lambda: parsed)
+
+
+@pytest.mark.usefixtures("left")
+def test_quick_leaves_open_what_it_does_not_measure(capsys: pytest.CaptureFixture[str]) -> None:
+    made = record("DD-6.1", {"shallow": {"treatment": LOW, "baseline": HIGH}})
+    shallow, deep = made.payload["parts"]
+    assert shallow["statistics"]["verdict"] == "confirmed"
+    assert (deep["values"], deep["statistics"]["left"]) == ({}, True)
+    assert deep["rule"] == {
+        "type": "difference",
+        "direction": "less",
+        "smallest_effect": 0.1,
+        "paired": True,
+        "confidence": 0.95,
+    }
+    assert made.verdict is Verdict.INCONCLUSIVE, "one part alone must not decide the claim"
+    assert "a hundred blocks: left to the full run (inconclusive)" in capsys.readouterr().out
+    whole = record("DD-6.2")
+    assert whole.verdict is Verdict.INCONCLUSIVE
+    assert whole.payload["values"] == {}
+    assert "left to the full run (inconclusive)" in capsys.readouterr().out
+    gathered = payloads(
+        {
+            "cells": [
+                {"outputs": [{"metadata": {"measured": json.loads(json.dumps(each.payload))}}]}
+                for each in (made, whole)
+            ]
+        }
+    )["records"]
+    assert gathered["DD-6.1"]["verdict"] == gathered["DD-6.2"]["verdict"] == "inconclusive"
+    family = [part["statistics"]["p_holm"] for part in gathered["DD-6.1"]["parts"]]
+    assert family[0] == shallow["statistics"]["p"], "a part that was not measured is no comparison"
+    assert family[1] is None
+
+
+@pytest.mark.usefixtures("left")
+def test_the_full_run_measures_what_quick_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEASURED_PROFILE", "full")
+    arms = {"treatment": LOW * 2, "baseline": HIGH * 2}
+    made = record("DD-6.1", {"shallow": arms, "deep": arms})
+    assert made.verdict is Verdict.CONFIRMED
+    assert not any("left" in part["statistics"] for part in made.payload["parts"])
+    assert record("DD-6.2", **arms).verdict is Verdict.CONFIRMED
+    with pytest.raises(ValueError, match="expected the values of shallow, deep .* came shallow$"):
+        record("DD-6.1", {"shallow": arms})
+    with pytest.raises(ValueError, match="expected the values treatment, baseline"):
+        record("DD-6.2")
+
+
+@pytest.mark.usefixtures("left")
+@pytest.mark.parametrize(
+    ("arguments", "named", "words"),
+    [
+        (("DD-6.1", {}), {}, "expected the values of shallow .*; quick leaves deep to the full"),
+        (
+            ("DD-6.1", {"shallow": {}, "deep": {}}),
+            {},
+            "expected the values of shallow .* came shallow, deep; quick leaves deep",
+        ),
+        (("DD-6.2",), {"treatment": LOW}, "DD-6.2 is left to the full run: expected no value"),
+    ],
+)
+def test_quick_takes_no_value_of_what_it_leaves(
+    arguments: tuple[object, ...], named: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        record(*arguments, **named)  # type: ignore[arg-type]
+
+
 def test_profile_and_offset_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEASURED_PROFILE", "full")
     monkeypatch.setenv("MEASURED_SEED_OFFSET", "1000")

@@ -159,6 +159,26 @@ def change(old: str, new: str, text: str = PLAIN) -> str:
 
 
 BROKEN = {
+    "left to another profile": (
+        change('name = "two"', 'name = "two"\nonly = "quick"', PARTS),
+        ["part two", "field only", "'quick'"],
+    ),
+    "every part left": (
+        PARTS.replace("[claim.part.rule]", 'only = "full"\n[claim.part.rule]'),
+        ["field part.only", "a part that quick measures too"],
+    ),
+    "left twice": (
+        change(
+            'axis = "the scheme"',
+            'axis = "the scheme"\nonly = "full"',
+            change('name = "two"', 'name = "two"\nonly = "full"', PARTS),
+        ),
+        ["field only", "in the claim or in its parts", "both"],
+    ),
+    "left, and decided at quick": (
+        change('expected = "confirmed"', 'expected = "confirmed"\nonly = "full"'),
+        ["field expected", "inconclusive at quick, which does not measure"],
+    ),
     "no TOML": ("[[claim]", ["a.toml", "expected TOML"]),
     "one bracket": ('[claim]\nid = "CS-1.3"', ["[[claim]]", "double the brackets"]),
     "unknown at the top": ("title = 3\n" + PLAIN, ["only chapter", "came title"]),
@@ -354,6 +374,29 @@ def test_few_seeds_may_decide_what_quick_is_expected_to_leave_open(
 def test_a_planned_claim_accepts_no_verdict() -> None:
     planned = change('expected = "confirmed"', 'status = "planned"')
     assert parse_claims(planned, "a.toml")["CS-1.3"].accepted_at("quick") == ()
+
+
+OPEN = '{quick = "inconclusive", full = "confirmed"}'
+
+
+def test_parts_or_a_claim_are_left_to_the_full_run() -> None:
+    part = change('name = "two"', 'name = "two"\nonly = "full"', PARTS)
+    found = parse_claims(part, "a.toml")["CS-1.3"]
+    assert [part.only for part in found.parts] == [None, "full"]
+    assert (found.left_at("quick"), found.left_at("full")) == (("two",), ())
+    whole = change('expected = "confirmed"', f'only = "full"\nexpected = {OPEN}')
+    found = parse_claims(whole, "a.toml")["CS-1.3"]
+    assert (found.left_at("quick"), found.left_at("full")) == (("",), ())
+    found = parse_claims(
+        change(
+            'axis = "the',
+            'only = "full"\naxis = "the',
+            change('expected = "confirmed"', f"expected = {OPEN}", PARTS),
+        ),
+        "a.toml",
+    )["CS-1.3"]
+    assert found.left_at("quick") == ("one", "two")
+    assert parse_claims(PARTS, "a.toml")["CS-1.3"].left_at("quick") == ()
 
 
 def test_an_id_in_two_files_names_both(tmp_path: Path) -> None:

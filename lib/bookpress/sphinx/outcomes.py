@@ -15,10 +15,12 @@ from typing import Any
 
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.evidence.records import read_records
-from measured_transformer.evidence.registry import SOURCES
+from measured_transformer.evidence.registry import SOURCES, Claim
 from measured_transformer.evidence.verdicts import parts_of
 
-from bookpress import cache, chapters, fingerprint
+from bookpress import chapters, fingerprint
+from bookpress.partial import code_at
+from bookpress.rejudge import judged_alike, only_declarations
 from bookpress.sphinx.words import measurement_in_words
 
 Outcome = dict[str, Any]
@@ -62,12 +64,13 @@ def verdict_of_part(part: Mapping[str, Any]) -> str:
     return str(statistics.get("verdict_holm", statistics["verdict"]))
 
 
-def full_outcomes(root: Path, folder: Path) -> dict[str, Outcome]:
+def full_outcomes(root: Path, folder: Path, claims: Mapping[str, Claim]) -> dict[str, Outcome]:
     """Return the outcomes of the committed records in a folder by claim, marked where stale.
 
     Args:
         root: the book's root folder, which the chapters' names begin from.
         folder: where the records lie, a file a chapter; it need not exist.
+        claims: the registry.
 
     Raises:
         ValueError: a file of records is damaged; the message names it.
@@ -75,18 +78,22 @@ def full_outcomes(root: Path, folder: Path) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     for path in sorted(folder.glob("*.json")):
         payload = read_records(path)
-        changed = changed_since(root, payload)
+        changed = changed_since(root, payload, claims)
         for claim_id, record in payload["records"].items():
             outcome = outcome_of(record)
             found[claim_id] = {**outcome, "stale": changed is not None, "changed": changed or []}
     return found
 
 
-def changed_since(root: Path, payload: Mapping[str, Any]) -> list[str] | None:
+def changed_since(
+    root: Path, payload: Mapping[str, Any], claims: Mapping[str, Claim]
+) -> list[str] | None:
     """Tell whether what records measured has changed since: the chapter's cells, or what they use.
 
-    The records hold the fingerprint of what their chapter used, and the key of the notebook that was
-    executed. The chapter as it is now, at the records' own profile and seeds, has both or has changed.
+    The records hold the fingerprint of what their chapter used, and that of the code which their profile
+    executes of its cells. The chapter as it is now, at the records' own profile and seeds, has both or has
+    changed. Where nothing has but how claims are declared (`rejudge.DECLARATIONS`), the records still hold
+    if their values, judged as `claims` declare it now, give the same.
 
     Returns:
         None where nothing has changed, else the names of what has, as far as the records tell: files
@@ -98,15 +105,19 @@ def changed_since(root: Path, payload: Mapping[str, Any]) -> list[str] | None:
     try:
         current = Profile(payload["profile"], payload["seed_offset"])
         stamp = fingerprint.stamp(root, path, current)
-        if payload["stamp"] == stamp.digest:
-            text = chapters.stamped(path.read_text("utf-8"), stamp.digest)
-            key = cache.key_of(chapters.read_notebook(text, path))
-            return None if payload["notebook"].partition("-")[0] == key else [CELLS]
+        before = payload.get("parts") or stamp.parts
+        names = sorted(before.keys() | stamp.parts.keys())
+        changed = [name for name in names if before.get(name) != stamp.parts.get(name)]
+        known = payload["stamp"] == fingerprint.digest_of(before)
+        if not known or not only_declarations(changed):
+            return changed
+        notebook = chapters.read_notebook(path.read_text("utf-8"), path)
+        if payload["code"] != code_at(notebook, current.name):
+            return [*changed, CELLS]
+        alike = not changed or judged_alike(claims, payload["chapter"], payload)
     except (KeyError, ValueError):
         return []
-    before = payload.get("parts") or stamp.parts
-    names = sorted(before.keys() | stamp.parts.keys())
-    return [name for name in names if before.get(name) != stamp.parts.get(name)]
+    return None if alike else changed
 
 
 def order(claim_id: str) -> tuple[int, int, int, str]:

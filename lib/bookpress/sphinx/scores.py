@@ -74,7 +74,7 @@ def gather(app: Sphinx, env: BuildEnvironment) -> dict[str, Row]:
     """Return a row for each claim of the registry, in the order of the sources."""
     claims = claims_of(env)
     try:
-        full = full_outcomes(*_records_folder(app))
+        full = full_outcomes(*_records_folder(app), claims)
     except ValueError as error:
         warn(str(error), "record", None)
         full = {}

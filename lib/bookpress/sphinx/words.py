@@ -46,6 +46,8 @@ def measurement_in_words(part: Part, seeds: int | None) -> str:
     Raises:
         ValueError: a type of rule that has no words here.
     """
+    if part["statistics"].get("left"):
+        return "left to the full run"
     return _of_type(_MEASUREMENTS, part["rule"])(part, seeds)
 
 

@@ -13,8 +13,9 @@ Metadata of `record`, all values in full precision::
      "profile", "seed_offset", "device", "versions", "seconds", "date"}
 
 where ``statistics`` holds ``verdict``, ``effect``, ``interval`` and ``p`` (null for exact rules)
-and ``details``. Metadata of `report` is ``{"kind": "report", "values": {name: number or list}, ...}``
-with the same last line.
+and ``details``. What the profile leaves to the full run has no values, the verdict *inconclusive*
+and ``"left": true`` among its statistics, without effect and interval. Metadata of `report` is
+``{"kind": "report", "values": {name: number or list}, ...}`` with the same last line.
 """
 
 from __future__ import annotations
@@ -75,11 +76,12 @@ def record(
 
     Args:
         claim_id: an id of the registry.
-        parts: for a claim with parts, the values of each part by its name.
+        parts: for a claim with parts, the values of each part by its name; of those only that
+            this profile measures.
         seeds: the seeds behind the values; by default the profile's evaluation seeds, as many as
             the claim declares.
         **values: for a claim with one rule, numbers or 1-d arrays (Python, numpy, torch) by the
-            names that the rule asks for.
+            names that the rule asks for; none where this profile leaves the claim to the full run.
 
     Raises:
         KeyError: the registry has no such claim.
@@ -105,30 +107,46 @@ def record(
         "axis": found.axis,
         "seeds": used,
     }
+    left = found.left_at(now.name)
     if found.rule is not None:
         if parts is not None:
             raise ValueError(
                 f"claim {claim_id} has one rule: expected the values "
                 f"{', '.join(found.rule.value_names)} by name, came parts"
             )
-        payload |= _measured(claim_id, found.rule, values, used if found.seeds else None)
-    else:
-        expected = [part.name for part in found.parts]
-        if values or parts is None or set(parts) != set(expected):
-            came = ", ".join(list(parts or {}) + list(values)) or "none"
+        if left and values:
             raise ValueError(
-                f"claim {claim_id} has parts: expected the values of {', '.join(expected)} "
-                f"in a dictionary, came {came}"
+                f"claim {claim_id} is left to the full run: expected no value at profile "
+                f"{now.name}, came {', '.join(values)}"
+            )
+        payload |= (
+            _left(found.rule)
+            if left
+            else _measured(claim_id, found.rule, values, used if found.seeds else None)
+        )
+    else:
+        expected = [part.name for part in found.parts if part.name not in left]
+        given = {} if parts is None and not expected else parts
+        if values or given is None or set(given) != set(expected):
+            came = ", ".join(list(parts or {}) + list(values)) or "none"
+            others = f"; {now.name} leaves {', '.join(left)} to the full run" if left else ""
+            raise ValueError(
+                f"claim {claim_id} has parts: expected the values of "
+                f"{', '.join(expected) or 'none'} in a dictionary, came {came}{others}"
             )
         payload["parts"] = [
             {
                 "name": part.name,
                 "label": part.label,
-                **_measured(
-                    f"{claim_id}, part {part.name}",
-                    part.rule,
-                    parts[part.name],
-                    used if found.seeds else None,
+                **(
+                    _left(part.rule)
+                    if part.name in left
+                    else _measured(
+                        f"{claim_id}, part {part.name}",
+                        part.rule,
+                        given[part.name],
+                        used if found.seeds else None,
+                    )
                 ),
             }
             for part in found.parts
@@ -214,6 +232,20 @@ def _measured(
             "interval": None if judgement.interval is None else list(judgement.interval),
             "p": judgement.p,
             "details": {**judgement.details, **further_details(rule, values)},
+        },
+    }
+
+
+def _left(rule: Rule) -> dict[str, Any]:
+    """Return rule, values and statistics of what this profile leaves to the full run."""
+    return {
+        "rule": rule.as_dict(),
+        "values": {},
+        "statistics": {
+            "verdict": Verdict.INCONCLUSIVE.value,
+            "p": None,
+            "details": {},
+            "left": True,
         },
     }
 
@@ -316,6 +348,9 @@ def _lines(payload: Mapping[str, Any]) -> list[str]:
         for name, values in part["values"].items():
             lines.append(f"{prefix}{name} = {_short(values)}")
         statistics = part["statistics"]
+        if statistics.get("left"):
+            lines.append(f"{prefix}left to the full run ({statistics['verdict']})")
+            continue
         line = f"{prefix}effect {number_text(statistics['effect'])}"
         if statistics["interval"] is not None:
             low, high = statistics["interval"]

@@ -59,6 +59,9 @@ Fields beside those of the examples:
   from ``full``; anything else needs the reason too: ``expected = {quick = "not reproduced",
   full = "confirmed", why = "..."}``. Where it is *inconclusive* at ``quick``, the verdict of ``full``
   is accepted there too: few seeds may happen to decide. Required for a covered claim that has a rule.
+- ``only = "full"``, in a part or in a claim: what `quick` has no time for. `record` takes no value of it
+  there, and it counts as *inconclusive*, so that `quick` can never decide more than it measured. At least
+  one part is measured at `quick`, unless the claim itself is left to `full`.
 - A cited claim has no rule, no parts and the verdict *fact*. A planned claim is one that no chapter
   measures yet: its rule, parts and ``seeds`` are declared beforehand like those of a covered one,
   and only ``expected`` may be missing.
@@ -244,9 +247,21 @@ def _parts(table: _Table) -> tuple[Part, ...]:
         inner.take("name")
         label = inner.text("label", needed=False) or name
         rule = _rule(inner.take("rule"), inner.where)
+        only = _only(inner)
         inner.done()
-        parts.append(Part(name, rule, label))
+        parts.append(Part(name, rule, label, only))
+    if all(part.only for part in parts):
+        raise table.error(
+            "part.only", "a part that quick measures too, or only in the claim", "all"
+        )
     return tuple(parts)
+
+
+def _only(table: _Table) -> str | None:
+    value = table.take("only")
+    if value not in (None, "full"):
+        raise table.error("only", '"full", or nothing where both profiles measure it', value)
+    return value
 
 
 def _seeds(table: _Table) -> Mapping[str, int] | None:
@@ -331,6 +346,7 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
     has_combine = "combine" in row
     rule_data = table.take("rule")
     parts = _parts(table)
+    only = _only(table)
     table.done()
     rule = None if rule_data is None else _rule(rule_data, where)
 
@@ -340,7 +356,15 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
         raise table.error("axis", "what the parts differ in, in words", _Words("nothing"))
     if not parts and (axis is not None or has_combine):
         raise table.error("axis, combine", "these only beside parts", _Words("no part"))
+    if only and any(part.only for part in parts):
+        raise table.error("only", "it in the claim or in its parts", _Words("both"))
+    if only and expected is not None and expected["quick"] is not Verdict.INCONCLUSIVE:
+        raise table.error(
+            "expected", "inconclusive at quick, which does not measure the claim", row["expected"]
+        )
     if kind == "cited":
+        if only is not None:
+            raise table.error("only", "nothing, because a cited claim is not tested", only)
         if rule is not None or parts:
             raise table.error("rule", "none, because a cited claim is not tested", _Words("one"))
         if not references:
@@ -378,6 +402,7 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
         references=references,
         expected=expected,
         expected_why=why,
+        only=only,
     )
 
 

@@ -317,11 +317,15 @@ RULES: Mapping[str, type[Rule]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """One level, reading or half of a claim, with its own rule."""
+    """One level, reading or half of a claim, with its own rule.
+
+    ``only`` is ``"full"`` where `quick` leaves the part to the full run, else None.
+    """
 
     name: str
     rule: Rule
     label: str
+    only: str | None = None
 
 
 @dataclass(frozen=True)
@@ -346,6 +350,18 @@ class Claim:
     references: tuple[str, ...] = ()
     expected: Mapping[str, Verdict] | None = None
     expected_why: str | None = None
+    only: str | None = None
+
+    def left_at(self, profile: str) -> tuple[str, ...]:
+        """Return the names of the parts that a profile does not measure, in the registry's order.
+
+        A claim with one rule that the profile does not measure gives ``("",)``. What is left open counts
+        as *inconclusive*.
+        """
+        if self.only is not None:
+            names = tuple(part.name for part in self.parts) or ("",)
+            return names if self.only != profile else ()
+        return tuple(part.name for part in self.parts if part.only not in (None, profile))
 
     def expected_at(self, profile: str) -> Verdict | None:
         """Return the verdict that the prose discusses at a profile, None for a planned claim."""
