@@ -19,6 +19,7 @@ from bookpress import cache, chapters, fingerprint, records
 from bookpress.cache import Cache, Entry
 from bookpress.chapters import Book, Chapter
 from bookpress.collect import outcome_of
+from bookpress.forks import worth_it
 from bookpress.kernel import Failure, environment, has_cuda
 from bookpress.progress import Progress, warn
 
@@ -144,7 +145,7 @@ def _run(root: Path, stale: list[Chapter], jobs: int, progress: Progress, result
         arguments += ["-p", plugin]
     if workers > 1:
         arguments += ["-n", str(workers), "--dist", "load", "--maxschedchunk", "1"]
-    with _only_these_plugins():
+    with _only_these_plugins(), environment(worth_it(len(stale))):
         status = pytest.main([*arguments, *(str(c.path) for c in stale)], plugins=[watcher])
     if status == pytest.ExitCode.INTERRUPTED:
         result.interrupted = True

@@ -27,6 +27,7 @@ from traitlets.config import Config
 
 from bookpress.cache import with_outputs
 from bookpress.chapters import Chapter, cell_line
+from bookpress.forks import options_for
 
 IPYTHON = "_build/ipython"
 IPYTHON_CONFIG = """\
@@ -98,7 +99,8 @@ def run_chapter(
     write_notebook(source, staged)
     run = NotebookRun(cast(Path, _Staged(staged, chapter.path.parent)), timeout)
     start = time.monotonic()
-    with environment(kernel_environment(root)), _sockets_of_its_own():
+    variables = kernel_environment(root)
+    with environment(variables), _sockets_of_its_own(variables):
         try:
             result = run.execute()
         except Exception as error:  # the kernel died or never came up
@@ -118,8 +120,8 @@ def run_chapter(
 
 
 @contextlib.contextmanager
-def _sockets_of_its_own() -> Iterator[None]:
-    """Let the kernel that nbmake starts listen on files of its own in place of TCP ports.
+def _sockets_of_its_own(variables: dict[str, str]) -> Iterator[None]:
+    """Let nbmake start a kernel that is forked, and that listens on files in place of TCP ports.
 
     A kernel binds its ports seconds after they were found free: of chapters that start side by side,
     one now and then takes a port of the other, and both hang.
@@ -131,7 +133,11 @@ def _sockets_of_its_own() -> Iterator[None]:
         prefix="kernel-"
     ) as folder:  # short: such a path has 104 bytes
         settings = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
-        client = functools.partial(NotebookClient, config=Config(KernelManager=settings))
+        client = functools.partial(
+            NotebookClient,
+            config=Config(KernelManager=settings),
+            **options_for(variables, has_cuda()),
+        )
         nb_run.NotebookClient = client
         try:
             yield

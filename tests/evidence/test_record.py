@@ -218,7 +218,7 @@ def test_the_full_run_measures_what_quick_leaves(monkeypatch: pytest.MonkeyPatch
     assert made.verdict is Verdict.CONFIRMED
     assert not any("left" in part["statistics"] for part in made.payload["parts"])
     assert record("DD-6.2", **arms).verdict is Verdict.CONFIRMED
-    with pytest.raises(ValueError, match="expected the values of shallow, deep .* came shallow$"):
+    with pytest.raises(ValueError, match=r"expected the values of shallow, deep .* came shallow$"):
         record("DD-6.1", {"shallow": arms})
     with pytest.raises(ValueError, match="expected the values treatment, baseline"):
         record("DD-6.2")

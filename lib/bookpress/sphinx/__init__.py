@@ -10,7 +10,8 @@ say. `page` finds the executed notebook of the page being read.
 pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
 `exports` writes the same rows as files.
 
-`strict` fails a build whose pages and measurements do not agree.
+`strict` fails a build whose pages and measurements do not agree. `citations` and
+`navigation` keep Sphinx from doing the same work for each citation and page anew.
 
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
 them.
@@ -25,10 +26,12 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from bookpress.sphinx import (
+    citations,
     downloads,
     evidence,
     exports,
     figures,
+    navigation,
     offline,
     page,
     pieces,
@@ -44,7 +47,18 @@ from bookpress.staleness import setup_staleness
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything; Sphinx calls this once for each build."""
-    for part in (pieces, page, evidence, figures, provenance, downloads, offline, reference):
+    for part in (
+        citations,
+        navigation,
+        pieces,
+        page,
+        evidence,
+        figures,
+        provenance,
+        downloads,
+        offline,
+        reference,
+    ):
         part.setup(app)
     for part in (scores, scorecard, scorefill, exports, strict):
         part.setup(app)

@@ -1,0 +1,104 @@
+"""The table of contents from titles alone is the one that Sphinx makes of whole outlines."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from bookpress.sphinx.navigation import give_titles, titles_of
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.environment.adapters.toctree import global_toctree_for_doc
+
+
+def outline(name: str, *inner: nodes.Element) -> nodes.bullet_list:
+    """A page's outline as Sphinx collects it: its title, and below it what stands on the page."""
+    link = nodes.reference("", "", nodes.Text(name), refuri=name, anchorname="", internal=True)
+    item = nodes.list_item("", addnodes.compact_paragraph("", "", link))
+    if inner:
+        item += nodes.bullet_list("", *inner)
+    return nodes.bullet_list("", item)
+
+
+def heading(page: str, name: str) -> nodes.list_item:
+    link = nodes.reference("", "", nodes.Text(name), refuri=page, anchorname=f"#{name}")
+    return nodes.list_item("", addnodes.compact_paragraph("", "", link))
+
+
+def contents(*pages: str, **settings: Any) -> addnodes.toctree:
+    entries = [(None, page) for page in pages]
+    return addnodes.toctree("", parent="index", entries=entries, **settings)
+
+
+def environment() -> Any:
+    """What Sphinx's table of contents asks of an environment: four pages, one of them below another."""
+    main = nodes.document(None, None)  # type: ignore[arg-type]
+    main += contents("one", "two", caption="Part", rawcaption="Part")
+    main += contents("three")
+    below = contents("four")
+    tocs = {
+        "one": outline("one", heading("one", "first"), heading("one", "second")),
+        "two": outline("two", heading("two", "other"), below),
+        "three": outline("three"),
+        "four": outline("four", heading("four", "deep")),
+    }
+    return SimpleNamespace(
+        master_doctree=main,
+        tocs=tocs,
+        metadata={name: {} for name in tocs},
+        toctree_includes={"index": ["one", "two", "three"], "two": ["four"]},
+        config=SimpleNamespace(include_patterns=["**"], exclude_patterns=[]),
+    )
+
+
+BUILDER = {"get_relative_uri": lambda self, start, end: f"{start}>{end}", "tags": None}
+
+
+def table(env: Any, page: str) -> str:
+    builder = type("Builder", (), BUILDER)()
+    made = global_toctree_for_doc(env, page, builder, titles_only=True)
+    assert made is not None
+    return made.pformat()
+
+
+def test_titles_give_the_same_table_of_contents_on_every_page() -> None:
+    for page in ("one", "two", "three", "four", "elsewhere"):
+        whole, titles = environment(), environment()
+        titles.tocs = titles_of(titles.tocs)
+        assert table(titles, page) == table(whole, page)
+        assert "first" not in table(titles, page)
+        assert "four" in table(titles, page), "a page below another was lost"
+
+
+def test_outlines_themselves_stay_whole() -> None:
+    env = environment()
+    before = {name: toc.pformat() for name, toc in env.tocs.items()}
+    shortened = titles_of(env.tocs)
+    assert "first" in before["one"]
+    assert "first" not in shortened["one"].pformat()
+    assert {name: toc.pformat() for name, toc in env.tocs.items()} == before
+
+
+def test_a_page_that_wants_headings_gets_them() -> None:
+    env = environment()
+    whole = env.tocs
+    seen = []
+
+    def make(**settings: Any) -> str:
+        seen.append(env.tocs is whole)
+        if settings.get("fails"):
+            raise ValueError("no such page")
+        return "made"
+
+    app: Any = SimpleNamespace(builder=SimpleNamespace(env=env))
+    context: dict[str, Any] = {"toctree": make}
+    give_titles(app, "one", "page.html", context, None)
+    assert context["toctree"](maxdepth=2) == context["toctree"](titles_only=True) == "made"
+    assert seen == [True, False]
+    with pytest.raises(ValueError, match="no such page"):
+        context["toctree"](titles_only=True, fails=True)
+    assert env.tocs is whole
+    empty: dict[str, Any] = {}
+    give_titles(app, "search", "search.html", empty, None)
+    assert empty == {}
