@@ -439,8 +439,8 @@ def _numbers(env: BuildEnvironment, docname: str) -> dict[str, str]:
 
 def _references(env: BuildEnvironment, docname: str) -> list[str]:
     """Return what the page cites, each as a line of Markdown."""
-    from pybtex.backends.plaintext import Backend  # type: ignore[import-untyped]
-    from pybtex.style.formatting.plain import Style  # type: ignore[import-untyped]
+    from pybtex.backends.plaintext import Backend
+    from pybtex.style.formatting.plain import Style
 
     domain: Any = env.get_domain("cite")
     keys = {
