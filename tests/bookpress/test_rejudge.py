@@ -72,6 +72,11 @@ def test_what_the_prose_says_and_what_quick_leaves_is_no_part_of_a_full_run() ->
     expected = dict.fromkeys(("quick", "full"), Verdict.CONFIRMED)
     for changes in ({"expected": expected}, {"section": "x"}, {"parts": first_part(only="full")}):
         assert judged_alike(with_claim(PARTS, **changes), CHAPTER, payload)
+    scope = claims()[PARTS].scope
+    about_quick = f"{scope} At quick 0.5 of it. "
+    assert judged_alike(with_claim(PARTS, scope=about_quick), CHAPTER, payload)
+    for other in (f"{about_quick}More.", f"At full 1. {scope}", f"{scope} Not at quick."):
+        assert not judged_alike(with_claim(PARTS, scope=other), CHAPTER, payload)
     assert judged_alike(with_claim(PARTS, seeds={"quick": 4, "full": 5}), CHAPTER, payload)
 
 
