@@ -14,7 +14,7 @@ from urllib.parse import unquote, urljoin, urlparse
 
 import nbformat
 import pytest
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup, NavigableString, Tag
 from nbclient import NotebookClient
 from visiting import none, soup_of
 
@@ -37,12 +37,16 @@ def notebooks(built: Path) -> dict[str, Path]:
 # Read as files ----------------------------------------------------------------------------------
 
 
+SILENT = ("pre", "code", "script", "style", "template")
+
+
 def words_outside_code(node: Tag) -> Iterator[str]:
     """The texts of a node, but for those in code and mathematics."""
     for child in node.children:
         if not isinstance(child, Tag):
-            yield str(child)
-        elif child.name not in ("pre", "code") and "math" not in child.get("class", ()):
+            if type(child) is NavigableString:  # no comment
+                yield str(child)
+        elif child.name not in SILENT and "math" not in child.get("class", ()):
             yield from words_outside_code(child)
 
 
@@ -56,7 +60,7 @@ def test_every_role_and_directive_was_understood(articles):
 
 
 def test_words_outside_code_leave_out_code_and_mathematics():
-    text = '<p>a {x}`y` <code>{b}`c`</code><span class="math x">{d}</span><b>e</b></p>'
+    text = '<p>a {x}`y` <code>{b}`c`</code><span class="math x">{d}</span><b>e</b><!--{f}--></p>'
     assert "".join(words_outside_code(BeautifulSoup(text, "html.parser"))) == "a {x}`y` e"
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import nbformat
 import pytest
 import tiny_pages
-from bookpress import cache, chapters, fingerprint
+from bookpress import chapters, fingerprint
+from bookpress.partial import code_at
 from measured_transformer.evidence import records
 
 PLANNED = """\
@@ -125,10 +126,9 @@ def full_run(book, *, stale=False):
         record |= {"device": "cuda, Some GPU", "date": "2026-02-03T04:05:06+00:00"}
     chapter = book.root / "good.md"
     stamp = fingerprint.stamp(book.root, chapter)
-    text = chapters.stamped(chapter.read_text(), stamp.digest)
-    key = cache.key_of(chapters.read_notebook(text, chapter))
+    executed = code_at(chapters.read_notebook(chapter.read_text(), chapter), "quick")
     head = {"chapter": "good", "profile": "quick", "seed_offset": 0, "stamp": stamp.digest}
-    head["notebook"] = "0-0" if stale else f"{key}-0"
+    head |= {"code": "other" if stale else executed, "notebook": "0-0"}
     records.write_records(book.root / "book/records/full/good.json", head | found)
 
 
