@@ -7,6 +7,7 @@ equals, cell by cell, the one that the HTML build looks for among the executed o
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections import Counter
@@ -116,9 +117,15 @@ def notebook(chapter: Chapter, fingerprint: str | None = None) -> NotebookNode:
 def read_notebook(text: str, path: Path) -> NotebookNode:
     """Turn the text of a MyST notebook into cells, with the syntax extensions of its book."""
     root = find_root(path)
-    config = MdParserConfig(enable_extensions=set(_extensions(root)) if root else set())
+    return copy.deepcopy(_read(text, str(path), _extensions(root) if root else frozenset()))
+
+
+@functools.lru_cache(maxsize=128)
+def _read(text: str, path: str, extensions: frozenset[str]) -> NotebookNode:
+    """Read a text once: a print asks for each chapter's cells five times."""
+    config = MdParserConfig(enable_extensions=set(extensions))
     read: NotebookNode = read_myst_markdown_notebook(
-        text, config=config, add_source_map=True, path=str(path)
+        text, config=config, add_source_map=True, path=path
     )
     return read
 

@@ -40,8 +40,15 @@ def build(options: argparse.Namespace) -> int:
     status = execute(options)
     if status:
         return status
-    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build"]
-    command += [str(options.root), "-n", "-W", "--keep-going"]
+    command = [
+        sys.executable,
+        "-m",
+        "bookpress.printing",
+        str(options.root),
+        "-n",
+        "-W",
+        "--keep-going",
+    ]
     command += ["-q"] if options.quiet else []
     finished = subprocess.run(command, check=False)
     if finished.returncode:

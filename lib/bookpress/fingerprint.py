@@ -84,11 +84,13 @@ def _library(folder: Path) -> Library:
 
 def _library_files(root: Path, notebook: NotebookNode) -> Iterator[Path]:
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    packaged: dict[Path, list[Path]] = {}  # by folder
     for path in _library(root / LIBRARY).files(cell_trees(sources)).values():
         yield path
-        yield from sorted(
-            each for each in path.parent.glob(f"{path.stem}.*") if each.suffix in PACKAGED
-        )
+        folder = path.parent
+        if folder not in packaged:
+            packaged[folder] = sorted(each for each in folder.iterdir() if each.suffix in PACKAGED)
+        yield from (each for each in packaged[folder] if each.name.startswith(f"{path.stem}."))
 
 
 def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> Iterator[Path]:

@@ -10,8 +10,8 @@ say. `page` finds the executed notebook of the page being read.
 pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
 `exports` writes the same rows as files.
 
-`strict` fails a build whose pages and measurements do not agree. `citations` and
-`navigation` keep Sphinx from doing the same work for each citation and page anew.
+`strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
+`numbers` keep Sphinx from doing the same work for each citation, page and reference anew.
 
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
 them.
@@ -32,6 +32,7 @@ from bookpress.sphinx import (
     exports,
     figures,
     navigation,
+    numbers,
     offline,
     page,
     pieces,
@@ -50,6 +51,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for part in (
         citations,
         navigation,
+        numbers,
         pieces,
         page,
         evidence,

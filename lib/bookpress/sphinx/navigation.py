@@ -2,12 +2,14 @@
 
 The theme asks Sphinx for the titles of all pages, once a page. Sphinx copies every page's whole outline
 for that, each heading and each entry of the reference, and throws all but the titles away: a third of the
-time that a print takes. Here it is given outlines that hold nothing else to begin with.
+time that a print takes. Here it is given outlines that hold nothing else to begin with. Pages that have no
+place in the table, such as those of the library's source, share it with the others of their folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from docutils import nodes
@@ -15,7 +17,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.builders import Builder
 
-_TITLES = "measured_titles"
+_PRINT = "measured_print"
 
 
 def titles_of(outlines: Mapping[str, nodes.bullet_list]) -> dict[str, nodes.bullet_list]:
@@ -47,28 +49,49 @@ def give_titles(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
     """Let the page's template make its table of contents from titles where it wants titles only."""
-    del pagename, templatename, doctree
+    del templatename, doctree
     if "toctree" in context:
-        context["toctree"] = _from_titles(app.builder, context["toctree"])
+        folder = None if pagename in app.builder.env.all_docs else pagename.rpartition("/")[0]
+        context["toctree"] = _from_titles(app.builder, context["toctree"], folder)
 
 
-def _from_titles(builder: Builder, make: Callable[..., str]) -> Callable[..., str]:
+def _from_titles(
+    builder: Builder, make: Callable[..., str], folder: str | None
+) -> Callable[..., str]:
+    """Wrap a page's `toctree`; `folder` is that of a page outside the table, which shares it."""
+
     def toctree(**settings: Any) -> str:
         if not settings.get("titles_only"):
             return make(**settings)
-        env = builder.env
-        whole = env.tocs
-        if not hasattr(
-            builder, _TITLES
-        ):  # a builder prints once, and outlines are complete by then
-            setattr(builder, _TITLES, titles_of(whole))
-        env.tocs = getattr(builder, _TITLES)
-        try:
-            return make(**settings)
-        finally:
-            env.tocs = whole
+        prints = _prints(builder)
+        key = (folder, *sorted(settings.items()))
+        if folder is None or key not in prints.shared:
+            env = builder.env
+            whole, env.tocs = env.tocs, prints.titles
+            try:
+                prints.shared[key] = make(**settings)
+            finally:
+                env.tocs = whole
+        return prints.shared[key]
 
     return toctree
+
+
+@dataclass
+class _Print:
+    """What one print of all pages has in common: titles, and tables of contents that pages share."""
+
+    titles: dict[str, nodes.bullet_list]
+    shared: dict[tuple[Any, ...], str] = field(default_factory=dict)
+
+
+def _prints(builder: Builder) -> _Print:
+    """The print that a builder makes; it makes one only, and outlines are complete by then."""
+    found: _Print | None = getattr(builder, _PRINT, None)
+    if found is None:
+        found = _Print(titles_of(builder.env.tocs))
+        setattr(builder, _PRINT, found)
+    return found
 
 
 def setup(app: Sphinx) -> None:
