@@ -12,6 +12,8 @@ never shows what is stale.
 from __future__ import annotations
 
 import ast
+import contextlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,16 +44,22 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[Path, tuple[tuple[int, int], Imports]] = {}
-        self._places: dict[str, Path | None] = {}  # of names, for the length of one walk
+        # What follows from the files as they are, until one of them changes, comes or goes:
+        self._state: dict[Path, tuple[int, int]] = {}
+        self._places: dict[str, Path | None] = {}
         self._known: dict[str, bool] = {}
+        self._leads_to: dict[str, set[str]] = {}
 
     def files(self, trees: Iterable[ast.AST]) -> dict[str, Path]:
         """Find every module file that running `trees` one after another imports.
 
         Returns module name -> file.  Raises LibrarySyntaxError for a module that does not parse.
         """
-        self._places.clear()
-        self._known.clear()
+        state = self._versions()
+        if state != self._state:
+            self._state = state
+            for known in (self._places, self._known, self._leads_to):
+                known.clear()
         waiting = self._needed(survey(trees), package="")
         found: dict[str, Path] = {}
         while waiting:
@@ -60,7 +68,20 @@ class Library:
             if name in found or path is None:
                 continue
             found[name] = path
-            waiting |= self._needed(self.imports(name), self._package(name)) - found.keys()
+            if name not in self._leads_to:
+                self._leads_to[name] = self._needed(self.imports(name), self._package(name))
+            waiting |= self._leads_to[name] - found.keys()
+        return found
+
+    def _versions(self) -> dict[Path, tuple[int, int]]:
+        """When each folder and source file of the library was changed last, and its size."""
+        found: dict[Path, tuple[int, int]] = {}
+        for folder, inner, names in os.walk(self.folder):
+            inner[:] = [name for name in inner if name != "__pycache__"]
+            place = Path(folder)
+            for path in (place, *(place / name for name in names if name.endswith(".py"))):
+                with contextlib.suppress(FileNotFoundError):  # gone in this moment
+                    found[path] = _version(path)
         return found
 
     def file(self, name: str) -> Path | None:
@@ -85,8 +106,7 @@ class Library:
         path = self.file(name)
         if path is None:
             return Imports()
-        status = path.stat()
-        version = (status.st_mtime_ns, status.st_size)
+        version = _version(path)
         if self._read.get(path, (None,))[0] != version:
             self._read[path] = (version, survey([_parse(path)]))
         return self._read[path][1]
@@ -135,9 +155,11 @@ class Library:
             return set()
         if name == "*":
             return self._everything_lazy(module)
-        if self.has(f"{module}.{name}") and name not in self.imports(module).defined:
-            return {f"{module}.{name}"}
         found = self.imports(module)
+        if self.has(f"{module}.{name}") and (
+            name not in found.defined or self._brings_in(module, name)
+        ):
+            return {f"{module}.{name}"}
         seen |= {f"{module}:{name}"}
         for statement in found.type_only:
             for alias in statement.names:
@@ -150,6 +172,16 @@ class Library:
         if found.lazy and name not in found.defined:
             return self._everything_in(module)
         return set()
+
+    def _brings_in(self, package: str, name: str) -> bool:
+        """Tell whether a package's name is its submodule: `from . import name` in its `__init__`."""
+        return any(
+            alias.name == name and (alias.asname or name) == name
+            for statement in self.imports(package).runtime
+            if isinstance(statement, ast.ImportFrom)
+            and resolve(statement, self._package(package)) == package
+            for alias in statement.names
+        )
 
     def _used(self, module: str, chains: Iterable[tuple[str, ...]]) -> set[str]:
         """The modules behind attributes of an imported module: `mt.Decoder`, `mt.parts.norms`."""
@@ -182,6 +214,11 @@ class Library:
         base = self.folder.joinpath(*package.split("."))
         paths = (path.relative_to(self.folder).with_suffix("") for path in base.rglob("*.py"))
         return {".".join(p.parts).removesuffix(".__init__") for p in paths}
+
+
+def _version(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def survey(trees: Iterable[ast.AST]) -> Imports:

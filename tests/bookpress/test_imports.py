@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -194,6 +195,36 @@ def test_an_edited_module_is_read_again(tmp_path: Path) -> None:
     assert set(library.files([ast.parse("import a")])) == {"a", "b"}
     (tmp_path / "a.py").write_text("import b, c\n")
     assert set(library.files([ast.parse("import a")])) == {"a", "b", "c"}
+
+
+def test_modules_that_come_go_or_lead_elsewhere_are_noticed(tmp_path: Path) -> None:
+    clock = iter(range(10**9, 2 * 10**9))
+
+    def wrote(name: str, text: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+        for each in (path, path.parent, tmp_path):
+            moment = next(clock)
+            os.utime(each, (moment, moment))
+
+    wrote("shop/__init__.py", "from . import till")
+    wrote("shop/till.py", "import maths")
+    library = Library(tmp_path)
+
+    def found() -> set[str]:
+        return set(library.files([ast.parse("import shop")]))
+
+    assert found() == found() == {"shop", "shop.till"}
+    wrote("maths.py", "")  # until now it was taken for a module from elsewhere
+    assert found() == {"shop", "shop.till", "maths"}
+    wrote("shop/till.py", "import stock")
+    assert found() == {"shop", "shop.till"}
+    wrote("stock/__init__.py", "from stock.shelf import *")
+    wrote("stock/shelf.py", "")
+    assert found() == {"shop", "shop.till", "stock", "stock.shelf"}
+    (tmp_path / "shop" / "till.py").unlink()
+    assert found() == {"shop"}
 
 
 @pytest.mark.parametrize(
