@@ -40,15 +40,8 @@ def build(options: argparse.Namespace) -> int:
     status = execute(options)
     if status:
         return status
-    command = [
-        sys.executable,
-        "-m",
-        "bookpress.printing",
-        str(options.root),
-        "-n",
-        "-W",
-        "--keep-going",
-    ]
+    command = [sys.executable, "-m", "bookpress.printing", str(options.root)]
+    command += ["-n", "-W", "--keep-going"]
     command += ["-q"] if options.quiet else []
     finished = subprocess.run(command, check=False)
     if finished.returncode:

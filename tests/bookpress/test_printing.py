@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 STAND_IN = """
-import atexit, gc, logging, sys
+import atexit, gc, logging, logging.handlers, sys
 
 def main(**settings):
     print("arguments", sys.argv[1:], settings["prog_name"])
     print("collector", gc.get_threshold())
-    logging.basicConfig(filename="said.log", level="INFO")
-    logging.info("logged")
+    file = logging.FileHandler("said.log")
+    logging.basicConfig(handlers=[logging.handlers.MemoryHandler(100, target=file)], level="INFO")
+    logging.info("logged")  # and kept in memory until the end
+    atexit.register(lambda: logging.info("done at the end"))
     sys.stdout.write("no end of line")
     {end}
 """
@@ -33,7 +35,7 @@ def printed(tmp_path: Path, end: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "bookpress.printing", "a book", "-W"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": ""},
         capture_output=True,
         text=True,
         check=False,
@@ -58,7 +60,7 @@ def test_status_and_words_are_those_of_jupyter_book(
     assert (done.returncode, done.stderr) == (status, error)
     assert "arguments ['build', 'a book', '-W'] jupyter-book" in done.stdout
     assert done.stdout.endswith("no end of line"), "what was printed last is lost"
-    assert "logged" in (tmp_path / "said.log").read_text("utf-8")
+    assert (tmp_path / "said.log").read_text("utf-8") == "logged\ndone at the end\n"
 
 
 def test_an_error_is_shown_where_it_happened(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """The table of contents beside each page, made of titles alone.
 
 The theme asks Sphinx for the titles of all pages, once a page. Sphinx copies every page's whole outline
-for that, each heading and each entry of the reference, and throws all but the titles away: a third of the
-time that a print takes. Here it is given outlines that hold nothing else to begin with. Pages that have no
-place in the table, such as those of the library's source, share it with the others of their folder.
+for that, each heading and each entry of the reference, and throws all but the titles away. Here it is given
+outlines that hold nothing else to begin with. Pages that have no place in the table, such as those of the
+library's source, share it with the others of their folder.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from sphinx.builders import Builder
 from sphinx.domains.std import StandardDomain
 from sphinx.environment import BuildEnvironment
 
-_KEPT = 4  # pages; the largest take some ten megabytes each
+_KEPT = 4  # pages
 
 
 class _Reading:
