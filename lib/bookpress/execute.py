@@ -19,8 +19,8 @@ from bookpress import cache, chapters, fingerprint, records
 from bookpress.cache import Cache, Entry
 from bookpress.chapters import Book, Chapter
 from bookpress.collect import outcome_of
-from bookpress.forks import worth_it
-from bookpress.kernel import Failure, environment, has_cuda
+from bookpress.forks import Shared, environment
+from bookpress.kernel import Failure, has_cuda, kernel_environment
 from bookpress.progress import Progress, warn
 
 INTERRUPTED = 130
@@ -57,18 +57,18 @@ def open_cache(root: Path) -> Cache:
 
 def survey(book: Book, store: Cache, *, force: bool = False) -> list[State]:
     """Tell for each chapter whether it is up to date, and if not, why."""
-    states = []
-    for chapter in book.chapters:
-        try:
-            stamp = fingerprint.stamp(book.root, chapter.path)
-            notebook = chapters.notebook(chapter, stamp.digest)
-        except (ValueError, MystMetadataParsingError) as error:
-            states.append(State(chapter, None, str(error), broken=True))
-            continue
-        entry = None if force else store.find(notebook, chapter.source)
-        reason = "" if entry else "asked for" if force else _reason(store, chapter, stamp.parts)
-        states.append(State(chapter, entry, reason))
-    return states
+    return [_state(book, store, chapter, force) for chapter in book.chapters]
+
+
+def _state(book: Book, store: Cache, chapter: Chapter, force: bool) -> State:
+    try:
+        stamp = fingerprint.stamp(book.root, chapter.path)
+        notebook = chapters.notebook(chapter, stamp.digest)
+    except (ValueError, MystMetadataParsingError) as error:
+        return State(chapter, None, str(error), broken=True)
+    entry = None if force else store.find(notebook, chapter.source)
+    reason = "" if entry else "asked for" if force else _reason(store, chapter, stamp.parts)
+    return State(chapter, entry, reason)
 
 
 def execute(
@@ -86,8 +86,19 @@ def execute(
     to another run.  A chapter that fails leaves what an earlier run of it left.
     """
     book = _restricted(chapters.load_book(root), only)
-    store = open_cache(book.root)
-    states = survey(book, store, force=force)
+    kernels = Shared(lambda: kernel_environment(book.root), has_cuda)
+    try:
+        return _execute(book, kernels, jobs, force)
+    finally:
+        kernels.close()
+
+
+def _execute(book: Book, kernels: Shared, jobs: int | None, force: bool) -> Result:
+    store, states = open_cache(book.root), []
+    for chapter in book.chapters:
+        states.append(_state(book, store, chapter, force))
+        if states[-1].entry is None:
+            kernels.expect()
     stale = [state for state in states if state.entry is None]
     restore_records(book.root, states)
     progress = Progress(len(stale))
@@ -100,7 +111,8 @@ def execute(
         runnable = [state.chapter for state in stale if not state.broken]
         if runnable:
             ordered = _longest_first(book.root, runnable, store)
-            _run(book.root, ordered, jobs or _jobs(), progress, result)
+            with environment(kernels.told):
+                _run(book.root, ordered, jobs or _jobs(), progress, result)
     finally:
         progress.close()
     return result
@@ -145,7 +157,7 @@ def _run(root: Path, stale: list[Chapter], jobs: int, progress: Progress, result
         arguments += ["-p", plugin]
     if workers > 1:
         arguments += ["-n", str(workers), "--dist", "load", "--maxschedchunk", "1"]
-    with _only_these_plugins(), environment(worth_it(len(stale))):
+    with _only_these_plugins():
         status = pytest.main([*arguments, *(str(c.path) for c in stale)], plugins=[watcher])
     if status == pytest.ExitCode.INTERRUPTED:
         result.interrupted = True

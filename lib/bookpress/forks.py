@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from jupyter_client.manager import AsyncKernelManager
 _FOLDER = Path(__file__).parent
 _LAUNCHER = "ipykernel_launcher"
 VARIABLE = "BOOKPRESS_FORK"
-"""Environment variable: ``1`` has kernels forked."""
+"""Environment variable: the address of the server, for processes of a run; ``1`` has any run start one."""
 _SEVERAL = 4
+"""Kernels from which a server is worth it: it loads everything, of which one kernel may need little."""
 
 
 class Server:
@@ -62,35 +64,59 @@ class Server:
         self._folder.cleanup()
 
 
-_SERVERS: dict[tuple[tuple[str, str], ...], Server] = {}
+class Shared:
+    """One server for all kernels of a run, started once it is known to be worth it.
 
-
-def server_for(variables: dict[str, str]) -> Server:
-    """Return the server for kernels with these variables, which the environment already holds.
-
-    What is set when packages are loaded holds for all kernels of a server, so each setting has its own.
+    Args:
+        variables: gives the environment variables to load packages with, which then hold for all kernels.
+        cuda: tells whether kernels use a CUDA device; these cannot be forked.
     """
-    key = tuple(sorted(variables.items()))
-    if key not in _SERVERS:
-        _SERVERS[key] = Server()
-    return _SERVERS[key]
+
+    def __init__(self, variables: Callable[[], dict[str, str]], cuda: Callable[[], bool]) -> None:
+        self._variables, self._cuda = variables, cuda
+        self._server: Server | None = None
+        self._missing = 1 if os.environ.get(VARIABLE) == "1" else _SEVERAL
+
+    def expect(self) -> None:
+        """Count one kernel that will be asked for."""
+        self._missing -= 1
+        if self._missing == 0 and sys.platform == "linux" and not self._cuda():
+            with environment(self._variables()):
+                self._server = Server()
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The variables that tell processes of this run where kernels are forked."""
+        return {VARIABLE: self._server.address if self._server else ""}
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process; none where there is no server."""
+        return self._server.pid if self._server else None
+
+    def close(self) -> None:
+        """End the server, if there is one."""
+        if self._server is not None:
+            self._server.close()
 
 
-def worth_it(chapters: int) -> dict[str, str]:
-    """Return the variables that have kernels forked, where as many chapters are to run; else nothing.
+@contextlib.contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for the length of a block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
-    The server loads everything for the first kernel, which may need little of it.
-    """
-    return {VARIABLE: "1"} if chapters >= _SEVERAL else {}
 
-
-def can_fork(cuda: bool) -> bool:
-    """Tell whether kernels can and should be forked: on Linux, and not where they use a CUDA device."""
-    return os.environ.get(VARIABLE) == "1" and sys.platform == "linux" and not cuda
-
-
-def manager_for(server: Server) -> type[AsyncKernelManager]:
-    """Return a kind of kernel manager whose Python kernels are forked by a server."""
+def manager_for(address: str) -> type[AsyncKernelManager]:
+    """Return a kind of kernel manager whose Python kernels are forked by the server at an address."""
 
     class Forked(AsyncKernelManager):
         def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
@@ -98,7 +124,7 @@ def manager_for(server: Server) -> type[AsyncKernelManager]:
             command: list[str] = super().format_kernel_cmd(extra_arguments)
             if not _is_ours(command):
                 return command
-            client = [sys.executable, "-I", "-S", str(_FOLDER / "fork_client.py"), server.address]
+            client = [sys.executable, "-I", "-S", str(_FOLDER / "fork_client.py"), address]
             return [*client, *command]
 
     return Forked
@@ -110,8 +136,7 @@ def _is_ours(command: list[str]) -> bool:
     return same and _LAUNCHER in command
 
 
-def options_for(variables: dict[str, str], cuda: bool) -> dict[str, Any]:
-    """Return what to give a notebook's client so that its kernel is forked; nothing where it cannot be."""
-    if not can_fork(cuda):
-        return {}
-    return {"kernel_manager_class": manager_for(server_for(variables))}
+def options_for() -> dict[str, Any]:
+    """Return what to give a notebook's client so that its kernel is forked; nothing where none is."""
+    address = os.environ.get(VARIABLE, "")
+    return {"kernel_manager_class": manager_for(address)} if "/" in address else {}

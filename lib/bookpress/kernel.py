@@ -27,7 +27,7 @@ from traitlets.config import Config
 
 from bookpress.cache import with_outputs
 from bookpress.chapters import Chapter, cell_line
-from bookpress.forks import options_for
+from bookpress.forks import environment, options_for
 
 IPYTHON = "_build/ipython"
 IPYTHON_CONFIG = """\
@@ -100,7 +100,7 @@ def run_chapter(
     run = NotebookRun(cast(Path, _Staged(staged, chapter.path.parent)), timeout)
     start = time.monotonic()
     variables = kernel_environment(root)
-    with environment(variables), _sockets_of_its_own(variables):
+    with environment(variables), _sockets_of_its_own():
         try:
             result = run.execute()
         except Exception as error:  # the kernel died or never came up
@@ -120,7 +120,7 @@ def run_chapter(
 
 
 @contextlib.contextmanager
-def _sockets_of_its_own(variables: dict[str, str]) -> Iterator[None]:
+def _sockets_of_its_own() -> Iterator[None]:
     """Let nbmake start a kernel that is forked, and that listens on files in place of TCP ports.
 
     A kernel binds its ports seconds after they were found free: of chapters that start side by side,
@@ -129,14 +129,10 @@ def _sockets_of_its_own(variables: dict[str, str]) -> Iterator[None]:
     if os.name != "posix":
         yield
         return
-    with tempfile.TemporaryDirectory(
-        prefix="kernel-"
-    ) as folder:  # short: such a path has 104 bytes
+    with tempfile.TemporaryDirectory(prefix="kernel-") as folder:  # short: a path has 104 bytes
         settings = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
         client = functools.partial(
-            NotebookClient,
-            config=Config(KernelManager=settings),
-            **options_for(variables, has_cuda()),
+            NotebookClient, config=Config(KernelManager=settings), **options_for()
         )
         nb_run.NotebookClient = client
         try:
@@ -192,21 +188,6 @@ def kernel_environment(root: Path) -> dict[str, str]:
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
     return variables if has_cuda() else variables | {"OMP_NUM_THREADS": "1"}
-
-
-@contextlib.contextmanager
-def environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for the length of a block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 @functools.cache

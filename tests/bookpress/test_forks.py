@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from bookpress import forks
-from bookpress.forks import Server, can_fork, manager_for, options_for, worth_it
+from bookpress.forks import Server, Shared, manager_for, options_for
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat.v4 import new_code_cell, new_notebook
@@ -36,7 +36,7 @@ def run(server: Server, *cells: str, timeout: int = 120, **settings: Any) -> lis
     """Execute cells in a forked kernel; the texts that each printed or showed."""
     notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
     client = NotebookClient(
-        notebook, timeout=timeout, kernel_manager_class=manager_for(server), **settings
+        notebook, timeout=timeout, kernel_manager_class=manager_for(server.address), **settings
     )
     client.execute()
     shown = []
@@ -176,20 +176,58 @@ def test_a_server_ends_with_who_started_it() -> None:
     assert wait_until(lambda: not alive(int(done.stdout.split()[0])))
 
 
+def shared(expected: int, *, cuda: bool = False) -> str:
+    """The address of the server for as many kernels; nothing where there is none."""
+    kernels = Shared(dict, lambda: cuda)
+    try:
+        for _ in range(expected):
+            kernels.expect()
+        return kernels.told[forks.VARIABLE]
+    finally:
+        kernels.close()
+
+
 def test_kernels_are_forked_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(forks.VARIABLE, raising=False)
-    assert worth_it(1) == {}
-    assert worth_it(38) == {forks.VARIABLE: "1"}
-    assert options_for({}, cuda=False) == {}
+    assert shared(0) == shared(1) == ""
+    assert shared(38).startswith("/")
+    assert shared(38, cuda=True) == ""
     monkeypatch.setenv(forks.VARIABLE, "1")
-    assert can_fork(cuda=False)
-    assert not can_fork(cuda=True)
+    assert shared(0) == ""
+    assert shared(1).startswith("/")
     monkeypatch.setattr(forks.sys, "platform", "darwin")
-    assert options_for({}, cuda=False) == {}
+    assert shared(38) == ""
+
+
+def test_a_kernel_is_forked_where_the_run_says(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for nothing in ("", "1"):
+        monkeypatch.setenv(forks.VARIABLE, nothing)
+        assert options_for() == {}
+    monkeypatch.setenv(forks.VARIABLE, server.address)
+    [kind] = options_for().values()
+    assert server.address in kind(connection_file="kernel.json").format_kernel_cmd()
+
+
+def test_one_server_is_started_with_what_is_set_for_all_and_ends_with_the_run() -> None:
+    kernels = Shared(lambda: {"SET_FOR_ALL": "yes"}, lambda: False)
+    for _ in range(9):
+        kernels.expect()
+    address = kernels.told[forks.VARIABLE]
+    assert Path(address).exists()
+    found = Path(f"/proc/{kernels.pid}/environ").read_bytes()
+    assert b"SET_FOR_ALL=yes" in found
+    assert "SET_FOR_ALL" not in os.environ
+    kernels.expect()
+    assert kernels.told[forks.VARIABLE] == address
+    kernels.close()
+    assert not alive(kernels.pid)
+    assert not Path(address).exists()
 
 
 def test_another_interpreter_s_kernels_are_left_alone(server: Server) -> None:
-    manager = manager_for(server)()
+    manager = manager_for(server.address)()
     manager.connection_file = "kernel.json"
     forked = manager.format_kernel_cmd()
     assert forked[3] == CLIENT

@@ -11,7 +11,8 @@ pages that show it up to date: `scorecard` has their directives, `scorefill` com
 `exports` writes the same rows as files.
 
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
-`numbers` keep Sphinx from doing the same work for each citation, page and reference anew.
+`numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `beside` has a
+second process read a share of the pages.
 
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
 them.
@@ -26,6 +27,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from bookpress.sphinx import (
+    beside,
     citations,
     downloads,
     evidence,
@@ -49,6 +51,7 @@ from bookpress.staleness import setup_staleness
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything; Sphinx calls this once for each build."""
     for part in (
+        beside,
         citations,
         navigation,
         numbers,

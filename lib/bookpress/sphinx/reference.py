@@ -191,6 +191,18 @@ def finish_page(app: Sphinx, doctree: nodes.document) -> None:
         _put_aliases_last(section)
     for place in list(doctree.findall(names_table)):
         place.replace_self(_table(doctree))
+    _adopt(doctree)
+
+
+def _adopt(doctree: nodes.document) -> None:
+    """Make every node a node of this page.
+
+    Those that `eval-rst` makes name a document of its own, and that one names the build's environment: stored
+    with the page, it would be everything that is known of all pages.
+    """
+    for node in doctree.findall():
+        if node.document is not doctree:
+            node.document = doctree
 
 
 def _put_aliases_last(section: nodes.section) -> None:
