@@ -22,7 +22,11 @@ LOADED = (
     "torch",
     "torch._dynamo",  # the first optimiser that is made loads it
     "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
     "matplotlib.font_manager",
+    "mpl_toolkits.mplot3d",  # every axis that is drawn loads it
+    "jaxtyping",
+    "safetensors.torch",
 )
 """Not pyplot: it is set up for the notebook when it is loaded in one."""
 _LONGEST = 1 << 20

@@ -53,12 +53,13 @@ def test_a_kernel_is_forked_with_packages_loaded_and_the_library_not(server: Ser
     parent, loaded, library, arguments = run(
         server,
         PARENT,
-        "import sys; print('torch' in sys.modules, 'scipy.stats' in sys.modules)",
+        "import sys; print([n in sys.modules for n in ('torch', 'scipy.stats', 'matplotlib.figure')],"
+        " 'matplotlib.pyplot' in sys.modules)",
         "print([n for n in sys.modules if n.startswith(('measured_transformer', 'bookpress'))])",
         "print(sys.argv[1], __name__)",
     )
     assert int(parent) == server.pid
-    assert loaded == "True True"
+    assert loaded == "[True, True, True] False"
     assert library == "[]"
     assert arguments == "-f __main__"
 
