@@ -1,4 +1,4 @@
-"""Half of the pages read by a second process, while Sphinx reads the others.
+"""A share of the pages read by a second process, while Sphinx reads the others.
 
 Sphinx can read pages side by side, but deals them out by their names. What a page takes to read depends on what
 it describes: a page of the reference looks through dozens of modules, and these pages are neighbours. Here the
