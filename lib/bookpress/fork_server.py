@@ -24,7 +24,6 @@ LOADED = (
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
     "matplotlib.font_manager",
-    "mpl_toolkits.mplot3d",  # every axis that is drawn loads it
     "jaxtyping",
     "safetensors.torch",
 )

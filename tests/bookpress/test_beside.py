@@ -40,6 +40,10 @@ def function_{name}(one: int, *, two: str = "two") -> OrderedDict:
     """Return what :func:`package.m{other}.function_{other}` returns of `one`."""
     return OrderedDict()
 '''
+ALIAS = """
+Ordered = OrderedDict
+"Another name for what another package defines."
+"""
 
 
 def book(folder: Path, extensions: str = "") -> Path:
@@ -49,6 +53,7 @@ def book(folder: Path, extensions: str = "") -> Path:
     (package / "__init__.py").write_text('"""A package."""\n', "utf-8")
     for name in range(MODULES):
         text = f'"""Module {name}."""\n' + FUNCTION.format(name=name, other=(name + 7) % MODULES)
+        text += "" if name else ALIAS
         (package / f"m{name}.py").write_text(text, "utf-8")
     (folder / "conf.py").write_text(CONF.format(extensions=extensions), "utf-8")
     (folder / "lib/refusing.py").write_text(REFUSING, "utf-8")
