@@ -1,0 +1,110 @@
+"""`python -m measured_transformer.measuring`: measure, attest or repeat what the chapters declare."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from measured_transformer.measuring.measurement import Measurement, measurements_of, rooms
+from measured_transformer.measuring.repeating import attest, flipped, repeat
+from measured_transformer.measuring.scheduler import measure_all
+from measured_transformer.measuring.state import HOLDS, standing
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 when all is well, 1 when something failed, 2 for bad words."""
+    options = _parser().parse_args(arguments)
+    try:
+        chosen = _measurements(options.chapters)
+        status: int = options.command(chosen, options)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return status
+
+
+def _measure(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
+    """Measure what is missing or stale, with all seeds."""
+    start = time.monotonic()
+    report = measure_all(
+        chosen, renew=options.renew, progress=sys.stderr.isatty() or options.progress, say=_say
+    )
+    for label, why in report.failed.items():
+        print(f"{label}: {why}", file=sys.stderr)
+    _say(
+        f"{len(report.written)} measured, {len(report.held)} held, {len(report.failed)} failed, in "
+        f"{time.monotonic() - start:.0f} s"
+    )
+    if report.failed:
+        print("run make measure again: only what is missing is measured", file=sys.stderr)
+    return int(bool(report.failed))
+
+
+def _attest(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
+    """Show that changed code gives the values that are kept."""
+    found = attest(chosen, say=_say)
+    failed = [item for item in found if item.problem]
+    for item in failed:
+        print(f"{item.measurement.label}: {item.problem}", file=sys.stderr)
+    _say(f"{len(found) - len(failed)} of {len(found)} attested")
+    return int(bool(failed)) or _status(chosen, options)
+
+
+def _repeat(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
+    """Measure the first seeds of everything again and compare."""
+    start = time.monotonic()
+    found = repeat(chosen, say=_say)
+    changed = flipped(found)
+    equal, within, outside = (
+        sum(getattr(item.comparison, what) for item in found if item.comparison is not None)
+        for what in ("equal", "within", "outside")
+    )
+    for claim, (before, after) in changed.items():
+        print(f"{claim}: {before} becomes {after} with the values measured now", file=sys.stderr)
+    _say(
+        f"{len(found)} measurements repeated in {time.monotonic() - start:.0f} s: of {equal + within + outside} "
+        f"values {equal} came back equal, {within} within the spread of the seeds, {outside} outside; "
+        f"{len(changed)} verdicts changed"
+    )
+    return int(bool(changed) or not all(item.passed for item in found))
+
+
+def _status(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
+    """Say of each measurement whether its result holds."""
+    del options
+    wrong = 0
+    for one in chosen:
+        now = standing(one)
+        wrong += now.state not in HOLDS
+        print(f"{'  ' if now.state in HOLDS else '* '}{one.label}: {now.why or now.state}")
+    return int(bool(wrong))
+
+
+def _measurements(names: Sequence[str]) -> list[Measurement]:
+    chosen = [name.replace("-", "_") for name in names] or rooms()
+    return [one for room in chosen for one in measurements_of(room).values()]
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m measured_transformer.measuring", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("chapters", nargs="*", help="rooms of chapters (default: all)")
+    parser.set_defaults(command=_measure)
+    parser.add_argument("--renew", action="store_true", help="measure again what holds, too")
+    parser.add_argument("--progress", action="store_true", help="show bars in a log as well")
+    for command in (_attest, _repeat, _status):
+        name = f"--{command.__name__.strip('_')}"
+        told = (command.__doc__ or "").rstrip(".")
+        parser.add_argument(name, dest="command", action="store_const", const=command, help=told)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

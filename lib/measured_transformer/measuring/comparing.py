@@ -1,0 +1,146 @@
+"""Comparing what was measured again with what is kept.
+
+On the same kind of machine the same code gives the same values, to the last bit. Elsewhere rounding differs, and a
+training's later steps with it: there a value may lie anywhere within the spread of the kept seeds, widened by the
+measurement's tolerance. What rounding cannot explain is found even so: the losses of a training's first steps agree
+among machines to `OPENING_SHARE`, so a changed epsilon, a swapped sign or another seed shows in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from measured_transformer.evidence.results import Result
+from measured_transformer.measuring.measurement import Measurement, Variables
+from measured_transformer.measuring.trials import Trial
+
+OPENING_SHARE = 1e-5
+"""By what share of itself a training's first loss may differ on another kind of machine."""
+GROWTH = 1.5
+"""By what factor that share may grow from step to step, as a training amplifies rounding."""
+CLOSE = 1e-6
+"""What counts as the same number on another kind of machine, as a share of it, where seeds do not spread."""
+
+
+@dataclass
+class Comparison:
+    """How many values came back.
+
+    Attributes:
+        equal: to the last bit.
+        within: the spread of the kept seeds, on another kind of machine.
+        outside: all others.
+        where: which those are, in words.
+    """
+
+    equal: int = 0
+    within: int = 0
+    outside: int = 0
+    where: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """All values compared."""
+        return self.equal + self.within + self.outside
+
+    def add(self, name: str, equal: np.ndarray, within: np.ndarray) -> None:
+        """Count the values of one variable."""
+        outside = ~(equal | within)
+        self.equal += int(equal.sum())
+        self.within += int((within & ~equal).sum())
+        self.outside += int(outside.sum())
+        if outside.any():
+            self.where.append(f"{name} ({int(outside.sum())} of {outside.size})")
+
+
+def compare(
+    measurement: Measurement, kept: Result, trials: Sequence[Trial], *, exact: bool
+) -> Comparison:
+    """Compare trials with the same seeds of a kept result, values and openings.
+
+    Args:
+        measurement: what was measured.
+        kept: its result.
+        trials: measured again.
+        exact: whether values must be equal to the last bit.
+    """
+    found = Comparison()
+    for trial in trials:
+        if set(trial.variables) != set(kept.variables):
+            names = sorted(set(trial.variables) ^ set(kept.variables))
+            found.outside += len(names)
+            found.where.append(f"other variables: {', '.join(names)}")
+            continue
+        _values(measurement, kept, trial.seed, trial.variables, found, exact)
+        compare_openings(kept, trial.seed, trial.openings, found, exact=exact)
+    return found
+
+
+def _values(
+    measurement: Measurement,
+    kept: Result,
+    seed: int,
+    variables: Variables,
+    found: Comparison,
+    exact: bool,
+) -> None:
+    index = kept.seeds.index(seed)
+    for name, (_, new) in variables.items():
+        old = kept.variables[name][1]
+        if new.shape != old[index].shape:
+            found.outside += new.size
+            found.where.append(f"{name}: shape {new.shape} in place of {old[index].shape}")
+            continue
+        equal = _equal(new, old[index])
+        within = np.zeros_like(equal)
+        if not exact:
+            within = _within(new, old, index, measurement.tolerance.get(name, 0.0))
+        found.add(name, equal, within)
+
+
+def _equal(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    both: np.ndarray = np.asarray(new == old)
+    if new.dtype.kind == "f":
+        both = both | (np.isnan(new) & np.isnan(np.asarray(old, dtype=np.float64)))
+    return both
+
+
+def _within(new: np.ndarray, old: np.ndarray, index: int, tolerance: float) -> np.ndarray:
+    """Whether values lie as near to the kept ones of their seed as those of other seeds may."""
+    values = old.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        spread = np.nanmax(values, 0) - np.nanmin(values, 0)
+        allowed = np.fmax(spread, 0) + tolerance + CLOSE * np.abs(values[index])
+        near: np.ndarray = np.abs(new.astype(np.float64) - values[index]) <= allowed
+    return near
+
+
+def compare_openings(
+    kept: Result,
+    seed: int,
+    openings: Mapping[str, Sequence[float]],
+    found: Comparison,
+    *,
+    exact: bool,
+) -> None:
+    """Compare the losses of the first steps of a seed's trainings with the kept ones."""
+    for name, each in kept.openings.items():
+        if str(seed) not in each:
+            continue
+        old = np.array([float(x) for x in each[str(seed)]])
+        new = np.array(list(openings.get(name, ())), dtype=np.float64)
+        if new.shape != old.shape:
+            found.outside += old.size
+            found.where.append(f"training {name}: {new.size} first losses in place of {old.size}")
+            continue
+        equal = _equal(new, old)
+        within = np.zeros_like(equal)
+        if not exact:
+            share = OPENING_SHARE * GROWTH ** np.arange(old.size)
+            with np.errstate(invalid="ignore"):
+                within = np.abs(new - old) <= np.minimum(share, 1.0) * np.abs(old)
+        found.add(f"first losses of {name}", equal, within)
+
