@@ -233,7 +233,8 @@ BROKEN = {
         ["field expected", "a reason in why"],
     ),
     "no seeds": (change("seeds = {quick = 5, full = 10}", ""), ["field seeds", "nothing"]),
-    "one seed": (change("quick = 5", "quick = 1"), ["field seeds", "two seeds or more"]),
+    "one seed": (change("quick = 5", "quick = 1"), ["field seeds", "two or more"]),
+    "one seed, single": (change("{quick = 5, full = 10}", "1"), ["field seeds", "two or more"]),
     "no seeds, planned": (
         change('seeds = {quick = 5, full = 10}\nexpected = "confirmed"', 'status = "planned"'),
         ["field seeds", "{quick = 5, full = 10}", "nothing"],

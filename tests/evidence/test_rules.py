@@ -404,3 +404,23 @@ def test_numbers_come_from_anywhere_and_stay_exact() -> None:
     np.testing.assert_array_equal(numbers("x", torch.tensor(3)), [3])
     np.testing.assert_array_equal(numbers("x", torch.tensor([True, False])), [1, 0])
     np.testing.assert_array_equal(numbers("x", 2), [2])
+
+
+def test_an_effect_that_has_no_room_is_not_called_absent() -> None:
+    rule = Difference(direction="greater", smallest_effect=0.1, headroom=True)
+    arms = {"treatment": around(0.999, 0.001), "baseline": around(0.999, 0.0005)}
+    assert judge(rule, {**arms, "headroom": np.full(5, 0.5)}).verdict is N
+    crowded = judge(rule, {**arms, "headroom": np.full(5, 0.001)})
+    assert crowded.verdict is I
+    assert "no room" in crowded.details["why"]
+    shown = {"treatment": around(0.5, 0.01), "baseline": around(0.0, 0.01)}
+    assert judge(rule, {**shown, "headroom": np.full(5, 0.01)}).verdict is C
+
+
+def test_arms_are_equal_only_where_a_control_is_not() -> None:
+    rule = Equivalence(margin=0.1, control=True)
+    arms = {"treatment": around(1.0, 0.01), "baseline": around(1.0, 0.008)}
+    assert judge(rule, {**arms, "control": around(2.0, 0.01)}).verdict is C
+    blind = judge(rule, {**arms, "control": around(1.01, 0.01)})
+    assert blind.verdict is I
+    assert "could not have failed" in blind.details["why"]

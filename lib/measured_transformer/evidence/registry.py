@@ -52,8 +52,8 @@ A claim with several parts has no ``rule``; it names the ``axis`` and has one ru
 Fields beside those of the examples:
 
 - ``chapter`` may stand in a claim instead of at the top of the file.
-- ``seeds``: required for experiments, and for any rule that takes one value a seed; the number of
-  values each arm has at each profile.
+- ``seeds``: required for experiments, and for any rule that takes one value a seed: the number of
+  values that each arm has. Chapters of the first edition give one for each profile.
 - ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"``.
 - ``expected`` is one verdict, or one for each profile. At ``quick`` only *inconclusive* may differ
   from ``full``; anything else needs the reason too: ``expected = {quick = "not reproduced",
@@ -268,13 +268,15 @@ def _seeds(table: _Table) -> Mapping[str, int] | None:
     value = table.take("seeds")
     if value is None:
         return None
+    if isinstance(value, int) and not isinstance(value, bool) and value > 1:
+        return dict.fromkeys(("quick", "full"), value)
     fits = (
         isinstance(value, dict)
         and set(value) == {"quick", "full"}
         and all(isinstance(n, int) and not isinstance(n, bool) and n > 1 for n in value.values())
     )
     if not fits:
-        raise table.error("seeds", "{quick = 5, full = 10} with two seeds or more each", value)
+        raise table.error("seeds", "a whole number of two or more, such as 10", value)
     return dict(value)
 
 

@@ -1,9 +1,10 @@
 """Results: what a measurement gave for every seed, kept in a small file with named axes.
 
-A result is one JSON file, `chapters/<room>/results/<measurement>.json`. JSON, because a file of a few kilobytes that
-lives for years in a repository should be read by any program and by eye, and show in a diff which numbers moved.
-Arrays of up to `LISTED` numbers stand there as lists, longer ones packed (little-endian bytes, zlib, base64), which
-keeps loss curves small. Every file carries a checksum over all that it says: a number changed by hand is found.
+A result is one JSON file, `chapters/<room>/results/<measurement>.json`. JSON, because a file of a few
+kilobytes that lives for years in a repository should be read by any program and by eye, and show in a diff
+which numbers moved. Arrays of up to `LISTED` numbers stand there as lists, longer ones packed (little-endian
+bytes, zlib, base64), which keeps loss curves small. Every file carries a checksum over all that it says: a
+number changed by hand is found.
 
 >>> from measured_transformer.evidence.results import load_result
 >>> load_result("norm_placement", "untrained").sizes["seed"]  # doctest: +SKIP
@@ -232,8 +233,8 @@ def _same_form(new: Result, old: Result, path: Path) -> None:
         changed = sorted(set(form(new).items()) ^ set(form(old).items()))
         names = ", ".join(dict.fromkeys(name for name, _ in changed))
         raise ValueError(
-            f"{new.room}.{new.name} gives other names or shapes than {path} holds ({names}), which was left as it "
-            "was; delete that file if the new form is meant, and measure again"
+            f"{new.room}.{new.name} gives other names or shapes than {path} holds ({names}), which was "
+            "left as it was; delete that file if the new form is meant, and measure again"
         )
 
 

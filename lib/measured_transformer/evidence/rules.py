@@ -115,9 +115,9 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Judgement:
         case Bound():
             return _bound(rule, arrays)
         case Difference():
-            return _difference(rule, arrays["treatment"], arrays["baseline"])
+            return _difference(rule, arrays)
         case Equivalence():
-            return _equivalence(rule, arrays["treatment"], arrays["baseline"])
+            return _equivalence(rule, arrays)
         case Proportion():
             return _proportion(rule, arrays["successes"], arrays["trials"])
         case Threshold():
@@ -231,7 +231,8 @@ def _bound(rule: Bound, arrays: Mapping[str, Array]) -> Judgement:
     return Judgement(Verdict.CONFIRMED, effect, details=details)
 
 
-def _difference(rule: Difference, treatment: Array, baseline: Array) -> Judgement:
+def _difference(rule: Difference, arrays: Mapping[str, Array]) -> Judgement:
+    treatment, baseline = arrays["treatment"], arrays["baseline"]
     estimate = statistics.mean_difference(
         treatment, baseline, paired=rule.paired, confidence=rule.confidence
     )
@@ -247,16 +248,22 @@ def _difference(rule: Difference, treatment: Array, baseline: Array) -> Judgemen
         verdict = Verdict.NOT_REPRODUCED
     else:
         verdict = Verdict.INCONCLUSIVE
-    return Judgement(
-        verdict,
-        estimate.effect,
-        estimate.interval,
-        estimate.p,
-        {"confidence": estimate.confidence, "values": min(treatment.size, baseline.size)},
-    )
+    details: dict[str, Any] = {
+        "confidence": estimate.confidence,
+        "values": min(treatment.size, baseline.size),
+    }
+    if rule.headroom:
+        details["headroom"] = room = float(arrays["headroom"].mean())
+        if room <= rule.smallest_effect and verdict is Verdict.NOT_REPRODUCED:
+            verdict = Verdict.INCONCLUSIVE
+            details["why"] = (
+                "the baseline leaves no room for the effect, which could not have shown"
+            )
+    return Judgement(verdict, estimate.effect, estimate.interval, estimate.p, details)
 
 
-def _equivalence(rule: Equivalence, treatment: Array, baseline: Array) -> Judgement:
+def _equivalence(rule: Equivalence, arrays: Mapping[str, Array]) -> Judgement:
+    treatment, baseline = arrays["treatment"], arrays["baseline"]
     estimate = statistics.equivalence(
         treatment, baseline, margin=rule.margin, paired=rule.paired, confidence=rule.confidence
     )
@@ -267,13 +274,25 @@ def _equivalence(rule: Equivalence, treatment: Array, baseline: Array) -> Judgem
         verdict, p = Verdict.REFUTED, estimate.p_beyond
     else:
         verdict, p = Verdict.INCONCLUSIVE, estimate.p_inside
-    return Judgement(
-        verdict,
-        estimate.effect,
-        estimate.interval,
-        p,
-        {"confidence": estimate.confidence, "values": min(treatment.size, baseline.size)},
-    )
+    details: dict[str, Any] = {
+        "confidence": estimate.confidence,
+        "values": min(treatment.size, baseline.size),
+    }
+    if rule.control and verdict is Verdict.CONFIRMED:
+        other = statistics.equivalence(
+            arrays["control"],
+            baseline,
+            margin=rule.margin,
+            paired=rule.paired,
+            confidence=rule.confidence,
+        ).interval
+        details["control_interval"] = list(other)
+        if not (other[0] > rule.margin or other[1] < -rule.margin):
+            verdict = Verdict.INCONCLUSIVE
+            details["why"] = (
+                "an arm that is known to differ is not told apart, so this test could not have failed"
+            )
+    return Judgement(verdict, estimate.effect, estimate.interval, p, details)
 
 
 def _proportion(rule: Proportion, successes: Array, trials: Array) -> Judgement:

@@ -201,6 +201,10 @@ class Difference(Rule):
     confirmed when the interval lies above 0 and the mean above ``smallest_effect``; refuted when
     the same holds for -d; else not reproduced when the interval lies below ``smallest_effect``;
     else inconclusive. ``paired``: the same seed makes a pair; otherwise Welch's interval.
+
+    With ``headroom = true`` values ``headroom`` come too, one a seed: how far the baseline is from the best
+    that the measure allows. Where that is not above ``smallest_effect`` on average, the effect could not have
+    shown, and what would be *not reproduced* is inconclusive.
     """
 
     type: ClassVar[str] = "difference"
@@ -210,12 +214,18 @@ class Difference(Rule):
     smallest_effect: float
     paired: bool = True
     confidence: float = 0.95
+    headroom: bool | None = None
 
     def __post_init__(self) -> None:
         if self.direction not in ("greater", "less"):
             raise ValueError(f"direction: expected 'greater' or 'less', came {self.direction!r}")
         _positive("smallest_effect", self.smallest_effect)
         _confidence(self.confidence)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """Return the two arms, and ``headroom`` where the rule asks for it."""
+        return (*self.values, "headroom") if self.headroom else self.values
 
     @property
     def per_seed(self) -> bool:
@@ -230,6 +240,10 @@ class Equivalence(Rule):
     Two one-sided t tests, each at level 1 - confidence, which is the same as the t interval of
     confidence 1 - 2 (1 - confidence): 90 % for 0.95. Confirmed: it lies inside (-margin, margin);
     refuted: it lies wholly beyond the margin on one side; else inconclusive.
+
+    With ``control = true`` values ``control`` come too, one a seed: an arm that is known to differ. Where it
+    is not shown to lie beyond the margin, the test cannot tell arms apart, and what would be confirmed is
+    inconclusive.
     """
 
     type: ClassVar[str] = "equivalence"
@@ -238,10 +252,16 @@ class Equivalence(Rule):
     margin: float
     paired: bool = True
     confidence: float = 0.95
+    control: bool | None = None
 
     def __post_init__(self) -> None:
         _positive("margin", self.margin)
         _confidence(self.confidence)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """Return the two arms, and ``control`` where the rule has one."""
+        return (*self.values, "control") if self.control else self.values
 
     @property
     def per_seed(self) -> bool:

@@ -1,4 +1,4 @@
-"""Measuring: functions of one seed, run for all their seeds, kept, repeated, and judged when the book is printed.
+"""Measuring: functions of one seed, run for all their seeds, kept, repeated, and judged at print.
 
 A chapter's room declares what it measures in `measure.py`:
 
@@ -6,8 +6,8 @@ A chapter's room declares what it measures in `measure.py`:
   scheduler trains for all seeds and all measurements together, and nothing twice;
 - `evidence` says which of these arrays a claim is judged by, `number` which further numbers the prose names.
 
-`make measure` runs what is missing and writes one file a measurement, `make attest` shows that changed code gives
-the same values, and `make test` repeats the first seeds of everything. Printing trains nothing.
+`make measure` runs what is missing and writes one file a measurement, `make attest` shows that changed code
+gives the same values, and `make test` repeats the first seeds of everything. Printing trains nothing.
 
 In a notebook, on the reader's own machine:
 

@@ -64,9 +64,9 @@ def _repeat(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     for claim, (before, after) in changed.items():
         print(f"{claim}: {before} becomes {after} with the values measured now", file=sys.stderr)
     _say(
-        f"{len(found)} measurements repeated in {time.monotonic() - start:.0f} s: of {equal + within + outside} "
-        f"values {equal} came back equal, {within} within the spread of the seeds, {outside} outside; "
-        f"{len(changed)} verdicts changed"
+        f"{len(found)} measurements repeated in {time.monotonic() - start:.0f} s: of "
+        f"{equal + within + outside} values {equal} came back equal, {within} within the spread of the "
+        f"seeds, {outside} outside; {len(changed)} verdicts changed"
     )
     return int(bool(changed) or not all(item.passed for item in found))
 

@@ -1,9 +1,10 @@
 """Comparing what was measured again with what is kept.
 
-On the same kind of machine the same code gives the same values, to the last bit. Elsewhere rounding differs, and a
-training's later steps with it: there a value may lie anywhere within the spread of the kept seeds, widened by the
-measurement's tolerance. What rounding cannot explain is found even so: the losses of a training's first steps agree
-among machines to `OPENING_SHARE`, so a changed epsilon, a swapped sign or another seed shows in them.
+On the same kind of machine the same code gives the same values, to the last bit. Elsewhere rounding differs,
+and a training's later steps with it: there a value may lie anywhere within the spread of the kept seeds,
+widened by the measurement's tolerance. What rounding cannot explain is found even so: the losses of a
+training's first steps agree among machines to `OPENING_SHARE`, so a changed epsilon, a swapped sign or
+another seed shows in them.
 """
 
 from __future__ import annotations
@@ -143,4 +144,3 @@ def compare_openings(
             with np.errstate(invalid="ignore"):
                 within = np.abs(new - old) <= np.minimum(share, 1.0) * np.abs(old)
         found.add(f"first losses of {name}", equal, within)
-

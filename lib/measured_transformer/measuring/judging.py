@@ -77,8 +77,8 @@ class Judged:
 
     Attributes:
         room: the room.
-        records: claim -> its record: rule, values, statistics and verdict, after Holm's correction over the chapter.
-        values: the numbers that the prose names.
+        records: claim -> its record: rule, values, statistics and verdict, after Holm's correction over the
+        chapter. values: the numbers that the prose names.
         results: all measurements of the room, also those whose results do not hold.
         reads: claim or number -> the measurements it stands on.
         problems: claim or number -> why it could not be judged, in one sentence.
@@ -163,7 +163,9 @@ def value_of(judged: Judged, expression: str) -> str:
         name = _stands_on(judged, path)
         if name in judged.problems:
             raise ValueError(judged.problems[name])
-        return records.format_value({"records": judged.records, "values": judged.values}, expression)
+        return records.format_value(
+            {"records": judged.records, "values": judged.values}, expression
+        )
     values = _selected(judged.results[match["result"]], match["variable"], match["where"] or "")
     return records.format_value({"records": {}, "values": {"it": values}}, f"it{rest}")
 

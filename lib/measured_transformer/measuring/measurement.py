@@ -35,7 +35,8 @@ class Measurement:
             name; None for nothing.
         repeat: how many of its first seeds every test run measures again; 'opening' where that takes too long:
             then only the first steps of its trainings are, and their losses compared.
-        tolerance: for each variable named, how far a value may lie from the kept one on another kind of machine,
+        tolerance: for each variable named, how far a value may lie from the kept one on another kind of
+        machine,
             beyond the spread of the seeds.
         data: files that it reads.
     """
@@ -105,7 +106,8 @@ class Measurement:
         """What the function gave, as arrays with the names of their axes, without that of the seed.
 
         Raises:
-            ValueError: no value, a name that is not an identifier, axes that do not fit the shape or the labels,
+            ValueError: no value, a name that is not an identifier, axes that do not fit the shape or the
+            labels,
                 or values that are no numbers.
         """
         if not given:
@@ -119,7 +121,12 @@ class Measurement:
             fits = len(sizes) == array.ndim and all(
                 expected in (None, got) for expected, got in zip(sizes, array.shape, strict=False)
             )
-            if not name.isidentifier() or "seed" in axes or not fits or array.dtype.kind not in "biuf":
+            if (
+                not name.isidentifier()
+                or "seed" in axes
+                or not fits
+                or array.dtype.kind not in "biuf"
+            ):
                 raise ValueError(
                     f"{self.label}: expected {name} as numbers over axes such as "
                     f"{tuple(self.coords) or 'none'}, got {array.dtype} of shape {array.shape} over {axes}"
@@ -195,7 +202,7 @@ def evidence(claim_id: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
 
 def number(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a number, or a list of them, that the prose names by the function's name; parameters as `evidence`."""
+    """Declare a number, or a list of them, that the prose names by the function's name; parameters as above."""
     return _register(function, Reading(function.__name__, function, False))
 
 

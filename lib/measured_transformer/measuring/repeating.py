@@ -101,7 +101,9 @@ def _repeat(
         at = standings[one.label]
         opening = one.repeat == "opening" and not whole
         seeds = [] if at.result is None else at.result.seeds[: one.repeated]
-        item = Repeated(one, seeds, "opening" if opening else "all", problem="" if seeds else at.why)
+        item = Repeated(
+            one, seeds, "opening" if opening else "all", problem="" if seeds else at.why
+        )
         item.exact = at.result is not None and same_kind(dict(at.result.provenance), dict(now))
         found.append(item)
         call = open_by_name if opening else take_by_name
@@ -154,9 +156,9 @@ def attest(
 ) -> list[Repeated]:
     """Show that changed code gives the values that are kept, and write that down.
 
-    Of each measurement whose result was measured with other code, the first seeds are measured again in full. If
-    they come back (equal on the same kind of machine, elsewhere within the spread, with no verdict changed), the
-    result is attested for the code as it is now; if not, it is stale.
+    Of each measurement whose result was measured with other code, the first seeds are measured again in full.
+    If they come back (equal on the same kind of machine, elsewhere within the spread, with no verdict
+    changed), the result is attested for the code as it is now; if not, it is stale.
     """
     open_ones = [one for one in measurements if standing(one).state == UNATTESTED]
     found = repeat(open_ones, executor=executor, whole=True, say=say)

@@ -133,7 +133,9 @@ def _renew(
     done, failed = work.trials(one, missing, one.settings(), store, trials)
     if failed:
         said = "; ".join(f"seed {seed}: {why}" for seed, why in failed.items())
-        report.failed[one.label] = f"{len(failed)} of {len(wanted)} seeds failed ({said}); the others are kept"
+        report.failed[one.label] = (
+            f"{len(failed)} of {len(wanted)} seeds failed ({said}); the others are kept"
+        )
         return
     result = result_of(one, [(known | done)[seed] for seed in wanted], here_now)
     try:
@@ -253,7 +255,9 @@ class Workers:
         self._tune(one, missing, settings, store)
         jobs = {seed: list(one.jobs(seed, **settings).values()) for seed in missing}
         broken = self._train([job for each in jobs.values() for job in each], store, one.label)
-        with tqdm(total=len(missing), desc=f"{one.label}: looking", disable=not self._progress) as bar:
+        with tqdm(
+            total=len(missing), desc=f"{one.label}: looking", disable=not self._progress
+        ) as bar:
             futures = {self._look(one, seed, settings, store): seed for seed in missing}
             for future in as_completed(futures):
                 seed = futures[future]
@@ -272,7 +276,9 @@ class Workers:
         self, one: Measurement, seed: int, settings: Mapping[str, Any], store: Store
     ) -> Future[Trial]:
         if one.room:
-            return self._executor.submit(take_by_name, one.room, one.name, seed, dict(settings), store)
+            return self._executor.submit(
+                take_by_name, one.room, one.name, seed, dict(settings), store
+            )
         future: Future[Trial] = Future()  # defined in a notebook: no other process can find it
         try:
             future.set_result(take(one, seed, settings, store))
@@ -292,7 +298,10 @@ class Workers:
         broken = []
         steps = sum(job.settings["steps"] for job in missing.values())
         bar = tqdm(
-            total=steps, desc=f"{label}: {len(missing)} trainings", unit="step", disable=not self._progress
+            total=steps,
+            desc=f"{label}: {len(missing)} trainings",
+            unit="step",
+            disable=not self._progress,
         )
         with bar:
             for job, error in self._finished(list(missing.values()), store):
@@ -344,7 +353,9 @@ def _sharing_settings(jobs: Sequence[Job]) -> list[Job]:
     found = []
     for job in jobs:
         first = shared.setdefault(repr((job.config, job.task, job.settings)), job)
-        found.append(job if first is job else Job(first.config, first.task, job.seed, first.settings))
+        found.append(
+            job if first is job else Job(first.config, first.task, job.seed, first.settings)
+        )
     return found
 
 

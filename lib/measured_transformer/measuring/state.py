@@ -62,7 +62,9 @@ def folder_for(room: str, offset: int | None = None) -> Path:
         return results_folder(room)
     build = build_folder()
     if build is None:
-        raise ValueError("expected a book around the working directory, to keep another set of seeds in")
+        raise ValueError(
+            "expected a book around the working directory, to keep another set of seeds in"
+        )
     return build / f"seeds-{chosen}" / room / "results"
 
 
@@ -87,7 +89,9 @@ def standing(measurement: Measurement, folder: Path | None = None) -> Standing:
     if _note(measurement, now).exists():
         why = f"{file} is not what the code measures now; run make measure {command}"
         return Standing(STALE, why, result)
-    why = f"{file} was measured with other code; run make attest {command}, or make measure {command}"
+    why = (
+        f"{file} was measured with other code; run make attest {command}, or make measure {command}"
+    )
     return Standing(UNATTESTED, why, result)
 
 

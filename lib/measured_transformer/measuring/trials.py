@@ -1,4 +1,4 @@
-"""One trial: what a measurement gives for one seed. Trials are what processes do, and what an interruption leaves."""
+"""One trial: what a measurement gives for one seed. Processes do them, interruptions leave them."""
 
 from __future__ import annotations
 
