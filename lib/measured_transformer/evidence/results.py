@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 LISTED = 600
 """How many numbers of an array are written as a list; longer arrays are packed."""
+CHAPTERS = Path(str(resources.files("measured_transformer"))) / "chapters"
+"""The folder of the chapters' rooms."""
 _KINDS = {"f": "<f8", "i": "<i8", "u": "<i8", "b": "|b1"}
 _LIST = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")
 
@@ -93,11 +95,10 @@ def results_folder(room: str) -> Path:
     Raises:
         ValueError: there is no such room.
     """
-    folder = Path(str(resources.files("measured_transformer") / "chapters"))
-    if not room.isidentifier() or not (folder / room).is_dir():
-        known = sorted(path.name for path in folder.glob("[a-z]*") if path.is_dir())
+    if not room.isidentifier() or not (CHAPTERS / room).is_dir():
+        known = sorted(path.name for path in CHAPTERS.glob("[a-z]*") if path.is_dir())
         raise ValueError(f"expected one of the rooms {', '.join(known)}, got {room!r}")
-    return folder / room / "results"
+    return CHAPTERS / room / "results"
 
 
 def load_result(room: str, name: str) -> xarray.Dataset:
@@ -160,6 +161,10 @@ def read_result(path: Path) -> Result:
     if (told["room"], told["measurement"]) != (room, name):
         raise damaged(f"it holds {told['room']}.{told['measurement']}, not {room}.{name}")
     variables = {key: (tuple(one["axes"]), unpack(one)) for key, one in told["variables"].items()}
+    openings = {
+        training: {seed: [float(loss) for loss in losses] for seed, losses in each.items()}
+        for training, each in told["openings"].items()
+    }
     return Result(
         room,
         name,
@@ -167,7 +172,7 @@ def read_result(path: Path) -> Result:
         variables,
         told["coords"],
         told["provenance"],
-        told["openings"],
+        openings,
         path,
     )
 

@@ -131,7 +131,7 @@ def compare_openings(
     for name, each in kept.openings.items():
         if str(seed) not in each:
             continue
-        old = np.array([float(x) for x in each[str(seed)]])
+        old = np.array(each[str(seed)], dtype=np.float64)
         new = np.array(list(openings.get(name, ())), dtype=np.float64)
         if new.shape != old.shape:
             found.outside += old.size

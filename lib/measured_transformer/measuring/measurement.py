@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from measured_transformer.evidence import results
 from measured_transformer.evidence.profile import Profile, profile
 from measured_transformer.provenance import digest
 
@@ -221,15 +222,10 @@ def room_of(module: str) -> str:
     return parts[2] if module.startswith(f"{CHAPTERS}.") and len(parts) > 2 else ""
 
 
-def chapters_folder() -> Path:
-    """The folder of all rooms."""
-    return Path(str(importlib.import_module(CHAPTERS).__path__[0]))
-
-
 def rooms() -> list[str]:
     """The rooms that declare measurements, by name."""
     found = []
-    for path in sorted(chapters_folder().glob("*/measure.py")):
+    for path in sorted(results.CHAPTERS.glob("*/measure.py")):
         if "@measurement(" in path.read_text("utf-8"):
             found.append(path.parent.name)
     return found

@@ -170,7 +170,7 @@ def _through(executor: Executor, jobs: Sequence[Job], store: Store | None) -> It
         else:
             yield _arrived(job, found, store)
     if broken:
-        with LocalProcesses(max(1, min(_cores(), len(broken)))) as own:
+        with LocalProcesses(max(1, min(available_cores(), len(broken)))) as own:
             for job, found in _futures(own, broken, store):
                 yield _arrived(job, found, store)
 
@@ -260,7 +260,7 @@ def _processes_worth(jobs: Sequence[Job]) -> int:
     threads = jobs[0].settings["threads"]
     if threads is None or torch.get_default_dtype() != torch.float32:
         return 1  # other processes would compute otherwise
-    number = min(_cores() // threads, len(jobs))
+    number = min(available_cores() // threads, len(jobs))
     if number < 2 or not all(map(_travels, jobs)):
         return 1
     start = time.perf_counter()
@@ -271,7 +271,7 @@ def _processes_worth(jobs: Sequence[Job]) -> int:
     return number if alone * (1 - 1 / number) > _SECONDS_TO_START else 1
 
 
-def _cores() -> int:
+def available_cores() -> int:
     """The cores that this process may use and that PyTorch was given."""
     if hasattr(os, "sched_getaffinity"):
         return min(torch.get_num_threads(), len(os.sched_getaffinity(0)))

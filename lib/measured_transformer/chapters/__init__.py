@@ -1,0 +1,1 @@
+"""The rooms of the chapters: what each measures, draws, claims and asks."""

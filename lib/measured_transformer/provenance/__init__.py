@@ -1,0 +1,36 @@
+"""What code a value was computed with: one walk over definitions, one digest, used by everything that is kept.
+
+Trained runs, tuned learning rates, results and executed chapters are kept under a digest of the code that they
+reach. It is taken of *definitions*, the functions, classes and assignments of modules, as syntax trees:
+docstrings, comments, formatting, annotations of functions and the words of errors do not count, nor do
+imports and the names and places of modules and definitions, because a reference stands for the content that
+it leads to. So a better explanation, a move or a new function beside changes nothing, and a changed constant
+changes exactly what reaches it.
+
+>>> from measured_transformer.provenance import digest, reach
+>>> from measured_transformer.parts.norms import RMSNorm
+>>> digest(RMSNorm) == digest("measured_transformer.parts.norms:RMSNorm")
+True
+>>> "measured_transformer.parts.norms:RMSNorm" in reach(RMSNorm)
+True
+"""
+
+from measured_transformer.provenance.digests import (
+    CodeUnknownError,
+    digest,
+    digest_source,
+    files,
+    reach,
+    reach_source,
+)
+from measured_transformer.provenance.words import plain
+
+__all__ = [
+    "CodeUnknownError",
+    "digest",
+    "digest_source",
+    "files",
+    "plain",
+    "reach",
+    "reach_source",
+]

@@ -1,0 +1,377 @@
+"""Which definitions a value depends on, and one digest of them."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from measured_transformer.provenance.forms import ClassForm, Form, form_of, is_import
+from measured_transformer.provenance.modules import (
+    LOOSE,
+    PACKAGES,
+    Source,
+    Target,
+    file_of,
+    lead,
+    source_of,
+    take_apart,
+)
+from measured_transformer.provenance.words import plain
+
+Node = tuple[str, str]
+"""A definition: its module and its name."""
+_HOLE = re.compile("\0([0-9]+)\0")
+_CELLS = "<cells>"
+_MAGIC = re.compile(r"^\s*[%!]")
+
+
+class CodeUnknownError(ValueError):
+    """Code that cannot be read where it was defined, so that nothing can be said of what it depends on."""
+
+
+def digest(*things: object, settings: Any = None, data: Sequence[Path | str] = ()) -> str:
+    """One digest of all code that things reach, of settings and of files.
+
+    Args:
+        things: functions, classes, modules, objects (their classes, and what dataclasses hold), or definitions
+            by name, such as ``"measured_transformer.parts.norms:RMSNorm"``.
+        settings: values that count as well; see `plain`.
+        data: files whose bytes count.
+
+    Raises:
+        CodeUnknownError: for lambdas, functions made by functions and what was defined in a notebook.
+        ValueError: for settings that have no words.
+    """
+    roots = _roots(things)
+    told = [_walked(tuple(roots)).digest]
+    told.append(json.dumps(plain(settings), sort_keys=True))
+    told += [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in data]
+    return _hash(told)
+
+
+def reach(*things: object) -> dict[str, str]:
+    """All definitions that things reach, ``module:name``, each with the digest of its own tree."""
+    return _walked(tuple(_roots(things))).own
+
+
+def files(*things: object) -> list[Path]:
+    """The files that hold the code that things reach."""
+    modules = {name.partition(":")[0] for name in reach(*things)}
+    return sorted({path for module in modules if (path := file_of(module)) is not None})
+
+
+def digest_source(cells: Sequence[str], *, settings: Any = None) -> str:
+    """The digest of the code in a notebook's cells, and of all that it reaches; its import lines do not count."""
+    told = [_walk_cells(cells).digest, json.dumps(plain(settings), sort_keys=True)]
+    return _hash(told)
+
+
+def reach_source(cells: Sequence[str]) -> dict[str, str]:
+    """All definitions that a notebook's cells reach, and the cells themselves as ``<cells>``."""
+    return _walk_cells(cells).own
+
+
+# Where a walk begins ------------------------------------------------------------------------------
+
+
+def _roots(things: Iterable[object]) -> list[Node]:
+    found: list[Node] = []
+    for thing in things:
+        found += _root(thing)
+    return list(dict.fromkeys(found))
+
+
+def _root(thing: object) -> list[Node]:
+    if thing is None:
+        return []
+    if isinstance(thing, str):
+        module, _, name = thing.partition(":")
+        return _known(module, name, thing)
+    if isinstance(thing, functools.partial):
+        held = [thing.func, *thing.args, *thing.keywords.values()]
+        return [node for one in held for node in _held(one)]
+    if inspect.ismethod(thing):
+        return [*_root(thing.__self__), *_root(type(thing.__self__))]
+    if inspect.ismodule(thing):
+        source = source_of(thing.__name__)
+        return [] if source is None else [(thing.__name__, name) for name in source.names]
+    if isinstance(thing, type) or inspect.isroutine(thing):
+        return _defined(thing)
+    found = _defined(type(thing))
+    if is_dataclass(thing):
+        for one in fields(thing):
+            found += _held(getattr(thing, one.name))
+    return found
+
+
+def _held(value: object) -> list[Node]:
+    """The code of what an object holds; numbers, texts and the like have none."""
+    if isinstance(value, Mapping):
+        return [node for one in value.values() for node in _held(one)]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [node for one in value for node in _held(one)]
+    if callable(value) or is_dataclass(value):
+        return _root(value)
+    return []
+
+
+def _defined(thing: Any) -> list[Node]:
+    module, name = str(thing.__module__), str(thing.__qualname__)
+    if module.partition(".")[0] not in PACKAGES:
+        known = module.partition(".")[0] in sys.stdlib_module_names - {"__main__"}
+        if known or _installed(module):
+            return []
+        raise CodeUnknownError(f"expected code of a module that can be read, got {module}.{name}")
+    if "<" in name:
+        raise CodeUnknownError(
+            f"expected a function or class at the top of a module, got {module}.{name}, whose name does not
+            say " "which it is"
+        )
+    return _known(module, name.partition(".")[0], f"{module}:{name}")
+
+
+def _installed(module: str) -> bool:
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return module != "__main__" and (
+        file is None or "site-packages" in file or not file.endswith(".py")
+    )
+
+
+def _known(module: str, name: str, said: str) -> list[Node]:
+    source = source_of(module)
+    if source is None or name not in source.names:
+        raise CodeUnknownError(
+            f"expected a definition of the project such as module:name, got {said}"
+        )
+    return [(module, name)]
+
+
+# The walk -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Walked:
+    digest: str
+    own: dict[str, str]
+    stamps: tuple[tuple[str, int, int], ...]
+
+
+_memory: dict[tuple[Node, ...], _Walked] = {}
+
+
+def _walked(roots: tuple[Node, ...]) -> _Walked:
+    """The walk from some definitions, kept as long as none of the files that it met has changed."""
+    known = _memory.get(roots)
+    if known is None or any(_stamp(m) != (m, t, s) for m, t, s in known.stamps):
+        known = _memory[roots] = _Walk(roots, {}).finish()
+    return known
+
+
+def _stamp(module: str) -> tuple[str, int, int]:
+    path = file_of(module)
+    if path is None:
+        return module, 0, 0
+    at = path.stat()
+    return module, at.st_mtime_ns, at.st_size
+
+
+def _walk_cells(cells: Sequence[str]) -> _Walked:
+    lines = [line for cell in cells for line in cell.splitlines()]
+    magics = [line.strip() for line in lines if _MAGIC.match(line)]
+    text = "\n".join("pass" if _MAGIC.match(line) else line for line in lines)
+    form = form_of([n for n in ast.parse(text).body if not is_import(n)], lambda node: {})
+    form.text += "\n".join(magics)
+    imports = take_apart(_CELLS, text).imports
+    source = Source(_CELLS, functions={"cells": form}, imports=imports)
+    return _Walk([(_CELLS, "cells")], {_CELLS: source}).finish()
+
+
+class _Walk:
+    """Finds what is live: definitions that are reached, and of their classes the methods that may be asked for."""
+
+    def __init__(self, roots: Sequence[Node], extra: Mapping[str, Source]) -> None:
+        self._extra, self._roots = extra, list(roots)
+        self._live: dict[Node, None] = {}
+        self._attributes: set[str] = set()
+        self._pieces: dict[Node, list[tuple[str, Form]]] = {}
+        self._methods: dict[Node, set[str]] = {}
+        self._links: dict[int, list[Target]] = {}
+        waiting = list(roots)
+        while waiting:
+            while waiting:
+                waiting += self._enter(waiting.pop())
+            for node in list(self._methods):
+                waiting += self._ask(node)
+
+    def _source(self, module: str) -> Source:
+        found = self._extra.get(module) or source_of(module)
+        assert found is not None
+        return found
+
+    def _enter(self, node: Node) -> list[Node]:
+        if node in self._live:
+            return []
+        self._live[node] = None
+        source = self._source(node[0])
+        self._pieces[node] = []
+        if node[1] == LOOSE:
+            return [] if source.loose is None else self._add(node, "", source.loose)
+        found: list[Node] = []
+        if source.loose is not None:
+            found.append((node[0], LOOSE))
+        if node[1] in source.functions:
+            return found + self._add(node, "", source.functions[node[1]])
+        self._methods[node] = set()
+        return found + self._add(node, "", source.classes[node[1]].head)
+
+    def _add(self, node: Node, name: str, form: Form) -> list[Node]:
+        self._pieces[node].append((name, form))
+        self._attributes |= form.attributes
+        source, found = self._source(node[0]), []
+        links = []
+        for path in form.holes:
+            target = lead(source, path, form.imports)
+            links.append(target)
+            self._attributes.update(target.rest.split(".") if target.module else ())
+            found += self._nodes(target)
+        self._links[id(form)] = links
+        return found
+
+    def _nodes(self, target: Target) -> list[Node]:
+        if not target.module:
+            return []
+        if target.name:
+            return [(target.module, target.name)]
+        if target.rest:
+            return []  # a name that the module makes at run time
+        return [(target.module, name) for name in self._source(target.module).names]
+
+    def _ask(self, node: Node) -> list[Node]:
+        """Methods of a live class that have become live."""
+        made = self._source(node[0]).classes[node[1]]
+        every = self._is_used_from_outside(node, set())
+        found: list[Node] = []
+        for name, form in made.methods.items():
+            if name in self._methods[node]:
+                continue
+            dunder = name.startswith("__") and name.endswith("__")
+            if every or dunder or name in self._attributes:
+                self._methods[node].add(name)
+                found += self._add(node, name, form)
+        return found
+
+    def _is_used_from_outside(self, node: Node, seen: set[Node]) -> bool:
+        """Whether a class builds on one of another package, which may call any of its methods."""
+        if node in seen:
+            return False
+        source = self._source(node[0])
+        made: ClassForm = source.classes[node[1]]
+        for base in made.bases:
+            target = lead(source, base, {})
+            if not target.module:
+                if target.rest not in ("object", "typing.Generic", "Generic"):
+                    return True
+            elif target.name in self._source(target.module).classes and self._is_used_from_outside(
+                (target.module, target.name), seen | {node}
+            ):
+                return True
+        return False
+
+    # Hashing --------------------------------------------------------------------------------------
+
+    def finish(self) -> _Walked:
+        """The digest of all that is live, in which a reference stands for what it leads to."""
+        hashes: dict[Node, str] = {}
+        for group in _groups(list(self._live), self._edges()):
+            names = {node: f"{i}" for i, node in enumerate(sorted(group, key=lambda n: n[1]))}
+            inner = {node: self._text(node, hashes, names) for node in group}
+            for node in group:
+                told = sorted(inner.values()) if len(group) > 1 else []
+                hashes[node] = _hash([inner[node], *told])
+        own = {f"{m}:{n}": _hash([self._text((m, n), {}, {})]) for m, n in self._live}
+        modules = sorted({m for m, _ in self._live} - set(self._extra))
+        return _Walked(
+            _hash([hashes[root] for root in self._roots]), own, tuple(map(_stamp, modules))
+        )
+
+    def _edges(self) -> dict[Node, list[Node]]:
+        edges = {}
+        for node, pieces in self._pieces.items():
+            targets = [t for _, form in pieces for t in self._links[id(form)]]
+            loose = self._source(node[0]).loose is not None and node[1] != LOOSE
+            found = [n for target in targets for n in self._nodes(target)]
+            edges[node] = list(dict.fromkeys([*found, *([(node[0], LOOSE)] if loose else [])]))
+        return edges
+
+    def _text(self, node: Node, hashes: Mapping[Node, str], names: Mapping[Node, str]) -> str:
+        told = []
+        for name, form in sorted(self._pieces[node], key=lambda piece: piece[0]):
+            links = self._links[id(form)]
+
+            def fill(match: re.Match[str], links: list[Target] = links) -> str:
+                target = links[int(match[1])]
+                return " ".join([*self._words(target, hashes, names), target.rest])
+
+            told.append(f"{name}:{_HOLE.sub(fill, form.text)}")
+        loose = (node[0], LOOSE)
+        if loose in self._live and loose != node:
+            told.append(hashes.get(loose, names.get(loose, "")))
+        return "\n".join(told)
+
+    def _words(
+        self, target: Target, hashes: Mapping[Node, str], names: Mapping[Node, str]
+    ) -> list[str]:
+        nodes = self._nodes(target)
+        if not nodes:
+            return ["ext" if not target.module else "made"]
+        return sorted(hashes.get(node) or f"#{names.get(node, '')}" for node in nodes)
+
+
+def _groups(nodes: Sequence[Node], edges: Mapping[Node, list[Node]]) -> list[list[Node]]:
+    """Definitions in groups that lead to one another, each group after those that it leads to (Tarjan 1972)."""
+    index: dict[Node, int] = {}
+    low: dict[Node, int] = {}
+    stack: list[Node] = []
+    on: set[Node] = set()
+    groups: list[list[Node]] = []
+    for start in nodes:
+        if start in index:
+            continue
+        work: list[tuple[Node, int]] = [(start, 0)]
+        while work:
+            node, position = work.pop()
+            if position == 0:
+                index[node] = low[node] = len(index)
+                stack.append(node)
+                on.add(node)
+            for k in range(position, len(edges[node])):
+                other = edges[node][k]
+                if other not in index:
+                    work += [(node, k + 1), (other, 0)]
+                    break
+                if other in on:
+                    low[node] = min(low[node], index[other])
+            else:
+                if low[node] == index[node]:
+                    group: list[Node] = []
+                    while not group or group[-1] != node:
+                        group.append(stack.pop())
+                        on.discard(group[-1])
+                    groups.append(group)
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[node])
+    return groups
+
+
+def _hash(told: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(told).encode()).hexdigest()

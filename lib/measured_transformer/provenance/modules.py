@@ -1,0 +1,277 @@
+"""The definitions of the project's modules, and what a name in one of them leads to."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from measured_transformer.provenance.forms import (
+    ClassForm,
+    Form,
+    Function,
+    class_form,
+    form_of,
+    is_idle,
+    is_import,
+)
+
+PACKAGES = ("measured_transformer", "bookpress")
+LOOSE = "<statements>"
+"""The name under which a module's statements that define nothing are kept."""
+_FOLDER = Path(__file__).parents[2]
+_PARSING = threading.Lock()  # Python 3.11 loses count of its depth where two threads parse at once
+
+Import = tuple[str, ...]
+"""What a name is bound to by an import: a module, or a module and a name in it."""
+
+
+@dataclass
+class Source:
+    """A module of the project, taken apart.
+
+    Attributes:
+        name: of the module.
+        is_package: whether it is a package's `__init__`.
+        functions: functions, assignments and other statements that define a name, by that name.
+        classes: classes by name.
+        loose: statements that define nothing; they count for whatever reaches the module.
+        imports: what its imports bind.
+    """
+
+    name: str
+    is_package: bool = False
+    functions: dict[str, Form] = field(default_factory=dict)
+    classes: dict[str, ClassForm] = field(default_factory=dict)
+    loose: Form | None = None
+    imports: dict[str, Import] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """All names that it defines."""
+        return [*self.functions, *self.classes]
+
+
+# Finding ------------------------------------------------------------------------------------------
+
+
+def file_of(module: str) -> Path | None:
+    """The file of a module of the project; None for any other module."""
+    if module.partition(".")[0] not in PACKAGES:
+        return None
+    loaded = getattr(sys.modules.get(module), "__file__", None)
+    if loaded is not None and loaded.endswith(".py"):
+        return Path(loaded)
+    plain = _FOLDER.joinpath(*module.split("."))
+    for path in (plain.with_suffix(".py"), plain / "__init__.py"):
+        if path.is_file():
+            return path
+    parent, _, name = module.rpartition(".")
+    for folder in getattr(sys.modules.get(parent), "__path__", ()):  # a package of several folders
+        for path in (Path(folder, f"{name}.py"), Path(folder, name, "__init__.py")):
+            if path.is_file():
+                return path
+    return None
+
+
+def source_of(module: str) -> Source | None:
+    """The module taken apart; None where it is none of the project's."""
+    path = file_of(module)
+    if path is None:
+        return None
+    at = path.stat()
+    return _read(module, path, at.st_mtime_ns, at.st_size)
+
+
+@lru_cache(maxsize=2048)
+def _read(module: str, path: Path, _mtime: int, _size: int) -> Source:
+    return take_apart(module, path.read_text("utf-8"), is_package=path.name == "__init__.py")
+
+
+def take_apart(module: str, text: str, *, is_package: bool = False) -> Source:
+    """Take the text of a module apart.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    with _PARSING:
+        tree = ast.parse(text)
+    source = Source(module, is_package)
+
+    def imported(node: ast.stmt) -> dict[str, Import]:
+        return dict(_bindings(node, module, is_package))
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom) and _at_top(tree, node):
+            source.imports |= imported(node)
+    pieces: dict[str, list[ast.stmt]] = {}
+    loose: list[ast.stmt] = []
+    for node in tree.body:
+        if is_idle(node) or is_import(node) or _is_main(node):
+            continue
+        if isinstance(node, ast.ClassDef):
+            source.classes[node.name] = class_form(node, imported)
+            continue
+        names = [name for name in _defined(node) if name != "__all__"]
+        if not names and "__all__" in _defined(node):
+            continue
+        if names:
+            for name in names:
+                pieces.setdefault(name, []).append(node)
+        elif not _only_imports(node):
+            changed = _changed(node)
+            (pieces.setdefault(changed, []) if changed in pieces else loose).append(node)
+    for name, nodes in pieces.items():
+        together = {n for node in nodes for n in _defined(node)}
+        position = [list(_defined(node)).index(name) for node in nodes if name in _defined(node)]
+        form = form_of(nodes, imported, [name])
+        if len(together) > 1:
+            form.text = f"{position} {form.text}"
+        source.functions[name] = form
+    if loose:
+        source.loose = form_of(loose, imported)
+    return source
+
+
+def _at_top(tree: ast.Module, node: ast.AST) -> bool:
+    """Whether a statement stands in no function or class."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        one = waiting.pop()
+        if one is node:
+            return True
+        if not isinstance(one, Function | ast.ClassDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(one)
+    return False
+
+
+def _is_main(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "__main__" in ast.dump(node.test)
+
+
+def _only_imports(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.Try | ast.If | ast.With):
+        return False
+    return all(is_import(one) or isinstance(one, ast.Pass) or is_idle(one) for one in node.body)
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    """The names that a statement at the top of a module defines."""
+    if isinstance(node, Function | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.AugAssign):
+        return [node.target.id] if isinstance(node.target, ast.Name) else []
+    found = []
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, Function | ast.ClassDef):
+            found.append(one.name)
+            continue
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+            found.append(one.id)
+        if not isinstance(
+            one, ast.Lambda | ast.ListComp | ast.DictComp | ast.SetComp | ast.GeneratorExp
+        ):
+            waiting += ast.iter_child_nodes(one)
+    return list(dict.fromkeys(found))
+
+
+def _changed(node: ast.stmt) -> str:
+    """The name whose value a statement changes: `NAME.update(...)`, `NAME[...] = ...`, `NAME.x = ...`."""
+    target: ast.AST | None = None
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        target = node.value.func
+    elif isinstance(node, ast.Assign):
+        target = node.targets[0]
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        target = node.target
+    elif isinstance(node, ast.Delete):
+        target = node.targets[0]
+    if isinstance(target, ast.Name):
+        return target.id if isinstance(node, ast.Delete) else ""
+    while isinstance(target, ast.Attribute | ast.Subscript | ast.Call):
+        target = target.func if isinstance(target, ast.Call) else target.value
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _bindings(node: ast.stmt, module: str, is_package: bool) -> Iterator[tuple[str, Import]]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.asname:
+                yield alias.asname, (alias.name,)
+            else:
+                top = alias.name.partition(".")[0]
+                yield top, (top,)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            package = module.split(".") if is_package else module.split(".")[:-1]
+            package = package[: len(package) - node.level + 1]
+            base = ".".join([*package, *([node.module] if node.module else [])])
+        for alias in node.names:
+            yield alias.asname or alias.name, (base, alias.name)
+
+
+# What a name leads to -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a name leads to: a definition of the project, a whole module of it, or something outside.
+
+    Attributes:
+        module: of the project; empty for something outside.
+        name: of the definition; empty for the whole module.
+        rest: attributes that follow, or the full name of what lies outside.
+    """
+
+    module: str
+    name: str = ""
+    rest: str = ""
+
+
+def lead(source: Source, path: tuple[str, ...], imports: dict[str, Import]) -> Target:
+    """What a dotted name in a module leads to.
+
+    Args:
+        source: the module.
+        path: the name and the attributes that follow it.
+        imports: what imports inside of the piece of code bind, beside those of the module.
+    """
+    bound = imports.get(path[0]) or (
+        None if path[0] in source.names else source.imports.get(path[0])
+    )
+    if bound is not None:
+        return _follow((*bound[0].split("."), *bound[1:], *path[1:]))
+    if path[0] in source.names:
+        return Target(source.name, path[0], ".".join(path[1:]))
+    return Target("", "", ".".join(path))
+
+
+def _follow(path: tuple[str, ...], depth: int = 0) -> Target:
+    """The target of an absolute dotted path."""
+    if path[0] not in PACKAGES or depth > 20:
+        return Target("", "", ".".join(path))
+    length = len(path)
+    while length and source_of(".".join(path[:length])) is None:
+        length -= 1
+    if not length:
+        return Target("", "", ".".join(path))
+    module, rest = ".".join(path[:length]), path[length:]
+    source = source_of(module)
+    assert source is not None
+    if not rest:
+        return Target(module)
+    if rest[0] in source.names:
+        return Target(module, rest[0], ".".join(rest[1:]))
+    if rest[0] in source.imports:  # it passes on what it imports itself
+        bound = source.imports[rest[0]]
+        onward = (*bound[0].split("."), *bound[1:], *rest[1:])
+        if onward != path:
+            return _follow(onward, depth + 1)
+    return Target(module, "", ".".join(rest))

@@ -1,0 +1,42 @@
+"""Settings in words that JSON has, so that two of them can be compared and hashed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import PurePath
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """The value in words that JSON has, and that tell it from every other value of a setting.
+
+    Classes and functions are named without their modules: what they do is told by the digest of their code.
+
+    Raises:
+        ValueError: for an object that has no such words: its address would stand for it.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((plain(item) for item in value), key=repr)
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.init}
+        return {"type": type(value).__qualname__, **named}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, PurePath):
+        return value.name
+    if isinstance(value, functools.partial):
+        return {"partial": plain(value.func), "args": plain(value.args), **plain(value.keywords)}
+    if isinstance(value, type) or inspect.isroutine(value):
+        return str(value.__qualname__)
+    if " at 0x" not in (text := repr(value)):
+        return f"{type(value).__qualname__}: {text}"
+    raise ValueError(
+        f"expected a setting whose value can be written down, got {text}; make it a dataclass or a function"
+    )

@@ -1,0 +1,176 @@
+"""Measuring: what is missing is measured, once, and what is there is never lost."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from demo_room import Inline, Room
+from measured_transformer.evidence.results import read_result
+from measured_transformer.measuring.measurement import measurements_of, rooms
+from measured_transformer.measuring.scheduler import measure, measure_all
+from measured_transformer.measuring.state import standing
+
+
+def run(room: Room, inline: Inline, **options: object) -> object:
+    return measure_all(room.all, executor=inline, progress=False, say=lambda _: None, **options)
+
+
+def test_rooms_are_found_by_what_they_declare(room: Room) -> None:
+    assert rooms() == ["demo"]
+    assert list(measurements_of("demo")) == ["losses", "draws"]
+    with pytest.raises(ValueError, match=r"\(demo\), got 'damo'"):
+        measurements_of("damo")
+
+
+def test_every_seed_is_measured_and_the_result_written(room: Room, inline: Inline) -> None:
+    report = run(room, inline)
+    assert report.written == ["demo.losses", "demo.draws"]
+    assert not report.failed
+    result = read_result(room.results / "losses.json")
+    assert result.seeds == [0, 10, 20]
+    assert result.what == "The loss of the last step."
+    loss = result.dataset.loss
+    assert loss.dims == ("seed", "arm")
+    assert list(loss.arm.values) == ["pre", "post"]
+    assert len(np.unique(loss)) == 6
+    told = result.provenance
+    assert {"commit", "digest", "device", "kind", "versions", "seconds", "date"} <= set(told)
+    assert len(result.openings["pre"]["0"]) == 4
+
+
+def test_what_holds_is_not_measured_again(room: Room, inline: Inline) -> None:
+    run(room, inline)
+    inline.calls.clear()
+    report = run(room, inline)
+    assert report.held == ["demo.losses", "demo.draws"]
+    assert inline.calls == []
+
+
+def test_values_are_those_of_the_training_itself(room: Room, inline: Inline) -> None:
+    from measured_transformer.training.loop import train
+
+    run(room, inline)
+    module = __import__("importlib").import_module("measured_transformer.chapters.demo.measure")
+    loss = read_result(room.results / "losses.json").dataset.loss
+    alone = train(module.shaped("post", 8), module.TASK, seed=10, steps=4, learning_rate=0.01)
+    assert float(loss.sel(seed=10, arm="post")) == alone.losses[-1]
+
+
+def test_trainings_that_two_measurements_share_are_trained_once(
+    room: Room, inline: Inline
+) -> None:
+    room.write(
+        room.file.read_text()
+        + '''
+
+@measurement(seeds=3, trainings=trainings)
+def again(seed, runs, *, width=8):
+    """The same runs."""
+    return {"first": runs["pre"].losses[0]}
+'''
+    )
+    both = [room.measurement("losses"), room.measurement("again")]
+    measure_all(both, executor=inline, progress=False, say=lambda _: None)
+    assert inline.calls.count("train_one") == 6
+
+
+def test_more_seeds_cost_only_the_new_ones(room: Room, inline: Inline) -> None:
+    run(room, inline)
+    before = read_result(room.results / "losses.json").dataset.loss
+    inline.calls.clear()
+    room.edit("seeds=3", "seeds=5")
+    assert standing(room.measurement("losses")).state == "stale"
+    run(room, inline)
+    assert inline.calls.count("train_one") == 4
+    assert inline.calls.count("take_by_name") == 2
+    after = read_result(room.results / "losses.json").dataset.loss
+    assert (after.sel(seed=before.seed) == before).all()
+
+
+def test_a_seed_that_fails_leaves_the_others(room: Room, inline: Inline) -> None:
+    room.edit(
+        'return {"error":', 'assert seed != 10, "a bad draw"\n    return {"error":'
+    )
+    report = run(room, inline)
+    assert report.written == ["demo.losses"]
+    assert "1 of 2 seeds failed (seed 10: AssertionError: a bad draw" in report.failed["demo.draws"]
+    assert not (room.results / "draws.json").exists()
+    kept = list(Path("_build/measuring/demo.draws").rglob("*.json"))
+    assert [path.name for path in kept] == ["0.json"]
+    room.edit('assert seed != 10, "a bad draw"\n    ', "")
+    assert run(room, inline).written == ["demo.draws"]
+
+
+def test_a_damaged_trial_is_measured_again(room: Room, inline: Inline) -> None:
+    room.edit('return {"error":', 'import os; assert not os.path.exists("stop")\n    return {"error":')
+    Path("stop").touch()
+    room.edit("1e-12 * (1 + seed)", "1e-12 * (1 + seed) / (seed != 10)")
+    run(room, inline)
+    Path("stop").unlink()
+    for path in Path("_build/measuring/demo.draws").rglob("*.json"):
+        path.write_text(path.read_text().replace("1e-12", "2e-12"))
+    report = run(room, inline)
+    assert "seed 10" in report.failed["demo.draws"]
+
+
+def test_a_result_of_another_form_is_refused_and_its_trials_are_kept(
+    room: Room, inline: Inline
+) -> None:
+    run(room, inline)
+    before = (room.results / "draws.json").read_bytes()
+    room.edit('"control": 1.0', '"other": 1.0')
+    report = run(room, inline)
+    assert "gives other names or shapes" in report.failed["demo.draws"]
+    assert (room.results / "draws.json").read_bytes() == before
+
+
+def test_seeds_that_give_other_shapes_are_refused(room: Room, inline: Inline) -> None:
+    room.edit('"control": 1.0', '"control": ("draw", [1.0] * (1 + seed // 10))')
+    with pytest.raises(ValueError, match="same names and shapes from every seed"):
+        measure(room.measurement("draws"), seeds=2, executor=inline, progress=False)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_to_keeps_the_seeds(room: Room, inline: Inline) -> None:
+    room.results.mkdir()
+    room.results.chmod(0o500)
+    report = run(room, inline)
+    room.results.chmod(0o700)
+    assert "seeds are kept in" in report.failed["demo.draws"]
+
+
+def test_a_full_disk_keeps_the_seeds(
+    room: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from measured_transformer.measuring import scheduler
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(scheduler, "write_result", full)
+    report = run(room, inline)
+    assert "No space left" in report.failed["demo.draws"]
+    assert "all 2 seeds are kept in" in report.failed["demo.draws"]
+    monkeypatch.undo()
+
+
+def test_measuring_in_a_notebook_gives_a_dataset_and_writes_no_result(
+    room: Room, inline: Inline
+) -> None:
+    data = measure(room.measurement("losses"), seeds=2, executor=inline, progress=False, width=4)
+    assert data.loss.shape == (2, 2)
+    assert not room.results.exists()
+    with pytest.raises(TypeError, match="has the settings width, got depth"):
+        measure(room.measurement("losses"), seeds=2, executor=inline, depth=4)
+
+
+def test_another_set_of_seeds_lies_apart(
+    room: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEASURED_SEED_OFFSET", "1000")
+    run(room, inline)
+    assert not room.results.exists()
+    path = Path("_build/seeds-1000/demo/results/draws.json")
+    assert json.loads(path.read_text())["coords"]["seed"] == [10000, 10010]
