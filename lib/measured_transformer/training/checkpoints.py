@@ -17,6 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from measured_transformer.training.device import find_device
+
 if TYPE_CHECKING:
     from measured_transformer.training.loop import History
 
@@ -45,7 +47,7 @@ def write_checkpoint(
         }
     tensors |= {f"history.{f.name}": _column(getattr(history, f.name)) for f in fields(history)}
     tensors |= {"generator.batches": batches.get_state(), "generator.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
+    if find_device().type == "cuda":
         tensors["generator.cuda"] = torch.cuda.get_rng_state()
     write_tensors(file, tensors, {"key": key})
 
@@ -80,7 +82,7 @@ def read_checkpoint(
     optimiser.load_state_dict(state)
     batches.set_state(tensors["generator.batches"])
     torch.set_rng_state(tensors["generator.cpu"])
-    if "generator.cuda" in tensors and torch.cuda.is_available():
+    if "generator.cuda" in tensors and find_device().type == "cuda":
         torch.cuda.set_rng_state(tensors["generator.cuda"])
     for name, column in _under("history.", tensors).items():
         getattr(history, name)[:] = column.tolist()

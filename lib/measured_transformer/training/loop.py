@@ -22,7 +22,7 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.task import Batch, Part, SourceTask, SplitTask, Task, held_out
 from measured_transformer.training.checkpoints import read_checkpoint, write_checkpoint
-from measured_transformer.training.device import cpu_threads, find_device
+from measured_transformer.training.device import find_device, settled
 from measured_transformer.training.fingerprint import fingerprint
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant, Schedule
@@ -38,7 +38,7 @@ class Run:
     """One training from one seed.
 
     Attributes:
-        model: as it stood after the last step, in evaluation mode.
+        model: as it stood after the last step, on the CPU and in evaluation mode.
         losses: training loss of every step, in nats per scored position, label smoothing included.
         seed: what weights and batches were drawn from.
         diverged: whether the loss or a weight stopped being a finite number; training ended there.
@@ -147,7 +147,8 @@ def train(
     """Train a fresh model on fresh batches.
 
     The same seed gives the same run: on a CPU bit for bit, whatever else runs and however many cores there
-    are; on an accelerator as far as its kernels are deterministic.
+    are; on an accelerator as far as its kernels are deterministic. Training computes on the device that
+    `device.find_device` finds; the finished model is on the CPU.
 
     Args:
         config: the model; its vocabulary must hold the task's.
@@ -165,7 +166,7 @@ def train(
         label_smoothing: share of the answer spread over the whole vocabulary, see `losses.cross_entropy`.
         evaluate_every: after how many steps to score the model on sequences held out, always the same; None
             for never. Evaluations change nothing in the training.
-        prepare: called with the fresh model before the first step, to fix or replace some of its weights;
+        prepare: called with the fresh model, still on the CPU, to fix or replace some of its weights;
             parameters that no longer require a gradient stay as they are.
         checkpoint: a file to which the whole state is saved (safetensors, in one piece) every
             `checkpoint_every` steps and at the end. Where it exists already, training goes on from there,
@@ -182,9 +183,10 @@ def train(
     _check(config, task, steps, learning_rate, optimiser, evaluate_every, checkpoint_every)
     device = find_device()
     source = isinstance(task, SourceTask)
-    model = make_model(config, causal=task.causal, source=source, seed=seed).to(device).train()
+    model = make_model(config, causal=task.causal, source=source, seed=seed).train()
     if prepare is not None:
         prepare(model)
+    model.to(device)
     parameters = list(model.parameters())
     updates = _optimiser(optimiser, parameters, learning_rate, betas, eps, weight_decay)
     batches, history = stream(seed, "training"), History()
@@ -194,7 +196,7 @@ def train(
         asked = (config, task, seed, settings, label_smoothing, evaluate_every, prepare, threads)
         key = fingerprint({"training": asked}, task, schedule, prepare)
     with (
-        cpu_threads(threads if device.type == "cpu" else None),
+        settled(device, threads),
         seeded(derived_seed(seed, "dropout")),
     ):
         if checkpoint is not None:
@@ -231,7 +233,11 @@ def train(
 
 
 def finished(model: Model, history: History, seed: int) -> Run:
-    """What is kept of a training that has ended; its weights show whether it diverged in its last step."""
+    """What is kept of a training that has ended; its weights show whether it diverged in its last step.
+
+    The model is brought back to the CPU, where it is looked at.
+    """
+    model.to("cpu")
     finite = all(bool(p.isfinite().all()) for p in model.parameters())
     return Run(
         model.eval(),

@@ -8,6 +8,8 @@ from hashlib import blake2b
 
 import torch
 
+from measured_transformer.training.device import find_device
+
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
@@ -19,7 +21,8 @@ def seeded(seed: int) -> Iterator[None]:
     ...     bool((torch.rand(2) == first).all())
     True
     """
-    with torch.random.fork_rng():
+    number = torch.cuda.device_count() if find_device().type == "cuda" else 0
+    with torch.random.fork_rng(devices=range(number)):
         torch.manual_seed(seed)
         yield
 

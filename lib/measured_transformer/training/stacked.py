@@ -24,7 +24,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.stack import Stack
 from measured_transformer.parts.tap import Tap
 from measured_transformer.tasks.task import Batch, SourceTask, Task
-from measured_transformer.training.device import cpu_threads, find_device
+from measured_transformer.training.device import find_device, settled
 from measured_transformer.training.jobs import make_jobs
 from measured_transformer.training.loop import (
     History,
@@ -86,7 +86,7 @@ def train_stacked(
     histories = [History() for _ in seeds]
     alive = set(range(len(seeds)))
     steps, every = range(asked["steps"]), asked["evaluate_every"]
-    with cpu_threads(asked["threads"] if device.type == "cpu" else None):
+    with settled(device, asked["threads"]):
         for step in tqdm(steps) if progress else steps:
             if not alive:
                 break
@@ -138,10 +138,10 @@ def _fresh(
     config: Config, task: Task, seed: int, prepare: Callable[[Model], None] | None, device: Any
 ) -> Model:
     source = isinstance(task, SourceTask)
-    model = make_model(config, causal=task.causal, source=source, seed=seed).to(device).train()
+    model = make_model(config, causal=task.causal, source=source, seed=seed).train()
     if prepare is not None:
         prepare(model)
-    return model
+    return model.to(device)
 
 
 def _stack(models: Sequence[Model]) -> tuple[dict[str, nn.Parameter], dict[str, Tensor]]:

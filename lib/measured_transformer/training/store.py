@@ -30,7 +30,6 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from measured_transformer.tasks.task import SourceTask
-from measured_transformer.training.device import find_device
 from measured_transformer.training.folders import build_folder
 from measured_transformer.training.loop import Run, make_model
 from measured_transformer.training.seeding import seeded
@@ -195,7 +194,7 @@ def contents(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def unpack(data: bytes, config: Any, task: Any, prepare: Any = None) -> Run:
-    """The run, on the device that is found here, as `train` gave it.
+    """The run as `train` gave it, its model on the CPU wherever it was trained.
 
     Args:
         data: from `pack`.
@@ -207,8 +206,7 @@ def unpack(data: bytes, config: Any, task: Any, prepare: Any = None) -> Run:
     tensors, about = contents(data)
     source = isinstance(task, SourceTask)
     seed = int(about["seed"])
-    model = make_model(config, causal=task.causal, source=source, seed=seed)
-    model = model.to(find_device()).train()
+    model = make_model(config, causal=task.causal, source=source, seed=seed).train()
     with seeded(seed):
         if prepare is not None:
             prepare(model)
