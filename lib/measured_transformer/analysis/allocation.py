@@ -23,9 +23,8 @@ from measured_transformer.internals.intervene import intervene
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.linear import Linear
 from measured_transformer.training.device import cpu_threads
-from measured_transformer.training.fingerprint import fingerprint
 from measured_transformer.training.seeding import seeded, stream
-from measured_transformer.training.tuning import _PACKAGED, _build_records, _store, _stored
+from measured_transformer.training.tuning import search_losses
 
 # Arithmetic of the budget -----------------------------------------------------------------------
 
@@ -290,13 +289,6 @@ def tuned_rate(
         "steps": steps,
         "rows": rows,
     }
-    key = fingerprint(asked, train_reader)
-    here = _build_records()
-    files = [
-        place / profile.name / "tuned" / f"{name}.json"
-        for place in (here, _PACKAGED)
-        if place is not None
-    ]
     longest_row = n if isinstance(n, int) else n[-1]
 
     def lost(rate: float, seed: int) -> float:
@@ -305,16 +297,8 @@ def tuned_rate(
         )
         return -r_squared(reader, n=longest_row, m=m, seed=seed)
 
-    stored = _stored(files, key)
-    found = (
-        {rate: [lost(rate, seed) for seed in seeds] for rate in rates}
-        if stored is None
-        else stored["reader"]
-    )
-    best = min(rates, key=lambda rate: math.fsum(found[rate]))
-    if stored is None and here is not None:
-        _store(files[0], key, asked, {"reader": found}, {"reader": best})
-    return best
+    found = search_losses(name, asked, [train_reader, r_squared], lost, rates=rates, seeds=seeds)
+    return min(rates, key=lambda rate: math.fsum(found[rate]))
 
 
 Remedy = Callable[[Reader], AbstractContextManager[None]]

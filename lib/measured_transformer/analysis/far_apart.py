@@ -20,11 +20,10 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.norms import LayerNorm
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.device import cpu_threads
-from measured_transformer.training.fingerprint import fingerprint
 from measured_transformer.training.loop import clip_gradients
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.seeding import seeded, stream
-from measured_transformer.training.tuning import _PACKAGED, _build_records, _store, _stored
+from measured_transformer.training.tuning import search_losses
 
 Kind = Literal["transformer", "lstm"]
 """What reads: a decoder with attention, or a recurrent network."""
@@ -214,28 +213,12 @@ def tuned_rate(
         "steps": steps,
         "rows": rows,
     }
-    key = fingerprint(asked, tasks[0], learn)
-    here = _build_records()
-    files = [
-        place / profile.name / "tuned" / f"{name}.json"
-        for place in (here, _PACKAGED)
-        if place is not None
-    ]
-    stored = _stored(files, key)
-    found = None if stored is None else stored[kind]
-    if found is None:
-        found = {
-            rate: [
-                -_second_half(
-                    learn(kind, tasks, sizes, steps=steps, learning_rate=rate, seed=seed, rows=rows)
-                )
-                for seed in seeds
-            ]
-            for rate in grid
-        }
-        best = min(grid, key=lambda rate: math.fsum(found[rate]))
-        if here is not None:
-            _store(files[0], key, asked, {kind: found}, {kind: best})
+
+    def lost(rate: float, seed: int) -> float:
+        run = learn(kind, tasks, sizes, steps=steps, learning_rate=rate, seed=seed, rows=rows)
+        return -_second_half(run)
+
+    found = search_losses(name, asked, [tasks[0], learn], lost, rates=grid, seeds=seeds)
     best = min(grid, key=lambda rate: math.fsum(found[rate]))
     return best, {rate: [-value for value in values] for rate, values in found.items()}
 

@@ -198,7 +198,7 @@ def flipped(items: Iterable[Repeated]) -> dict[str, tuple[str, str]]:
             variables[name] = (axes, changed)
         measured = replace(kept, variables=variables)
         rooms.setdefault(item.measurement.room, {})[item.measurement.name] = measured
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for room, results in rooms.items():
         before, after = verdicts_of(room), verdicts_of(room, results)
         found |= {c: (before[c], after[c]) for c in before if before[c] != after.get(c, before[c])}

@@ -15,8 +15,7 @@ import numpy as np
 from measured_transformer.evidence.results import pack, unpack, write_whole
 from measured_transformer.measuring.measurement import Measurement, Variables, measurements_of
 from measured_transformer.training.device import cpu_threads
-from measured_transformer.training.jobs import Job, obtain, perform
-from measured_transformer.training.loop import Run
+from measured_transformer.training.jobs import Job, perform
 from measured_transformer.training.store import Store
 
 OPENING = 20
@@ -55,7 +54,9 @@ def take(measurement: Measurement, seed: int, settings: Mapping[str, Any], store
     """
     start = time.perf_counter()
     with cpu_threads(1):
-        runs = {name: _run(job, store) for name, job in measurement.jobs(seed, **settings).items()}
+        runs = {
+            name: job.obtained(store) for name, job in measurement.jobs(seed, **settings).items()
+        }
         arguments = [seed] if measurement.trainings is None else [seed, runs]
         given = measurement.look(*arguments, **settings)
     openings = {name_of(name): run.losses[:OPENING].tolist() for name, run in runs.items()}
@@ -82,12 +83,6 @@ def name_of(training: Any) -> str:
     """The name of a training in a file: its parts joined by slashes."""
     parts = training if isinstance(training, tuple) else (training,)
     return "/".join(str(part) for part in parts)
-
-
-def _run(job: Job, store: Store) -> Run:
-    found = obtain(job, store)
-    assert found is not None  # it waited
-    return job.unpacked(found) if isinstance(found, bytes) else found
 
 
 # On disk ------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from measured_transformer.provenance.digests import (
     files,
     reach,
     reach_source,
+    roots,
 )
 from measured_transformer.provenance.words import plain
 
@@ -33,4 +34,5 @@ __all__ = [
     "plain",
     "reach",
     "reach_source",
+    "roots",
 ]

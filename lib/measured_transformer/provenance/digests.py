@@ -63,6 +63,11 @@ def reach(*things: object) -> dict[str, str]:
     return _walked(tuple(_roots(things))).own
 
 
+def roots(*things: object) -> list[str]:
+    """The definitions that a walk from things begins with, ``module:name``."""
+    return [f"{module}:{name}" for module, name in _roots(things)]
+
+
 def files(*things: object) -> list[Path]:
     """The files that hold the code that things reach."""
     modules = {name.partition(":")[0] for name in reach(*things)}
@@ -133,8 +138,8 @@ def _defined(thing: Any) -> list[Node]:
         raise CodeUnknownError(f"expected code of a module that can be read, got {module}.{name}")
     if "<" in name:
         raise CodeUnknownError(
-            f"expected a function or class at the top of a module, got {module}.{name}, whose name does not
-            say " "which it is"
+            f"expected a function or class at the top of a module, got "
+            f"{module}.{name}, whose name does not say which it is"
         )
     return _known(module, name.partition(".")[0], f"{module}:{name}")
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+DECLARATIONS = ("measurement", "evidence", "number")
+"""Decorators that declare what a function is for and leave what it computes alone."""
 _SKIPPED = {"ctx", "type_comment", "kind", "type_params", "returns", "lineno"}
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -167,7 +169,7 @@ class _Writer:
             *(self.write(d, scopes) for d in outside),
         ]
         decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
-        words += [f"@{self.write(decorator, scopes)}" for decorator in decorators]
+        words += [f"@{self.write(d, scopes)}" for d in decorators if not _declares(d)]
         body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
         inner = [*scopes, {name.strip("/*,") for name in named} | self._bound(body)]
         words += [self.write(one, inner) for one in body if not is_idle(one)]
@@ -215,6 +217,12 @@ class _Writer:
     def _annotated(self, node: ast.AnnAssign, scopes: list[set[str]]) -> str:
         value = "" if node.value is None else self.write(node.value, scopes)
         return f"({self.write(node.target, scopes)}={value})"
+
+
+def _declares(decorator: ast.AST) -> bool:
+    """Whether a decorator only says what a function is for: how many seeds are kept changes no value of one."""
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(name, ast.Name) and name.id in DECLARATIONS
 
 
 def _stored(node: ast.AST) -> list[ast.Name]:

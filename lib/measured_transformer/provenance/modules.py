@@ -23,6 +23,7 @@ from measured_transformer.provenance.forms import (
 PACKAGES = ("measured_transformer", "bookpress")
 LOOSE = "<statements>"
 """The name under which a module's statements that define nothing are kept."""
+_ITSELF = "measured_transformer.provenance"  # how code is compared changes no value
 _FOLDER = Path(__file__).parents[2]
 _PARSING = threading.Lock()  # Python 3.11 loses count of its depth where two threads parse at once
 
@@ -61,7 +62,7 @@ class Source:
 
 def file_of(module: str) -> Path | None:
     """The file of a module of the project; None for any other module."""
-    if module.partition(".")[0] not in PACKAGES:
+    if module.partition(".")[0] not in PACKAGES or module.startswith(_ITSELF):
         return None
     loaded = getattr(sys.modules.get(module), "__file__", None)
     if loaded is not None and loaded.endswith(".py"):

@@ -12,13 +12,16 @@ import platform
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
 VARIABLE = "MEASURED_DEVICE"
-PRECISION = "highest"  # PyTorch's word for float32 products that are not shortened to TF32 or bfloat16
+PRECISION = (
+    "highest"  # PyTorch's word for float32 products that are not shortened to TF32 or bfloat16
+)
 _CHOICES = ("auto", "cpu", "cuda")
 
 
@@ -125,6 +128,7 @@ def circumstances() -> dict[str, str]:
     return {"device": name, "kind": f"cpu {torch.backends.cpu.get_cpu_capability()} {name}", **told}
 
 
+@lru_cache(maxsize=1)
 def cpu_name() -> str:
     """The processor's name, as exactly as the operating system tells it."""
     try:
@@ -145,7 +149,9 @@ def _deterministic() -> Iterator[None]:
     filled = torch.utils.deterministic.fill_uninitialized_memory
     try:
         torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # costs time, and reads no such memory
+        torch.utils.deterministic.fill_uninitialized_memory = (
+            False  # costs time, and reads no such memory
+        )
         with (
             torch.backends.cudnn.flags(
                 enabled=True, benchmark=False, deterministic=True, allow_tf32=False

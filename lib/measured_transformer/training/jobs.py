@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import inspect
 import os
-import sys
-import sysconfig
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
-import measured_transformer
 from measured_transformer.models.config import Config
+from measured_transformer.provenance import CodeUnknownError, digest, files, plain, roots
 from measured_transformer.tasks.task import Task
-from measured_transformer.training.device import find_device
-from measured_transformer.training.fingerprint import CODE, fingerprint, plain
+from measured_transformer.training.device import circumstances, find_device
 from measured_transformer.training.loop import Run, _check, train
-from measured_transformer.training.store import Store, file_digest, pack, unpack
+from measured_transformer.training.store import Store, pack, unpack
 
-_PACKAGE = "measured_transformer"
-_FOLDER = Path(measured_transformer.__file__).parent
 _SIGNATURE = inspect.signature(train)
 _BEGAN = time.time()
+_STACKED = "measured_transformer.training.stacked:train_stacked"
 _NOT_ASKED = ("config", "task", "seed", "checkpoint", "checkpoint_every", "progress")
 _TURN = threading.Lock()  # PyTorch's generator is one for all threads of a process
 
@@ -68,14 +60,14 @@ class Job:
             "task": self.task,
             "seed": self.seed,
             "settings": settings,
-            "device": _kind(device),
-            "torch": torch.__version__,
+            "device": circumstances()["kind"],
+            "torch": str(torch.__version__).partition("+")[0],
             "dtype": str(torch.get_default_dtype()),
             "stacked": stacked,
         }
 
     def key(self, *, stacked: bool = False) -> str | None:
-        """The fingerprint of the run, and its name in a store; None where it cannot be stored.
+        """The digest of the run, and its name in a store; None where it cannot be stored.
 
         That is so where settings cannot be written down or code cannot be read (lambdas, classes of a
         notebook), and where a file of the code was changed after this process began: what is trained
@@ -84,36 +76,26 @@ class Job:
         Args:
             stacked: of the run as `stacked.train_stacked` gives it, whose last digits may differ.
         """
-        code = self.code(stacked=stacked)
-        if code is None:
-            return None
-        asked = {**self.asked(stacked=stacked), "code": sorted(code.values())}
-        key = fingerprint(asked, *self.made)
-        return key if key == fingerprint(asked, *self.made) else None
-
-    def code(self, *, stacked: bool = False) -> dict[str, str] | None:
-        """Files of the code that decides over the result, each with its digest; None as for `key`."""
-        files = {file for glob in CODE for file in _FOLDER.glob(glob)}
-        if stacked:
-            files.add(_FOLDER / "training" / "stacked.py")
-        for thing in self.made:
-            for module in _modules(thing):
-                if module == "__main__":
-                    return None
-                files |= _reached(module)
         try:
-            if any(file.stat().st_mtime > _BEGAN for file in files):
+            things = self.things(stacked=stacked)
+            if any(file.stat().st_mtime > _BEGAN for file in files(*things)):
                 return None
-            return {str(file): file_digest(file) for file in sorted(files)}
-        except OSError:
+            return digest(*things, settings=self.asked(stacked=stacked))
+        except (CodeUnknownError, ValueError, OSError):
             return None
+
+    def things(self, *, stacked: bool = False) -> list[object]:
+        """What decides over the result by its code: that which trains, and the objects that are given."""
+        how = [train, _STACKED] if stacked else [train]
+        return [*how, self.config, *self.made]
 
     def about(self, key: str | None, *, stacked: bool = False) -> dict[str, Any]:
         """What the header of the stored run says."""
         if key is None:
             return {}
+        things = self.things(stacked=stacked)
         told = plain(self.asked(stacked=stacked))
-        return {"key": key, "asked": told, "code": self.code(stacked=stacked) or {}}
+        return {"key": key, "asked": told, "roots": roots(*things), "code": digest(*things)}
 
     def train(self, checkpoint: Path | None = None) -> Run:
         """Train it, alone. Threads of one process take turns."""
@@ -124,6 +106,12 @@ class Job:
             run = train(self.config, self.task, seed=self.seed, **kept, **self.settings)
         run.model.zero_grad()  # a run from the store has no gradients either
         return run
+
+    def obtained(self, store: Store) -> Run:
+        """The run: from the store, else trained now and stored."""
+        found = obtain(self, store)
+        assert found is not None  # it waited
+        return self.unpacked(found) if isinstance(found, bytes) else found
 
     def unpacked(self, data: bytes) -> Run:
         """The run that was packed. Raises ValueError when it is damaged."""
@@ -211,60 +199,3 @@ def obtain(job: Job, store: Store | None, *, wait: bool = True) -> bytes | Run |
         with suppress(OSError):
             checkpoint.unlink(missing_ok=True)
         return run
-
-
-def _kind(device: torch.device) -> str:
-    """What runs are equal on to the last bit, as far as one can tell."""
-    if device.type == "cuda":
-        return f"cuda {torch.cuda.get_device_name(device)}"
-    return f"{device.type} {torch.backends.cpu.get_cpu_capability()}"
-
-
-def _modules(thing: object) -> list[str]:
-    kinds = [thing] if inspect.isfunction(thing) else type(thing).__mro__
-    return [kind.__module__ for kind in kinds]
-
-
-@cache
-def _reached(name: str) -> frozenset[Path]:
-    """The file of a module and of all that it imports, short of installed packages and of `CODE`'s."""
-    found: set[Path] = set()
-    waiting, seen = [name], {name}
-    while waiting:
-        module = sys.modules.get(waiting.pop())
-        file = None if module is None else _own_file(module)
-        if module is None or file is None:
-            continue
-        found.add(file)
-        for other in _imports(module, file):
-            if other not in seen and not other.startswith(
-                (f"{_PACKAGE}.parts", f"{_PACKAGE}.models", f"{_PACKAGE}.training")
-            ):
-                seen.add(other)
-                waiting.append(other)
-    return frozenset(found)
-
-
-def _own_file(module: ModuleType) -> Path | None:
-    """The source of a module; None for one that is installed or built in."""
-    name = getattr(module, "__file__", None)
-    if name is None or not name.endswith(".py"):
-        return None
-    file = Path(name).resolve()
-    installed = {Path(sysconfig.get_path(p)).resolve() for p in ("stdlib", "purelib", "platlib")}
-    own = module.__name__.partition(".")[0] == _PACKAGE
-    return file if own or not any(file.is_relative_to(folder) for folder in installed) else None
-
-
-def _imports(module: ModuleType, file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            relative = "." * node.level + (node.module or "")
-            try:
-                parent = importlib.util.resolve_name(relative, module.__package__)
-            except ImportError:
-                continue
-            yield parent
-            yield from (f"{parent}.{alias.name}" for alias in node.names)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, overload
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -20,10 +21,10 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.provenance import CodeUnknownError, digest
 from measured_transformer.tasks.task import Batch, Part, SourceTask, SplitTask, Task, held_out
 from measured_transformer.training.checkpoints import read_checkpoint, write_checkpoint
 from measured_transformer.training.device import find_device, settled
-from measured_transformer.training.fingerprint import fingerprint
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant, Schedule
 from measured_transformer.training.seeding import derived_seed, seeded, stream
@@ -194,7 +195,10 @@ def train(
     if checkpoint is not None:
         settings = (learning_rate, schedule, batch_size, optimiser, betas, eps, weight_decay, clip)
         asked = (config, task, seed, settings, label_smoothing, evaluate_every, prepare, threads)
-        key = fingerprint({"training": asked}, task, schedule, prepare)
+        try:
+            key = digest(train, config, task, schedule, prepare, settings=asked)
+        except (CodeUnknownError, ValueError):
+            key = uuid4().hex  # nobody can tell whether another call is the same training
     with (
         settled(device, threads),
         seeded(derived_seed(seed, "dropout")),

@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from measured_transformer.provenance import digest
 from measured_transformer.tasks.task import SourceTask
 from measured_transformer.training.folders import build_folder
 from measured_transformer.training.loop import Run, make_model
@@ -42,6 +43,8 @@ ARRAYS = (
     "evaluation_losses",
     "evaluation_accuracies",
 )
+_KEY = re.compile("[0-9a-f]{64}")
+_LEFTOVER = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{64}\.[0-9a-f]{32}")
 _warned: set[tuple[str, Path]] = set()
 
 
@@ -112,23 +115,19 @@ class Store:
         return sum(file.stat().st_size for file in self.folder.glob("*.safetensors"))
 
     def prune(self) -> int:
-        """Remove damaged runs, leftovers and runs of code that is no longer what it was; gives their number.
+        """Remove runs that are damaged or of code that is no longer what it was; gives their number.
 
-        No process may be training into this folder meanwhile.
+        Only files that a store wrote are touched: their names are keys, and they lie in this folder. Leftovers
+        of writing and of locking go too. No process may be training into this folder meanwhile.
         """
         removed = 0
         for file in self.folder.glob("*.safetensors"):
-            try:
-                _, about = contents(file.read_bytes())
-                code = about["code"]
-                valid = all(file_digest(Path(name)) == digest for name, digest in code.items())
-            except (OSError, ValueError, KeyError):
-                valid = False
-            if not valid:
+            if _KEY.fullmatch(file.stem) and not _holds(file):
                 file.unlink()
                 removed += 1
-        for leftover in (*self.folder.glob(".*"), *self.folder.glob("locks/*")):
-            leftover.unlink()
+        for leftover in (*self.folder.glob(".*"), *(self.folder / "locks").glob("*")):
+            if leftover.is_file() and _LEFTOVER.fullmatch(leftover.name):
+                leftover.unlink()
         return removed
 
     def _warn(self, what: str, error: Exception) -> None:
@@ -216,10 +215,13 @@ def unpack(data: bytes, config: Any, task: Any, prepare: Any = None) -> Run:
     return Run(model.eval(), seed=seed, diverged=bool(about["diverged"]), **arrays)
 
 
-@cache
-def file_digest(file: Path) -> str:
-    """The SHA-256 of a file, read once in a process: of the code that this process has."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _holds(file: Path) -> bool:
+    """Whether a run is whole, and of the code as it is now."""
+    try:
+        _, about = contents(file.read_bytes())
+        return bool(about["key"] == file.stem and digest(*about["roots"]) == about["code"])
+    except (OSError, ValueError, KeyError):
+        return False
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:

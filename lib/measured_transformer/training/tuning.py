@@ -1,25 +1,38 @@
 """Every arm of a comparison gets its own learning rate, chosen from the same grid on seeds not used again.
 
-What was chosen is a record that comes with the library, and is used again as long as everything that the choice
-depends on is the same: arms, task, grid, seeds, steps, options and the code that trains.
+What was chosen is a line of a table that comes with the library (`tuned_table`), and is used again as long as
+everything that the choice depends on is the same: arms, task, grid, seeds, steps, options and the code that
+trains. Where only code has changed, one of its trainings is done again: if that gives the loss that is kept,
+the choice is attested for the code as it is now, and nothing else is trained.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from measured_transformer.models.config import Config
+from measured_transformer.provenance import CodeUnknownError, digest, plain
 from measured_transformer.tasks.task import Task
-from measured_transformer.training.fingerprint import fingerprint, plain
+from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import evaluate, train
+from measured_transformer.training.store import Store
+from measured_transformer.training.tuned_table import (
+    PACKAGED,
+    Line,
+    add_lines,
+    build_table,
+    find_lines,
+    losses_of,
+)
 
-_PACKAGED = Path(__file__).parent / "records"
+_AGREES = 1e-6
+"""By what share of itself the loss of a training done again may differ from the one that is kept."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,7 @@ class Tuned:
         losses: for each arm and each rate of the grid, the final loss of each tuning seed in nats per scored
             position; infinite when it diverged.
         at_edge: arms whose best rate is the smallest or largest of the grid: a wider grid could be better.
-        reused: whether a stored record was used, so that nothing was trained.
+        reused: whether a line of the table was used, so that no search was made.
     """
 
     rates: dict[str, float]
@@ -70,134 +83,263 @@ def tuned_rates(
     seeds: Sequence[int],
     steps: int,
     profile: str = "quick",
-    records: Path | None = None,
+    table: Path | None = None,
     **options: Any,
 ) -> Tuned:
     """Choose for each arm the rate with the smallest mean loss on fresh sequences.
 
     Args:
-        name: of the comparison; names its record.
+        name: of the comparison; names its line in the table.
         arms: what is compared: configs, or arms where their training differs too.
         task: what all of them are trained on.
         rates: the grid, the same for all arms.
         seeds: of the tuning runs; take them from `profile().seeds(..., stream="tuning")`.
         steps: number of batches, the same as in the comparison.
-        profile: whose records are read and written.
-        records: folder with one folder of records a profile, searched first and written to; when not
-            given, `_build/records` of the book around the working directory; outside a book nothing is
-            stored. Last of all the records that come with the library are searched.
+        profile: of this run; a choice does not depend on it.
+        table: the table that is searched and written to; when not given, `_build/tuned.jsonl` of the book
+        around
+            the working directory (outside a book nothing is kept) and the one that comes with the library.
         options: passed to `train` for all arms.
 
     Raises:
         ValueError: when there are no arms, rates or seeds, or when every rate of an arm diverged.
     """
+    del profile
     if not arms or not rates or not seeds:
         raise ValueError(
             f"tuning needs at least one arm, rate and seed, got {len(arms)}, {len(rates)}, {len(seeds)}"
         )
-    sides = {n: arm if isinstance(arm, Arm) else Arm(arm) for n, arm in arms.items()}
-    settings = {name: {**options, **side.options} for name, side in sides.items()}
-    grid = sorted(set(rates))
-    asked = {
-        "arms": {name: side.config for name, side in sides.items()},
-        "options": settings,
-        "task": task,
-        "rates": grid,
-        "seeds": list(seeds),
-        "steps": steps,
+    question = _Question(name, arms, task, rates, seeds, steps, options)
+    here = table if table is not None else build_table()
+    tables = [table] if table is not None else [here, PACKAGED]
+    line = question.known(tables)
+    if line is None and (line := question.attested(tables)) is not None and here is not None:
+        add_lines([line], here)
+    if line is not None:
+        return question.choice(losses_of(line), reused=True)
+    found = {
+        arm: {rate: [question.trial(arm, rate, s) for s in seeds] for rate in question.grid}
+        for arm in question.sides
     }
-    made = [one for own in settings.values() for one in own.values() if callable(one)]
-    key = fingerprint(asked, task, *made)
-    here = records if records is not None else _build_records()
-    places = [here] if records is not None else [here, _PACKAGED]
-    files = [place / profile / "tuned" / f"{name}.json" for place in places if place is not None]
-    found = _stored(files, key)
-    reused = found is not None
-    if found is None:
-        found = {
-            arm: {
-                rate: [_trial(side.config, task, rate, s, steps, settings[arm]) for s in seeds]
-                for rate in grid
-            }
-            for arm, side in sides.items()
-        }
-    table = {arm: _means(losses) for arm, losses in found.items()}
-    best = {arm: min(losses, key=lambda rate: losses[rate]) for arm, losses in table.items()}
-    if hopeless := [arm for arm in arms if not math.isfinite(table[arm][best[arm]])]:
-        raise ValueError(
-            f"every rate of {grid} diverged for {', '.join(hopeless)}; try smaller ones"
+    choice = question.choice(found, reused=False)
+    if here is not None and (line := question.line(found, choice.rates)) is not None:
+        add_lines([line], here)
+    return choice
+
+
+def known_rates(
+    name: str,
+    arms: Mapping[str, Config | Arm],
+    task: Task,
+    *,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    steps: int,
+    **options: Any,
+) -> Tuned | None:
+    """What the library's table says; None where nothing was chosen with this code. Trains nothing.
+
+    Arguments as for `tuned_rates`.
+    """
+    question = _Question(name, arms, task, rates, seeds, steps, options)
+    line = question.known([PACKAGED])
+    return None if line is None else question.choice(losses_of(line), reused=True)
+
+
+def keep_rates(
+    name: str,
+    arm: Config | Arm,
+    task: Task,
+    trials: Mapping[tuple[float, int], Job],
+    *,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    steps: int,
+    store: Store,
+    options: Mapping[str, Any],
+) -> Tuned:
+    """Make a choice from trainings that a store holds, and put it into the library's table.
+
+    Args:
+        name: of the arm; names its line.
+        arm, task, rates, seeds, steps: as for `tuned_rates`.
+        trials: the training of each rate and seed.
+        options: as for `tuned_rates`.
+        store: what holds them; one that it lacks is trained.
+
+    Raises:
+        ValueError: when every rate diverged.
+    """
+    question = _Question(name, {name: arm}, task, rates, seeds, steps, options)
+    found = {
+        rate: [_loss(trials[rate, seed].obtained(store), task, seed) for seed in seeds]
+        for rate in question.grid
+    }
+    choice = question.choice({name: found}, reused=False)
+    line = question.line({name: found}, choice.rates)
+    if line is not None:
+        add_lines([line], PACKAGED)
+    return choice
+
+
+def search_losses(
+    name: str,
+    asked: Mapping[str, Any],
+    code: Sequence[object],
+    trial: Callable[[float, int], float],
+    *,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+) -> dict[float, list[float]]:
+    """The losses that a rate is chosen by, for a training that is not `train`'s; kept in the table like all
+    others.
+
+    Args:
+        name: of the choice; names its line.
+        asked: all settings that the losses depend on.
+        code: what computes them; see `provenance.digest`.
+        trial: the loss for a rate and a seed.
+        rates, seeds: of the trials.
+
+    Returns:
+        for each rate the loss of each seed.
+    """
+    told = json.dumps(plain({**asked, "rates": list(rates), "seeds": list(seeds)}), sort_keys=True)
+    key, own = hashlib.sha256(told.encode()).hexdigest(), digest(*code)
+    here = build_table()
+    lines = find_lines(key, [here, PACKAGED])
+    for line in lines:
+        kept = losses_of(line)[name]
+        if line["code"] == own:
+            return kept
+        rate = min(kept, key=lambda r: _mean(kept[r]))
+        if math.isclose(trial(rate, seeds[0]), kept[rate][0], rel_tol=_AGREES):
+            if here is not None:
+                add_lines([{**line, "code": own}], here)
+            return kept
+    found = {rate: [trial(rate, seed) for seed in seeds] for rate in rates}
+    best = min(found, key=lambda r: _mean(found[r]))
+    if here is not None:
+        losses = {name: [[rate, each] for rate, each in found.items()]}
+        line = {"name": name, "asked": key, "code": own, "best": {name: best}, "losses": losses}
+        add_lines([{**line, "seeds": list(seeds), "steps": asked.get("steps")}], here)
+    return found
+
+
+class _Question:
+    """What is asked for, and what can be said of it."""
+
+    def __init__(
+        self,
+        name: str,
+        arms: Mapping[str, Config | Arm],
+        task: Task,
+        rates: Sequence[float],
+        seeds: Sequence[int],
+        steps: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.name, self.task, self.seeds, self.steps = name, task, list(seeds), steps
+        self.sides = {n: arm if isinstance(arm, Arm) else Arm(arm) for n, arm in arms.items()}
+        self.settings = {n: {**options, **side.options} for n, side in self.sides.items()}
+        self.grid = sorted(set(rates))
+        self.asked, self.code = self._key()
+
+    def _key(self) -> tuple[str, str]:
+        """Digests of what is asked for and of the code; empty where they cannot be told."""
+        made = [v for own in self.settings.values() for v in own.values() if callable(v)]
+        configs = [side.config for side in self.sides.values()]
+        try:
+            told = plain(
+                {
+                    "arms": {name: side.config for name, side in self.sides.items()},
+                    "options": self.settings,
+                    "task": self.task,
+                    "rates": self.grid,
+                    "seeds": self.seeds,
+                    "steps": self.steps,
+                }
+            )
+            code = digest(train, evaluate, self.task, *configs, *made)
+        except (CodeUnknownError, ValueError):
+            return "", ""
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest(), code
+
+    def known(self, tables: Sequence[Path | None]) -> Line | None:
+        """The line on this question and this code."""
+        lines = find_lines(self.asked, tables) if self.asked else []
+        return next((line for line in lines if line["code"] == self.code), None)
+
+    def attested(self, tables: Sequence[Path | None]) -> Line | None:
+        """A line of other code, for this code: where a training of it, done again, gives the loss that is kept."""
+        lines = find_lines(self.asked, tables) if self.asked else []
+        for line in lines:
+            kept = losses_of(line)
+            arm = next(iter(self.sides))
+            rate = min(kept[arm], key=lambda r: _mean(kept[arm][r]))
+            if math.isclose(
+                self.trial(arm, rate, self.seeds[0]), kept[arm][rate][0], rel_tol=_AGREES
+            ):
+                return {**line, "name": self.name, "code": self.code}
+        return None
+
+    def trial(self, arm: str, rate: float, seed: int) -> float:
+        """The loss of one training, on sequences held out."""
+        run = train(
+            self.sides[arm].config,
+            self.task,
+            steps=self.steps,
+            learning_rate=rate,
+            seed=seed,
+            **self.settings[arm],
         )
-    if here is not None and not reused:
-        _store(files[0], key, asked, found, best)
-    at_edge = tuple(arm for arm in arms if len(grid) > 1 and best[arm] in (grid[0], grid[-1]))
-    return Tuned(best, found, at_edge, reused)
+        return _loss(run, self.task, seed)
+
+    def choice(
+        self, found: Mapping[str, Mapping[float, Sequence[float]]], *, reused: bool
+    ) -> Tuned:
+        """The best rates by these losses."""
+        table = {arm: _means(losses) for arm, losses in found.items()}
+        best = {arm: min(losses, key=lambda r: losses[r]) for arm, losses in table.items()}
+        if hopeless := [arm for arm in best if not math.isfinite(table[arm][best[arm]])]:
+            raise ValueError(
+                f"every rate of {self.grid} diverged for {', '.join(hopeless)}; try smaller ones"
+            )
+        ends = (self.grid[0], self.grid[-1])
+        at_edge = tuple(arm for arm in best if len(self.grid) > 1 and best[arm] in ends)
+        kept = {arm: {r: list(each) for r, each in losses.items()} for arm, losses in found.items()}
+        return Tuned(best, kept, at_edge, reused)
+
+    def line(
+        self, found: Mapping[str, Mapping[float, Sequence[float]]], best: Mapping[str, float]
+    ) -> Line | None:
+        """The line of the table; None where it could not be found again."""
+        if not self.asked:
+            return None
+        return {
+            "name": self.name,
+            "asked": self.asked,
+            "code": self.code,
+            "best": dict(best),
+            "seeds": self.seeds,
+            "steps": self.steps,
+            "losses": {
+                arm: [
+                    [r, [x if math.isfinite(x) else None for x in each]] for r, each in rows.items()
+                ]
+                for arm, rows in found.items()
+            },
+        }
 
 
-def _trial(
-    config: Config, task: Task, rate: float, seed: int, steps: int, options: Mapping[str, Any]
-) -> float:
-    run = train(config, task, steps=steps, learning_rate=rate, seed=seed, **options)
+def _loss(run: Any, task: Task, seed: int) -> float:
     loss = math.inf if run.diverged else evaluate(run.model, task, seed=seed).loss
     return loss if math.isfinite(loss) else math.inf  # NaN would win or lose by its place
 
 
+def _mean(losses: Sequence[float]) -> float:
+    return math.fsum(losses) / len(losses)
+
+
 def _means(losses: Mapping[float, Sequence[float]]) -> dict[float, float]:
-    return {rate: math.fsum(found) / len(found) for rate, found in losses.items()}
-
-
-def _build_records() -> Path | None:
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "_config.yml").is_file() and (folder / "book").is_dir():
-            return folder / "_build" / "records"
-    return None
-
-
-def _stored(files: Sequence[Path], key: str) -> dict[str, dict[float, list[float]]] | None:
-    for file in files:
-        try:
-            record = json.loads(file.read_text())
-        except (OSError, ValueError):
-            continue  # absent or damaged: the choice is made again
-        if isinstance(record, dict) and record.get("fingerprint") == key:
-            return {
-                arm: {
-                    rate: [math.inf if loss is None else loss for loss in found]
-                    for rate, found in losses
-                }
-                for arm, losses in record["losses"].items()
-            }
-    return None
-
-
-def _store(
-    file: Path,
-    key: str,
-    asked: Mapping[str, Any],
-    found: Mapping[str, Mapping[float, Sequence[float]]],
-    best: Mapping[str, float],
-) -> None:
-    record = {
-        "fingerprint": key,
-        "best": dict(best),
-        "losses": {
-            arm: [
-                [rate, [loss if math.isfinite(loss) else None for loss in each]]
-                for rate, each in losses.items()
-            ]
-            for arm, losses in found.items()
-        },
-        "asked": _told(asked),
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.name}.{os.getpid()}")
-    part.write_text(json.dumps(record, indent=1) + "\n")
-    part.replace(file)
-
-
-def _told(asked: Mapping[str, Any]) -> Any:
-    """What was asked for, for a reader of the record."""
-    try:
-        return plain(asked)
-    except ValueError:
-        return repr(asked)
+    return {rate: _mean(found) for rate, found in losses.items()}
