@@ -26,7 +26,7 @@ from measured_transformer.training.device import cpu_threads, find_device
 from measured_transformer.training.fingerprint import fingerprint
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant, Schedule
-from measured_transformer.training.seeding import derived_seed, seeded, stream
+from measured_transformer.training.seeding import derived_seed, make_generator, seeded
 
 Model = Decoder | Encoder | EncoderDecoder
 Optimiser = Literal["AdamW", "Adam", "RAdam", "SGD"]
@@ -187,7 +187,7 @@ def train(
         prepare(model)
     parameters = list(model.parameters())
     updates = _optimiser(optimiser, parameters, learning_rate, betas, eps, weight_decay)
-    batches, history = stream(seed, "training"), History()
+    batches, history = make_generator(seed, "training"), History()
     key = ""
     if checkpoint is not None:
         settings = (learning_rate, schedule, batch_size, optimiser, betas, eps, weight_decay, clip)
@@ -289,7 +289,7 @@ def evaluate(
         )
     device = next(model.parameters()).device
     training = model.training
-    batch = task.batch(stream(seed, "evaluation"), size, length=length).to(device)
+    batch = task.batch(make_generator(seed, "evaluation"), size, length=length).to(device)
     try:
         logits = predict(model.eval(), batch)
     finally:

@@ -37,7 +37,7 @@ from measured_transformer.training.loop import (
     predict,
 )
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 _TENSORS = ("inputs", "targets", "scored", "padding_mask", "source", "source_padding_mask")
 
@@ -82,7 +82,7 @@ def train_stacked(
         asked["eps"],
         asked["weight_decay"],
     )
-    streams = [stream(seed, "training") for seed in seeds]
+    generators = [make_generator(seed, "training") for seed in seeds]
     histories = [History() for _ in seeds]
     alive = set(range(len(seeds)))
     steps, every = range(asked["steps"]), asked["evaluate_every"]
@@ -90,7 +90,7 @@ def train_stacked(
         for step in tqdm(steps) if progress else steps:
             if not alive:
                 break
-            batches = [task.batch(one, asked["batch_size"]) for one in streams]
+            batches = [task.batch(one, asked["batch_size"]) for one in generators]
             rate = asked["learning_rate"] * asked["schedule"](step)
             # The fused kernels have no rule for another axis; written out, attention has one.
             with sdpa_kernel(SDPBackend.MATH):
