@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, overload
@@ -90,6 +90,34 @@ class History:
     evaluation_accuracies: list[float] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Step:
+    """What a hook is told after each step of a training.
+
+    Attributes:
+        number: of steps that have been taken, 1 after the first.
+        model: as it stands now, in training mode; a hook that changes its mode puts it back.
+        losses: training loss of every step so far, the last one that of this step.
+        rate: learning rate of this step.
+        gradient_norm: length of the whole gradient, before clipping; NaN where the loss was not finite.
+    """
+
+    number: int
+    model: Model
+    losses: Sequence[float]
+    rate: float
+    gradient_norm: float
+
+    @property
+    def loss(self) -> float:
+        """Training loss of this step, in nats per scored position."""
+        return self.losses[-1]
+
+
+AfterStep = Callable[[Step], bool | None]
+"""Looks at a training after each step; where it returns True, the training ends there."""
+
+
 @overload
 def make_model(config: Config, *, causal: bool, seed: int) -> Decoder | Encoder: ...
 @overload
@@ -139,6 +167,7 @@ def train(
     label_smoothing: float = 0.0,
     evaluate_every: int | None = None,
     prepare: Callable[[Model], None] | None = None,
+    after_step: AfterStep | None = None,
     checkpoint: Path | str | None = None,
     checkpoint_every: int = 100,
     progress: bool = False,
@@ -167,6 +196,10 @@ def train(
             for never. Evaluations change nothing in the training.
         prepare: called with the fresh model before the first step, to fix or replace some of its weights;
             parameters that no longer require a gradient stay as they are.
+        after_step: called with a `Step` after each step and its evaluation; returns True to end the training
+            there. It may look at the model, but draws no random numbers of PyTorch's own generator, from
+            which dropout comes. Where training goes on from a checkpoint, it is asked again about the last
+            step that was taken.
         checkpoint: a file to which the whole state is saved (safetensors, in one piece) every
             `checkpoint_every` steps and at the end. Where it exists already, training goes on from there,
             as if it had never been interrupted.
@@ -191,8 +224,18 @@ def train(
     key = ""
     if checkpoint is not None:
         settings = (learning_rate, schedule, batch_size, optimiser, betas, eps, weight_decay, clip)
-        asked = (config, task, seed, settings, label_smoothing, evaluate_every, prepare, threads)
-        key = fingerprint({"training": asked}, task, schedule, prepare)
+        asked = (
+            config,
+            task,
+            seed,
+            settings,
+            label_smoothing,
+            evaluate_every,
+            prepare,
+            after_step,
+            threads,
+        )
+        key = fingerprint({"training": asked}, task, schedule, prepare, after_step)
     with (
         cpu_threads(threads if device.type == "cpu" else None),
         seeded(derived_seed(seed, "dropout")),
@@ -201,8 +244,9 @@ def train(
             read_checkpoint(checkpoint, key, model, updates, batches, history)
         first = len(history.losses)
         numbers = range(first, steps)
+        ended = _ends(after_step, model, history)
         for step in tqdm(numbers, initial=first, total=steps) if progress else numbers:
-            if history.losses and not math.isfinite(history.losses[-1]):
+            if ended or (history.losses and not math.isfinite(history.losses[-1])):
                 break
             batch = task.batch(batches, batch_size).to(device)
             rate = learning_rate * schedule(step)
@@ -225,9 +269,25 @@ def train(
                 history.evaluated.append(step + 1)
                 history.evaluation_losses.append(score.loss)
                 history.evaluation_accuracies.append(score.accuracy)
-            if checkpoint is not None and ((step + 1) % checkpoint_every == 0 or step + 1 == steps):
+            ended = _ends(after_step, model, history)
+            last = ended or step + 1 == steps
+            if checkpoint is not None and (last or (step + 1) % checkpoint_every == 0):
                 write_checkpoint(checkpoint, key, model, updates, batches, history)
     return finished(model, history, seed)
+
+
+def _ends(after_step: AfterStep | None, model: Model, history: History) -> bool:
+    """Whether the hook, where there is one, says that the last step was the last."""
+    if after_step is None or not history.losses:
+        return False
+    step = Step(
+        len(history.losses),
+        model,
+        history.losses,
+        history.rates[-1],
+        history.gradient_norms[-1],
+    )
+    return bool(after_step(step))
 
 
 def finished(model: Model, history: History, seed: int) -> Run:

@@ -62,14 +62,17 @@ def train_stacked(
 
     Raises:
         ValueError: as `train`; a `CannotStackError` when there is dropout (a stack has not the members' own
-            random numbers), when the members differ in more than the values of their weights, when somebody
-            watches their taps, or when their batches differ in shape.
+            random numbers) or a hook after each step (which looks at one model), when the members differ in
+            more than the values of their weights, when somebody watches their taps, or when their batches
+            differ in shape.
     """
     if not seeds:
         return []
     asked = make_jobs(config, task, seeds, options)[0].settings
     if config.dropout:
         raise CannotStackError(f"a stack cannot have dropout, got {config.dropout}")
+    if asked["after_step"] is not None:
+        raise CannotStackError("a stack has no model of one member for after_step to look at")
     device = find_device()
     models = [_fresh(config, task, seed, asked["prepare"], device) for seed in seeds]
     weights, buffers = _stack(models)
