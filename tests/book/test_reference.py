@@ -293,7 +293,7 @@ def test_names_in_signatures_and_text_lead_to_their_entries(entries, printed):
     assert f"{parts}.attention.attention_pattern" in leads(text)
     assert "measured_transformer.internals.capture.capture" in leads(printed["index"])
     base = entries[f"{models}.decoder.Decoder"].find_next_sibling("dd")
-    assert f"{models}.head.HeadedStack" in leads(base)
+    assert f"{models}.stack.Stack" in leads(base)
 
 
 def test_mathematics_and_code_are_marked_up(printed):

@@ -50,7 +50,7 @@ def scores_of_all_texts(model, prompt, vocab, n, penalty):
 def test_enough_beams_find_the_best_of_all_texts(kind, penalty):
     vocab, n = 4, 3
     for seed in range(4):
-        model = made(kind, SMALL.but(vocab=vocab, d_model=8, n_heads=2), seed)
+        model = made(kind, SMALL.replace(vocab=vocab, d_model=8, n_heads=2), seed)
         ours = search(model, [[3, 1], [0]], n, beams=vocab**n, penalty=penalty, stop=STOP)
         for i, prompt in enumerate([[3, 1], [0]]):
             scored = scores_of_all_texts(model, prompt, vocab, n, penalty)

@@ -47,7 +47,7 @@ def written(model, prompts=PROMPTS, n=12, **arguments):
 @pytest.mark.parametrize("positions", SCHEMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_text_is_that_of_full_calls_without_a_cache(kind, positions, n_kv_heads):
-    model = made(kind, SMALL.but(positions=positions, n_kv_heads=n_kv_heads))
+    model = made(kind, SMALL.replace(positions=positions, n_kv_heads=n_kv_heads))
     ours = written(model)
     assert ours.finished == (False,) * len(PROMPTS)
     for i, prompt in enumerate(PROMPTS):
@@ -74,7 +74,7 @@ def test_greedy_text_is_that_of_full_calls_without_a_cache(kind, positions, n_kv
 def test_other_architectures_write_what_full_calls_say(kind, changes):
     if kind is EncoderDecoder and "head" in changes:
         changes = {"n_decoder_layers": 1}
-    model = made(kind, SMALL.but(**changes))
+    model = made(kind, SMALL.replace(**changes))
     assert texts(written(model)) == [greedy(model, prompt, 12)[0] for prompt in PROMPTS]
 
 
@@ -92,7 +92,7 @@ def test_other_architectures_write_what_full_calls_say(kind, changes):
 def test_each_prompt_is_continued_as_if_it_were_alone(
     kind, positions, prompts, chunk, strategy, stop
 ):
-    model = made(kind, SMALL.but(positions=positions, n_kv_heads=2))
+    model = made(kind, SMALL.replace(positions=positions, n_kv_heads=2))
 
     together = written(model, prompts, 8, strategy=strategy, stop=stop, chunk=chunk)
     for i, prompt in enumerate(prompts):
@@ -156,7 +156,7 @@ def test_stopped_texts_do_not_change_the_others():
 )
 def test_second_tokens_follow_the_model(arguments):
     """The pair of the first two tokens has the product of the model's probabilities."""
-    model = made(Decoder, SMALL.but(vocab=4, d_model=8, n_heads=2))
+    model = made(Decoder, SMALL.replace(vocab=4, d_model=8, n_heads=2))
     n, prompt = 4000, [2, 0, 1]
     strategy = sampling(1, **arguments)
     drawn = torch.stack(written(model, [prompt] * n, 2, strategy=strategy).tokens)
@@ -186,7 +186,7 @@ def test_log_probs_are_the_models_own_whatever_the_strategy():
 @pytest.mark.parametrize("strategy", [Greedy(), BeamSearch(3)], ids=["greedy", "beams"])
 def test_cache_bytes_are_those_of_the_formula(strategy, dtype):
     rows = len(PROMPTS) * (3 if isinstance(strategy, BeamSearch) else 1)
-    config = SMALL.but(n_kv_heads=2, n_layers=2, n_decoder_layers=3)
+    config = SMALL.replace(n_kv_heads=2, n_layers=2, n_decoder_layers=3)
     longest, new, size = max(map(len, PROMPTS)), 6, dtype.itemsize
     ours = written(made(Decoder, config).to(dtype), n=new, strategy=strategy)
     assert ours.cache_bytes == 2 * 2 * rows * 2 * (longest + new - 1) * 4 * size
@@ -197,7 +197,7 @@ def test_cache_bytes_are_those_of_the_formula(strategy, dtype):
 @pytest.mark.parametrize("chunk", [1, 2, 4, 50])
 @pytest.mark.parametrize("kind", KINDS)
 def test_reading_in_chunks_changes_nothing(kind, chunk):
-    model = made(kind, SMALL.but(positions="rotary"))
+    model = made(kind, SMALL.replace(positions="rotary"))
     whole, parts = written(model), written(model, chunk=chunk)
     assert texts(whole) == texts(parts)
     for a, b in zip(whole.log_probs, parts.log_probs, strict=True):
@@ -251,7 +251,7 @@ def test_numbers_may_come_from_numpy_and_torch(kind):
 
 
 def test_each_module_keeps_its_mode_and_nothing_is_left_behind():
-    model = made(Decoder, SMALL.but(dropout=0.5))
+    model = made(Decoder, SMALL.replace(dropout=0.5))
     expected = texts(written(model))
     model.train()
     model.blocks[0].eval()
@@ -276,7 +276,7 @@ def _fail(value):
 
 def test_the_model_and_its_text_are_fit_for_training_afterwards():
     for positions in SCHEMES:
-        model = made(Decoder, SMALL.but(positions=positions))
+        model = made(Decoder, SMALL.replace(positions=positions))
         text = written(model, n=6).tokens[0][None]
         assert not text.is_inference()
         model(text).logsumexp(-1).sum().backward()
@@ -340,7 +340,7 @@ def test_results_and_strategies_are_frozen():
     ],
 )
 def test_what_cannot_be_continued_is_refused(arguments, message):
-    model = made(Decoder, SMALL.but(positions="learned"))
+    model = made(Decoder, SMALL.replace(positions="learned"))
     arguments = {"prompts": PROMPTS, "max_new_tokens": 3, **arguments}
     with pytest.raises(ValueError, match=message):
         generate(model, arguments.pop("prompts"), **arguments)
@@ -351,7 +351,7 @@ def test_models_that_do_not_write_are_refused():
     with pytest.raises(ValueError, match="got Encoder"):
         generate(Encoder(SMALL), PROMPTS, max_new_tokens=1)
     with pytest.raises(ValueError, match="head is 'none'"):
-        generate(Decoder(SMALL.but(head="none")), PROMPTS, max_new_tokens=1)
+        generate(Decoder(SMALL.replace(head="none")), PROMPTS, max_new_tokens=1)
     with pytest.raises(ValueError, match="give start"):
         generate(made(EncoderDecoder), PROMPTS, max_new_tokens=1)
     with pytest.raises(ValueError, match=rf"0..{VOCAB - 1}"):

@@ -35,7 +35,7 @@ def writer(model, prompts):
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
 def test_it_gives_the_logits_of_the_modules(kind, changes):
-    model = made(kind, SMALL.but(**changes))
+    model = made(kind, SMALL.replace(**changes))
     for prompts in (PROMPTS, [[1, 2, 3], [4, 5, 6]]):
         quick, slow = writer(model, prompts), writer(model, prompts)
         assert quick.layers is not None

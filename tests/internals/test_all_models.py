@@ -20,14 +20,14 @@ SOURCE = torch.tensor([[1, 2, 3, 4, 5, 6], [8, 0, 8, 0, 1, 1]])
 TARGET = torch.tensor([[1, 2, 3, 4], [8, 0, 8, 0]])
 B, S, T, H, D, E, FF = 2, 6, 4, 3, 12, 4, 20
 MODELS = {
-    "decoder": (Decoder, SMALL.but(positions="rotary", norm="rms", activation="swiglu")),
-    "alibi decoder": (Decoder, SMALL.but(positions="alibi")),
+    "decoder": (Decoder, SMALL.replace(positions="rotary", norm="rms", activation="swiglu")),
+    "alibi decoder": (Decoder, SMALL.replace(positions="alibi")),
     "encoder": (
         Encoder,
-        SMALL.but(head="mlm", token_types=2, embedding_norm=True, placement="post"),
+        SMALL.replace(head="mlm", token_types=2, embedding_norm=True, placement="post"),
     ),
-    "encoder-decoder": (EncoderDecoder, SMALL.but(positions="relative", n_kv_heads=1)),
-    "vaswani": (EncoderDecoder, SMALL.but(placement="post", activation="relu")),
+    "encoder-decoder": (EncoderDecoder, SMALL.replace(positions="relative", n_kv_heads=1)),
+    "vaswani": (EncoderDecoder, SMALL.replace(placement="post", activation="relu")),
 }
 every_model = pytest.mark.parametrize(("kind", "config"), MODELS.values(), ids=MODELS.keys())
 
@@ -84,7 +84,7 @@ def test_the_names_of_an_encoder_decoder():
 
 
 def test_the_names_of_an_encoder_with_all_of_bert():
-    config = MODELS["encoder"][1].but(pooler=True, final_norm=True)
+    config = MODELS["encoder"][1].replace(pooler=True, final_norm=True)
     model = made(Encoder, config)
     expected = stack(S) | {
         "embedding_norm.scale": (B, S, 1),
@@ -153,7 +153,7 @@ def test_gradients_of_what_is_seen(kind, config):
 
 @every_model
 def test_in_training_with_dropout(kind, config):
-    model = made(kind, config.but(dropout=0.3)).train()
+    model = made(kind, config.replace(dropout=0.3)).train()
     torch.manual_seed(1)
     with capture(model) as seen:
         logits = model(*inputs(model))

@@ -87,7 +87,7 @@ def test_names_and_globs_choose():
 
 
 def test_looking_does_not_change_what_the_model_computes():
-    for config in (CONFIG, CONFIG.but(norm="rms", activation="swiglu", n_kv_heads=1)):
+    for config in (CONFIG, CONFIG.replace(norm="rms", activation="swiglu", n_kv_heads=1)):
         model = made(config).double()
         plain = model(TOKENS)
         plain.square().sum().backward()
@@ -276,7 +276,7 @@ def test_copies_made_while_watched_are_whole_models(travel):
 
 
 def test_it_works_in_training_with_dropout_and_a_step():
-    model = made(CONFIG.but(dropout=0.2)).train()
+    model = made(CONFIG.replace(dropout=0.2)).train()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     with capture(model, "*.pattern", "logits", gradients=True) as seen:
         out = model(TOKENS)
@@ -291,7 +291,7 @@ def test_it_works_in_training_with_dropout_and_a_step():
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "alibi", "none"])
 def test_it_works_under_autocast(positions):
-    model = made(CONFIG.but(positions=positions))
+    model = made(CONFIG.replace(positions=positions))
     exact = model(TOKENS)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         plain = model(TOKENS)

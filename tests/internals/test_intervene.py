@@ -117,7 +117,7 @@ def test_changes_of_one_mapping_apply_in_its_order(model):
 def test_a_glob_changes_every_block(model):
     with intervene(model, {"blocks.*.out": 0.0}), capture(model, "embedding") as seen:
         out = model(TOKENS)
-    torch.testing.assert_close(out, model.read(seen["embedding"]), rtol=0, atol=1e-12)
+    torch.testing.assert_close(out, model.unembed(seen["embedding"]), rtol=0, atol=1e-12)
 
 
 def test_gradients_flow_through_a_replacement_and_into_it(model):

@@ -65,34 +65,34 @@ T5 = Config(
     tie_embeddings=True,
     initialisation="gpt2",
 )
-UNTIED_T5 = T5.but(tie_embeddings=False, logit_scale=1.0, activation="geglu_tanh")
+UNTIED_T5 = T5.replace(tie_embeddings=False, logit_scale=1.0, activation="geglu_tanh")
 MODELS = {
     "gpt2": (Decoder, GPT2),
     "gpt2, untied, quick gelu": (
         Decoder,
-        GPT2.but(tie_embeddings=False, activation="gelu_sigmoid", attention_scale=1.0),
+        GPT2.replace(tie_embeddings=False, activation="gelu_sigmoid", attention_scale=1.0),
     ),
-    "gpt2, no head": (Decoder, GPT2.but(head="none", tie_embeddings=False)),
+    "gpt2, no head": (Decoder, GPT2.replace(head="none", tie_embeddings=False)),
     "llama": (Decoder, LLAMA),
     "llama, tied, biased, wide": (
         Decoder,
-        LLAMA.but(tie_embeddings=True, attention_bias=True, ffn_bias=True, d_head=10),
+        LLAMA.replace(tie_embeddings=True, attention_bias=True, ffn_bias=True, d_head=10),
     ),
-    "llama, no head": (Decoder, LLAMA.but(head="none")),
+    "llama, no head": (Decoder, LLAMA.replace(head="none")),
     "bert": (Encoder, BERT),
-    "bert, untied, pooler": (Encoder, BERT.but(tie_embeddings=False, pooler=True)),
+    "bert, untied, pooler": (Encoder, BERT.replace(tie_embeddings=False, pooler=True)),
     "bert, no head": (
         Encoder,
-        BERT.but(head="none", head_bias=False, tie_embeddings=False, pooler=True),
+        BERT.replace(head="none", head_bias=False, tie_embeddings=False, pooler=True),
     ),
     "t5": (EncoderDecoder, T5),
     "t5 1.1": (EncoderDecoder, UNTIED_T5),
-    "t5, tied, unscaled": (EncoderDecoder, T5.but(logit_scale=1.0)),
-    "t5, quick gelu": (EncoderDecoder, T5.but(activation="gelu_sigmoid")),
-    "t5 1.1, exact gelu": (EncoderDecoder, UNTIED_T5.but(activation="geglu")),
+    "t5, tied, unscaled": (EncoderDecoder, T5.replace(logit_scale=1.0)),
+    "t5, quick gelu": (EncoderDecoder, T5.replace(activation="gelu_sigmoid")),
+    "t5 1.1, exact gelu": (EncoderDecoder, UNTIED_T5.replace(activation="geglu")),
     "t5, no head": (
         EncoderDecoder,
-        T5.but(head="none", tie_embeddings=False, logit_scale=1.0, activation="swiglu"),
+        T5.replace(head="none", tie_embeddings=False, logit_scale=1.0, activation="swiglu"),
     ),
 }
 every_model = pytest.mark.parametrize(("kind", "config"), MODELS.values(), ids=MODELS.keys())
@@ -118,7 +118,7 @@ def test_there_and_back(kind, config, tmp_path: Path):
     settings, tensors = to_huggingface(model, tmp_path / "made" / "here")
     again = from_huggingface(tmp_path / "made" / "here")
     assert torch.equal(answer(again), answer(model))
-    assert again.config == config.but(
+    assert again.config == config.replace(
         n_kv_heads=again.config.n_kv_heads,
         d_head=again.config.d_head,
         attention_bias=again.config.attention_bias,
@@ -171,18 +171,18 @@ def test_extra_settings_are_written():
 @pytest.mark.parametrize(
     ("kind", "config", "reason"),
     [
-        (Decoder, GPT2.but(positions="sinusoidal"), r"gpt2: positions must be 'learned'"),
+        (Decoder, GPT2.replace(positions="sinusoidal"), r"gpt2: positions must be 'learned'"),
         (
             Decoder,
-            LLAMA.but(rotary_pairing="interleaved"),
+            LLAMA.replace(rotary_pairing="interleaved"),
             r"llama: rotary_pairing must be 'halves'",
         ),
         (Encoder, GPT2, r"gpt2: it must be a Decoder"),
-        (Encoder, BERT.but(token_types=0), r"bert: token_types must be 1 or more"),
-        (Decoder, GPT2.but(initialisation="xavier"), r"embedding_factor must be 1\.0, is 4\.0"),
-        (EncoderDecoder, T5.but(bias=True), r"t5: attention_has_bias must be False"),
-        (EncoderDecoder, T5.but(logit_scale=0.3), r"t5: logit_scale must be 1 or 1/sqrt"),
-        (EncoderDecoder, T5.but(tie_embeddings=False), r"t5: an unembedding of its own"),
+        (Encoder, BERT.replace(token_types=0), r"bert: token_types must be 1 or more"),
+        (Decoder, GPT2.replace(initialisation="xavier"), r"embedding_factor must be 1\.0, is 4\.0"),
+        (EncoderDecoder, T5.replace(bias=True), r"t5: attention_has_bias must be False"),
+        (EncoderDecoder, T5.replace(logit_scale=0.3), r"t5: logit_scale must be 1 or 1/sqrt"),
+        (EncoderDecoder, T5.replace(tie_embeddings=False), r"t5: an unembedding of its own"),
     ],
 )
 def test_a_model_that_no_architecture_has_is_refused_with_the_reason(kind, config, reason):
@@ -447,25 +447,25 @@ def test_a_base_that_is_not_told_is_found_where_it_is(base, tmp_path: Path):
     [
         (
             Decoder,
-            GPT2.but(dropout=0.1),
+            GPT2.replace(dropout=0.1),
             "n_inner scale_attn_weights layer_norm_epsilon activation_function resid_pdrop "
             "embd_pdrop attn_pdrop tie_word_embeddings architectures dtype",
         ),
         (
             Decoder,
-            LLAMA.but(n_kv_heads=None, norm_eps=1e-6, rotary_base=10000.0),
+            LLAMA.replace(n_kv_heads=None, norm_eps=1e-6, rotary_base=10000.0),
             "num_key_value_heads head_dim rope_theta rope_parameters rms_norm_eps hidden_act "
             "attention_bias mlp_bias attention_dropout tie_word_embeddings architectures dtype",
         ),
         (
             Encoder,
-            BERT.but(dropout=0.1),
+            BERT.replace(dropout=0.1),
             "type_vocab_size layer_norm_eps hidden_act hidden_dropout_prob "
             "attention_probs_dropout_prob tie_word_embeddings architectures dtype",
         ),
         (
             EncoderDecoder,
-            T5.but(
+            T5.replace(
                 dropout=0.1,
                 n_decoder_layers=None,
                 norm_eps=1e-6,
@@ -481,7 +481,9 @@ def test_a_base_that_is_not_told_is_found_where_it_is(base, tmp_path: Path):
 def test_settings_left_out_are_the_ones_of_transformers(
     kind, config, left_out, tmp_path: Path
 ) -> None:
-    config = config.but(d_ff=64) if kind is Decoder and config.positions == "learned" else config
+    config = (
+        config.replace(d_ff=64) if kind is Decoder and config.positions == "learned" else config
+    )
     model = make(kind, config)
     to_huggingface(model, tmp_path)
     written = json.loads((tmp_path / "config.json").read_text())

@@ -56,7 +56,7 @@ def padding(side, batch, n):
 def test_no_output_depends_on_a_later_token_at_any_length(
     positions, placement, n_kv_heads, side, look
 ):
-    config = SMALL.but(positions=positions, placement=placement, n_kv_heads=n_kv_heads)
+    config = SMALL.replace(positions=positions, placement=placement, n_kv_heads=n_kv_heads)
     model = made(Decoder, config)
     for n in range(2, 65, 1 if side is None else 3):
         at = 1 + (7 * n) % (n - 1) if n > 2 else 1
@@ -72,7 +72,7 @@ def test_no_output_depends_on_a_later_token_at_any_length(
 @pytest.mark.parametrize("placement", ["pre", "post"])
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_every_real_token_of_the_past_matters(positions, placement):
-    model = made(Decoder, SMALL.but(positions=positions, placement=placement))
+    model = made(Decoder, SMALL.replace(positions=positions, placement=placement))
     x = tokens(1, 12)
     for look in (False, True):
         for at in range(12):
@@ -85,7 +85,7 @@ def test_every_real_token_of_the_past_matters(positions, placement):
 
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_an_encoder_sees_the_future(positions):
-    model = made(Encoder, SMALL.but(positions=positions))
+    model = made(Encoder, SMALL.replace(positions=positions))
     x = tokens(1, 12)
     changed = x.clone()
     changed[:, -1] = (x[:, -1] + 1) % VOCAB
@@ -97,7 +97,7 @@ def test_an_encoder_sees_the_future(positions):
 @pytest.mark.parametrize("model", [Decoder, Encoder])
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_padding_tokens_change_no_real_output(model, positions):
-    model = made(model, SMALL.but(positions=positions))
+    model = made(model, SMALL.replace(positions=positions))
     x = tokens(3, 9)
     for side in ("left", "right"):
         real = padding(side, 3, 9)
@@ -115,14 +115,14 @@ def test_right_padding_gives_what_the_short_sequence_gives(positions):
     x = tokens(1, 9)
     real = torch.arange(9)[None] < 6
     for kind in (Decoder, Encoder):
-        model = made(kind, SMALL.but(positions=positions))
+        model = made(kind, SMALL.replace(positions=positions))
         padded = run(model, x, False, real)[:, :6]
         torch.testing.assert_close(padded, run(model, x[:, :6], False), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_no_scheme_notices_left_padding(positions):
-    model = made(Decoder, SMALL.but(positions=positions))
+    model = made(Decoder, SMALL.replace(positions=positions))
     x = tokens(1, 9)
     real = torch.arange(9)[None] >= 3
     for look in (False, True):
@@ -132,7 +132,7 @@ def test_no_scheme_notices_left_padding(positions):
 
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_an_encoder_knows_the_order_only_from_its_positions(positions):
-    model = made(Encoder, SMALL.but(positions=positions))
+    model = made(Encoder, SMALL.replace(positions=positions))
     x = tokens(1, 8)
     order = torch.randperm(8, generator=torch.Generator().manual_seed(1))
     moved = torch.allclose(

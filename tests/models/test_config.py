@@ -67,7 +67,7 @@ def test_what_cannot_be_built_is_refused(unhooked, changes, message):
     with pytest.raises(ValueError, match=message):
         Config(**{**good, **changes})
     with pytest.raises(ValueError, match=message):
-        Config(**good).but(**changes)
+        Config(**good).replace(**changes)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_cannot_be_built_is_refused(unhooked, changes, message):
     ],
 )
 def test_what_can_be_built_is_accepted(unhooked, sizes):
-    assert Config(vocab=1, **sizes).but(**sizes) == Config(vocab=1, **sizes)
+    assert Config(vocab=1, **sizes).replace(**sizes) == Config(vocab=1, **sizes)
 
 
 def test_numbers_of_numpy_are_kept_as_pythons(unhooked):
@@ -94,7 +94,7 @@ def test_numbers_of_numpy_are_kept_as_pythons(unhooked):
 def test_defaults_follow_the_other_sizes():
     config = Config(vocab=10, d_model=48, n_heads=6)
     assert (config.head_width, config.kv_heads, config.neurons) == (8, 6, 192)
-    other = config.but(d_head=5, n_kv_heads=2, d_ff=7)
+    other = config.replace(d_head=5, n_kv_heads=2, d_ff=7)
     assert (other.head_width, other.kv_heads, other.neurons) == (5, 2, 7)
     assert Config(vocab=10, placement="pre").has_final_norm
     assert not Config(vocab=10, placement="post").has_final_norm
@@ -104,7 +104,7 @@ def test_defaults_follow_the_other_sizes():
 
 def test_but_changes_only_what_it_names():
     config = Config(vocab=10, d_model=48, n_heads=6, norm="rms")
-    variant = config.but(n_layers=7, vocab=11)
+    variant = config.replace(n_layers=7, vocab=11)
     changed = {
         field.name
         for field in dataclasses.fields(Config)
@@ -112,15 +112,15 @@ def test_but_changes_only_what_it_names():
     }
     assert changed == {"n_layers", "vocab"}
     assert config.n_layers == 2
-    assert config.but() == config
+    assert config.replace() == config
     with pytest.raises(ValueError, match=r"\['n_layer'\]; Config has .*'n_layers'"):
-        config.but(n_layer=7)
+        config.replace(n_layer=7)
 
 
 def test_a_config_is_frozen_and_hashable():
     config = Config(vocab=10)
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.vocab = 11
-    assert len({config, Config(vocab=10), config.but(vocab=11)}) == 2
+    assert len({config, Config(vocab=10), config.replace(vocab=11)}) == 2
     with pytest.raises(TypeError):
         Config(10)

@@ -150,7 +150,7 @@ def test_the_stream_is_the_embedding_plus_what_all_parts_wrote(config, kind, n):
         torch.testing.assert_close(seen[f"blocks.{i}.residual_mid"], total, rtol=0, atol=1e-5)
         total = total + seen[f"blocks.{i}.feedforward.out"]
         torch.testing.assert_close(seen[f"blocks.{i}.residual_post"], total, rtol=0, atol=1e-5)
-    torch.testing.assert_close(model.read(total), out, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model.unembed(total), out, rtol=1e-4, atol=1e-4)
     assert out.shape == (2, n, config.vocab)
     assert out.isfinite().all()
 
@@ -182,15 +182,17 @@ def test_the_rotary_base_and_pairing_reach_attention(pairing):
     config = Config(vocab=9, d_model=8, n_heads=2, positions="rotary", rotary_pairing=pairing)
     x = tokens(9, 1, 20)
     torch.testing.assert_close(made(config)(x), made(config)(x))
-    assert not torch.allclose(made(config)(x), made(config.but(rotary_base=50.0))(x), atol=1e-4)
+    assert not torch.allclose(made(config)(x), made(config.replace(rotary_base=50.0))(x), atol=1e-4)
     other = "halves" if pairing == "interleaved" else "interleaved"
-    assert not torch.allclose(made(config)(x), made(config.but(rotary_pairing=other))(x), atol=1e-4)
+    assert not torch.allclose(
+        made(config)(x), made(config.replace(rotary_pairing=other))(x), atol=1e-4
+    )
 
 
 def test_rotary_weights_of_one_pairing_work_in_the_other_when_their_rows_are_permuted():
     config = Config(vocab=9, d_model=16, n_heads=2, positions="rotary")
     neighbours = made(config, spread=0.1).double()
-    halves = made(config.but(rotary_pairing="halves")).double()
+    halves = made(config.replace(rotary_pairing="halves")).double()
     halves.load_state_dict(neighbours.state_dict())
     order = torch.tensor([*range(0, 8, 2), *range(1, 8, 2)])
     rows = torch.cat([order, 8 + order])
@@ -241,7 +243,7 @@ def test_tied_embeddings_stay_tied(travel):
     assert model.unembedding.weight is model.token_embedding.weight
     names = [name for name, _ in model.named_parameters()]
     assert "unembedding.weight" not in names
-    untied = made(config.but(tie_embeddings=False))
+    untied = made(config.replace(tie_embeddings=False))
     assert untied.unembedding.weight is not untied.token_embedding.weight
 
 
@@ -430,7 +432,7 @@ def test_reading_an_earlier_state_is_final_norm_and_unembedding():
     state = seen["blocks.0.residual_post"]
     n = model.final_norm
     expected = nn.functional.layer_norm(state, (8,), n.weight, n.bias) @ model.unembedding.weight.T
-    torch.testing.assert_close(model.read(state), expected, **TIGHT)
+    torch.testing.assert_close(model.unembed(state), expected, **TIGHT)
     changes = {"blocks.1.attention.out": 0.0, "blocks.1.feedforward.out": 0.0}
     with intervene(model, changes):
         torch.testing.assert_close(model(x), expected, **TIGHT)

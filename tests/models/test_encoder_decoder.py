@@ -61,7 +61,9 @@ def copied(ours, theirs):
 @pytest.mark.parametrize("placement", ["pre", "post"])
 @torch.no_grad()
 def test_equal_to_pytorch(placement, look):
-    config = SMALL.but(placement=placement, final_norm=True, activation="relu", n_decoder_layers=3)
+    config = SMALL.replace(
+        placement=placement, final_norm=True, activation="relu", n_decoder_layers=3
+    )
     ours = made(config)
     for parameter in ours.parameters():
         parameter += 0.2 * torch.randn_like(parameter)
@@ -96,7 +98,7 @@ def _embedded(stack, numbers):
 @pytest.mark.parametrize("side", [None, "left", "right"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "alibi", "relative"])
 def test_no_output_depends_on_a_later_target_at_any_length(positions, side, look):
-    model = made(SMALL.but(positions=positions, n_kv_heads=2))
+    model = made(SMALL.replace(positions=positions, n_kv_heads=2))
     source = tokens(2, 5)
     for n in range(2, 65, 1 if side is None else 5):
         at = 1 + (7 * n) % (n - 1) if n > 2 else 1
@@ -117,7 +119,7 @@ def test_no_output_depends_on_a_later_target_at_any_length(positions, side, look
 
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_every_target_position_reads_every_source_position_both_ways(positions):
-    model = made(SMALL.but(positions=positions))
+    model = made(SMALL.replace(positions=positions))
     source, target = tokens(1, 6), tokens(1, 5, seed=1)
     for at in range(6):
         changed = source.clone()
@@ -130,7 +132,7 @@ def test_every_target_position_reads_every_source_position_both_ways(positions):
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_padding_on_either_side_of_source_and_target_changes_nothing(positions, side, look):
-    model = made(SMALL.but(positions=positions))
+    model = made(SMALL.replace(positions=positions))
     source, target, lengths = tokens(3, 9), tokens(3, 7, seed=1), torch.tensor([7, 4, 1])[:, None]
 
     def real(n, lengths):
@@ -152,11 +154,11 @@ def test_padding_on_either_side_of_source_and_target_changes_nothing(positions, 
 
 def test_one_embedding_serves_both_sides_and_may_serve_the_end():
     for tied in (False, True):
-        model = made(SMALL.but(tie_embeddings=tied))
+        model = made(SMALL.replace(tie_embeddings=tied))
         embedding = model.encoder.token_embedding.weight
         assert model.decoder.token_embedding.weight is embedding
         assert (model.unembedding.weight is embedding) == tied
-        again = made(SMALL.but(tie_embeddings=tied), seed=1)
+        again = made(SMALL.replace(tie_embeddings=tied), seed=1)
         again.load_state_dict(model.state_dict())
         source, target = tokens(2, 4), tokens(2, 3)
         assert torch.equal(run(again, False, source, target), run(model, False, source, target))
@@ -164,7 +166,7 @@ def test_one_embedding_serves_both_sides_and_may_serve_the_end():
 
 def test_every_parameter_gets_a_gradient():
     for positions in SCHEMES:
-        model = made(SMALL.but(positions=positions, activation="geglu", max_length=8))
+        model = made(SMALL.replace(positions=positions, activation="geglu", max_length=8))
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += 0.1 * torch.randn_like(parameter)
@@ -174,7 +176,7 @@ def test_every_parameter_gets_a_gradient():
 
 
 def test_without_a_head_it_gives_the_final_state():
-    model = made(SMALL.but(head="none"))
+    model = made(SMALL.replace(head="none"))
     source, target = tokens(2, 4), tokens(2, 3)
     with capture(model, "decoder.final_state") as seen:
         state = run(model, False, source, target)
@@ -184,7 +186,7 @@ def test_without_a_head_it_gives_the_final_state():
 @pytest.mark.parametrize("change", [{"pooler": True}, {"head": "mlm"}, {"token_types": 2}])
 def test_what_only_an_encoder_has_is_refused(change):
     with pytest.raises(ValueError, match="are for Encoder, got pooler="):
-        EncoderDecoder(SMALL.but(**change))
+        EncoderDecoder(SMALL.replace(**change))
 
 
 def test_a_memory_is_needed_by_blocks_with_cross_attention_only():

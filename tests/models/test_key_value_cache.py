@@ -71,7 +71,7 @@ def assert_same(ours, expected, real=None):
 @pytest.mark.parametrize("positions", SCHEMES)
 @torch.no_grad()
 def test_a_decoder_in_chunks(positions, n_kv_heads, side, sizes):
-    model = made(Decoder, SMALL.but(positions=positions, n_kv_heads=n_kv_heads))
+    model = made(Decoder, SMALL.replace(positions=positions, n_kv_heads=n_kv_heads))
     x, real = tokens(3, N), padding(side)
     expected = model(x, padding_mask=real)
     ours, cache = in_chunks(model, x, sizes, real)
@@ -86,7 +86,7 @@ def test_a_decoder_in_chunks(positions, n_kv_heads, side, sizes):
 @pytest.mark.parametrize("side", ["left", "right", "in the middle"])
 @torch.no_grad()
 def test_padding_on_any_side_moves_no_token(positions, side):
-    model, real = made(Decoder, SMALL.but(positions=positions)), padding(side)
+    model, real = made(Decoder, SMALL.replace(positions=positions)), padding(side)
     x = tokens(3, N)
     padded = model(x, padding_mask=real)
     for row in range(3):
@@ -97,7 +97,7 @@ def test_padding_on_any_side_moves_no_token(positions, side):
 @pytest.mark.parametrize("positions", SCHEMES)
 @torch.no_grad()
 def test_prompts_of_unequal_length_go_on_as_if_each_were_alone(positions):
-    model = made(Decoder, SMALL.but(positions=positions, n_kv_heads=2))
+    model = made(Decoder, SMALL.replace(positions=positions, n_kv_heads=2))
     prompts, after = tokens(3, N), tokens(3, 4, seed=1)
     real = padding("left")
     cache = model.make_cache()
@@ -112,7 +112,7 @@ def test_prompts_of_unequal_length_go_on_as_if_each_were_alone(positions):
 @torch.no_grad()
 def test_positions_given_by_hand(sizes):
     for scheme in ("rotary", "learned", "alibi", "relative"):
-        model = made(Decoder, SMALL.but(positions=scheme))
+        model = made(Decoder, SMALL.replace(positions=scheme))
         x, places = tokens(2, N), torch.stack((torch.arange(N) + 3, torch.arange(N) * 2 % 15))
         expected = model(x, positions=places)
         cache, outputs, start = model.make_cache(), [], 0
@@ -133,7 +133,7 @@ def test_positions_given_by_hand(sizes):
 @pytest.mark.parametrize("positions", SCHEMES)
 @torch.no_grad()
 def test_an_encoder_decoder_in_chunks(positions, side, sizes):
-    config = SMALL.but(positions=positions, n_kv_heads=2, n_decoder_layers=3, placement="post")
+    config = SMALL.replace(positions=positions, n_kv_heads=2, n_decoder_layers=3, placement="post")
     model = made(EncoderDecoder, config)
     source, target = tokens(3, N), tokens(3, N, seed=1)
     real = padding(side)
@@ -166,7 +166,7 @@ def test_the_source_is_read_and_projected_once():
 
 @torch.no_grad()
 def test_what_is_changed_on_the_way_into_the_cache_stays_changed():
-    model, x = made(Decoder, SMALL.but(positions="rotary")), tokens(2, N)
+    model, x = made(Decoder, SMALL.replace(positions="rotary")), tokens(2, N)
     with intervene(model, {"blocks.0.attention.values": lambda v: v * (v > 0)}):
         expected = model(x)
         ours, _ = in_chunks(model, x, CHUNKS["chunks"])
@@ -174,7 +174,7 @@ def test_what_is_changed_on_the_way_into_the_cache_stays_changed():
 
 
 def test_gradients_reach_the_past_through_a_cache():
-    model, x = made(Decoder, SMALL.but(positions="rotary", n_kv_heads=2)), tokens(2, N)
+    model, x = made(Decoder, SMALL.replace(positions="rotary", n_kv_heads=2)), tokens(2, N)
     model(x).square().sum().backward()
     expected = [parameter.grad for parameter in model.parameters()]
     model.zero_grad(set_to_none=True)
@@ -186,7 +186,7 @@ def test_gradients_reach_the_past_through_a_cache():
 
 def test_inference_first_and_training_afterwards():
     for scheme in SCHEMES:
-        model, x = made(Decoder, SMALL.but(positions=scheme)), tokens(2, N)
+        model, x = made(Decoder, SMALL.replace(positions=scheme)), tokens(2, N)
         with torch.inference_mode():
             in_chunks(model, x, CHUNKS["chunks"])
         model(x).sum().backward()
@@ -198,7 +198,7 @@ def test_inference_first_and_training_afterwards():
 @pytest.mark.parametrize("capacity", [0, 5, 64])
 @torch.no_grad()
 def test_bytes_are_those_of_the_formula(capacity):
-    config = SMALL.but(n_kv_heads=2, d_head=6, n_layers=3)
+    config = SMALL.replace(n_kv_heads=2, d_head=6, n_layers=3)
     for dtype, size in ((torch.float32, 4), (torch.float64, 8), (torch.bfloat16, 2)):
         model = made(Decoder, config).to(dtype)
         cache = model.make_cache(capacity)
@@ -207,7 +207,7 @@ def test_bytes_are_those_of_the_formula(capacity):
         assert cache.bytes == 2 * 3 * 5 * 2 * N * 6 * size
         room = {0: 16, 5: 20, 64: 64}[capacity]
         assert cache.reserved_bytes == 2 * 3 * 5 * 2 * room * 6 * size
-    both = made(EncoderDecoder, config.but(n_decoder_layers=2)).float()
+    both = made(EncoderDecoder, config.replace(n_decoder_layers=2)).float()
     cache = both.make_cache()
     both(tokens(5, 7), tokens(5, N), cache=cache)
     assert cache.bytes == 2 * 2 * 5 * 2 * (N + 7) * 6 * 4
@@ -215,11 +215,11 @@ def test_bytes_are_those_of_the_formula(capacity):
 
 @torch.no_grad()
 def test_rows_can_be_chosen_and_repeated():
-    model, x, real = made(Decoder, SMALL.but(positions="alibi")), tokens(3, N), padding("left")
+    model, x, real = made(Decoder, SMALL.replace(positions="alibi")), tokens(3, N), padding("left")
     cache = model.make_cache()
     model(x[:, :-1], padding_mask=real[:, :-1], cache=cache)
     rows = torch.tensor([2, 0, 0])
-    cache.select(rows)
+    cache.reorder(rows)
     ours = model(x[rows, -1:], cache=cache)
     expected = model(x[rows], padding_mask=real[rows])[:, -1:]
     assert_same(ours, expected)
@@ -244,7 +244,7 @@ def test_a_call_that_is_interrupted_leaves_nothing_in_the_cache(kind, where, rea
     def interrupt(value):
         raise KeyboardInterrupt
 
-    model = made(kind, SMALL.but(positions="relative"))
+    model = made(kind, SMALL.replace(positions="relative"))
     source, target = tokens(2, 4, seed=1), tokens(2, N)
     cache = model.make_cache()
 
@@ -283,12 +283,12 @@ def test_what_is_cut_is_made_anew():
     past = KeyValues()
     keys, values = torch.randn(2, 2, 1, 3, 4).unbind()
     past.extend(keys, values)
-    past.cut(5)
+    past.crop(5)
     assert past.length == 3
-    past.cut(2)
+    past.crop(2)
     again, _ = past.extend(keys, values)
     assert torch.equal(again, torch.cat((keys[:, :, :2], keys), dim=2))
-    past.cut(0)
+    past.crop(0)
     again, _ = past.extend(*torch.randn(2, 3, 1, 2, 4).unbind())
     assert again.shape == (3, 1, 2, 4)
 
@@ -298,7 +298,7 @@ def test_a_cache_of_another_batch_or_model_is_refused():
     model(tokens(2, 3), cache=cache)
     with pytest.raises(ValueError, match=r"expects \(batch, head, new, d_head\) = \(2, 4, 1, 4\)"):
         model(tokens(3, 1), cache=cache)
-    deeper = made(Decoder, SMALL.but(n_layers=3))
+    deeper = made(Decoder, SMALL.replace(n_layers=3))
     with pytest.raises(ValueError, match="this model has 3 blocks, got a cache of 2 layers"):
         deeper(tokens(2, 1), cache=cache)
     encoder = made(Encoder, SMALL)
@@ -327,7 +327,7 @@ def test_attention_with_a_cache_of_its_own():
 
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_everything_is_made_on_the_device_of_the_tokens(positions):
-    config = SMALL.but(positions=positions, n_kv_heads=2)
+    config = SMALL.replace(positions=positions, n_kv_heads=2)
     x, real = tokens(3, N).to("meta"), torch.ones(3, N, dtype=torch.bool, device="meta")
     decoder, both = made(Decoder, config).to("meta"), made(EncoderDecoder, config).to("meta")
     for mask in (None, real):

@@ -14,15 +14,15 @@ KINDS = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": EncoderDecod
 SMALL = Config(vocab=13, d_model=16, n_layers=2, n_heads=4, d_ff=24, max_length=32)
 CONFIGS = [
     SMALL,
-    SMALL.but(n_kv_heads=2, d_head=6, positions="rotary", norm="rms", activation="swiglu"),
-    SMALL.but(bias=False, positions="learned", tie_embeddings=True, placement="post"),
-    SMALL.but(attention_bias=False, positions="relative", activation="geglu", final_norm=False),
-    SMALL.but(ffn_bias=False, norm="none", head="none", d_ff=None),
-    SMALL.but(head_bias=True, embedding_norm=True, n_decoder_layers=3, activation="reglu"),
+    SMALL.replace(n_kv_heads=2, d_head=6, positions="rotary", norm="rms", activation="swiglu"),
+    SMALL.replace(bias=False, positions="learned", tie_embeddings=True, placement="post"),
+    SMALL.replace(attention_bias=False, positions="relative", activation="geglu", final_norm=False),
+    SMALL.replace(ffn_bias=False, norm="none", head="none", d_ff=None),
+    SMALL.replace(head_bias=True, embedding_norm=True, n_decoder_layers=3, activation="reglu"),
 ]
 BERTS = [
-    SMALL.but(head="mlm", head_bias=True, tie_embeddings=True, token_types=2, pooler=True),
-    SMALL.but(head="mlm", positions="learned", token_types=3, embedding_norm=True),
+    SMALL.replace(head="mlm", head_bias=True, tie_embeddings=True, token_types=2, pooler=True),
+    SMALL.replace(head="mlm", positions="learned", token_types=3, embedding_norm=True),
 ]
 CASES = [
     *((config, kind) for config in CONFIGS for kind in KINDS),
@@ -75,7 +75,7 @@ def test_flops_are_those_that_pytorch_counts(config, kind):
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
 @torch.no_grad()
 def test_flops_with_a_cache(kind, positions):
-    config = SMALL.but(n_kv_heads=2, positions=positions)
+    config = SMALL.replace(n_kv_heads=2, positions=positions)
     model = KINDS[kind](config)
     source_length = 5 if kind == "encoder-decoder" else None
     cache = model.make_cache()

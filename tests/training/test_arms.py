@@ -20,7 +20,7 @@ def test_arms_are_tuned_and_trained_from_the_profiles_seeds(
         "test",
         {
             "sinusoidal": TINY,
-            "frozen": Arm(TINY.but(positions="learned"), {"prepare": RandomTable()}),
+            "frozen": Arm(TINY.replace(positions="learned"), {"prepare": RandomTable()}),
         },
         Reversal(vocab=8, length=6),
         steps=2,

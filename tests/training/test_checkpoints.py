@@ -120,7 +120,7 @@ def test_an_interruption_while_writing_leaves_the_last_whole_file(tmp_path, monk
         {"batch_size": 9},
         {"label_smoothing": 0.1},
         {"task": Reversal(vocab=5, length=5)},
-        {"config": CONFIG.but(dropout=0.1)},
+        {"config": CONFIG.replace(dropout=0.1)},
     ],
 )
 def test_another_trainings_checkpoint_is_refused_and_left_alone(tmp_path, change):
@@ -142,7 +142,7 @@ def test_a_damaged_checkpoint_says_so(tmp_path):
 
 
 def test_a_diverged_training_stays_diverged(tmp_path):
-    config = CONFIG.but(norm="none", dropout=0.0)
+    config = CONFIG.replace(norm="none", dropout=0.0)
     ask = {"learning_rate": 1e20, "seed": 0, "batch_size": 4, "clip": None}
     ask |= {"checkpoint": tmp_path / "run", "checkpoint_every": 1}
     first = train(config, TASK, steps=30, **ask)

@@ -71,7 +71,7 @@ def test_each_seed_gives_what_it_gives_alone(tmp_path):
 
 def test_an_encoder_decoder_too(tmp_path):
     task = NoisyTranslation(symbols=5, length=6, pad_share=0.4)
-    config = CONFIG.but(vocab=8, tie_embeddings=True)
+    config = CONFIG.replace(vocab=8, tie_embeddings=True)
     for _ in "12":
         runs = train_ensemble(config, task, [1], store=tmp_path, **ASK)
         assert as_alone(runs, config, task)
@@ -119,7 +119,7 @@ def test_wrong_options_are_refused_before_anything_is_trained(tmp_path, trained)
     with pytest.raises(TypeError, match="learning_rate"):
         train_ensemble(CONFIG, TASK, [0], store=None, steps=3)
     with pytest.raises(ValueError, match="only 4"):
-        train_ensemble(CONFIG.but(vocab=4), TASK, [0], store=None, **ASK)
+        train_ensemble(CONFIG.replace(vocab=4), TASK, [0], store=None, **ASK)
     with pytest.raises(ValueError, match="either executor or stacked"):
         train_ensemble(
             CONFIG, TASK, [0], store=None, executor=ThreadPoolExecutor(1), stacked=True, **ASK

@@ -20,7 +20,7 @@ from measured_transformer.training import loop
 from measured_transformer.training.loop import evaluate, make_model, predict, train
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant, WarmupCosine
-from measured_transformer.training.seeding import derived_seed, seeded, stream
+from measured_transformer.training.seeding import derived_seed, make_generator, seeded
 from torch.nn import functional as F
 
 REVERSAL = Reversal(vocab=5, length=4)
@@ -44,7 +44,7 @@ def by_hand(config, task, *, steps, learning_rate, seed, batch_size, schedule, c
         model.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, schedule)
-    batches, losses = stream(seed, "training"), []
+    batches, losses = make_generator(seed, "training"), []
     with seeded(derived_seed(seed, "dropout")):
         for _ in range(steps):
             batch = task.batch(batches, batch_size)
@@ -71,7 +71,7 @@ def by_hand(config, task, *, steps, learning_rate, seed, batch_size, schedule, c
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_equal_to_the_loop_by_hand(task, options, dropout):
     # Without biases: softmax does not feel the keys' bias, so Adam blows its rounding errors up.
-    config = CONFIG.but(dropout=dropout, bias=False)
+    config = CONFIG.replace(dropout=dropout, bias=False)
     options = {"steps": 12, "learning_rate": 3e-3, "seed": 4, "batch_size": 8, **options}
     run = train(config, task, **options)
     model, losses = by_hand(config, task, **options)
@@ -100,7 +100,7 @@ def test_each_option_changes_the_training():
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not():
-    config = CONFIG.but(dropout=0.1)
+    config = CONFIG.replace(dropout=0.1)
     options = {"steps": 10, "learning_rate": 1e-3, "batch_size": 8}
     a = train(config, REVERSAL, seed=3, **options)
     torch.rand(17)  # the global generator must not matter
@@ -123,7 +123,7 @@ def test_global_generators_are_left_as_they_were(unhooked):  # shape checks draw
     torch.manual_seed(1), random.seed(1), np.random.seed(1)
     before = torch.random.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
     run = train(
-        CONFIG.but(dropout=0.1), REVERSAL, steps=2, learning_rate=1e-3, seed=0, batch_size=4
+        CONFIG.replace(dropout=0.1), REVERSAL, steps=2, learning_rate=1e-3, seed=0, batch_size=4
     )
     evaluate(run.model, REVERSAL, seed=0)
     assert torch.equal(torch.random.get_rng_state(), before[0])
@@ -146,7 +146,7 @@ def test_a_causal_task_gets_a_decoder_and_another_an_encoder():
 
 
 def test_a_training_that_diverges_says_so_and_stops():
-    config = CONFIG.but(norm="none", placement="pre")
+    config = CONFIG.replace(norm="none", placement="pre")
     run = train(config, REVERSAL, steps=50, learning_rate=1e20, seed=0, batch_size=4, clip=None)
     assert run.diverged
     assert len(run.losses) < 50
@@ -169,12 +169,15 @@ def test_a_small_model_learns_to_reverse_and_needs_positions_for_it():
         "batch_size": 64,
         "schedule": Constant(warmup=10),
     }
-    config = CONFIG.but(d_model=32, d_ff=64)
+    config = CONFIG.replace(d_model=32, d_ff=64)
     score = evaluate(train(config, REVERSAL, **options).model, REVERSAL, seed=0)
     assert score.accuracy > 0.99
     assert score.loss < 0.1
     blind = evaluate(
-        train(config.but(positions="none"), REVERSAL, **options).model, REVERSAL, seed=0, size=2000
+        train(config.replace(positions="none"), REVERSAL, **options).model,
+        REVERSAL,
+        seed=0,
+        size=2000,
     )
     assert blind.loss > REVERSAL.bag_loss() - 0.03
     assert blind.loss < REVERSAL.bag_loss() + 0.1
@@ -203,7 +206,7 @@ def test_the_loss_is_the_mean_over_scored_positions():
 def test_a_score_is_what_its_fields_say(task):
     model = make_model(CONFIG, causal=task.causal, seed=0)
     score = evaluate(model, task, seed=5, size=40)
-    batch = task.batch(stream(5, "evaluation"), 40)
+    batch = task.batch(make_generator(5, "evaluation"), 40)
     with torch.no_grad():
         chances = model.double()(batch.inputs).log_softmax(-1)
     losses = -chances.gather(-1, batch.targets[..., None])[..., 0]
@@ -226,7 +229,10 @@ def test_a_perfect_model_scores_perfectly():
 
 def test_evaluation_sequences_are_not_those_of_training():
     draws = {
-        purpose: [REVERSAL.batch(stream(seed, purpose), 16, length=16).inputs for seed in range(20)]
+        purpose: [
+            REVERSAL.batch(make_generator(seed, purpose), 16, length=16).inputs
+            for seed in range(20)
+        ]
         for purpose in ("training", "evaluation")
     }
     for trained in draws["training"]:
@@ -246,11 +252,11 @@ def test_the_same_seed_scores_on_the_same_sequences():
 
 @pytest.mark.parametrize("training", [True, False])
 def test_evaluation_switches_dropout_off_and_puts_the_mode_back(training):
-    model = make_model(CONFIG.but(dropout=0.5), causal=False, seed=0).train(training)
+    model = make_model(CONFIG.replace(dropout=0.5), causal=False, seed=0).train(training)
     assert evaluate(model, REVERSAL, seed=0).loss == evaluate(model, REVERSAL, seed=0).loss
     assert model.training is training
     assert model.blocks[0].training is training
-    short = make_model(CONFIG.but(positions="learned", max_length=4), causal=False, seed=0)
+    short = make_model(CONFIG.replace(positions="learned", max_length=4), causal=False, seed=0)
     short.train(training)
     with pytest.raises(ValueError, match="reach to 3"):
         evaluate(short, REVERSAL, seed=0, length=5)
@@ -261,7 +267,7 @@ def test_evaluation_switches_dropout_off_and_puts_the_mode_back(training):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"config": CONFIG.but(vocab=4)}, "5 tokens, the model only 4"),
+        ({"config": CONFIG.replace(vocab=4)}, "5 tokens, the model only 4"),
         ({"steps": -1}, "got -1"),
         ({"learning_rate": 0.0}, "got 10 and 0.0"),
         ({"learning_rate": -1.0}, "got 10 and -1.0"),
@@ -285,7 +291,7 @@ PAIRS_CONFIG = Config(vocab=8, d_model=16, n_layers=1, n_heads=2)
 
 def test_a_task_with_a_source_gets_an_encoder_decoder_that_learns_it():
     options = {"learning_rate": 5e-3, "seed": 0, "schedule": Constant(warmup=20)}
-    run = train(PAIRS_CONFIG.but(d_model=32), PAIRS, steps=400, **options)
+    run = train(PAIRS_CONFIG.replace(d_model=32), PAIRS, steps=400, **options)
     assert isinstance(run.model, EncoderDecoder)
     score = evaluate(run.model, PAIRS, seed=0)
     assert score.accuracy > 0.9  # without the source one in six is right
@@ -294,7 +300,7 @@ def test_a_task_with_a_source_gets_an_encoder_decoder_that_learns_it():
 
 def test_padding_is_masked_from_the_model_and_from_the_loss():
     model = make_model(PAIRS_CONFIG, causal=True, source=True, seed=0).double()
-    batch = PAIRS.batch(stream(0, "training"), 4)
+    batch = PAIRS.batch(make_generator(0, "training"), 4)
     changed = dataclasses.replace(
         batch,
         inputs=torch.where(batch.padding_mask, batch.inputs, 1),
@@ -309,7 +315,7 @@ def test_padding_is_masked_from_the_model_and_from_the_loss():
 
 
 def test_the_padding_of_an_encoders_batch_reaches_the_model():
-    batch = REVERSAL.batch(stream(0, "training"), 4)
+    batch = REVERSAL.batch(make_generator(0, "training"), 4)
     real = torch.ones(4, 4, dtype=torch.bool)
     real[:, 3] = False
     model = make_model(CONFIG, causal=False, seed=0)
@@ -322,17 +328,17 @@ def test_the_padding_of_an_encoders_batch_reaches_the_model():
 def test_a_source_is_asked_for_where_the_model_needs_one():
     model = make_model(PAIRS_CONFIG, causal=True, source=True, seed=0)
     with pytest.raises(ValueError, match="needs batches with a source"):
-        predict(model, REVERSAL.batch(stream(0, "training"), 2))
+        predict(model, REVERSAL.batch(make_generator(0, "training"), 2))
 
 
 def test_evaluations_on_the_way_are_scores_of_the_same_sequences_and_change_nothing():
     options = {"learning_rate": 3e-3, "seed": 2, "batch_size": 8}
-    run = train(CONFIG.but(dropout=0.1), REVERSAL, steps=7, evaluate_every=2, **options)
-    plain = train(CONFIG.but(dropout=0.1), REVERSAL, steps=7, **options)
+    run = train(CONFIG.replace(dropout=0.1), REVERSAL, steps=7, evaluate_every=2, **options)
+    plain = train(CONFIG.replace(dropout=0.1), REVERSAL, steps=7, **options)
     assert np.array_equal(run.losses, plain.losses)
     assert list(run.evaluated) == [2, 4, 6]
     assert plain.evaluated.shape == plain.evaluation_losses.shape == (0,)
-    four = train(CONFIG.but(dropout=0.1), REVERSAL, steps=4, **options)
+    four = train(CONFIG.replace(dropout=0.1), REVERSAL, steps=4, **options)
     score = evaluate(four.model, REVERSAL, seed=2)
     assert run.evaluation_losses[1] == pytest.approx(score.loss, abs=1e-6)
     assert run.evaluation_accuracies[1] == pytest.approx(score.accuracy, abs=1e-6)
@@ -346,7 +352,7 @@ def test_history_holds_the_rates_and_the_gradients_before_clipping():
     assert run.gradient_norms.shape == (6,)
     assert (run.gradient_norms > 0.05).all(), "clipped to a thousandth, they would be small"
     model = make_model(CONFIG, causal=False, seed=2)
-    batch = REVERSAL.batch(stream(2, "training"), 8)
+    batch = REVERSAL.batch(make_generator(2, "training"), 8)
     cross_entropy(model(batch.inputs), batch.targets, batch.scored).backward()
     norm = torch.cat([p.grad.flatten() for p in model.parameters()]).norm().item()
     assert run.gradient_norms[0] == pytest.approx(norm, rel=1e-5)
@@ -355,7 +361,7 @@ def test_history_holds_the_rates_and_the_gradients_before_clipping():
 def test_label_smoothing_is_in_the_training_loss_and_not_in_the_score():
     options = {"steps": 1, "learning_rate": 1e-6, "seed": 2, "batch_size": 8}
     model = make_model(CONFIG, causal=False, seed=2)
-    batch = REVERSAL.batch(stream(2, "training"), 8)
+    batch = REVERSAL.batch(make_generator(2, "training"), 8)
     expected = F.cross_entropy(
         model(batch.inputs).transpose(1, 2), batch.targets, label_smoothing=0.3
     )
@@ -403,7 +409,7 @@ def test_an_optimiser_is_pytorchs_of_that_name(optimiser):
     kind = getattr(torch.optim, optimiser)
     own = {"momentum": 0.9} if optimiser == "SGD" else {"betas": (0.9, 0.98), "eps": 1e-8}
     updates = kind(model.parameters(), lr=1e-2, weight_decay=0.3, **own)
-    batches = stream(1, "training")
+    batches = make_generator(1, "training")
     for loss in run.losses:
         batch = REVERSAL.batch(batches, 8)
         ours = F.cross_entropy(model(batch.inputs).transpose(1, 2), batch.targets)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_transformer.training.seeding import derived_seed, seeded, stream
+from measured_transformer.training.seeding import derived_seed, make_generator, seeded
 
 PURPOSES = ["training", "evaluation", "dropout"]
 
@@ -21,7 +21,7 @@ def test_every_seed_and_purpose_has_a_stream_of_its_own():
         "evaluation of the longest sequences",
         "evaluation of the longest sequence",
     ]
-    streams = {first(stream(seed, purpose)) for purpose in purposes for seed in range(500)}
+    streams = {first(make_generator(seed, purpose)) for purpose in purposes for seed in range(500)}
     assert len(streams) == 500 * len(purposes)
 
 
@@ -35,7 +35,7 @@ def test_no_two_purposes_meet_below_a_hundred_million_seeds():
 
 @given(a=st.integers(0, 2**32 - 1), b=st.integers(0, 2**32 - 1), purpose=st.text(max_size=40))
 def test_different_seeds_never_share_a_stream(a, b, purpose):
-    low = [stream(seed, purpose).initial_seed() % 2**32 for seed in (a, b)]
+    low = [make_generator(seed, purpose).initial_seed() % 2**32 for seed in (a, b)]
     assert (low[0] == low[1]) == (a == b)  # PyTorch's CPU generator looks at these 32 bits only
 
 
@@ -46,10 +46,10 @@ def test_pytorch_looks_at_32_bits_only():
 
 
 def test_a_stream_is_the_same_each_time_and_everywhere():
-    assert first(stream(3, "training")) == first(stream(3, "training"))
+    assert first(make_generator(3, "training")) == first(make_generator(3, "training"))
     assert derived_seed(3, "training") == derived_seed(0, "training") + 3
     state = torch.random.get_rng_state()
-    first(stream(3, "training"))
+    first(make_generator(3, "training"))
     assert torch.equal(torch.random.get_rng_state(), state)
 
 

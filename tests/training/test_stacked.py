@@ -78,7 +78,7 @@ def assert_same(ours, theirs, *, atol):
 def test_a_member_is_what_it_is_alone(precise, options):
     # In float64 rounding is 1e-16: what is left after ten steps shows other mathematics, had there been any.
     # Without biases: softmax does not feel the keys', whose gradient is rounding that Adam blows up.
-    config, options = CONFIG.but(bias=False), {**ASK, **options}
+    config, options = CONFIG.replace(bias=False), {**ASK, **options}
     assert_same(
         train_stacked(config, LAG, SEEDS, **options), alone(config, LAG, **options), atol=1e-9
     )
@@ -96,7 +96,7 @@ def test_a_member_is_what_it_is_alone(precise, options):
     ],
 )
 def test_every_kind_of_model_can_be_stacked(precise, task, change):
-    config, options = CONFIG.but(bias=False, **change), {**ASK, "steps": 3}
+    config, options = CONFIG.replace(bias=False, **change), {**ASK, "steps": 3}
     assert_same(
         train_stacked(config, task, SEEDS, **options), alone(config, task, **options), atol=1e-9
     )
@@ -117,7 +117,7 @@ def frozen_table(model):
 
 
 def test_what_is_prepared_and_frozen_stays_so(precise):
-    config = CONFIG.but(positions="learned", bias=False)
+    config = CONFIG.replace(positions="learned", bias=False)
     options = {**ASK, "prepare": frozen_table, "weight_decay": 0.5}
     ours, theirs = (
         train_stacked(config, LAG, SEEDS, **options),
@@ -141,7 +141,7 @@ class Spoils:
 
 
 def test_a_member_that_diverges_at_once_is_recorded_and_touches_no_other(precise):
-    config, options = CONFIG.but(bias=False), {**ASK, "evaluate_every": 1}
+    config, options = CONFIG.replace(bias=False), {**ASK, "evaluate_every": 1}
     ours = train_stacked(config, LAG, SEEDS, prepare=Spoils(1, math.nan), **options)
     theirs = alone(config, LAG, **options)
     assert_same([ours[0], ours[2]], [theirs[0], theirs[2]], atol=1e-9)
@@ -155,7 +155,7 @@ def test_a_member_that_diverges_at_once_is_recorded_and_touches_no_other(precise
 
 def test_a_member_that_diverges_on_the_way_stops_where_it_would_alone(precise):
     # Logits of 1e150 are numbers; after one step of SGD with their gradients, squares of the stream are not.
-    config, options = CONFIG.but(bias=False), {**ASK, "optimiser": "SGD", "clip": None}
+    config, options = CONFIG.replace(bias=False), {**ASK, "optimiser": "SGD", "clip": None}
     ours = train_stacked(config, LAG, SEEDS, prepare=Spoils(1, 1e150), **options)
     theirs = alone(config, LAG, **options)
     assert_same([ours[0], ours[2]], [theirs[0], theirs[2]], atol=1e-9)
@@ -171,7 +171,7 @@ def test_a_member_that_diverges_on_the_way_stops_where_it_would_alone(precise):
 
 def test_what_cannot_be_stacked_is_refused(monkeypatch):
     with pytest.raises(CannotStackError, match="dropout"):
-        train_stacked(CONFIG.but(dropout=0.1), LAG, SEEDS, **ASK)
+        train_stacked(CONFIG.replace(dropout=0.1), LAG, SEEDS, **ASK)
 
     def freezes_the_second(model, seen=[]):  # noqa: B006
         seen.append(model)
@@ -240,7 +240,7 @@ def test_on_an_accelerator_several_are_stacked_and_what_cannot_be_is_trained_alo
     train_ensemble(CONFIG, LAG, [17], store=tmp_path, **ASK)
     train_ensemble(CONFIG, LAG, SEEDS, store=tmp_path, stacked=False, **ASK)
     assert sizes == [3]
-    config = CONFIG.but(dropout=0.1)
+    config = CONFIG.replace(dropout=0.1)
     runs = train_ensemble(config, LAG, SEEDS, store=None, **ASK)
     assert_same(runs, alone(config, LAG, **ASK), atol=0)
     with pytest.raises(CannotStackError, match="dropout"):

@@ -67,7 +67,7 @@ def key_of(config=CONFIG, task=TASK, *, seed=0, stacked=False, **options):
         (CONFIG, TASK, None),
         (CONFIG, Lag(vocab=5, length=6, lag=2), freeze_embedding),
         (
-            CONFIG.but(vocab=8, tie_embeddings=True, dropout=0.2),
+            CONFIG.replace(vocab=8, tie_embeddings=True, dropout=0.2),
             NoisyTranslation(symbols=5, length=6, pad_share=0.4),
             None,
         ),
@@ -93,7 +93,7 @@ def test_a_run_comes_back_bit_for_bit(config, task, prepare):
 
 def test_a_run_that_diverged_comes_back_too(tmp_path):
     options = {**ASK, "learning_rate": 1e20, "clip": None}
-    config = CONFIG.but(norm="none")
+    config = CONFIG.replace(norm="none")
     first, again = (train_ensemble(config, TASK, [0], store=tmp_path, **options) for _ in "12")
     assert first[0].diverged
     assert len(first[0].losses) < ASK["steps"]
@@ -128,7 +128,7 @@ def test_a_key_is_the_same_for_the_same_and_defaults_need_no_naming():
 
 def test_everything_that_changes_a_run_changes_its_key():
     changes = [
-        {"config": CONFIG.but(d_ff=8)},
+        {"config": CONFIG.replace(d_ff=8)},
         {"task": Reversal(vocab=5, length=5)},
         {"seed": 1},
         {"stacked": True},
@@ -219,7 +219,7 @@ def test_code_that_a_task_imports_counts_and_must_not_be_newer_than_the_process(
 
 def test_the_code_of_a_task_of_the_library_is_all_that_it_imports():
     (job,) = make_jobs(
-        CONFIG.but(vocab=8), NoisyTranslation(symbols=5, length=6, pad_share=0.1), [0], ASK
+        CONFIG.replace(vocab=8), NoisyTranslation(symbols=5, length=6, pad_share=0.1), [0], ASK
     )
     names = {Path(name).name for name in job.code()}
     assert {"noisy_translation.py", "task.py", "loop.py", "losses.py", "attention.py"} <= names

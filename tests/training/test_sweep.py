@@ -21,7 +21,7 @@ from measured_transformer.training.tuning import Arm
 TASK = Reversal(vocab=5, length=4)
 CONFIG = Config(vocab=5, d_model=16, n_layers=1, n_heads=2, d_ff=16, dropout=0.1)
 ASK = {"steps": 12, "learning_rate": 3e-3, "batch_size": 8, "progress": False}
-CONFIGS = {"narrow": CONFIG, "wide": Arm(CONFIG.but(d_ff=32), {"learning_rate": 1e-2})}
+CONFIGS = {"narrow": CONFIG, "wide": Arm(CONFIG.replace(d_ff=32), {"learning_rate": 1e-2})}
 
 
 @pytest.fixture(autouse=True)

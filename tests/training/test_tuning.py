@@ -63,7 +63,7 @@ def test_a_stored_choice_is_used_again_without_training(tmp_path, counted):
         {"steps": 31},
         {"batch_size": 8},
         {"task": Reversal(vocab=5, length=5)},
-        {"arms": {**ARMS, "wide": ARMS["wide"].but(norm="rms")}},
+        {"arms": {**ARMS, "wide": ARMS["wide"].replace(norm="rms")}},
         {"profile": "full"},
     ],
 )

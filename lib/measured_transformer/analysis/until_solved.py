@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
-import tempfile
+import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from measured_transformer.analysis.norm_placement import solved
+import numpy as np
+
+from measured_transformer.analysis.norm_placement import LEVEL, WINDOW
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.arms import tune_arms
-from measured_transformer.training.loop import Run, train
+from measured_transformer.training.ensemble import train_ensemble
+from measured_transformer.training.loop import Run, Step, train
 from measured_transformer.training.tuning import Arm
 
 LOOK_EVERY = 40
 """After how many steps it is looked whether the task is solved."""
+
+
+@dataclass(frozen=True)
+class WhenSolved:
+    """A hook for `train`: ends a training at the first look at which its task is solved, or it has diverged.
+
+    Attributes:
+        every: after how many steps to look.
+
+    Raises:
+        ValueError: when these are fewer than it takes to tell.
+    """
+
+    every: int = LOOK_EVERY
+
+    def __post_init__(self) -> None:
+        if self.every < WINDOW:
+            raise ValueError(f"expected to look every {WINDOW} steps or later, got {self.every}")
+
+    def __call__(self, step: Step) -> bool:
+        """Whether the training ends here."""
+        if step.number % self.every:
+            return False
+        if not all(bool(weight.isfinite().all()) for weight in step.model.parameters()):
+            return True
+        if not math.isfinite(step.loss):
+            return True
+        means = np.convolve(step.losses, np.ones(WINDOW) / WINDOW, mode="valid")
+        return bool((means <= LEVEL).any())
 
 
 def train_until_solved(
@@ -31,7 +63,7 @@ def train_until_solved(
     """Train as `train` does, but stop at the first look at which the task is solved, or which is the last.
 
     The run is the beginning of the one that `train` would give for all the steps, bit for bit on a CPU, so
-    `norm_placement.solved` says the same of both. It is not kept in a store.
+    `norm_placement.solved` says the same of both.
 
     Args:
         config, task, seed: as for `train`.
@@ -42,16 +74,10 @@ def train_until_solved(
     Raises:
         ValueError: when there are fewer steps than it takes to tell, or as `train`.
     """
-    if not 10 <= look_every <= steps:
-        raise ValueError(f"expected 10 <= look_every <= steps, got {look_every} and {steps}")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "state.safetensors"
-        for stop in [*range(look_every, steps, look_every), steps]:
-            settings = {**options, "checkpoint": file, "checkpoint_every": steps}
-            run = train(config, task, seed=seed, steps=stop, **settings)
-            if run.diverged or solved([run]).observed.all():
-                break
-    return run
+    if not WINDOW <= look_every <= steps:
+        raise ValueError(f"expected {WINDOW} <= look_every <= steps, got {look_every} and {steps}")
+    hook = WhenSolved(look_every)
+    return train(config, task, seed=seed, steps=steps, after_step=hook, **options)
 
 
 def solve_arms(
@@ -85,7 +111,7 @@ def solve_arms(
         for each arm one `Run` a seed, in the order of the seeds; of unequal lengths.
 
     Raises:
-        ValueError: as `tune_arms` and `train_until_solved`.
+        ValueError: as `tune_arms` and `train_ensemble`.
     """
     tuned = tune_arms(
         name, arms, task, steps=tuned_at, profile=profile, rates=rates, trials=trials, **options
@@ -94,8 +120,7 @@ def solve_arms(
     for arm, side in arms.items():
         own = side if isinstance(side, Arm) else Arm(side)
         settings = {**options, **own.options, "learning_rate": tuned[arm].rates[arm]}
-        runs[arm] = [
-            train_until_solved(own.config, task, seed, steps=steps, **settings)
-            for seed in profile.seeds(quick=quick, full=full)
-        ]
+        seeds = profile.seeds(quick=quick, full=full)
+        settings["after_step"] = WhenSolved()
+        runs[arm] = train_ensemble(own.config, task, seeds, steps=steps, **settings)
     return runs

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from measured_transformer.models.cache import KeyValueCache
-from measured_transformer.models.places import find_places
 from measured_transformer.models.stack import Stack
+from measured_transformer.models.token_positions import find_positions
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.cache import KeyValues
@@ -66,9 +66,9 @@ def one_step(
         cache: of a call that has read at least one token, and the memory where there is one.
         memory_real: where the memory's tokens are real; None: everywhere.
     """
-    places = find_places(tokens[:, None], earlier=cache.places)
-    x, turn, bias = stack.enter(tokens[:, None], places)
-    mask = None if places.real is None else places.real[:, None, None]
+    where = find_positions(tokens[:, None], earlier=cache.positions)
+    x, rotation, bias = stack.embed(tokens[:, None], where)
+    mask = None if where.padding_mask is None else where.padding_mask[:, None, None]
     if bias is not None:
         heads = stack.config.kv_heads
         bias = bias.to(x.dtype).reshape(-1, heads, bias.shape[-3] // heads, bias.shape[-1])
@@ -76,8 +76,8 @@ def one_step(
     memory_mask = None if memory_real is None else memory_real[:, None, None]
     crossed = cache.cross_layers or [None] * len(layers)
     for layer, kept, memory in zip(layers, cache.layers, crossed, strict=True):
-        x = layer(x, turn, mask, memory_mask, kept, memory)
-    cache.places = places
+        x = layer(x, rotation, mask, memory_mask, kept, memory)
+    cache.positions = where
     return x
 
 
@@ -94,13 +94,13 @@ def _layer(block: Block) -> _Layer:
 
     def layer(
         x: Tensor,
-        turn: Rotation | None,
+        rotation: Rotation | None,
         mask: Tensor | None,
         memory_mask: Tensor | None,
         kept: KeyValues,
         memory: KeyValues | None,
     ) -> Tensor:
-        branch = attention(attention_norm(x) if pre else x, turn, mask, kept, True)
+        branch = attention(attention_norm(x) if pre else x, rotation, mask, kept, True)
         x = add(x, branch, attention_norm)
         if cross is not None and memory is not None:
             branch = cross(cross_norm(x) if pre else x, None, memory_mask, memory, False)
@@ -121,15 +121,15 @@ def _attention(
     widths = [heads * width, kv_heads * width, kv_heads * width]
 
     def attention(
-        x: Tensor, turn: Rotation | None, mask: Tensor | None, kept: KeyValues, extend: bool
+        x: Tensor, rotation: Rotation | None, mask: Tensor | None, kept: KeyValues, extend: bool
     ) -> Tensor:
         rows = x.shape[0]
         if extend:  # one product for all three
             asked, new, carried = everything(x).split(widths, dim=-1)
             queries = asked.reshape(rows, heads, 1, width)
             new = new.reshape(rows, kv_heads, 1, width)
-            if turn is not None:
-                queries, new = turn.apply(queries), turn.apply(new)
+            if rotation is not None:
+                queries, new = rotation.apply(queries), rotation.apply(new)
             keys, values = kept.extend(new, carried.reshape(rows, kv_heads, 1, width))
         else:
             queries = query(x).view(rows, heads, 1, width)
@@ -143,11 +143,11 @@ def _attention(
 
 
 def _feedforward(part: FeedForward) -> _Function:
-    up, down, bend = _linear(part.up), _linear(part.down), part.bend
+    up, down, activate = _linear(part.up), _linear(part.down), part.activate
     if part.gate is None:
-        return lambda x: down(bend(up(x)))
+        return lambda x: down(activate(up(x)))
     gate = _linear(part.gate)
-    return lambda x: down(bend(gate(x)) * up(x))
+    return lambda x: down(activate(gate(x)) * up(x))
 
 
 def _norm(part: nn.Module | None) -> _Function:

@@ -87,7 +87,7 @@ class Writer:
 
     def select(self, rows: Int[Tensor, "row"]) -> None:
         """Go on with these of the texts, in this order; one may come more than once."""
-        self.cache.select(rows)
+        self.cache.reorder(rows)
         if self.memory is not None:
             self.memory = self.memory[rows]
         if self.memory_real is not None:
@@ -105,7 +105,7 @@ class Writer:
         )
 
     def _logits(self, stream: Tensor) -> Tensor:
-        logits: Tensor = self.model.read(stream[:, -1:])[:, -1]
+        logits: Tensor = self.model.unembed(stream[:, -1:])[:, -1]
         # Sums of many small probabilities need more digits than half precision has.
         return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
 

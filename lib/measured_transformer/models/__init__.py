@@ -1,6 +1,6 @@
 """Parts wired by a `Config` into three models: `Decoder`, `Encoder` and `EncoderDecoder`.
 
-The config names every size and choice and is checked when it is made; `Config.but` makes variants. Only
+The config names every size and choice and is checked when it is made; `Config.replace` makes variants. Only
 this package reads a config. How many parameters and operations a config means is computed without a model.
 
 >>> import torch
@@ -12,7 +12,7 @@ this package reads a config. How many parameters and operations a config means i
 torch.Size([2, 10, 100])
 >>> EncoderDecoder(config)(tokens, tokens[:, :3]).shape
 torch.Size([2, 3, 100])
->>> llama = config.but(
+>>> llama = config.replace(
 ...     positions="rotary", norm="rms", activation="swiglu", bias=False)
 >>> count_parameters(llama, "decoder").attention
 32768

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from measured_transformer.models.places import Places
+from measured_transformer.models.token_positions import TokenPositions
 from measured_transformer.parts.cache import KeyValues
+from measured_transformer.parts.renamed import warn_renamed
 
 
 class KeyValueCache:
@@ -20,7 +21,7 @@ class KeyValueCache:
     Attributes:
         layers: of self-attention, one for each block.
         cross_layers: of cross-attention; empty where a model has none.
-        places: positions and padding of the tokens so far; None before the first call.
+        positions: where the tokens so far stand, and which of them are padding; None before the first call.
         memory: the encoder's final state, kept by an `EncoderDecoder`.
     """
 
@@ -28,7 +29,7 @@ class KeyValueCache:
         """Make an empty cache with room for `capacity` positions at first."""
         self.layers = tuple(KeyValues(capacity) for _ in range(n_layers))
         self.cross_layers = tuple(KeyValues() for _ in range(n_layers if cross_attention else 0))
-        self.places: Places | None = None
+        self.positions: TokenPositions | None = None
         self.memory: Float[Tensor, "batch memory d_model"] | None = None
 
     @property
@@ -52,20 +53,36 @@ class KeyValueCache:
 
     def drop_unfinished(self) -> None:
         """Forget what an interrupted call has left in some layers, so that the next can take its place."""
-        held = 0 if self.places is None else self.places.keys.shape[-1]
+        held = 0 if self.positions is None else self.positions.keys.shape[-1]
         for layer in self.layers:
-            layer.cut(held)
+            layer.crop(held)
         if not held:
             for layer in self.cross_layers:
-                layer.cut(0)
+                layer.crop(0)
 
-    def select(self, rows: Int[Tensor, "batch"]) -> None:
+    def reorder(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these rows of the batch, in this order; a row may come more than once (beam search)."""
         for layer in (*self.layers, *self.cross_layers):
-            layer.select(rows)
+            layer.reorder(rows)
         if self.memory is not None:
             self.memory = self.memory[rows]
-        if self.places is not None and self.places.keys.ndim == 2:
-            real = None if self.places.real is None else self.places.real[rows]
-            queries, keys = self.places.queries[rows], self.places.keys[rows]
-            self.places = replace(self.places, queries=queries, keys=keys, real=real)
+        if self.positions is not None and self.positions.keys.ndim == 2:
+            mask = self.positions.padding_mask
+            queries, keys = self.positions.queries[rows], self.positions.keys[rows]
+            self.positions = dataclasses.replace(
+                self.positions,
+                queries=queries,
+                keys=keys,
+                padding_mask=None if mask is None else mask[rows],
+            )
+
+    @property
+    def places(self) -> TokenPositions | None:
+        """The former name of `positions`; it goes with the next version."""
+        warn_renamed("KeyValueCache.places", "KeyValueCache.positions")
+        return self.positions
+
+    def select(self, rows: Int[Tensor, "batch"]) -> None:
+        """The former name of `reorder`; it goes with the next version."""
+        warn_renamed("KeyValueCache.select", "KeyValueCache.reorder")
+        self.reorder(rows)

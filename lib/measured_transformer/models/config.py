@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
@@ -11,6 +12,7 @@ from measured_transformer.parts.block import Placement
 from measured_transformer.parts.feedforward import Activation
 from measured_transformer.parts.norms import NormName
 from measured_transformer.parts.positions import Pairing
+from measured_transformer.parts.renamed import warn_renamed
 
 Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]
 """How order is told, see `measured_transformer.parts.positions`."""
@@ -37,7 +39,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Sizes and choices of a model. Frozen: make a variant with `config.but(n_layers=4)`.
+    """Sizes and choices of a model. Frozen: make a variant with `config.replace(n_layers=4)`.
 
     Attributes:
         vocab: number of different tokens.
@@ -118,6 +120,18 @@ class Config:
     initialisation: Initialisation = "xavier"
 
     def __post_init__(self) -> None:
+        self._check_numbers()
+        self._check_flags()
+        self._check_choices()
+        self._check_widths()
+        self._check_ranges()
+        if self.head == "none" and (self.tie_embeddings or self.head_bias):
+            raise ValueError(
+                "head='none' has no unembedding: tie_embeddings and head_bias must be False, got "
+                f"tie_embeddings={self.tie_embeddings} and head_bias={self.head_bias}"
+            )
+
+    def _check_numbers(self) -> None:
         for name in (*_SIZES, *_SIZES_OR_NONE):
             if name in _SIZES or getattr(self, name) is not None:
                 self._whole(name, least=0 if name == "token_types" else 1)
@@ -127,16 +141,22 @@ class Config:
             self._number("attention_scale")
         if self.embedding_scale != "auto":
             self._number("embedding_scale", other=" or 'auto'")
+
+    def _check_flags(self) -> None:
         for name in ("residual", "bias", "tie_embeddings", "embedding_norm", "head_bias", "pooler"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         for name in ("final_norm", "attention_bias", "ffn_bias"):
             if not isinstance(getattr(self, name), bool | None):
                 raise ValueError(f"{name} must be True, False or None, got {getattr(self, name)!r}")
+
+    def _check_choices(self) -> None:
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+
+    def _check_widths(self) -> None:
         if self.d_head is None and self.d_model % self.n_heads:
             raise ValueError(
                 f"n_heads must divide d_model, got d_model={self.d_model} and n_heads={self.n_heads}; "
@@ -151,6 +171,8 @@ class Config:
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(f"rotary positions need an even width of heads, got {self.head_width}")
+
+    def _check_ranges(self) -> None:
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
         if self.norm_eps < 0:
@@ -162,11 +184,6 @@ class Config:
                 "relative positions need at least 4 buckets and a relative_max_distance beyond half of "
                 f"them, got relative_buckets={self.relative_buckets} and "
                 f"relative_max_distance={self.relative_max_distance}"
-            )
-        if self.head == "none" and (self.tie_embeddings or self.head_bias):
-            raise ValueError(
-                "head='none' has no unembedding: tie_embeddings and head_bias must be False, got "
-                f"tie_embeddings={self.tie_embeddings} and head_bias={self.head_bias}"
             )
 
     def _whole(self, name: str, *, least: int) -> None:
@@ -224,16 +241,21 @@ class Config:
         """Whether one more norm stands after the last block."""
         return self.placement == "pre" if self.final_norm is None else self.final_norm
 
-    def but(self, **changes: Any) -> Config:
+    def replace(self, **changes: Any) -> Config:
         """The same config with some fields changed, checked again.
 
         Raises:
             ValueError: when a field is unknown or the result does not pass the checks.
 
-        >>> Config(vocab=10).but(n_layers=6).n_layers
+        >>> Config(vocab=10).replace(n_layers=6).n_layers
         6
         """
         known = {field.name for field in fields(self)}
         if unknown := sorted(set(changes) - known):
             raise ValueError(f"unknown fields {unknown}; Config has {sorted(known)}")
-        return replace(self, **changes)
+        return dataclasses.replace(self, **changes)
+
+    def but(self, **changes: Any) -> Config:
+        """The former name of `replace`; it goes with the next version."""
+        warn_renamed("Config.but", "Config.replace")
+        return self.replace(**changes)

@@ -7,11 +7,16 @@ from torch import Tensor
 
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
-from measured_transformer.models.head import HeadedStack
+from measured_transformer.models.head import make_head_layer, make_unembedding, scaled
+from measured_transformer.models.stack import Stack, initialise
+from measured_transformer.parts.renamed import warn_renamed
+from measured_transformer.parts.tap import Tap
 
 
-class Decoder(HeadedStack):
+class Decoder(Stack):
     """A causal language model (GPT- or Llama-style): tokens in, for each position the next token's logits out.
+
+    Taps: those of `Stack`, and `logits` (batch position vocab).
 
     >>> from measured_transformer.models.config import Config
     >>> import torch
@@ -25,6 +30,12 @@ class Decoder(HeadedStack):
         if config.pooler:
             raise ValueError("a pooler is for Encoder, got config.pooler=True for a Decoder")
         super().__init__(config, causal=True)
+        self.head_layer = make_head_layer(config)
+        self.unembedding = make_unembedding(config)
+        self.logits = Tap()
+        initialise(self, config)
+        if config.tie_embeddings and self.unembedding is not None:
+            self.unembedding.weight = self.token_embedding.weight
 
     def forward(
         self,
@@ -53,5 +64,24 @@ class Decoder(HeadedStack):
         >>> bool(torch.allclose(torch.cat((first, rest), dim=1), model(tokens)))
         True
         """
-        x = self.stream(tokens, padding_mask=padding_mask, positions=positions, cache=cache)
-        return self.read(x)
+        where = self.locate(tokens, padding_mask=padding_mask, positions=positions, cache=cache)
+        x, rotation, score_bias = self.embed(tokens, where)
+        x = self.run_blocks(x, where, rotation, score_bias, cache=cache)
+        return self.unembed(x)
+
+    def unembed(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
+        """Logits that the model reads from a state of the stream: final norm, head, unembedding.
+
+        With `config.head == "none"` the final state itself.
+        """
+        state = self.apply_final_norm(x)
+        if self.unembedding is None:
+            return state
+        if self.head_layer is not None:
+            state = self.head_layer(state)
+        return self.logits(self.unembedding(scaled(state, self.config.logit_scale)))
+
+    def read(self, x: Tensor) -> Tensor:
+        """The former name of `unembed`; it goes with the next version."""
+        warn_renamed("Decoder.read", "Decoder.unembed")
+        return self.unembed(x)

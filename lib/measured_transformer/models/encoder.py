@@ -6,11 +6,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from measured_transformer.models.config import Config
-from measured_transformer.models.head import HeadedStack
+from measured_transformer.models.head import make_head_layer, make_unembedding, scaled
+from measured_transformer.models.stack import Stack, initialise
+from measured_transformer.parts.heads import Pooler
+from measured_transformer.parts.renamed import warn_renamed
+from measured_transformer.parts.tap import Tap
 
 
-class Encoder(HeadedStack):
+class Encoder(Stack):
     """A bidirectional model (BERT-style): tokens in, for each position logits over the vocabulary out.
+
+    Taps: those of `Stack`, and `logits` (batch position vocab).
 
     >>> from measured_transformer.models.config import Config
     >>> import torch
@@ -20,7 +26,15 @@ class Encoder(HeadedStack):
     """
 
     def __init__(self, config: Config) -> None:
+        """Draw fresh weights."""
         super().__init__(config, causal=False)
+        self.pooler = Pooler(config.d_model) if config.pooler else None
+        self.head_layer = make_head_layer(config)
+        self.unembedding = make_unembedding(config)
+        self.logits = Tap()
+        initialise(self, config)
+        if config.tie_embeddings and self.unembedding is not None:
+            self.unembedding.weight = self.token_embedding.weight
 
     def forward(
         self,
@@ -41,10 +55,29 @@ class Encoder(HeadedStack):
         Raises:
             ValueError: when shapes, kinds or values do not fit; see `Stack.stream`.
         """
-        x = self.stream(
+        where = self.locate(
             tokens, padding_mask=padding_mask, positions=positions, token_types=token_types
         )
-        return self.read(x)
+        x, rotation, score_bias = self.embed(tokens, where, token_types)
+        x = self.run_blocks(x, where, rotation, score_bias)
+        return self.unembed(x)
+
+    def unembed(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
+        """Logits that the model reads from a state of the stream: final norm, head, unembedding.
+
+        With `config.head == "none"` the final state itself.
+        """
+        state = self.apply_final_norm(x)
+        if self.unembedding is None:
+            return state
+        if self.head_layer is not None:
+            state = self.head_layer(state)
+        return self.logits(self.unembedding(scaled(state, self.config.logit_scale)))
+
+    def read(self, x: Tensor) -> Tensor:
+        """The former name of `unembed`; it goes with the next version."""
+        warn_renamed("Encoder.read", "Encoder.unembed")
+        return self.unembed(x)
 
     def pool(
         self, final_state: Float[Tensor, "batch position d_model"]

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
-from measured_transformer.models.head import scaled
+from measured_transformer.models.head import make_unembedding, scaled
 from measured_transformer.models.stack import Stack, initialise
-from measured_transformer.parts.linear import Linear
+from measured_transformer.parts.renamed import warn_renamed
 from measured_transformer.parts.tap import Tap
 
 
@@ -45,9 +45,7 @@ class EncoderDecoder(nn.Module):
         self.decoder = Stack(
             config, causal=True, n_layers=config.decoder_layers, cross_attention=True
         )
-        self.unembedding: nn.Linear | None = None
-        if config.head != "none":
-            self.unembedding = Linear(config.d_model, config.vocab, bias=config.head_bias)
+        self.unembedding = make_unembedding(config)
         self.logits = Tap()
         initialise(self, config)
         self.decoder.token_embedding.weight = self.encoder.token_embedding.weight
@@ -94,7 +92,7 @@ class EncoderDecoder(nn.Module):
         padding_mask: Bool[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch source d_model"]:
         """The encoder's final state: the memory that the decoder reads."""
-        return self.encoder.finish(self.encoder.stream(source, padding_mask=padding_mask))
+        return self.encoder.apply_final_norm(self.encoder.stream(source, padding_mask=padding_mask))
 
     def decode(
         self,
@@ -118,11 +116,11 @@ class EncoderDecoder(nn.Module):
             memory_padding_mask=memory_padding_mask,
             cache=cache,
         )
-        return self.read(x)
+        return self.unembed(x)
 
-    def read(self, x: Float[Tensor, "batch target d_model"]) -> Tensor:
+    def unembed(self, x: Float[Tensor, "batch target d_model"]) -> Tensor:
         """Logits that the model reads from a state of the decoder's stream: final norm, unembedding."""
-        state = self.decoder.finish(x)
+        state = self.decoder.apply_final_norm(x)
         if self.unembedding is None:
             return state
         return self.logits(self.unembedding(scaled(state, self.config.logit_scale)))
@@ -130,3 +128,8 @@ class EncoderDecoder(nn.Module):
     def make_cache(self, capacity: int = 0) -> KeyValueCache:
         """An empty cache for the decoder, with room for `capacity` target positions at first."""
         return self.decoder.make_cache(capacity)
+
+    def read(self, x: Tensor) -> Tensor:
+        """The former name of `unembed`; it goes with the next version."""
+        warn_renamed("EncoderDecoder.read", "EncoderDecoder.unembed")
+        return self.unembed(x)

@@ -1,96 +1,16 @@
-"""Where the tokens of a call stand: their positions, those of the keys they can see, and which are real."""
+"""The former name of `measured_transformer.models.token_positions`; it goes with the next version."""
 
-from __future__ import annotations
+from typing import Any
 
-from dataclasses import dataclass
+from measured_transformer.models import token_positions
+from measured_transformer.parts.renamed import warn_renamed
 
-import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
-
-
-@dataclass(frozen=True)
-class Places:
-    """Positions of the tokens of one call (queries) and of all tokens up to its last (keys).
-
-    Attributes:
-        queries: (query) when every row of the batch is alike, else (batch, query).
-        keys: the same for the keys: tokens held by a cache, then those of this call.
-        real: where a key is a token rather than padding; None when all are.
-        below: a number that no position reaches; None when it is not known without looking.
-    """
-
-    queries: Int[Tensor, "*batch query"]
-    keys: Int[Tensor, "*batch key"]
-    real: Bool[Tensor, "batch key"] | None
-    below: int | None
+_NOW = {"Places": "TokenPositions", "find_places": "find_positions"}
 
 
-def find_places(
-    tokens: Int[Tensor, "batch position"],
-    *,
-    padding_mask: Bool[Tensor, "..."] | None = None,
-    positions: Int[Tensor, "..."] | None = None,
-    earlier: Places | None = None,
-) -> Places:
-    """Number the tokens of a call: each stands where as many real tokens come before it.
-
-    So padding, on whichever side, moves no token, and a chunk goes on where the one before it ended.
-
-    Args:
-        tokens: the tokens of this call.
-        padding_mask: True where one of them is real; all are when not given.
-        positions: their positions, where they should be others.
-        earlier: the places of the calls that this one continues.
-
-    Raises:
-        ValueError: when `padding_mask` or `positions` have another shape or kind than the tokens need.
-    """
-    batch, n = tokens.shape
-    _check(tokens, padding_mask, positions)
-    past = 0 if earlier is None else earlier.keys.shape[-1]
-    earlier_real = None if earlier is None else earlier.real
-    device = tokens.device
-    if padding_mask is None and positions is None and (earlier is None or earlier.keys.ndim == 1):
-        keys = torch.arange(past + n, device=device)
-        return Places(keys[past:], keys, None, past + n)
-
-    real = None
-    if padding_mask is not None or earlier_real is not None:
-        before = torch.ones(batch, past, dtype=torch.bool, device=device)
-        now = torch.ones(batch, n, dtype=torch.bool, device=device)
-        real = torch.cat(
-            (
-                before if earlier_real is None else earlier_real,
-                now if padding_mask is None else padding_mask,
-            ),
-            dim=1,
-        )
-    if positions is not None:
-        queries, below = positions.to(torch.int64), None
-    else:
-        everything = torch.ones(batch, past + n, dtype=torch.int64, device=device)
-        counted = everything if real is None else real.to(torch.int64)
-        queries, below = (counted.cumsum(dim=1) - counted)[:, past:], past + n
-    keys = queries
-    if earlier is not None:
-        keys = torch.cat((earlier.keys.expand(batch, past), queries), dim=1)
-    return Places(queries, keys, real, below)
-
-
-def _check(tokens: Tensor, padding_mask: Tensor | None, positions: Tensor | None) -> None:
-    shape = tuple(tokens.shape)
-    if padding_mask is not None and (
-        padding_mask.dtype != torch.bool or tuple(padding_mask.shape) != shape
-    ):
-        raise ValueError(
-            f"padding_mask must be Boolean of shape (batch, position) = {shape}, True for real tokens; "
-            f"got {padding_mask.dtype} of shape {tuple(padding_mask.shape)}"
-        )
-    if positions is not None and (
-        positions.dtype not in (torch.int64, torch.int32) or tuple(positions.shape) != shape
-    ):
-        raise ValueError(
-            f"positions must be whole numbers of shape (batch, position) = {shape}, got "
-            f"{positions.dtype} of shape {tuple(positions.shape)}"
-        )
+def __getattr__(name: str) -> Any:
+    if name not in _NOW:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = _NOW[name]
+    warn_renamed(f"{__name__}.{name}", f"{token_positions.__name__}.{new}")
+    return getattr(token_positions, new)

@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from measured_transformer.models.cache import KeyValueCache
+from measured_transformer.models.checks import check_cache, check_token_types, check_tokens
 from measured_transformer.models.config import Config
-from measured_transformer.models.places import Places, find_places
+from measured_transformer.models.token_positions import TokenPositions, find_positions
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import FeedForward
@@ -25,11 +26,17 @@ from measured_transformer.parts.positions import (
     alibi_bias_between,
     alibi_slopes,
 )
+from measured_transformer.parts.renamed import warn_renamed
 from measured_transformer.parts.tap import Tap
 
 
 class Stack(nn.Module):
-    """Tokens in, residual stream out; the models add what they read from it.
+    """The parts of one residual stream and the steps of a pass: locate, embed, run the blocks, normalise.
+
+    A model is wired from these steps in its own `forward`. An `EncoderDecoder` holds two stacks. A `Decoder`
+    and an `Encoder` are one stack with a head: their parts have names without a prefix
+    (`blocks.0.attention.query.weight`), in checkpoints and for taps, which a stack held as an attribute
+    would not give them.
 
     Taps: `embedding` (batch position d_model), the stream before the first block: tokens plus, where the
     scheme adds them, positions; those of each block under `blocks.{i}`; `final_norm.scale`; `final_state`
@@ -87,6 +94,80 @@ class Stack(nn.Module):
         self.final_norm = _norm(config) if config.has_final_norm else nn.Identity()
         self.final_state = Tap()
 
+    def locate(
+        self,
+        tokens: Int[Tensor, "batch position"],
+        *,
+        padding_mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "..."] | None = None,
+        token_types: Int[Tensor, "..."] | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> TokenPositions:
+        """First step of a pass: check what is given, and say where its tokens stand.
+
+        Args and errors: as for `stream`.
+        """
+        self._check(tokens, token_types, cache)
+        if cache is not None:
+            cache.drop_unfinished()
+        return find_positions(
+            tokens,
+            padding_mask=padding_mask,
+            positions=positions,
+            earlier=None if cache is None else cache.positions,
+        )
+
+    def embed(
+        self,
+        tokens: Int[Tensor, "batch position"],
+        where: TokenPositions,
+        token_types: Int[Tensor, "..."] | None = None,
+    ) -> tuple[Float[Tensor, "batch position d_model"], Rotation | None, Tensor | None]:
+        """Second step: what the first block reads, and the rotation and score bias of the positions."""
+        x = self.embedding_scale * self.token_embedding(tokens)
+        if self.positions is not None:
+            x = x + _look_up(self.positions, where)
+        if self.token_type_embedding is not None:
+            types = torch.zeros_like(tokens) if token_types is None else token_types
+            x = x + self.token_type_embedding(types)
+        x = self.embedding(self.embedding_dropout(self.embedding_norm(x)))
+        rotation = None if self.rotary is None else _look_up(self.rotary, where)
+        return x, rotation, self._score_bias(where, x)
+
+    def run_blocks(
+        self,
+        x: Float[Tensor, "batch position d_model"],
+        where: TokenPositions,
+        rotation: Rotation | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+        *,
+        memory: Float[Tensor, "batch memory d_model"] | None = None,
+        memory_padding_mask: Bool[Tensor, "batch memory"] | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "batch position d_model"]:
+        """Third step: the stream after the last block; a cache then holds these positions as well."""
+        for i, block in enumerate(self.blocks):
+            x = block(
+                x,
+                memory,
+                causal=self.causal,
+                padding_mask=where.padding_mask,
+                memory_padding_mask=memory_padding_mask,
+                rotation=rotation,
+                score_bias=score_bias,
+                cache=None if cache is None else cache.layers[i],
+                cross_cache=None if cache is None or memory is None else cache.cross_layers[i],
+            )
+        if cache is not None:
+            cache.positions = where
+        return x
+
+    def apply_final_norm(
+        self, x: Float[Tensor, "batch position d_model"]
+    ) -> Float[Tensor, "batch position d_model"]:
+        """Fourth step: the final state, which is the stream after the final norm where there is one."""
+        return self.final_state(self.final_norm(x))
+
     def stream(
         self,
         tokens: Int[Tensor, "batch position"],
@@ -98,7 +179,7 @@ class Stack(nn.Module):
         memory_padding_mask: Bool[Tensor, "batch memory"] | None = None,
         cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "batch position d_model"]:
-        """The residual stream after the last block, before the final norm.
+        """The first three steps: the residual stream after the last block, before the final norm.
 
         Args:
             tokens: token numbers below `config.vocab`.
@@ -113,104 +194,57 @@ class Stack(nn.Module):
             ValueError: when tokens are not whole numbers of shape (batch, position), lie outside the
                 vocabulary, or are more than learned positions reach; when another argument does not fit.
         """
-        self._check(tokens, token_types, cache)
-        if cache is not None:
-            cache.drop_unfinished()
-        places = find_places(
+        where = self.locate(
             tokens,
             padding_mask=padding_mask,
             positions=positions,
-            earlier=None if cache is None else cache.places,
+            token_types=token_types,
+            cache=cache,
         )
-        x, turn, bias = self.enter(tokens, places, token_types)
-        for i, block in enumerate(self.blocks):
-            x = block(
-                x,
-                memory,
-                causal=self.causal,
-                padding_mask=places.real,
-                memory_padding_mask=memory_padding_mask,
-                rotation=turn,
-                score_bias=bias,
-                cache=None if cache is None else cache.layers[i],
-                cross_cache=None if cache is None or memory is None else cache.cross_layers[i],
-            )
-        if cache is not None:
-            cache.places = places
-        return x
-
-    def enter(
-        self,
-        tokens: Int[Tensor, "batch position"],
-        places: Places,
-        token_types: Int[Tensor, "..."] | None = None,
-    ) -> tuple[Float[Tensor, "batch position d_model"], Rotation | None, Tensor | None]:
-        """What the first block reads: the embedded tokens; and the rotation and score bias of their places."""
-        x = self._embed(tokens, token_types, places)
-        turn = None if self.rotary is None else _look_up(self.rotary, places)
-        return x, turn, self._score_bias(places, x)
-
-    def finish(
-        self, x: Float[Tensor, "batch position d_model"]
-    ) -> Float[Tensor, "batch position d_model"]:
-        """The final state: the stream after the final norm, where there is one."""
-        return self.final_state(self.final_norm(x))
+        x, rotation, score_bias = self.embed(tokens, where, token_types)
+        return self.run_blocks(
+            x,
+            where,
+            rotation,
+            score_bias,
+            memory=memory,
+            memory_padding_mask=memory_padding_mask,
+            cache=cache,
+        )
 
     def make_cache(self, capacity: int = 0) -> KeyValueCache:
         """An empty cache for this stack, with room for `capacity` positions at first."""
         crossed = any(block.cross_attention is not None for block in self.blocks)
         return KeyValueCache(len(self.blocks), cross_attention=crossed, capacity=capacity)
 
-    def _embed(self, tokens: Tensor, token_types: Tensor | None, places: Places) -> Tensor:
-        x = self.embedding_scale * self.token_embedding(tokens)
-        if self.positions is not None:
-            x = x + _look_up(self.positions, places)
-        if self.token_type_embedding is not None:
-            types = torch.zeros_like(tokens) if token_types is None else token_types
-            x = x + self.token_type_embedding(types)
-        return self.embedding(self.embedding_dropout(self.embedding_norm(x)))
+    def enter(
+        self, tokens: Tensor, places: TokenPositions, token_types: Tensor | None = None
+    ) -> tuple[Tensor, Rotation | None, Tensor | None]:
+        """The former name of `embed`; it goes with the next version."""
+        warn_renamed("Stack.enter", "Stack.embed")
+        return self.embed(tokens, places, token_types)
 
-    def _score_bias(self, places: Places, x: Tensor) -> Tensor | None:
+    def finish(self, x: Tensor) -> Tensor:
+        """The former name of `apply_final_norm`; it goes with the next version."""
+        warn_renamed("Stack.finish", "Stack.apply_final_norm")
+        return self.apply_final_norm(x)
+
+    def _score_bias(self, where: TokenPositions, x: Tensor) -> Tensor | None:
         if self.relative is not None:
-            return self.relative(places.queries, places.keys)
+            return self.relative(where.queries, where.keys)
         if self.config.positions != "alibi":
             return None
         slopes = alibi_slopes(self.config.n_heads).to(device=x.device, dtype=x.dtype)
-        return alibi_bias_between(slopes, places.queries, places.keys)
+        return alibi_bias_between(slopes, where.queries, where.keys)
 
     def _check(
         self, tokens: Tensor, token_types: Tensor | None, cache: KeyValueCache | None
     ) -> None:
-        if not isinstance(tokens, Tensor):
-            raise ValueError(
-                "tokens must be a tensor of shape (batch, position), got "
-                f"{type(tokens).__name__}; make one with torch.tensor(tokens)"
-            )
-        if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
-            one = "; a single sequence becomes a batch by tokens[None]" if tokens.ndim == 1 else ""
-            raise ValueError(
-                "tokens must be whole numbers of shape (batch, position), got "
-                f"{tokens.dtype} of shape {tuple(tokens.shape)}{one}"
-            )
-        _check_range("tokens", tokens, "vocab", self.config.vocab)
+        check_tokens(tokens, self.config)
         if token_types is not None:
-            if token_types.shape != tokens.shape or not self.config.token_types:
-                raise ValueError(
-                    f"token_types must have the shape of the tokens, {tuple(tokens.shape)}, and the model "
-                    f"must know some; got shape {tuple(token_types.shape)} and "
-                    f"config.token_types={self.config.token_types}"
-                )
-            _check_range("token_types", token_types, "token_types", self.config.token_types)
-        if cache is not None and not self.causal:
-            raise ValueError(
-                "a cache is for causal models: without a causal mask, earlier positions change when later "
-                "tokens come"
-            )
-        if cache is not None and len(cache.layers) != len(self.blocks):
-            raise ValueError(
-                f"this model has {len(self.blocks)} blocks, got a cache of {len(cache.layers)} layers; "
-                "make one with model.make_cache()"
-            )
+            check_token_types(token_types, tokens, self.config)
+        if cache is not None:
+            check_cache(cache, causal=self.causal, n_blocks=len(self.blocks))
 
 
 def make_block(config: Config, *, cross_attention: bool = False) -> Block:
@@ -266,19 +300,8 @@ def _norm(config: Config) -> LayerNorm | RMSNorm | nn.Identity:
     return make_norm(config.norm, config.d_model, eps=config.norm_eps, bias=config.bias)
 
 
-def _look_up(table: nn.Module, places: Places) -> Any:
-    if places.queries.ndim == 1:
-        n, length = len(places.queries), len(places.keys)
+def _look_up(table: nn.Module, where: TokenPositions) -> Any:
+    if where.queries.ndim == 1:
+        n, length = len(where.queries), len(where.keys)
         return table(n, offset=length - n)
-    return table(places.queries, below=places.below)
-
-
-def _check_range(name: str, numbers: Tensor, field: str, below: int) -> None:
-    # Looking would wait for an accelerator, and cannot be compiled.
-    if not numbers.numel() or numbers.device.type != "cpu" or torch.compiler.is_compiling():
-        return
-    low, high = int(numbers.min()), int(numbers.max())
-    if low < 0 or high >= below:
-        raise ValueError(
-            f"{name} must lie in 0..{below - 1} ({field}={below}), got values from {low} to {high}"
-        )
+    return table(where.queries, below=where.below)

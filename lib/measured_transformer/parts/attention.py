@@ -292,38 +292,37 @@ class MultiHeadAttention(nn.Module):
             ValueError: when widths, masks or their kinds do not fit.
         """
         self._check(x, memory, causal, rotation)
-        queries = self.queries(self._split(self.query(x), self.n_heads))
-        if rotation is not None:
-            queries = rotation.apply(queries)
-        if memory is not None and cache is not None and cache.length:
-            keys, values = cache.keys, cache.values
+        queries = self._queries(x, rotation)
+        if memory is None:
+            keys, values = self._keys_and_values(x, rotation, cache)
         else:
-            source = x if memory is None else memory
-            keys = self.keys(self._split(self.key(source), self.n_kv_heads))
-            values = self.values(self._split(self.value(source), self.n_kv_heads))
-            if rotation is not None:
-                keys = rotation.apply(keys)
-            if cache is not None:
-                keys, values = cache.extend(keys, values)
+            keys, values = self._memory(memory, cache)
         keys, values = self._share(keys), self._share(values)
         allowed = self._allowed(queries, keys, padding_mask, mask)
-
-        if self.scores.watched or self.pattern.watched:
-            mixed = self._explicit(queries, keys, values, causal, allowed, score_bias)
-        else:
-            mixed = fused_attention(
-                queries,
-                keys,
-                values,
-                causal=causal,
-                mask=allowed,
-                score_bias=score_bias,
-                scale=self.scale,
-                dropout=self.dropout if self.training else 0.0,
-            )
+        mixed = self._mix(queries, keys, values, causal, allowed, score_bias)
         return self.out(self._merge(self.mixed(mixed)))
 
-    def _explicit(
+    def _queries(self, x: Tensor, rotation: Rotation | None) -> Tensor:
+        queries = self.queries(self._split(self.query(x), self.n_heads))
+        return queries if rotation is None else rotation.apply(queries)
+
+    def _keys_and_values(
+        self, source: Tensor, rotation: Rotation | None, cache: KeyValues | None
+    ) -> tuple[Tensor, Tensor]:
+        """Of key-value heads, those that the cache held before `source` included."""
+        keys = self.keys(self._split(self.key(source), self.n_kv_heads))
+        values = self.values(self._split(self.value(source), self.n_kv_heads))
+        if rotation is not None:
+            keys = rotation.apply(keys)
+        return (keys, values) if cache is None else cache.extend(keys, values)
+
+    def _memory(self, memory: Tensor, cache: KeyValues | None) -> tuple[Tensor, Tensor]:
+        """Keys and values of a memory, which is projected once and then kept."""
+        if cache is not None and cache.length:
+            return cache.keys, cache.values
+        return self._keys_and_values(memory, None, cache)
+
+    def _mix(
         self,
         queries: Tensor,
         keys: Tensor,
@@ -332,23 +331,38 @@ class MultiHeadAttention(nn.Module):
         allowed: Tensor | None,
         score_bias: Tensor | None,
     ) -> Tensor:
+        """What each head mixes; written out where somebody looks, in one kernel otherwise."""
+        if self.scores.watched or self.pattern.watched:
+            scores = self._scores(queries, keys, score_bias)
+            pattern = self.pattern(self._pattern(scores, causal, allowed))
+            return attend(F.dropout(pattern, self.dropout, self.training), values.contiguous())
+        return fused_attention(
+            queries,
+            keys,
+            values,
+            causal=causal,
+            mask=allowed,
+            score_bias=score_bias,
+            scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
+        )
+
+    def _scores(self, queries: Tensor, keys: Tensor, score_bias: Tensor | None) -> Tensor:
         # Laid out head by head before the products: the kernel would copy them so, more slowly.
         scores = attention_scores(queries.contiguous(), keys.contiguous(), scale=self.scale)
-        if score_bias is not None:
-            scores = scores + _checked_bias(score_bias, scores.shape).to(scores.dtype)
-        past = None
-        if causal:
-            past = causal_mask(queries.shape[-2], keys.shape[-2], device=scores.device)
+        if score_bias is None:
+            return scores
+        return scores + _checked_bias(score_bias, scores.shape).to(scores.dtype)
+
+    def _pattern(self, scores: Tensor, causal: bool, allowed: Tensor | None) -> Tensor:
+        past = causal_mask(*scores.shape[-2:], device=scores.device) if causal else None
         if past is not None and allowed is None and not self.scores.watched:
             # Nobody else holds these scores, and every query sees itself: hide the rest in place.
             hidden = torch.zeros_like(past, dtype=scores.dtype).masked_fill(~past, -math.inf)
-            pattern = scores.add_(hidden).softmax(dim=-1)
-        else:
-            if past is not None:
-                allowed = past if allowed is None else allowed & past
-            pattern = attention_pattern(self.scores(scores), mask=allowed)
-        pattern = self.pattern(pattern)
-        return attend(F.dropout(pattern, self.dropout, self.training), values.contiguous())
+            return scores.add_(hidden).softmax(dim=-1)
+        if past is not None:
+            allowed = past if allowed is None else allowed & past
+        return attention_pattern(self.scores(scores), mask=allowed)
 
     def _split(self, projected: Tensor, n_heads: int) -> Tensor:
         return projected.view(*projected.shape[:-1], n_heads, self.d_head).transpose(1, 2)

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from measured_transformer.parts.renamed import warn_renamed
+
 
 class KeyValues:
     """Keys and values of the positions so far, in buffers that grow by doubling.
@@ -84,16 +86,26 @@ class KeyValues:
         self.length += keys.shape[2]
         return self.keys, self.values
 
-    def cut(self, length: int) -> None:
+    def crop(self, length: int) -> None:
         """Keep only the first `length` positions, where there are more."""
         self.length = min(self.length, length)
         if not self.length:
             self._keys = self._values = None
 
-    def select(self, rows: Int[Tensor, "batch"]) -> None:
+    def reorder(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these rows of the batch, in this order; a row may come more than once (beam search)."""
         if self._keys is not None and self._values is not None:
             self._keys, self._values = self._keys[rows], self._values[rows]
+
+    def cut(self, length: int) -> None:
+        """The former name of `crop`; it goes with the next version."""
+        warn_renamed("KeyValues.cut", "KeyValues.crop")
+        self.crop(length)
+
+    def select(self, rows: Int[Tensor, "batch"]) -> None:
+        """The former name of `reorder`; it goes with the next version."""
+        warn_renamed("KeyValues.select", "KeyValues.reorder")
+        self.reorder(rows)
 
     def _extended(self, held: Tensor | None, new: Tensor) -> Tensor:
         if torch.is_grad_enabled() and (

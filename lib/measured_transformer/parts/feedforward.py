@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from measured_transformer.parts.linear import Linear
+from measured_transformer.parts.renamed import warn_renamed
 from measured_transformer.parts.tap import Tap
 
 Activation = Literal[
@@ -53,7 +54,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
 
 
 class FeedForward(nn.Module):
-    """Widen, bend, narrow: the same for every position.
+    """Widen, activate, narrow: the same for every position.
 
     Taps: `pre_activation` (batch position d_ff; of gated forms the gate before its activation), `neurons`
     (batch position d_ff; of gated forms after the product with the gate) and `out` (batch position d_model).
@@ -75,7 +76,7 @@ class FeedForward(nn.Module):
             ValueError: when the activation is another one or a width is not positive.
         """
         super().__init__()
-        self.bend = activation_function(activation)
+        self.activate = activation_function(activation)
         if d_model < 1 or d_ff < 1:
             raise ValueError(f"widths must be positive, got d_model={d_model} and d_ff={d_ff}")
         self.activation = activation
@@ -95,14 +96,25 @@ class FeedForward(nn.Module):
                 f"x must have width d_model={self.up.in_features}, got shape {tuple(x.shape)}"
             )
         if self.gate is None:
-            neurons = self.bend(self.pre_activation(self.up(x)))
+            neurons = self.activate(self.pre_activation(self.up(x)))
         else:
-            neurons = self.bend(self.pre_activation(self.gate(x))) * self.up(x)
+            neurons = self.activate(self.pre_activation(self.gate(x))) * self.up(x)
         return self.out(self.down(self.neurons(neurons)))
+
+    @property
+    def bend(self) -> Callable[[Tensor], Tensor]:
+        """The former name of `activate`; it goes with the next version."""
+        warn_renamed("FeedForward.bend", "FeedForward.activate")
+        return self.activate
+
+    @bend.setter
+    def bend(self, function: Callable[[Tensor], Tensor]) -> None:
+        warn_renamed("FeedForward.bend", "FeedForward.activate")
+        self.activate = function
 
 
 def activation_function(name: Activation) -> Callable[[Tensor], Tensor]:
-    """The function that bends, of gated forms the one that stands on the gate.
+    """The function itself, of gated forms the one that stands on the gate.
 
     Raises:
         ValueError: when the name is another one.

@@ -12,14 +12,14 @@ from measured_transformer.parts.tap import Tap
 
 
 class MaskedTokenLayer(nn.Module):
-    """One more layer before the unembedding: project, bend, normalise."""
+    """One more layer before the unembedding: project, activate, normalise."""
 
     def __init__(
         self, d_model: int, *, activation: Activation = "gelu", eps: float = 1e-12
     ) -> None:
         """Make the layer. Raises ValueError when the activation is unknown."""
         super().__init__()
-        self.bend = activation_function(activation)
+        self.activate = activation_function(activation)
         self.dense = Linear(d_model, d_model)
         self.norm = LayerNorm(d_model, eps=eps)
 
@@ -27,7 +27,7 @@ class MaskedTokenLayer(nn.Module):
         self, x: Float[Tensor, "batch position d_model"]
     ) -> Float[Tensor, "batch position d_model"]:
         """What the unembedding reads."""
-        return self.norm(self.bend(self.dense(x)))
+        return self.norm(self.activate(self.dense(x)))
 
 
 class Pooler(nn.Module):

@@ -225,34 +225,40 @@ def _as_a_stack(jobs: list[Job], store: Store | None, *, insist: bool) -> Iterat
                 missing.append(job)
             else:
                 yield job, run
-        size = LARGEST_STACK
-        while missing:
-            stack = missing[:size]
-            settings, seeds = stack[0].settings, [job.seed for job in stack]
-            try:
-                runs = train_stacked(stack[0].config, stack[0].task, seeds, **settings)
-            except torch.OutOfMemoryError as error:
-                if size == 1:
-                    yield from ((job, error) for job in missing)
-                    return
-                size = max(1, len(stack) // 2)
-                continue
-            except CannotStackError as error:
-                if insist:
-                    yield from ((job, error) for job in missing)
-                    return
-                break
-            except Exception as error:
-                yield from ((job, error) for job in missing)
-                return
-            for job, run in zip(stack, runs, strict=True):
-                run.model.zero_grad()
+        for job, found in _stacks(missing, insist):
+            missing.remove(job)
+            if isinstance(found, Run):
+                found.model.zero_grad()
                 key = keys[id(job)]
                 if store is not None and key is not None:
-                    store.write(key, pack(run, job.about(key, stacked=True)))
-                yield job, run
-            missing = missing[size:]
+                    store.write(key, pack(found, job.about(key, stacked=True)))
+            yield job, found
     yield from _here(missing, store)
+
+
+def _stacks(jobs: Sequence[Job], insist: bool) -> Iterator[Arrival]:
+    """In stacks that become smaller where memory does not hold them; nothing of what cannot be stacked.
+
+    Args:
+        jobs: of one arm.
+        insist: whether that they cannot be stacked is the error that each of them ends with.
+    """
+    rest, size = list(jobs), LARGEST_STACK
+    while rest:
+        stack = rest[:size]
+        first, seeds = stack[0], [job.seed for job in stack]
+        try:
+            runs = train_stacked(first.config, first.task, seeds, **first.settings)
+        except Exception as error:
+            if isinstance(error, CannotStackError) and not insist:
+                return
+            if isinstance(error, torch.OutOfMemoryError) and size > 1:
+                size = max(1, len(stack) // 2)
+                continue
+            yield from ((job, error) for job in rest)
+            return
+        yield from zip(stack, runs, strict=True)
+        rest = rest[size:]
 
 
 def _processes_worth(jobs: Sequence[Job]) -> int:
@@ -264,7 +270,8 @@ def _processes_worth(jobs: Sequence[Job]) -> int:
     if number < 2 or not all(map(_travels, jobs)):
         return 1
     start = time.perf_counter()
-    trial = {**jobs[0].settings, "steps": _TRIAL_STEPS, "evaluate_every": None}
+    shorter = {"steps": _TRIAL_STEPS, "evaluate_every": None, "after_step": None}
+    trial = {**jobs[0].settings, **shorter}
     train(jobs[0].config, jobs[0].task, seed=jobs[0].seed, **trial)
     a_step = (time.perf_counter() - start) / _TRIAL_STEPS
     alone = a_step * sum(job.settings["steps"] for job in jobs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, overload
@@ -27,7 +27,7 @@ from measured_transformer.training.checkpoints import read_checkpoint, write_che
 from measured_transformer.training.device import find_device, settled
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant, Schedule
-from measured_transformer.training.seeding import derived_seed, seeded, stream
+from measured_transformer.training.seeding import derived_seed, make_generator, seeded
 
 Model = Decoder | Encoder | EncoderDecoder
 Optimiser = Literal["AdamW", "Adam", "RAdam", "SGD"]
@@ -91,6 +91,34 @@ class History:
     evaluation_accuracies: list[float] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Step:
+    """What a hook is told after each step of a training.
+
+    Attributes:
+        number: of steps that have been taken, 1 after the first.
+        model: as it stands now, in training mode; a hook that changes its mode puts it back.
+        losses: training loss of every step so far, the last one that of this step.
+        rate: learning rate of this step.
+        gradient_norm: length of the whole gradient, before clipping; NaN where the loss was not finite.
+    """
+
+    number: int
+    model: Model
+    losses: Sequence[float]
+    rate: float
+    gradient_norm: float
+
+    @property
+    def loss(self) -> float:
+        """Training loss of this step, in nats per scored position."""
+        return self.losses[-1]
+
+
+AfterStep = Callable[[Step], bool | None]
+"""Looks at a training after each step; where it returns True, the training ends there."""
+
+
 @overload
 def make_model(config: Config, *, causal: bool, seed: int) -> Decoder | Encoder: ...
 @overload
@@ -140,6 +168,7 @@ def train(
     label_smoothing: float = 0.0,
     evaluate_every: int | None = None,
     prepare: Callable[[Model], None] | None = None,
+    after_step: AfterStep | None = None,
     checkpoint: Path | str | None = None,
     checkpoint_every: int = 100,
     progress: bool = False,
@@ -169,6 +198,10 @@ def train(
             for never. Evaluations change nothing in the training.
         prepare: called with the fresh model, still on the CPU, to fix or replace some of its weights;
             parameters that no longer require a gradient stay as they are.
+        after_step: called with a `Step` after each step and its evaluation; returns True to end the training
+            there. It may look at the model, but draws no random numbers of PyTorch's own generator, from
+            which dropout comes. Where training goes on from a checkpoint, it is asked again about the last
+            step that was taken.
         checkpoint: a file to which the whole state is saved (safetensors, in one piece) every
             `checkpoint_every` steps and at the end. Where it exists already, training goes on from there,
             as if it had never been interrupted.
@@ -190,13 +223,23 @@ def train(
     model.to(device)
     parameters = list(model.parameters())
     updates = _optimiser(optimiser, parameters, learning_rate, betas, eps, weight_decay)
-    batches, history = stream(seed, "training"), History()
+    batches, history = make_generator(seed, "training"), History()
     key = ""
     if checkpoint is not None:
         settings = (learning_rate, schedule, batch_size, optimiser, betas, eps, weight_decay, clip)
-        asked = (config, task, seed, settings, label_smoothing, evaluate_every, prepare, threads)
+        asked = (
+            config,
+            task,
+            seed,
+            settings,
+            label_smoothing,
+            evaluate_every,
+            prepare,
+            after_step,
+            threads,
+        )
         try:
-            key = digest(train, config, task, schedule, prepare, settings=asked)
+            key = digest(train, config, task, schedule, prepare, after_step, settings=asked)
         except (CodeUnknownError, ValueError):
             key = uuid4().hex  # nobody can tell whether another call is the same training
     with (
@@ -207,8 +250,9 @@ def train(
             read_checkpoint(checkpoint, key, model, updates, batches, history)
         first = len(history.losses)
         numbers = range(first, steps)
+        ended = _ends(after_step, model, history)
         for step in tqdm(numbers, initial=first, total=steps) if progress else numbers:
-            if history.losses and not math.isfinite(history.losses[-1]):
+            if ended or (history.losses and not math.isfinite(history.losses[-1])):
                 break
             batch = task.batch(batches, batch_size).to(device)
             rate = learning_rate * schedule(step)
@@ -231,9 +275,25 @@ def train(
                 history.evaluated.append(step + 1)
                 history.evaluation_losses.append(score.loss)
                 history.evaluation_accuracies.append(score.accuracy)
-            if checkpoint is not None and ((step + 1) % checkpoint_every == 0 or step + 1 == steps):
+            ended = _ends(after_step, model, history)
+            last = ended or step + 1 == steps
+            if checkpoint is not None and (last or (step + 1) % checkpoint_every == 0):
                 write_checkpoint(checkpoint, key, model, updates, batches, history)
     return finished(model, history, seed)
+
+
+def _ends(after_step: AfterStep | None, model: Model, history: History) -> bool:
+    """Whether the hook, where there is one, says that the last step was the last."""
+    if after_step is None or not history.losses:
+        return False
+    step = Step(
+        len(history.losses),
+        model,
+        history.losses,
+        history.rates[-1],
+        history.gradient_norms[-1],
+    )
+    return bool(after_step(step))
 
 
 def finished(model: Model, history: History, seed: int) -> Run:
@@ -299,7 +359,7 @@ def evaluate(
         )
     device = next(model.parameters()).device
     training = model.training
-    batch = task.batch(stream(seed, "evaluation"), size, length=length).to(device)
+    batch = task.batch(make_generator(seed, "evaluation"), size, length=length).to(device)
     try:
         logits = predict(model.eval(), batch)
     finally:

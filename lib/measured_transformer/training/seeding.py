@@ -8,6 +8,7 @@ from hashlib import blake2b
 
 import torch
 
+from measured_transformer.parts.renamed import warn_renamed
 from measured_transformer.training.device import find_device
 
 
@@ -27,10 +28,10 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def stream(seed: int, purpose: str) -> torch.Generator:
+def make_generator(seed: int, purpose: str) -> torch.Generator:
     """A generator of its own for each purpose of a run, so that one draw more here shifts nothing there.
 
-    >>> a, b = stream(1, "training"), stream(1, "evaluation")
+    >>> a, b = make_generator(1, "training"), make_generator(1, "evaluation")
     >>> bool((torch.rand(4, generator=a) == torch.rand(4, generator=b)).all())
     False
     """
@@ -38,10 +39,16 @@ def stream(seed: int, purpose: str) -> torch.Generator:
 
 
 def derived_seed(seed: int, purpose: str) -> int:
-    """The seed of one purpose of a run, as `stream` uses it.
+    """The seed of one purpose of a run, as `make_generator` uses it.
 
     PyTorch's generator on the CPU keeps 32 bits of a seed. So each purpose starts at a place of its own
     among those 2^32 and the seeds count up from there: different seeds never meet.
     """
     start = int.from_bytes(blake2b(purpose.encode(), digest_size=4).digest(), "little")
     return (start + seed) % 2**32
+
+
+def stream(seed: int, purpose: str) -> torch.Generator:
+    """The former name of `make_generator`; it goes with the next version."""
+    warn_renamed("seeding.stream", "seeding.make_generator")
+    return make_generator(seed, purpose)

@@ -37,7 +37,7 @@ from measured_transformer.training.loop import (
     predict,
 )
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 _TENSORS = ("inputs", "targets", "scored", "padding_mask", "source", "source_padding_mask")
 
@@ -62,14 +62,17 @@ def train_stacked(
 
     Raises:
         ValueError: as `train`; a `CannotStackError` when there is dropout (a stack has not the members' own
-            random numbers), when the members differ in more than the values of their weights, when somebody
-            watches their taps, or when their batches differ in shape.
+            random numbers) or a hook after each step (which looks at one model), when the members differ in
+            more than the values of their weights, when somebody watches their taps, or when their batches
+            differ in shape.
     """
     if not seeds:
         return []
     asked = make_jobs(config, task, seeds, options)[0].settings
     if config.dropout:
         raise CannotStackError(f"a stack cannot have dropout, got {config.dropout}")
+    if asked["after_step"] is not None:
+        raise CannotStackError("a stack has no model of one member for after_step to look at")
     device = find_device()
     models = [_fresh(config, task, seed, asked["prepare"], device) for seed in seeds]
     weights, buffers = _stack(models)
@@ -82,7 +85,7 @@ def train_stacked(
         asked["eps"],
         asked["weight_decay"],
     )
-    streams = [stream(seed, "training") for seed in seeds]
+    generators = [make_generator(seed, "training") for seed in seeds]
     histories = [History() for _ in seeds]
     alive = set(range(len(seeds)))
     steps, every = range(asked["steps"]), asked["evaluate_every"]
@@ -90,7 +93,7 @@ def train_stacked(
         for step in tqdm(steps) if progress else steps:
             if not alive:
                 break
-            batches = [task.batch(one, asked["batch_size"]) for one in streams]
+            batches = [task.batch(one, asked["batch_size"]) for one in generators]
             rate = asked["learning_rate"] * asked["schedule"](step)
             # The fused kernels have no rule for another axis; written out, attention has one.
             with sdpa_kernel(SDPBackend.MATH):
