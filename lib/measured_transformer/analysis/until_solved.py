@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.analysis.norm_placement import solved
+from measured_transformer.analysis.solving import solved
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from measured_transformer.models.config import Config
 from measured_transformer.models.stack import Stack, initialise
 from measured_transformer.parts.heads import MaskedTokenLayer, Pooler
-from measured_transformer.parts.linear import Linear
+from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.tap import Tap
 
 
