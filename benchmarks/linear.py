@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from measured_transformer.parts.linear import _convolution_is_faster, linear
+from measured_transformer.parts.kernels.linear import _convolution_is_faster, linear
 from torch import Tensor
 from torch.nn import functional as F
 

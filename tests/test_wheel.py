@@ -236,7 +236,8 @@ def test_the_wheel_holds_every_file_of_the_library(contents: set[str]):
         if path.suffix in kinds or path.name == "py.typed"
     }
     assert f"{NAME}/py.typed" in expected
-    assert any(re.fullmatch(f"{NAME}/evidence/claims/.+[.]toml", name) for name in expected)
+    assert any(re.fullmatch(f"{NAME}/chapters/.+/claims[.]toml", name) for name in expected)
+    assert any(re.fullmatch(f"{NAME}/chapters/.+/results/.+[.]json", name) for name in expected)
     assert any(re.fullmatch(f"{NAME}/training/records/.+[.]json", name) for name in expected)
     packed = {name for name in contents if name.startswith(f"{NAME}/")}
     assert packed == expected

@@ -25,7 +25,7 @@ from bookpress.imports import Library, cell_trees
 
 LIBRARY = "lib"
 REQUIREMENTS = "requirements.txt"
-CLAIMS = "lib/measured_transformer/evidence/claims"
+CLAIMS = "lib/measured_transformer/chapters/{room}/claims.toml"
 PACKAGED = (".css", ".js")
 """Kinds of files that a module of the same name puts into what it shows."""
 
@@ -105,7 +105,7 @@ def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> I
             )
         yield from found
     if declared.get("claims"):
-        path = root / CLAIMS / f"{declared['claims']}.toml"
+        path = root / CLAIMS.format(room=str(declared["claims"]).replace("-", "_"))
         if not path.is_file():
             raise FingerprintError(
                 f"{chapter_path.name} declares claims {declared['claims']!r}, but there is no {path}"

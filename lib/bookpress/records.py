@@ -13,16 +13,35 @@ from bookpress.chapters import Book, Chapter
 from bookpress.partial import code_at
 
 FOLDER = "_build/records"
-COMMITTED = "book/records"
+COMMITTED = "lib/measured_transformer/chapters/{room}/results/legacy-{profile}.json"
 TUNED = "tuned"
 PACKAGED = "lib/measured_transformer/training/records"
 
-__all__ = ["committed_seconds", "is_current", "path_of", "payloads", "publish", "save"]
+__all__ = [
+    "all_committed",
+    "committed",
+    "committed_seconds",
+    "is_current",
+    "path_of",
+    "payloads",
+    "publish",
+    "save",
+]
 
 
 def path_of(root: Path, chapter: Chapter, profile: str) -> Path:
     """Where the records of a chapter lie."""
     return root / FOLDER / profile / f"{chapter.path.stem}.json"
+
+
+def committed(root: Path, name: str, profile: str) -> Path:
+    """Where the committed records of a chapter lie, in its room of the library."""
+    return root / COMMITTED.format(room=name.replace("-", "_"), profile=profile)
+
+
+def all_committed(root: Path, profile: str) -> list[Path]:
+    """The committed records of all chapters."""
+    return sorted(root.glob(COMMITTED.format(room="*", profile=profile)))
 
 
 def is_current(root: Path, chapter: Chapter, entry: Entry) -> bool:
@@ -37,9 +56,7 @@ def is_current(root: Path, chapter: Chapter, entry: Entry) -> bool:
 def committed_seconds(root: Path, chapter: Chapter, profile: str) -> float | None:
     """How long a chapter ran when its records were committed; None where that is not known."""
     try:
-        found = read_records(root / COMMITTED / profile / f"{chapter.path.stem}.json").get(
-            "seconds"
-        )
+        found = read_records(committed(root, chapter.path.stem, profile)).get("seconds")
     except (FileNotFoundError, ValueError):
         return None
     return float(found) if isinstance(found, int | float) else None
@@ -66,9 +83,9 @@ def save(root: Path, chapter: Chapter, entry: Entry) -> Path:
 
 
 def publish(book: Book, profile: str) -> Iterator[Path]:
-    """Copy the records of a profile into the book's own folder, to be committed with it.
+    """Copy the records of a profile into the chapters' rooms, to be committed with them.
 
-    Records of chapters that the book no longer has leave that folder. The learning rates that
+    Records of chapters that the book no longer has leave their rooms. The learning rates that
     chapters chose go into the library, so that a later run, also of a downloaded notebook, need
     not choose again.
 
@@ -80,16 +97,15 @@ def publish(book: Book, profile: str) -> Iterator[Path]:
             f"expected {profile} records of every chapter; none for {', '.join(missing)}: "
             f"run them with MEASURED_PROFILE={profile} python -m bookpress execute"
         )
-    target = book.root / COMMITTED / profile
-    target.mkdir(parents=True, exist_ok=True)
     kept = set()
     for chapter in book.chapters:
-        source = path_of(book.root, chapter, profile)
-        shutil.copyfile(source, target / source.name)
-        kept.add(source.name)
-        yield target / source.name
-    for path in target.glob("*.json"):
-        if path.name not in kept:
+        target = committed(book.root, chapter.path.stem, profile)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path_of(book.root, chapter, profile), target)
+        kept.add(target)
+        yield target
+    for path in all_committed(book.root, profile):
+        if path not in kept:
             path.unlink()
     chosen = sorted((book.root / FOLDER / profile / TUNED).glob("*.json"))
     packaged = book.root / PACKAGED / profile / TUNED

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from measured_transformer.evidence.registry import Claim, Rule
@@ -26,8 +27,7 @@ DECLARATIONS = frozenset(f"{_EVIDENCE}/{name}.py" for name in ("record", "regist
 def only_declarations(changed: Iterable[str]) -> bool:
     """Tell whether all of these files, named from the book's root, declare claims and compute nothing."""
     return all(
-        name in DECLARATIONS or (name.startswith(f"{CLAIMS}/") and name.endswith(".toml"))
-        for name in changed
+        name in DECLARATIONS or fnmatchcase(name, CLAIMS.format(room="*")) for name in changed
     )
 
 

@@ -22,6 +22,8 @@ torch.Size([2, 10, 100])
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from measured_transformer import _moved
+
 if TYPE_CHECKING:
     from measured_transformer.internals.capture import capture as capture
     from measured_transformer.internals.intervene import intervene as intervene
@@ -51,6 +53,8 @@ __all__ = [
     "capture",
     "intervene",
 ]
+
+_moved.install()
 
 
 def __getattr__(name: str) -> Any:

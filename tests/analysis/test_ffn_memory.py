@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer.analysis import ffn_memory as memory
-from measured_transformer.analysis import neuron_patterns as patterns
+from measured_transformer.chapters.neurons import measure as patterns
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder

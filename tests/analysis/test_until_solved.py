@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from measured_transformer.analysis.norm_arms import EqualRates, equal_gradients
-from measured_transformer.analysis.norm_placement import solved
+from measured_transformer.analysis.solving import solved
 from measured_transformer.analysis.until_solved import solve_arms, train_until_solved
+from measured_transformer.chapters.norm_gradients.measure import EqualRates, equal_gradients
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal

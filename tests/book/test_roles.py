@@ -10,6 +10,7 @@ import re
 import nbformat
 import pytest
 import tiny_pages
+from bookpress.records import committed
 from nbclient import NotebookClient
 
 FIGURE = tiny_pages.FIGURE.format(
@@ -546,9 +547,9 @@ def test_what_quick_may_leave_open_it_may_decide_as_full_does_and_no_other_way(t
 
 
 def full_record(book, name, **values):
-    folder = book.root / "book/records/full"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps({"records": {}, "values": values}))
+    path = committed(book.root, name, "full")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"records": {}, "values": values}))
 
 
 def test_a_value_of_the_last_full_run_is_that_of_its_record_and_follows_it(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 import tiny_pages
 from bookpress import chapters, fingerprint
 from bookpress.partial import code_at
+from bookpress.records import committed
 from measured_transformer.evidence import records
 
 PLANNED = """\
@@ -129,7 +130,7 @@ def full_run(book, *, stale=False):
     executed = code_at(chapters.read_notebook(chapter.read_text(), chapter), "quick")
     head = {"chapter": "good", "profile": "quick", "seed_offset": 0, "stamp": stamp.digest}
     head |= {"code": "other" if stale else executed, "notebook": "0-0"}
-    records.write_records(book.root / "book/records/full/good.json", head | found)
+    records.write_records(committed(book.root, "good", "full"), head | found)
 
 
 @pytest.fixture(scope="session")
@@ -384,7 +385,7 @@ def test_a_new_full_run_shows_at_once(copied):
     assert words(full).startswith("✓ confirmed stale 2026-02-03")
     assert "changed since: the chapter's cells" in words(full)
     assert "stale" in words(copied.page("walk").find(id="CS-1.3"))
-    (copied.root / "book/records/full/good.json").unlink()
+    committed(copied.root, "good", "full").unlink()
     assert copied.build() == []
     full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
     assert words(full) == "none yet"
@@ -549,7 +550,7 @@ def test_complains(name, tmp_path):
 
 
 def test_a_full_run_that_contradicts_the_prose(copied):
-    path = copied.root / "book/records/full/good.json"
+    path = committed(copied.root, "good", "full")
     payload = json.loads(path.read_text("utf-8"))
     payload["records"]["CS-1.5"]["verdict"] = "confirmed"
     records.write_records(path, payload)
@@ -568,7 +569,7 @@ def test_damaged_records_of_a_full_run_are_named(tmp_path):
     book = tiny_pages.make(tmp_path)
     book.write("claims/planned.toml", PLANNED)
     book.write("page.md", "# Page\n\n```{scorecard}\n```\n")
-    book.write("book/records/full/page.json", '{"records": {')
+    book.write("lib/measured_transformer/chapters/page/results/legacy-full.json", '{"records": {')
     lines = book.build()
     assert any("page.json: expected records in JSON, came damage" in line for line in lines), lines
     assert book.failed

@@ -243,7 +243,9 @@ def test_where_nothing_ran_before_committed_times_decide_who_starts(
 ) -> None:
     for name, seconds in (("one", one), ("two", two)):
         payload = f'{{"records": {{}}, "values": {{}}, "seconds": {seconds}}}'
-        new_book.write(f"book/records/quick/{name}.json", payload)
+        new_book.write(
+            f"lib/measured_transformer/chapters/{name}/results/legacy-quick.json", payload
+        )
     assert new_book.press("execute", "--jobs", "1").returncode == 0
     first = "one" if two == "1.5" else "two"  # what nobody knows leads
     assert new_book.read("runs.log").split()[0] == first
@@ -256,14 +258,16 @@ def test_force_runs_what_is_up_to_date(book: SmallBook) -> None:
 
 
 def test_records_are_copied_for_committing_only_when_all_are_up_to_date(book: SmallBook) -> None:
-    book.write("book/records/quick/gone.json", "{}")
+    book.write("lib/measured_transformer/chapters/gone/results/legacy-quick.json", "{}")
     book.write("_build/records/quick/tuned/rates.json", "{}")
     assert book.press("records").returncode == 0
-    committed = sorted(path.name for path in (book.root / "book/records/quick").rglob("*.json"))
-    assert committed == ["one.json", "two.json"]
+    rooms = "lib/measured_transformer/chapters"
+    committed = sorted(path.parts[-3] for path in (book.root / rooms).rglob("legacy-quick.json"))
+    assert committed == ["one", "two"]
     packaged = "lib/measured_transformer/training/records/quick/tuned/rates.json"
     assert book.read(packaged) == "{}"
-    assert book.read("book/records/quick/one.json") == book.read("_build/records/quick/one.json")
+    kept = book.read(f"{rooms}/one/results/legacy-quick.json")
+    assert kept == book.read("_build/records/quick/one.json")
     book.replace("lib/tiny/mirror.py", "20", "22")
     refused = book.press("records")
     assert refused.returncode == 2

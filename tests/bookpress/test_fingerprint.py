@@ -44,7 +44,7 @@ def test_claims_are_an_ingredient(new_book: SmallBook) -> None:
     )
     with pytest.raises(FingerprintError, match="declares claims 'one'"):
         stamp(new_book.root, path)
-    claims = "lib/measured_transformer/evidence/claims/one.toml"
+    claims = "lib/measured_transformer/chapters/one/claims.toml"
     new_book.write(claims, "# none yet\n")
     before = stamp(new_book.root, path)
     assert claims in before.parts

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bookpress.chapters import load_book
 from bookpress.fingerprint import digest_of
-from bookpress.records import publish
+from bookpress.records import all_committed, committed, publish
 from bookpress.sphinx.outcomes import CELLS, base_of, changed_since, full_outcomes, order
 from measured_transformer.evidence.records import read_records
 from measured_transformer.evidence.registry import claim
@@ -25,8 +25,10 @@ def published(book: SmallBook) -> SmallBook:
 
 def changes(book: SmallBook) -> dict[str, list[str] | None]:
     """Chapter -> what has changed since its records were written."""
-    folder = book.root / "book/records/quick"
-    payloads = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
+    payloads = {
+        path.parents[1].name: json.loads(path.read_text("utf-8"))
+        for path in all_committed(book.root, "quick")
+    }
     assert sorted(payloads) == ["one", "two"]
     return {name: changed_since(book.root, payload, {}) for name, payload in payloads.items()}
 
@@ -74,7 +76,7 @@ def test_the_profile_of_the_build_does_not_matter(
 def test_records_that_do_not_say_what_they_used_are_stale_all_the_same(
     published: SmallBook,
 ) -> None:
-    path = published.root / "book/records/quick/one.json"
+    path = committed(published.root, "one", "quick")
     payload = json.loads(path.read_text("utf-8"))
     del payload["parts"]
     published.replace("lib/tiny/glass.py", "return 1", "return 3")
@@ -83,7 +85,7 @@ def test_records_that_do_not_say_what_they_used_are_stale_all_the_same(
 
 def as_if_made_with(book: SmallBook, **others: str) -> dict[str, Any]:
     """The records of chapter one as they were if these files of the library had had other hashes."""
-    payload: dict[str, Any] = read_records(book.root / "book/records/quick/one.json")
+    payload: dict[str, Any] = read_records(committed(book.root, "one", "quick"))
     payload["parts"] |= {
         f"lib/measured_transformer/{name}": other for name, other in others.items()
     }
@@ -117,13 +119,13 @@ def test_records_of_a_chapter_that_left_are_stale(published: SmallBook) -> None:
 
 
 def test_no_folder_no_outcomes(book: SmallBook) -> None:
-    assert full_outcomes(book.root, book.root / "book/records/full", {}) == {}
+    assert full_outcomes(book.root, {}) == {}
 
 
 def test_damaged_records_are_named(book: SmallBook) -> None:
-    book.write("book/records/full/one.json", "{")
+    book.write("lib/measured_transformer/chapters/one/results/legacy-full.json", "{")
     with pytest.raises(ValueError, match=r"one\.json: expected records in JSON"):
-        full_outcomes(book.root, book.root / "book/records/full", {})
+        full_outcomes(book.root, {})
 
 
 def test_ids_stand_in_the_order_of_the_sources() -> None:

@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bookpress.records import all_committed, committed
 from bookpress.rejudge import judged_alike, only_declarations
 from measured_transformer.evidence.records import read_records
 from measured_transformer.evidence.registry import Claim, claims
 from measured_transformer.evidence.verdicts import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
-FULL = sorted((ROOT / "book/records/full").glob("*.json"))
+FULL = all_committed(ROOT, "full")
 CHAPTER = "book/training/schedules"
 PARTS = "DA-4.17"  # of eight parts, judged by differences
 PLAIN = "DD-10.2"  # of one rule, in another chapter
 
 
 def payload_of(chapter: str) -> dict[str, Any]:
-    return read_records(ROOT / f"book/records/full/{Path(chapter).name}.json")
+    return read_records(committed(ROOT, Path(chapter).name, "full"))
 
 
-@pytest.mark.parametrize("path", FULL, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FULL, ids=lambda path: path.parents[1].name)
 def test_every_committed_record_of_a_full_run_gets_the_same_verdicts_again(path: Path) -> None:
     payload = read_records(path)
     assert judged_alike(claims(), payload["chapter"], payload)
@@ -109,7 +110,10 @@ def test_values_that_the_verdict_does_not_follow_from_are_noticed() -> None:
 def test_only_modules_that_compute_nothing_count_as_declarations() -> None:
     evidence = "lib/measured_transformer/evidence"
     assert only_declarations([])
-    assert only_declarations([f"{evidence}/registry.py", f"{evidence}/claims/schedules.toml"])
+    claims_file = "lib/measured_transformer/chapters/schedules/claims.toml"
+    assert (ROOT / claims_file).is_file()
+    assert only_declarations([f"{evidence}/registry.py", claims_file])
+    assert not only_declarations([claims_file.replace("claims.toml", "measure.py")])
     for computes in ("rules", "verdicts", "statistics", "records", "profile"):
         assert (ROOT / f"{evidence}/{computes}.py").is_file()
         assert not only_declarations([f"{evidence}/registry.py", f"{evidence}/{computes}.py"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from measured_transformer.evidence.records import read_records
-from measured_transformer.evidence.registry import Claim, claims
+from measured_transformer.evidence.registry import Claim, claims, claims_files
 from measured_transformer.evidence.verdicts import parts_of
 
 ROOT = Path(__file__).parents[2]
@@ -97,18 +97,19 @@ def test_each_reference_is_in_the_bibliography() -> None:
     assert missing == set()
 
 
-def test_a_file_is_named_after_its_chapter() -> None:
-    folder = ROOT / "lib/measured_transformer/evidence/claims"
-    stems = {path.stem for path in folder.glob("*.toml")}
-    assert stems == {found.chapter.rpartition("/")[2] for found in claims().values()}
-    for path in folder.glob("*.toml"):
+def test_a_room_is_named_after_its_chapter() -> None:
+    files = claims_files()
+    names = {found.chapter.rpartition("/")[2] for found in claims().values()}
+    assert set(files) == {name.replace("-", "_") for name in names}
+    for room, path in files.items():
         chapter = path.read_text("utf-8").splitlines()[0]
-        assert re.fullmatch(rf'chapter = "book/[a-z-]+/{path.stem}"', chapter), path.name
+        name = room.replace("_", "-")
+        assert re.fullmatch(rf'chapter = "book/[a-z-]+/{name}"', chapter), room
 
 
 def test_committed_records_were_judged_by_the_rules_of_the_registry() -> None:
     registered = claims()
-    files = sorted((ROOT / "book/records").glob("*/*.json"))
+    files = sorted((ROOT / "lib/measured_transformer/chapters").glob("*/results/legacy-*.json"))
     assert files
     for path in files:
         for claim_id, record in read_records(path)["records"].items():

@@ -18,8 +18,9 @@ import scipy.stats
 from measured_transformer.evidence.registry import claims
 
 CLAIMS = claims()
-RECORDS = sorted((Path(__file__).parents[2] / "book" / "records").glob("*/*.json"))
-CHAPTERS = [pytest.param(path, id=f"{path.parent.name}-{path.stem}") for path in RECORDS]
+ROOMS = Path(__file__).parents[2] / "lib/measured_transformer/chapters"
+RECORDS = sorted(ROOMS.glob("*/results/legacy-*.json"))
+CHAPTERS = [pytest.param(path, id=f"{path.parents[1].name}-{path.stem}") for path in RECORDS]
 
 
 def parts(record: dict[str, Any]) -> list[dict[str, Any]]:

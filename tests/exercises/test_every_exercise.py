@@ -1,13 +1,13 @@
 """Every exercise with a checker: its page's solution passes, its start fails, and mistakes are told by name.
 
 The solution and the start are the very code that the page prints. The mistakes stand in the tables `WRONG` of
-`wrong_<module>.py` beside this file: exercise -> what went wrong -> (answer, words that the message must hold).
+`tests/chapters/<room>/wrong_answers.py`: exercise -> what went wrong -> (answer, words of the message).
 """
 
 from __future__ import annotations
 
-import importlib
 import re
+import runpy
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = list(parts(ROOT / "book"))
 EXERCISES = {one.name: one for one in exercises()}
 WRONG: dict[str, dict[str, tuple[Any, str]]] = {}
-for table in sorted(Path(__file__).parent.glob("wrong_*.py")):
-    WRONG |= importlib.import_module(table.stem).WRONG
+for table in sorted((ROOT / "tests/chapters").glob("*/wrong_answers.py")):
+    WRONG |= runpy.run_path(str(table))["WRONG"]
 MISTAKES = [(name, slip) for name, slips in WRONG.items() for slip in slips]
 
 Checked = list[tuple[str, Any, Result]]
@@ -86,7 +86,7 @@ def test_no_answer_at_all_fails(name: str, answer: Any):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_there_is_a_wrong_answer_to_every_exercise(name: str):
-    assert WRONG.get(name), f"add a plausible wrong answer to {name} to tests/exercises/wrong_*.py"
+    assert WRONG.get(name), f"add a plausible wrong answer to {name} to its room of tests/chapters"
 
 
 @pytest.mark.parametrize(("name", "slip"), MISTAKES)

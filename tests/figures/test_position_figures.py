@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from measured_transformer.figures import positions as figures
+from measured_transformer.figures import schemes as figures
 from measured_transformer.figures.style import ThemedFigure
 
 RNG = np.random.default_rng(0)

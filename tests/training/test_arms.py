@@ -1,12 +1,12 @@
 """Arms: each with its own rate and its own options, from seeds that tuning never saw."""
 
 import pytest
-from measured_transformer.analysis.position_training import RandomTable
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.arms import train_arms, tune_arms
 from measured_transformer.training.tuning import Arm
+from measured_transformer.variants.positions import RandomTable
 
 TINY = Config(vocab=8, d_model=16, n_layers=1, n_heads=2)
 

@@ -31,6 +31,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxRole
 
 from bookpress.chapters import find_root
+from bookpress.records import committed
 from bookpress.sphinx.outcomes import outcome_of
 from bookpress.sphinx.page import page_of, warn
 from bookpress.sphinx.pieces import (
@@ -96,8 +97,7 @@ def _find(env: BuildEnvironment, claim_id: str) -> Claim:
 def full_record_of(env: BuildEnvironment) -> Path:
     """Where the committed record of the page's last full run lies."""
     source = Path(env.srcdir).resolve()
-    folder = (find_root(source) or source) / env.config.measured_records
-    return folder / f"{Path(env.docname).name}.json"
+    return committed(find_root(source) or source, Path(env.docname).name, "full")
 
 
 # Roles ------------------------------------------------------------------------------------------

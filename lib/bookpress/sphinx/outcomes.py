@@ -20,6 +20,7 @@ from measured_transformer.evidence.verdicts import parts_of
 
 from bookpress import chapters, fingerprint
 from bookpress.partial import code_at
+from bookpress.records import all_committed
 from bookpress.rejudge import judged_alike, only_declarations
 from bookpress.sphinx.words import measurement_in_words
 
@@ -64,19 +65,18 @@ def verdict_of_part(part: Mapping[str, Any]) -> str:
     return str(statistics.get("verdict_holm", statistics["verdict"]))
 
 
-def full_outcomes(root: Path, folder: Path, claims: Mapping[str, Claim]) -> dict[str, Outcome]:
-    """Return the outcomes of the committed records in a folder by claim, marked where stale.
+def full_outcomes(root: Path, claims: Mapping[str, Claim]) -> dict[str, Outcome]:
+    """Return the outcomes of the committed records of full runs by claim, marked where stale.
 
     Args:
         root: the book's root folder, which the chapters' names begin from.
-        folder: where the records lie, a file a chapter; it need not exist.
         claims: the registry.
 
     Raises:
         ValueError: a file of records is damaged; the message names it.
     """
     found: dict[str, Outcome] = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in all_committed(root, "full"):
         payload = read_records(path)
         changed = changed_since(root, payload, claims)
         for claim_id, record in payload["records"].items():

@@ -74,7 +74,7 @@ def gather(app: Sphinx, env: BuildEnvironment) -> dict[str, Row]:
     """Return a row for each claim of the registry, in the order of the sources."""
     claims = claims_of(env)
     try:
-        full = full_outcomes(*_records_folder(app), claims)
+        full = full_outcomes(_root(app), claims)
     except ValueError as error:
         warn(str(error), "record", None)
         full = {}
@@ -105,10 +105,9 @@ def gather(app: Sphinx, env: BuildEnvironment) -> dict[str, Row]:
     return rows
 
 
-def _records_folder(app: Sphinx) -> tuple[Path, Path]:
+def _root(app: Sphinx) -> Path:
     source = Path(app.srcdir).resolve()
-    root = find_root(source) or source
-    return root, root / app.config.measured_records
+    return find_root(source) or source
 
 
 def _title(env: BuildEnvironment, chapter: str) -> str:
@@ -206,8 +205,7 @@ def _remember_written(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Register the setting and the events."""
-    app.add_config_value("measured_records", "book/records/full", "", str)
+    """Register the events."""
     app.connect("env-get-outdated", reread_for_registry)
     app.connect("env-purge-doc", _forget)
     app.connect("env-merge-info", _merge)

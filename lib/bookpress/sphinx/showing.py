@@ -54,11 +54,11 @@ def note_registry(env: BuildEnvironment, chapter: str | None = None) -> None:
     the chapter's name; any other page on all files.
     """
     files = _files(env)
-    own = [path for path in files if chapter and path.stem == chapter.rpartition("/")[2]]
-    for path in own or files:
+    own = files.get(_room(chapter)) if chapter else None
+    for path in [own] if own else files.values():
         env.note_dependency(str(path))
     if not own:
-        env.metadata[env.docname][_FILES] = [path.name for path in files]
+        env.metadata[env.docname][_FILES] = list(files)
 
 
 def reread_for_registry(
@@ -66,15 +66,20 @@ def reread_for_registry(
 ) -> list[str]:
     """Name the pages that depend on all files of the registry, when one came or went."""
     del added, changed, removed
-    files = [path.name for path in _files(env)]
+    files = list(_files(env))
     return [name for name in env.all_docs if env.metadata[name].get(_FILES, files) != files]
 
 
-def _files(env: BuildEnvironment) -> list[Path]:
-    folder = Path(registry.__file__).parent / "claims"
-    if env.config.measured_claims:
-        folder = Path(env.srcdir) / env.config.measured_claims
-    return sorted(folder.glob("*.toml"))
+def _files(env: BuildEnvironment) -> dict[str, Path]:
+    """The registry's files by the rooms that they belong to."""
+    if not env.config.measured_claims:
+        return registry.claims_files()
+    folder = Path(env.srcdir) / env.config.measured_claims
+    return {_room(path.stem): path for path in sorted(folder.glob("*.toml"))}
+
+
+def _room(chapter: str) -> str:
+    return chapter.rpartition("/")[2].replace("-", "_")
 
 
 # Pieces of a claim --------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""What curves of training say: how soon, how low, how steadily."""
+"""Curves in numbers: how soon training gets low, and how well a score tells two kinds apart."""
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
+from scipy import stats
 
 
 def steps_until(losses: Float[ndarray, "step"], level: float, *, window: int = 10) -> int:
@@ -18,3 +19,20 @@ def steps_until(losses: Float[ndarray, "step"], level: float, *, window: int = 1
     means = np.convolve(losses, np.ones(window) / window, mode="valid")
     reached = np.flatnonzero(means <= level)
     return int(reached[0]) + window if len(reached) else len(losses)
+
+
+def area_under_curve(scores: Float[ndarray, "case"], events: Bool[ndarray, "case"]) -> float:
+    """The share of pairs of a case with the event and one without that the score orders rightly.
+
+    The area under the ROC curve: 0.5 for a score that says nothing; ties count half.
+
+    Raises:
+        ValueError: when there is no case with the event or none without.
+
+    >>> area_under_curve(np.array([1.0, 2.0, 3.0]), np.array([False, False, True]))
+    1.0
+    """
+    yes, no = scores[events], scores[~events]
+    if not len(yes) or not len(no):
+        raise ValueError(f"expected cases of both kinds, got {len(yes)} with and {len(no)} without")
+    return float(stats.mannwhitneyu(yes, no).statistic / (len(yes) * len(no)))

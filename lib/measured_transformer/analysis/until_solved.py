@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from measured_transformer.analysis.norm_placement import LEVEL, WINDOW
+from measured_transformer.analysis.solving import LEVEL, WINDOW
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task

@@ -1,6 +1,6 @@
 """The registry of claims: what the sources say, and the rule each is judged by, declared beforehand.
 
-One TOML file a chapter lies in ``evidence/claims``. A file begins with the chapter's document name
+One TOML file a chapter, ``chapters/<room>/claims.toml``, begins with the chapter's document name
 and then lists claims::
 
     chapter = "book/positions/positional-encoding"
@@ -118,6 +118,7 @@ __all__ = [
     "Threshold",
     "claim",
     "claims",
+    "claims_files",
     "parse_claims",
     "read_claims",
 ]
@@ -445,24 +446,33 @@ def read_claims(folder: Path) -> dict[str, Claim]:
     Raises:
         ValueError: a file breaks the schema, or two files hold the same id.
     """
+    return _read({path.name: path for path in sorted(folder.glob("*.toml"))})
+
+
+def claims_files() -> dict[str, Path]:
+    """The files of claims that come with the library: room of the chapter -> its file."""
+    folder = Path(str(resources.files("measured_transformer") / "chapters"))
+    return {path.parent.name: path for path in sorted(folder.glob("*/claims.toml"))}
+
+
+def _read(files: Mapping[str, Path]) -> dict[str, Claim]:
     claims: dict[str, Claim] = {}
     origin: dict[str, str] = {}
-    for path in sorted(folder.glob("*.toml")):
-        for claim_id, claim in parse_claims(path.read_text("utf-8"), path.name).items():
+    for name, path in files.items():
+        for claim_id, claim in parse_claims(path.read_text("utf-8"), name).items():
             if claim_id in claims:
                 raise ValueError(
-                    f"{path.name}, claim {claim_id}, field id: expected each id once, "
+                    f"{name}, claim {claim_id}, field id: expected each id once, "
                     f"came one in {origin[claim_id]} too"
                 )
             claims[claim_id] = claim
-            origin[claim_id] = path.name
+            origin[claim_id] = name
     return claims
 
 
 @lru_cache(maxsize=1)
 def _packaged() -> dict[str, Claim]:
-    with resources.as_file(resources.files("measured_transformer.evidence") / "claims") as folder:
-        return read_claims(folder)
+    return _read({f"{room}/{path.name}": path for room, path in claims_files().items()})
 
 
 def claims(

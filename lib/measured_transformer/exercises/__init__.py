@@ -3,7 +3,7 @@
 An exercise has a name, its chapter's subject and its own: `learning_rate.half_life`. `check` takes the name and
 the answer: a function, a number, a tensor, a module or a word, as the exercise asks. A function is called on
 inputs of several shapes, and the first property that it lacks is reported, with the input that showed it. The
-modules of this package that are named like chapters hold the checkers, whose docstrings say what is asked.
+checkers stand in `exercises.py` of the chapters' rooms; their docstrings say what is asked.
 
 >>> import math
 >>> from measured_transformer.exercises import check

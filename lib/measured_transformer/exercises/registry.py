@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from difflib import get_close_matches
 
 from measured_transformer.exercises.answers import Answer
 
-_PACKAGE = __name__.rpartition(".")[0]
+_CHAPTERS = "measured_transformer.chapters"
 _KNOWN: dict[str, Exercise] = {}
 
 Checker = Callable[[Answer], None]
@@ -22,7 +23,8 @@ class Exercise:
     """One exercise that can be checked.
 
     Attributes:
-        name: the module of its checker and the checker's own name, such as `attention.causal_mask`.
+        name: the subject and the checker's own name, such as `attention.causal_mask`. The subject is the room
+            of the chapter, or what the module of the checkers calls its `SUBJECT`.
         chapter: the page on which it stands, such as `book/attention/attention`.
         asked: what an answer shall be: the checker's docstring, in one line.
         checker: raises a `Fault` at the first thing wrong with an answer.
@@ -37,7 +39,7 @@ class Exercise:
 def exercise(chapter: str) -> Callable[[Checker], Checker]:
     """Make an exercise of a checker: a function that raises a `Fault` when an answer is wrong.
 
-    The exercise is named by the checker's module and name; its docstring says what is asked.
+    The exercise is named by the checker's subject and name; its docstring says what is asked.
 
     Args:
         chapter: the page on which the exercise stands, such as `book/attention/attention`.
@@ -47,7 +49,7 @@ def exercise(chapter: str) -> Callable[[Checker], Checker]:
     """
 
     def register(checker: Checker) -> Checker:
-        name = f"{checker.__module__.rpartition('.')[2]}.{checker.__name__}"
+        name = f"{_subject(checker)}.{checker.__name__}"
         asked = " ".join((inspect.getdoc(checker) or "").split())
         if not asked:
             raise ValueError(f"expected {name} to say in its docstring what is asked, got none")
@@ -63,9 +65,10 @@ def exercise(chapter: str) -> Callable[[Checker], Checker]:
 
 def exercises() -> list[Exercise]:
     """Return all exercises of the book that can be checked, by name."""
-    package = importlib.import_module(_PACKAGE)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{_PACKAGE}.{module.name}")
+    package = importlib.import_module(_CHAPTERS)
+    for room in pkgutil.iter_modules(package.__path__, f"{_CHAPTERS}."):
+        if importlib.util.find_spec(f"{room.name}.exercises") is not None:
+            importlib.import_module(f"{room.name}.exercises")
     return [_KNOWN[name] for name in sorted(_KNOWN)]
 
 
@@ -83,3 +86,10 @@ def find(name: str) -> Exercise:
         of_chapter = [one for one in known if one.startswith(f"{name.partition('.')[0]}.")]
         near = of_chapter or sorted({f"{one.partition('.')[0]}.…" for one in known})
     raise ValueError(f"expected the name of an exercise, got {name!r}; near it: {', '.join(near)}")
+
+
+def _subject(checker: Checker) -> str:
+    """The first word of an exercise's name."""
+    *_, room, module = ("", *checker.__module__.split("."))
+    own = room if module == "exercises" else module
+    return str(getattr(checker, "__globals__", {}).get("SUBJECT", own))

@@ -23,7 +23,7 @@ from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.cache import KeyValues
 from measured_transformer.parts.feedforward import FeedForward
-from measured_transformer.parts.linear import Linear
+from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from measured_transformer.models.config import Config
 from measured_transformer.parts.heads import MaskedTokenLayer
-from measured_transformer.parts.linear import Linear
+from measured_transformer.parts.kernels.linear import Linear
 
 
 def make_head_layer(config: Config) -> MaskedTokenLayer | None:

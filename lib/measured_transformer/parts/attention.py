@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from measured_transformer.parts.cache import KeyValues
-from measured_transformer.parts.linear import Linear
+from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
 

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from measured_transformer.parts.feedforward import Activation, activation_function
-from measured_transformer.parts.linear import Linear
+from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.norms import LayerNorm
 from measured_transformer.parts.tap import Tap
 

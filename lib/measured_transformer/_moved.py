@@ -1,0 +1,221 @@
+"""Former names of modules: they work for one version, with a warning that names the new ones."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+# Former module -> where its names are now, all below the package.
+MOVED: dict[str, tuple[str, ...]] = {
+    "analysis.activations": ("chapters.feed_forward.activations",),
+    "analysis.activations_and_widths": ("chapters.activations_and_widths.measure",),
+    "analysis.allocation": ("chapters.allocation.measure",),
+    "analysis.attention": (
+        "chapters.attention.measure",
+        "analysis.drawn_cases",
+    ),
+    "analysis.attention_only": ("variants.feedforward",),
+    "analysis.branch_factor": ("variants.initialisation",),
+    "analysis.contributions": ("chapters.layers_as_steps.contributions",),
+    "analysis.curvature": ("chapters.warm_up.curvature",),
+    "analysis.entropy_signal": ("chapters.entropy_as_a_signal.measure",),
+    "analysis.facts": ("chapters.facts.measure",),
+    "analysis.far_apart": ("chapters.far_apart.measure",),
+    "analysis.feed_forward": ("chapters.feed_forward.measure",),
+    "analysis.first_weights": ("variants.initialisation",),
+    "analysis.fixed_tables": ("variants.embeddings",),
+    "analysis.frozen_scores": ("variants.attention",),
+    "analysis.head_roles": ("chapters.head_roles.measure",),
+    "analysis.heads": ("chapters.head_roles.heads",),
+    "analysis.heads_split": ("chapters.heads.measure",),
+    "analysis.initialisation": (
+        "chapters.initialisation.measure",
+        "analysis.states",
+    ),
+    "analysis.layer_edits": ("chapters.layers_as_steps.layer_edits",),
+    "analysis.learned_scale": ("variants.attention",),
+    "analysis.learning_rate": ("chapters.learning_rate.measure",),
+    "analysis.left_out": ("variants.component_ablation",),
+    "analysis.network_or_attention": ("chapters.network_or_attention.measure",),
+    "analysis.neuron_patterns": ("chapters.neurons.measure",),
+    "analysis.norm_arms": (
+        "variants.norms",
+        "chapters.norm_gradients.measure",
+    ),
+    "analysis.norm_gradients": ("chapters.norm_gradients.measure",),
+    "analysis.norm_placement": (
+        "analysis.solving",
+        "chapters.norm_placement.measure",
+    ),
+    "analysis.norm_substitutes": ("variants.norms",),
+    "analysis.norms": ("chapters.layer_norm.measure",),
+    "analysis.one_layer": ("chapters.one_layer.measure",),
+    "analysis.pieces": ("chapters.pieces.measure",),
+    "analysis.position_training": ("variants.positions",),
+    "analysis.projections": ("chapters.projections.measure",),
+    "analysis.pruning": ("chapters.pruning.measure",),
+    "analysis.pruning_arms": ("chapters.pruning.arms",),
+    "analysis.published": ("chapters.feed_forward.published",),
+    "analysis.regularisation": (
+        "chapters.regularisation.measure",
+        "variants.dropout",
+    ),
+    "analysis.relations": ("chapters.heads_and_grammar.measure",),
+    "analysis.rotary": ("chapters.rotary_and_alibi.measure",),
+    "analysis.scale": ("chapters.scale.measure",),
+    "analysis.schedules": ("chapters.schedules.measure",),
+    "analysis.small_steps": ("chapters.small_steps.measure",),
+    "analysis.squared_relu": ("variants.feedforward",),
+    "analysis.substitutes": ("variants.substitutes",),
+    "analysis.tied": ("variants.attention",),
+    "analysis.training_attention": ("chapters.training_attention.measure",),
+    "analysis.very_deep": (
+        "chapters.very_deep.measure",
+        "analysis.states",
+    ),
+    "analysis.warm_up": (
+        "chapters.warm_up.measure",
+        "analysis.curves",
+    ),
+    "analysis.without_norms": ("chapters.without_norms.measure",),
+    "exercises.activations_and_widths": ("chapters.activations_and_widths.exercises",),
+    "exercises.allocation": ("chapters.allocation.exercises",),
+    "exercises.attention": ("chapters.attention.exercises",),
+    "exercises.cost": ("chapters.cost.exercises",),
+    "exercises.entropy_signal": ("chapters.entropy_as_a_signal.exercises",),
+    "exercises.facts": ("chapters.facts.exercises",),
+    "exercises.far_apart": ("chapters.far_apart.exercises",),
+    "exercises.feed_forward": ("chapters.feed_forward.exercises",),
+    "exercises.head_roles": ("chapters.head_roles.exercises",),
+    "exercises.heads": ("chapters.heads.exercises",),
+    "exercises.heads_and_grammar": ("chapters.heads_and_grammar.exercises",),
+    "exercises.initialisation": ("chapters.initialisation.exercises",),
+    "exercises.layer_norm": ("chapters.layer_norm.exercises",),
+    "exercises.layers": ("chapters.layers.exercises",),
+    "exercises.layers_as_steps": ("chapters.layers_as_steps.exercises",),
+    "exercises.learning_rate": ("chapters.learning_rate.exercises",),
+    "exercises.network_or_attention": ("chapters.network_or_attention.exercises",),
+    "exercises.neurons": ("chapters.neurons.exercises",),
+    "exercises.norm_gradients": ("chapters.norm_gradients.exercises",),
+    "exercises.norm_placement": ("chapters.norm_placement.exercises",),
+    "exercises.one_layer": ("chapters.one_layer.exercises",),
+    "exercises.pieces": ("chapters.pieces.exercises",),
+    "exercises.positions": (
+        "chapters.positional_encoding.exercises",
+        "chapters.rotary_and_alibi.exercises",
+        "chapters.extrapolation.exercises",
+        "chapters.surviving.exercises",
+    ),
+    "exercises.projections": ("chapters.projections.exercises",),
+    "exercises.pruning": ("chapters.pruning.exercises",),
+    "exercises.regularisation": ("chapters.regularisation.exercises",),
+    "exercises.residual": ("chapters.residual_stream.exercises",),
+    "exercises.scale": ("chapters.scale.exercises",),
+    "exercises.schedules": ("chapters.schedules.exercises",),
+    "exercises.small_steps": ("chapters.small_steps.exercises",),
+    "exercises.training_attention": ("chapters.training_attention.exercises",),
+    "exercises.very_deep": ("chapters.very_deep.exercises",),
+    "exercises.warm_up": ("chapters.warm_up.exercises",),
+    "exercises.without_norms": ("chapters.without_norms.exercises",),
+    "figures.activations_and_widths": ("chapters.activations_and_widths.figures",),
+    "figures.allocation": ("chapters.allocation.figures",),
+    "figures.attention": ("chapters.attention.figures",),
+    "figures.cost": ("chapters.cost.figures",),
+    "figures.entropy_signal": ("chapters.entropy_as_a_signal.figures",),
+    "figures.extrapolation": ("chapters.extrapolation.figures",),
+    "figures.facts": (
+        "chapters.facts.figures",
+        "figures.fact_tables",
+    ),
+    "figures.far_apart": ("chapters.far_apart.figures",),
+    "figures.feed_forward": ("chapters.feed_forward.figures",),
+    "figures.head_roles": ("chapters.head_roles.figures",),
+    "figures.heads": ("chapters.heads.figures",),
+    "figures.initialisation": ("chapters.initialisation.figures",),
+    "figures.layers": ("chapters.layers.figures",),
+    "figures.layers_as_steps": ("chapters.layers_as_steps.figures",),
+    "figures.learning_rate": ("chapters.learning_rate.figures",),
+    "figures.network_or_attention": ("chapters.network_or_attention.figures",),
+    "figures.neurons": ("chapters.neurons.figures",),
+    "figures.norm_gradients": ("chapters.norm_gradients.figures",),
+    "figures.norm_placement": (
+        "chapters.norm_placement.figures",
+        "figures.solving",
+    ),
+    "figures.norms": ("chapters.layer_norm.figures",),
+    "figures.one_layer": ("chapters.one_layer.figures",),
+    "figures.pieces": ("chapters.pieces.figures",),
+    "figures.positions": (
+        "figures.schemes",
+        "chapters.positional_encoding.figures",
+        "chapters.rotary_and_alibi.figures",
+        "chapters.surviving.figures",
+    ),
+    "figures.projections": ("chapters.projections.figures",),
+    "figures.pruning": ("chapters.pruning.figures",),
+    "figures.regularisation": ("chapters.regularisation.figures",),
+    "figures.relations": ("chapters.heads_and_grammar.figures",),
+    "figures.residual": ("chapters.residual_stream.figures",),
+    "figures.scale": ("chapters.scale.figures",),
+    "figures.schedules": ("chapters.schedules.figures",),
+    "figures.small_steps": ("chapters.small_steps.figures",),
+    "figures.training_attention": ("chapters.training_attention.figures",),
+    "figures.very_deep": ("chapters.very_deep.figures",),
+    "figures.warm_up": ("chapters.warm_up.figures",),
+    "figures.without_norms": (
+        "chapters.without_norms.figures",
+        "figures.solving",
+    ),
+    "parts.linear": ("parts.kernels.linear",),
+}
+
+
+class _Former(ModuleType):
+    """A module under its former name: its names are looked up where they are now."""
+
+    def __getattr__(self, name: str) -> Any:
+        homes = [import_module(f"{_PACKAGE}.{home}") for home in MOVED[_short(self.__name__)]]
+        if name == "__all__":
+            return sorted({key for home in homes for key in vars(home) if not key.startswith("_")})
+        for home in homes:
+            if not name.startswith("__") and hasattr(home, name):
+                return getattr(home, name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds modules under their former names, when nothing else does."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if _short(fullname) in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Former(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        homes = " and ".join(f"{_PACKAGE}.{home}" for home in MOVED[_short(module.__name__)])
+        warnings.warn(
+            f"{module.__name__} is now {homes}; the former name works for one version",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+
+def _short(fullname: str) -> str:
+    return fullname.removeprefix(f"{_PACKAGE}.")
+
+
+def install() -> None:
+    """Let imports find what has moved."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

@@ -1,0 +1,1 @@
+"""The chapter *Attention*: what it claims, measures, draws and asks."""

@@ -1,0 +1,1 @@
+"""The planned chapter `book/interpretability/attribution`: its claims."""

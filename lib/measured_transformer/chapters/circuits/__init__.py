@@ -1,0 +1,1 @@
+"""The planned chapter `book/interpretability/circuits`: its claims."""

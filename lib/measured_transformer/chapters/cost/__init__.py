@@ -1,0 +1,1 @@
+"""The chapter *What attention costs*: what it claims, measures, draws and asks."""

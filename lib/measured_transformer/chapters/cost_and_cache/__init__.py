@@ -1,0 +1,1 @@
+"""The planned chapter `book/inference/cost-and-cache`: its claims."""

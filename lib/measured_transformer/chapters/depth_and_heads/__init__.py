@@ -1,0 +1,1 @@
+"""The planned chapter `book/encoder-decoder/depth-and-heads`: its claims."""

@@ -1,0 +1,1 @@
+"""The planned chapter `book/encoder-decoder/encoder-decoder`: its claims."""

@@ -1,0 +1,1 @@
+"""The chapter *A training that is going to fail*: what it claims, measures, draws and asks."""

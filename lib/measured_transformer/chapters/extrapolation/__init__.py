@@ -1,0 +1,1 @@
+"""The chapter *Beyond the trained length*: what it claims, measures, draws and asks."""

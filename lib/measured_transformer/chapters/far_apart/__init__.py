@@ -1,0 +1,1 @@
+"""The chapter *Far apart*: what it claims, measures, draws and asks."""

@@ -1,0 +1,1 @@
+"""The chapter *The feed-forward network*: what it claims, measures, draws and asks."""

@@ -1,0 +1,1 @@
+"""The chapter *Do heads specialise?*: what it claims, measures, draws and asks."""

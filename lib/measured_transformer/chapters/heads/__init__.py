@@ -1,0 +1,1 @@
+"""The chapter *Many heads*: what it claims, measures, draws and asks."""

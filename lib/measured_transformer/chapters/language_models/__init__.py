@@ -1,0 +1,1 @@
+"""The planned chapter `book/language-models/language-models`: its claims."""

@@ -1,0 +1,1 @@
+"""The chapter *Layers in order*: what it claims, measures, draws and asks."""

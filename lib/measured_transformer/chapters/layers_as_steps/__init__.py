@@ -1,0 +1,1 @@
+"""The chapter *Refine or rewrite?*: what it claims, measures, draws and asks."""

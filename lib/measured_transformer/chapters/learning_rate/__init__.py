@@ -1,0 +1,1 @@
+"""The chapter *Which knob first?*: what it claims, measures, draws and asks."""

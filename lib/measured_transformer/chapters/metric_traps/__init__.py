@@ -1,0 +1,1 @@
+"""The planned chapter `book/encoder-decoder/metric-traps`: its claims."""

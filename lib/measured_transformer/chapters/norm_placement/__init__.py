@@ -1,0 +1,1 @@
+"""The chapter *Before the sublayer or after the addition?*: what it claims, measures, draws and asks."""

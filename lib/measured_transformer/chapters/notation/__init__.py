@@ -1,0 +1,1 @@
+"""The chapter *Notation*: what it claims, measures, draws and asks."""

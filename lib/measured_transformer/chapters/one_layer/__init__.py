@@ -1,0 +1,1 @@
+"""The chapter *Inside one layer*: what it claims, measures, draws and asks."""

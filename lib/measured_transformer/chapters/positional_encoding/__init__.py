@@ -1,0 +1,1 @@
+"""The chapter *Positional encoding*: what it claims, measures, draws and asks."""

@@ -1,0 +1,1 @@
+"""The planned chapter `book/interpretability/probes-and-lenses`: its claims."""

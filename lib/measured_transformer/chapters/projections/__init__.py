@@ -1,0 +1,1 @@
+"""The chapter *Why three projections*: what it claims, measures, draws and asks."""

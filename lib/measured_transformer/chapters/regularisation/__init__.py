@@ -1,0 +1,1 @@
+"""The chapter *What do dropout and label smoothing buy?*: what it claims, measures, draws and asks."""

@@ -1,0 +1,1 @@
+"""The chapter *The residual stream*: what it claims, measures, draws and asks."""

@@ -1,0 +1,1 @@
+"""The chapter *Relative position*: what it claims, measures, draws and asks."""

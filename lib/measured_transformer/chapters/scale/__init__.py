@@ -1,0 +1,1 @@
+"""The chapter *The scale*: what it claims, measures, draws and asks."""

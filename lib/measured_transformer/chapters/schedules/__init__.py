@@ -1,0 +1,1 @@
+"""The chapter *Training schedules*: what it claims, measures, draws and asks."""

@@ -1,0 +1,1 @@
+"""The chapter *Does the position survive?*: what it claims, measures, draws and asks."""

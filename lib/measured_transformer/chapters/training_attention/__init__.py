@@ -1,0 +1,1 @@
+"""The chapter *How attention learns where to look*: what it claims, measures, draws and asks."""

@@ -1,0 +1,1 @@
+"""The planned chapter `book/language-models/transformer-or-recurrent`: its claims."""

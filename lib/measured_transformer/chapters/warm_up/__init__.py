@@ -1,0 +1,1 @@
+"""The chapter *Why warm up?*: what it claims, measures, draws and asks."""

@@ -1,0 +1,1 @@
+"""The chapter *Life without norms*: what it claims, measures, draws and asks."""

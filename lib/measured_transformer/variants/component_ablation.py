@@ -1,0 +1,102 @@
+"""Models that are built and trained without one kind of their pieces: the arms of a comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from measured_transformer.models.config import Config
+from measured_transformer.models.stack import Stack
+from measured_transformer.parts.block import Block
+from measured_transformer.parts.tap import Tap
+from measured_transformer.training.loop import Model
+from measured_transformer.training.tuning import Arm
+
+PIECES = ("attention", "positions", "skip", "norm", "ffn")
+"""What is left out, one kind at a time, in every layer: `skip` stands for the residual connections."""
+
+
+class Silent(nn.Module):
+    """Stands where a sublayer stood and writes zeros: the stream passes unchanged.
+
+    Taps: `out` (batch position d_model), as the sublayers have it.
+    """
+
+    def __init__(self) -> None:
+        """Make the tap; there is nothing to learn."""
+        super().__init__()
+        self.out = Tap()
+
+    def forward(self, x: Float[Tensor, "batch position d_model"], **_: Any) -> Tensor:
+        """Zeros like the stream, whatever else a sublayer would be told."""
+        return self.out(torch.zeros_like(x))
+
+
+def without_attention(model: Model) -> None:
+    """Put a `Silent` in the place of every attention: no position learns of another.
+
+    Made to be given to `train` as its `prepare`.
+
+    Raises:
+        ValueError: for an `EncoderDecoder`, or a model without residual connections, of which nothing
+            would be left.
+    """
+    for block in _blocks(model):
+        block.attention = Silent()  # type: ignore[assignment]
+
+
+def without_ffn(model: Model) -> None:
+    """Put a `Silent` in the place of every feed-forward network.
+
+    Made to be given to `train` as its `prepare`.
+
+    Raises:
+        ValueError: as `without_attention`.
+    """
+    for block in _blocks(model):
+        block.feedforward = Silent()  # type: ignore[assignment]
+
+
+def piece_arms(whole: Config) -> dict[str, Arm]:
+    """The whole model, the model without each of `PIECES`, and, as `both`, without norms and skip connections.
+
+    Args:
+        whole: with all its pieces.
+
+    Raises:
+        ValueError: when the config lacks a piece already.
+
+    >>> arms = piece_arms(Config(vocab=6))
+    >>> list(arms)
+    ['whole', 'attention', 'positions', 'skip', 'norm', 'ffn', 'both']
+    >>> arms["positions"].config.positions
+    'none'
+    """
+    if whole.norm == "none" or whole.positions == "none" or not whole.residual:
+        raise ValueError(
+            "expected a config with norms, positions and residual connections, got "
+            f"norm={whole.norm!r}, positions={whole.positions!r} and residual={whole.residual}"
+        )
+    return {
+        "whole": Arm(whole),
+        "attention": Arm(whole, {"prepare": without_attention}),
+        "positions": Arm(whole.but(positions="none")),
+        "skip": Arm(whole.but(residual=False)),
+        "norm": Arm(whole.but(norm="none")),
+        "ffn": Arm(whole, {"prepare": without_ffn}),
+        "both": Arm(whole.but(norm="none", residual=False)),
+    }
+
+
+def _blocks(model: Model) -> list[Block]:
+    if not isinstance(model, Stack):
+        raise ValueError(f"expected an Encoder or a Decoder, got an {type(model).__name__}")
+    if not model.config.residual:
+        raise ValueError(
+            "expected a model with residual connections: without them a layer whose sublayer is silent "
+            "passes nothing on"
+        )
+    return [block for block in model.blocks if isinstance(block, Block)]

@@ -1,0 +1,120 @@
+"""Every figure of the two chapters draws what it is given: each seed, every prediction, nothing changed."""
+
+import numpy as np
+import pytest
+from measured_transformer.chapters.allocation import figures as allocation
+from measured_transformer.chapters.allocation.measure import led_weights, longest, mass, needed_lead
+from measured_transformer.chapters.training_attention import figures as training_attention
+from measured_transformer.chapters.training_attention.measure import Similarity, Spent
+from measured_transformer.figures.style import ThemedFigure
+
+RNG = np.random.default_rng(0)
+SEEDS = 3
+
+
+def table(columns: int) -> np.ndarray:
+    return RNG.random((SEEDS, columns))
+
+
+def shows(drawn: ThemedFigure, x, y, panel: int = 0) -> bool:
+    found = [
+        (np.asarray(line.get_xdata(), dtype=float), np.asarray(line.get_ydata(), dtype=float))
+        for line in drawn.figure.axes[panel].get_lines()
+    ]
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    return any(len(px) == len(x) and np.allclose(px, x) and np.allclose(py, y) for px, py in found)
+
+
+def shows_seeds(drawn, x, rows, panel=0):
+    return all(shows(drawn, x, row, panel) for row in (*rows, rows.mean(0)))
+
+
+def test_purses_are_cut_as_the_softmax_cuts():
+    drawn = allocation.purses([(8, 1, 2.0), (64, 5, 10.0)])
+    widths = [bar.get_width() for bar in drawn.figure.axes[0].patches]
+    for n, m, lead in ((8, 1, 2.0), (64, 5, 10.0)):
+        weights = led_weights(lead, n, m)
+        for expected in (*weights[:m], 1 - weights[:m].sum()):
+            assert np.isclose(widths, expected).any()
+    assert sum(widths) == pytest.approx(2)
+    assert drawn.dark != drawn.light
+
+
+def test_leads_and_masses_are_those_of_the_formula():
+    lengths = [8, 32, 128]
+    drawn = allocation.leads_and_masses(lengths, (1, 4), (2.0, 4.0))
+    for m in (1, 4):
+        assert shows(drawn, lengths, [needed_lead(0.99, n, m) for n in lengths])
+    for lead in (2.0, 4.0):
+        assert shows(drawn, lengths, [mass(lead, n) for n in lengths], 1)
+    assert shows(drawn, [longest(0.5, 4.0)], [0.5], 1)
+    assert not shows(drawn, [longest(0.5, 2.0)], [0.5], 0)
+
+
+def test_readings_show_seeds_and_prediction():
+    lengths, measured = [32, 64], {1: table(2), 10: table(2)}
+    predicted = {1: np.array([0.9, 0.8]), 10: np.array([0.99, 0.98])}
+    drawn = allocation.readings(lengths, measured, predicted, trained_at=32)
+    for m in measured:
+        assert shows_seeds(drawn, lengths, measured[m])
+        assert shows(drawn, lengths, predicted[m])
+    curves = {32: table(4), 512: table(4)}
+    drawn = allocation.learning_to_read([0, 1, 2, 3], curves)
+    assert all(shows_seeds(drawn, [0, 1, 2, 3], rows) for rows in curves.values())
+
+
+def test_remedies_have_a_row_each():
+    found = {"none": RNG.random(4), "some": RNG.random(4)}
+    axes = allocation.remedies(found, label="R2", reference=1.0).figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["none", "some"]
+    drawn = np.concatenate([np.atleast_1d(line.get_xdata()) for line in axes.get_lines()])
+    for values in found.values():
+        assert all(np.isclose(drawn, value).any() for value in (*values, values.mean()))
+
+
+def test_evenness_and_losses_show_every_seed():
+    measured, predicted = {"a": table(3), "b": table(3)}, {"a": np.ones(3), "b": np.zeros(3)}
+    drawn = training_attention.evenness_by_length((8, 16, 32), measured, predicted, 0.99)
+    for name in measured:
+        assert shows_seeds(drawn, (8, 16, 32), measured[name])
+        assert shows(drawn, (8, 16, 32), predicted[name])
+    arms = {"a": table(4), "b": table(4)}
+    drawn = training_attention.losses_over_steps([1, 2, 3, 4], arms, 1.0)
+    assert all(shows_seeds(drawn, [1, 2, 3, 4], rows) for rows in arms.values())
+
+
+def test_three_arms_have_a_panel_a_task():
+    losses = {task: {arm: RNG.random(4) for arm in ("x", "y", "z")} for task in ("one", "two")}
+    drawn = training_attention.three_arms(losses, {"one": 0.0, "two": 0.4})
+    for axes, (task, arms) in zip(drawn.figure.axes, losses.items(), strict=True):
+        assert axes.get_title(loc="right") == task
+        assert [label.get_text() for label in axes.get_yticklabels()] == list(arms)
+        points = np.concatenate([np.atleast_1d(line.get_xdata()) for line in axes.get_lines()])
+        assert all(np.isclose(points, v).any() for values in arms.values() for v in values)
+
+
+def test_shares_and_similarities_show_every_seed():
+    seeds = [[Spent(*RNG.dirichlet(np.ones(4))) for _ in range(3)] for _ in range(SEEDS)]
+    drawn = training_attention.where_it_goes((0, 5, 9), {"first": seeds, "second": seeds[::-1]})
+    for panel in (0, 1):
+        for kind in Spent._fields:
+            rows = np.array([[getattr(one, kind) for one in seed] for seed in seeds])
+            assert shows_seeds(drawn, (0, 5, 9), rows, panel)
+    found = [Similarity(RNG.random(5), RNG.random(5) / 9) for _ in range(SEEDS)]
+    drawn = training_attention.similarity_by_block({"trained": found})
+    assert shows_seeds(drawn, range(5), np.array([one.same - one.random for one in found]))
+
+
+def test_evenness_over_steps_shows_every_head():
+    blocks = {"first": table(3), "second": table(3)}
+    drawn = training_attention.evenness_over_steps((0, 5, 9), blocks)
+    assert all(shows_seeds(drawn, (0, 5, 9), rows) for rows in blocks.values())
+
+
+def test_nudges_draw_weights_and_moves():
+    drawn = training_attention.nudges([0.5, 0.3, 0.2], [1.0, 3.0, 2.0], [-0.4, 0.36, 0.04])
+    above, below = drawn.figure.axes
+    assert [bar.get_height() for bar in above.patches] == [0.5, 0.3, 0.2]
+    assert [bar.get_height() for bar in below.patches] == [-0.4, 0.36, 0.04]
+    names = [label.get_text() for label in below.get_xticklabels()]
+    assert names == ["value 1\n(-0.8)", "value 3\n(+1.2)", "value 2\n(+0.2)"]

@@ -1,0 +1,209 @@
+"""A layer as a list of operations: against the block, its taps, PyTorch's counter and closed forms."""
+
+import numpy as np
+import pytest
+import torch
+from measured_transformer.analysis.residual import random_model
+from measured_transformer.chapters.one_layer.measure import (
+    ENTERS,
+    MIXES,
+    changes,
+    costs,
+    entries_kept,
+    expected_share,
+    operations,
+    shuffle_error,
+    strips,
+    toy_layer,
+    trace,
+)
+from measured_transformer.internals.capture import capture
+from measured_transformer.models.config import Config
+from measured_transformer.models.sizes import count_flops, count_parameters
+from measured_transformer.training.loop import make_model
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+PLACEMENTS = ("pre", "post")
+
+
+def random_block(seed, placement, **changed):
+    model, _ = random_model(seed, placement=placement, n_layers=1, **changed)
+    width = model.config.d_model
+    x = torch.randn(2, 4, width, dtype=torch.float64, generator=torch.manual_seed(seed))
+    return model.blocks[0], x
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("seed", range(6))
+def test_every_value_is_what_its_tap_shows(seed, placement):
+    block, x = random_block(seed, placement)
+    values = trace(block, x)
+    with capture(block) as seen, torch.no_grad():
+        out = block(x)
+    last = list(values)[-1]
+    torch.testing.assert_close(values[last], out, rtol=0, atol=1e-12)
+    tapped = [(one.name, one.tap) for one in operations(block) if one.tap is not None]
+    assert len(tapped) == 12
+    for name, tap in tapped:
+        torch.testing.assert_close(values[name], seen[tap], rtol=0, atol=1e-12)
+    order = [tap for tap in seen if tap in dict(tapped).values()]
+    assert order == [tap for _, tap in tapped]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_pytorchs_layer_with_the_same_weights_ends_alike(placement):
+    block, x = toy_layer(placement)
+    layer = nn.TransformerEncoderLayer(
+        4, 2, 8, batch_first=True, norm_first=placement == "pre", dtype=torch.float64
+    ).eval()
+    a, f = block.attention, block.feedforward
+    with torch.no_grad():
+        layer.self_attn.in_proj_weight.copy_(
+            torch.cat([a.query.weight, a.key.weight, a.value.weight])
+        )
+        layer.self_attn.in_proj_bias.zero_()
+        layer.self_attn.out_proj.weight.copy_(a.output.weight)
+        layer.self_attn.out_proj.bias.zero_()
+        layer.linear1.weight.copy_(f.up.weight)
+        layer.linear1.bias.zero_()
+        layer.linear2.weight.copy_(f.down.weight)
+        layer.linear2.bias.zero_()
+        expected = layer(x)
+    found = list(trace(block, x).values())[-1]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_the_toy_has_halves_and_the_same_weights_in_both_placements():
+    (pre, x), (post, same) = toy_layer("pre"), toy_layer("post")
+    assert torch.equal(x, same)
+    assert x.shape == (1, 3, 4)
+    for (name, one), (_, other) in zip(
+        pre.named_parameters(), post.named_parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+        if one.ndim == 2:
+            assert torch.equal(2 * one, (2 * one).round()), name
+    assert list(trace(pre, x)) != list(trace(post, x))
+    assert sorted(trace(pre, x)) == sorted(trace(post, x))
+
+
+def test_strips_are_the_rows_of_one_token():
+    block, x = toy_layer("post")
+    found = strips(block, x, token=1)
+    values = trace(block, x)
+    assert [one.name for one in found] == list(values)
+    for one in found:
+        value = values[one.name][0]
+        rows = value[:, 1] if value.ndim == 3 else value[None, 1]
+        assert np.allclose(one.heads, rows)
+        assert one.shape == tuple(value.shape)
+    assert [one.name for one in found if one.mixes] == list(MIXES)
+    pattern = next(one for one in found if one.name == "pattern")
+    assert np.allclose([sum(head) for head in pattern.heads], 1)
+    assert str(pattern).startswith("pattern  (2, 3, 3)")
+    assert str(pattern).count("|") == 1
+    for token in (-1, 3):
+        with pytest.raises(ValueError, match=f"from 0 to 2, came {token}"):
+            strips(block, x, token=token)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_exactly_two_operations_read_other_tokens(placement):
+    for seed in range(5):
+        block, x = random_block(seed, placement)
+        found = changes(block, x, token=0, other=2, seed=seed)
+        assert [name for name, one in found.items() if one.alone > 1e-9] == list(MIXES)
+        names = list(found)
+        moved = [one.through_layer > 1e-9 for one in found.values()]
+        assert moved == [place >= names.index("scores") for place in range(len(names))]
+
+
+def test_changes_are_those_of_the_token_that_is_watched():
+    block, x = random_block(1, "pre")
+    alone = [one.alone for one in changes(block, x, token=3, other=0).values()]
+    assert any(alone)
+    with pytest.raises(ValueError, match="two different tokens, came 1 twice"):
+        changes(block, x, token=1, other=1)
+    with torch.no_grad():  # attention that writes nothing: what is added no longer knows others
+        block.attention.output.weight.zero_()
+    found = changes(block, x)
+    assert found["mixed"].through_layer > 1e-9
+    assert found["add 1"].through_layer == 0
+
+
+def test_all_tokens_are_treated_alike_unless_they_are_told_apart():
+    block, x = random_block(2, "pre")
+    assert shuffle_error(block, x, [2, 0, 3, 1]) < 1e-12
+    numbers = torch.arange(4.0, dtype=torch.float64)[:, None]
+    block.attention_norm.forward = lambda y: y + numbers  # positions
+    assert shuffle_error(block, x, [2, 0, 3, 1]) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(vocab=5, d_model=12, n_layers=1, n_heads=3, d_ff=20, placement="post"),
+        Config(vocab=5, d_model=12, n_layers=1, n_heads=2, d_head=5, bias=False),
+        Config(vocab=5, d_model=16, n_layers=1, n_heads=4, attention_bias=False, ffn_bias=True),
+    ],
+)
+def test_costs_add_up_to_those_of_the_model_and_what_pytorch_counts(config):
+    found = costs(config, length=7)
+    whole = count_parameters(config, "encoder")
+    norms = 2 * (config.d_model + config.d_model * config.bias)
+    assert sum(one.parameters for one in found) == whole.attention + whole.feedforward + norms
+    block = make_model(config, causal=False, seed=0).blocks[0]
+    assert sum(one.parameters for one in found) == sum(p.numel() for p in block.parameters())
+    flops = count_flops(config, "encoder", length=7)
+    assert sum(one.flops for one in found if one.part == "attention") == flops.attention
+    assert sum(one.flops for one in found if one.part == "ffn") == flops.feedforward
+    with torch.no_grad(), capture(block, "*.pattern"), FlopCounterMode(display=False) as counter:
+        block(torch.zeros(1, 7, config.d_model))
+    assert sum(one.flops for one in found) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_costs_have_the_shapes_of_the_trace(placement):
+    config = Config(vocab=5, d_model=12, n_layers=1, n_heads=3, d_ff=20, placement=placement)
+    block = make_model(config, causal=False, seed=0).blocks[0]
+    values = trace(block, torch.zeros(1, 5, 12))
+    found = costs(config, length=5)
+    assert [one.name for one in found] == [name for name in values if name != ENTERS]
+    for one, operation in zip(found, operations(block), strict=True):
+        assert one.gives == tuple(values[one.name].shape[1:])
+        assert one.takes == tuple(tuple(values[name].shape[1:]) for name in operation.reads)
+        assert one.mixes == (one.name in MIXES)
+
+
+def test_unknown_forms_are_refused():
+    base = Config(vocab=5, d_model=8, n_layers=1, n_heads=2)
+    for changed in ({"activation": "swiglu"}, {"n_kv_heads": 1}, {"residual": False}):
+        block = make_model(base.but(**changed), causal=False, seed=0).blocks[0]
+        with pytest.raises(ValueError, match="expected a"):
+            operations(block)
+        with pytest.raises(ValueError, match="expected a"):
+            costs(base.but(**changed), length=3)
+    with pytest.raises(ValueError, match="expected the norm 'layer', came 'rms'"):
+        costs(base.but(norm="rms"), length=3)
+
+
+def test_dropout_before_the_addition_leaves_the_embedding_alone():
+    shares, means = entries_kept(0.4, layers=3, seed=0, behind=False)
+    assert shares.tolist() == means.tolist() == [1.0] * 7
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.4])
+def test_dropout_behind_the_addition_multiplies_chances_and_keeps_the_mean(rate):
+    found = np.array(
+        [entries_kept(rate, layers=4, seed=s, behind=True, tokens=256) for s in range(8)]
+    )
+    shares, means = found.mean(0)
+    at = np.arange(9)
+    exact = np.array([expected_share(rate, int(k)) for k in at])
+    assert exact == pytest.approx((1 - rate) ** at)
+    entries = 8 * 256 * 32
+    assert np.abs(shares - exact).max() < 5 * np.sqrt(0.25 / entries)
+    spread = np.sqrt(((1 - rate) ** -8.0 - 1) / entries)
+    assert np.abs(means - 1).max() < 5 * spread
+    assert np.array_equal(found[0], entries_kept(rate, layers=4, seed=0, behind=True, tokens=256))

@@ -1,0 +1,134 @@
+"""What is changed before training stays as it was meant, and positions are drawn as they should."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from measured_transformer.analysis.positions import position_vectors
+from measured_transformer.models.config import Config
+from measured_transformer.parts.positions import sinusoidal_encoding
+from measured_transformer.tasks.lag import Lag
+from measured_transformer.tasks.reversal import Reversal
+from measured_transformer.training.ensemble import train_ensemble
+from measured_transformer.training.loop import evaluate, make_model, train
+from measured_transformer.training.stacked import CannotStackError
+from measured_transformer.training.store import Store
+from measured_transformer.variants.positions import (
+    Band,
+    RandomPositions,
+    RandomTable,
+    WithoutAttention,
+    random_positions,
+    third,
+)
+
+TINY = Config(vocab=8, d_model=16, n_heads=2, n_layers=2, max_length=12)
+
+
+def test_thirds_are_even_and_cover_all_dimensions() -> None:
+    for d in (6, 16, 32, 64, 512):
+        covered = [i for name in ("fastest", "middle", "slowest") for i in range(d)[third(d, name)]]
+        assert covered == list(range(d))
+        assert all(third(d, name).start % 2 == 0 for name in ("fastest", "middle", "slowest"))
+
+
+def test_preparations_freeze_what_they_say() -> None:
+    task = Reversal(vocab=8, length=6)
+    learned = TINY.but(positions="learned")
+    for prepare in (RandomTable(), Band("slowest")):
+        fresh = make_model(learned, causal=False, seed=1)
+        prepare(fresh)
+        before = position_vectors(fresh, 12).clone()
+        run = train(learned, task, steps=3, learning_rate=1e-2, seed=1, prepare=prepare)
+        assert torch.equal(position_vectors(run.model, 12), before)
+    band = position_vectors(run.model, 12)
+    kept = third(16, "slowest")
+    assert torch.equal(band[:, kept], sinusoidal_encoding(12, 16)[:, kept])
+    assert band[:, : kept.start].abs().max() == 0
+    trained = train(learned, task, steps=3, learning_rate=1e-2, seed=1).model
+    assert not torch.equal(
+        position_vectors(trained, 12),
+        position_vectors(make_model(learned, causal=False, seed=1), 12),
+    )
+    with pytest.raises(ValueError, match="learned positions"):
+        RandomTable()(make_model(TINY, causal=False, seed=1))
+
+
+def test_without_attention_a_token_does_not_notice_the_others() -> None:
+    run = train(
+        TINY,
+        Reversal(vocab=8, length=6),
+        steps=3,
+        learning_rate=1e-2,
+        seed=2,
+        prepare=WithoutAttention(),
+    )
+    tokens = torch.tensor([[1, 2, 3, 4, 5, 6]])
+    other = torch.tensor([[7, 7, 3, 7, 7, 7]])
+    torch.testing.assert_close(run.model(tokens)[:, 2], run.model(other)[:, 2])
+
+
+def test_random_positions_are_in_order_different_and_equally_likely() -> None:
+    drawn = random_positions(4000, 3, longest=8, generator=torch.Generator().manual_seed(0))
+    assert drawn.shape == (4000, 3)
+    assert (drawn.diff(dim=1) > 0).all()
+    shares = torch.bincount(drawn.flatten(), minlength=8) / 4000
+    torch.testing.assert_close(shares, torch.full((8,), 3 / 8), atol=0.03, rtol=0)
+    with pytest.raises(ValueError, match="only 2"):
+        random_positions(1, 3, longest=2)
+
+
+@pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "rotary", "alibi"])
+def test_a_model_at_random_positions_draws_in_training_and_answers_alike_in_use(
+    scheme: str,
+) -> None:
+    config = TINY.but(positions=scheme, max_length=60)
+    model = make_model(config, causal=True, seed=0)
+    tokens = torch.randint(8, (2, 9), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        consecutive = model(tokens)
+        RandomPositions(60)(model)
+        model.train()
+        assert not torch.allclose(model(tokens), model(tokens))
+        model.eval()
+        used = model(tokens)
+        torch.testing.assert_close(model(tokens), used)
+        assert not torch.allclose(used, consecutive, atol=1e-4)
+        places = torch.arange(9).expand_as(tokens)
+        torch.testing.assert_close(model(tokens, positions=places), consecutive)
+
+
+def test_all_positions_there_are_leave_nothing_to_draw() -> None:
+    model = make_model(TINY, causal=True, seed=0).eval()
+    tokens = torch.randint(8, (2, 9), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        plain = model(tokens)
+        RandomPositions(9)(model)
+        torch.testing.assert_close(model(tokens), plain)
+
+
+def test_training_at_random_positions_can_be_repeated_and_stored(tmp_path) -> None:
+    settings = {"steps": 3, "learning_rate": 1e-2, "prepare": RandomPositions(40)}
+    task, config = Lag(vocab=8, length=10), TINY.but(positions="learned", max_length=40)
+    once = train_ensemble(config, task, [3], store=Store(tmp_path), **settings)[0]
+    again = train(config, task, seed=3, **settings)
+    stored = train_ensemble(config, task, [3], store=Store(tmp_path), **settings)[0]
+    assert once.losses.tolist() == again.losses.tolist() == stored.losses.tolist()
+    scores = [evaluate(run.model, task, seed=0, size=16).loss for run in (once, stored)]
+    assert scores[0] == scores[1]
+    other = train(config, task, seed=3, **{**settings, "prepare": RandomPositions(30)})
+    assert other.losses.tolist() != once.losses.tolist()
+
+
+def test_a_stack_refuses_to_draw() -> None:
+    with pytest.raises(CannotStackError, match="draw"):
+        train_ensemble(
+            TINY,
+            Lag(vocab=8, length=10),
+            [0, 1],
+            stacked=True,
+            store=None,
+            steps=1,
+            learning_rate=1e-2,
+            prepare=RandomPositions(40),
+        )
