@@ -10,7 +10,7 @@ PY := $(VENV)/bin/python
 
 help:
 	@echo 'make book       print the book into _build/html (sets up .venv first)'
-	@echo 'make test       run every check: style, types, chapters, book, pages, unit tests'
+	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
 	@echo 'make lock       renew requirements.txt from pyproject.toml (all pins: make lock UPGRADE=1)'
@@ -33,13 +33,14 @@ printf '[%s] %s: passed in %s s\n' '$(1)' '$(2)' "$$(($$(date +%s) - start))"
 endef
 
 test: environment
-	$(call stage,1/7,style (ruff check),$(PY) -m ruff check .)
-	$(call stage,2/7,format (ruff format),$(PY) -m ruff format --check .)
-	$(call stage,3/7,types (mypy strict on lib/),$(PY) -m mypy)
-	$(call stage,4/7,prose (no bare measured numbers),$(PY) -m bookpress.prose)
-	$(call stage,5/7,chapters (pytest-nbmake),$(PY) -m bookpress execute)
-	$(call stage,6/7,book (warnings are errors),$(PY) -m bookpress build)
-	@printf '\n[7/7] unit tests and printed pages (pytest, two processes)\n'
+	$(call stage,1/8,style (ruff check),$(PY) -m ruff check .)
+	$(call stage,2/8,format (ruff format),$(PY) -m ruff format --check .)
+	$(call stage,3/8,types (mypy strict on lib/),$(PY) -m mypy)
+	$(call stage,4/8,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
+	$(call stage,5/8,prose (no bare measured numbers),$(PY) -m bookpress.prose)
+	$(call stage,6/8,chapters (pytest-nbmake),$(PY) -m bookpress execute)
+	$(call stage,7/8,book (warnings are errors),$(PY) -m bookpress build)
+	@printf '\n[8/8] unit tests and printed pages (pytest, two processes)\n'
 	@MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
 lab: environment

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -92,4 +93,4 @@ def _subject(checker: Checker) -> str:
     """The first word of an exercise's name."""
     *_, room, module = ("", *checker.__module__.split("."))
     own = room if module == "exercises" else module
-    return str(getattr(checker, "__globals__", {}).get("SUBJECT", own))
+    return str(getattr(sys.modules.get(checker.__module__), "SUBJECT", own))

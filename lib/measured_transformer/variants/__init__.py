@@ -1,5 +1,12 @@
-"""What takes the place of a part in an experiment.
+"""What takes the place of a part in an experiment: attention without scores to learn, branches without a norm.
 
-Preparations for training, most of them: each is given to `train` as its `prepare`, and changes the fresh model
-in place.
+Most are preparations for training: each is given to `train` as its `prepare` and changes the fresh model in
+place, before the first step.
+
+>>> from measured_transformer import Config, Encoder
+>>> from measured_transformer.variants.attention import Tied
+>>> model = Encoder(Config(vocab=4, d_model=8, n_heads=2, n_layers=1))
+>>> Tied("qk")(model)                  # queries and keys by one and the same matrix
+>>> model.blocks[0].attention.key is model.blocks[0].attention.query
+True
 """
