@@ -17,10 +17,10 @@ from typing import Any
 from measured_transformer.provenance.forms import ClassForm, Form, form_of, is_import
 from measured_transformer.provenance.modules import (
     LOOSE,
-    PACKAGES,
     Source,
     Target,
     file_of,
+    is_installed,
     lead,
     source_of,
     take_apart,
@@ -131,7 +131,7 @@ def _held(value: object) -> list[Node]:
 
 def _defined(thing: Any) -> list[Node]:
     module, name = str(thing.__module__), str(thing.__qualname__)
-    if module.partition(".")[0] not in PACKAGES:
+    if file_of(module) is None:
         known = module.partition(".")[0] in sys.stdlib_module_names - {"__main__"}
         if known or _installed(module):
             return []
@@ -145,10 +145,11 @@ def _defined(thing: Any) -> list[Node]:
 
 
 def _installed(module: str) -> bool:
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return module != "__main__" and (
-        file is None or "site-packages" in file or not file.endswith(".py")
-    )
+    found = sys.modules.get(module)
+    if module == "__main__" or found is None:
+        return False
+    file = getattr(found, "__file__", None)
+    return file is None or not file.endswith(".py") or is_installed(file)
 
 
 def _known(module: str, name: str, said: str) -> list[Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -61,10 +62,16 @@ class Source:
 
 
 def file_of(module: str) -> Path | None:
-    """The file of a module of the project; None for any other module."""
-    if module.partition(".")[0] not in PACKAGES or module.startswith(_ITSELF):
+    """The file of a module whose code counts: the project's, and a reader's own; None for any other.
+
+    A reader's own is one that was loaded from a file outside the interpreter's and the installed packages' folders.
+    """
+    if module.startswith(_ITSELF) or module == "__main__":
         return None
     loaded = getattr(sys.modules.get(module), "__file__", None)
+    if module.partition(".")[0] not in PACKAGES:
+        own = loaded is not None and loaded.endswith(".py") and not is_installed(loaded)
+        return Path(loaded) if own else None
     if loaded is not None and loaded.endswith(".py"):
         return Path(loaded)
     plain = _FOLDER.joinpath(*module.split("."))
@@ -77,6 +84,22 @@ def file_of(module: str) -> Path | None:
             if path.is_file():
                 return path
     return None
+
+
+@lru_cache(maxsize=4096)
+def is_installed(file: str) -> bool:
+    """Whether a file lies in the interpreter's folder or in that of installed packages."""
+    path = Path(file)
+    if not path.is_absolute() or not path.is_file():
+        return True  # made while its package was loaded
+    path = path.resolve()
+    return any(path.is_relative_to(folder) for folder in _installed_folders())
+
+
+@lru_cache(maxsize=1)
+def _installed_folders() -> tuple[Path, ...]:
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({Path(sysconfig.get_path(kind)).resolve() for kind in kinds})
 
 
 def source_of(module: str) -> Source | None:
@@ -256,7 +279,7 @@ def lead(source: Source, path: tuple[str, ...], imports: dict[str, Import]) -> T
 
 def _follow(path: tuple[str, ...], depth: int = 0) -> Target:
     """The target of an absolute dotted path."""
-    if path[0] not in PACKAGES or depth > 20:
+    if depth > 20:
         return Target("", "", ".".join(path))
     length = len(path)
     while length and source_of(".".join(path[:length])) is None:
