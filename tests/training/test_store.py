@@ -33,6 +33,10 @@ CONFIG = Config(vocab=5, d_model=16, n_layers=1, n_heads=2, d_ff=16)
 ASK = {"steps": 12, "learning_rate": 3e-3, "batch_size": 8, "evaluate_every": 5}
 
 
+def ends_after_one(step):
+    return True
+
+
 def freeze_embedding(model):
     with torch.no_grad():
         model.token_embedding.weight.mul_(2)
@@ -144,6 +148,7 @@ def test_everything_that_changes_a_run_changes_its_key():
         {"label_smoothing": 0.1},
         {"evaluate_every": 6},
         {"prepare": freeze_embedding},
+        {"after_step": ends_after_one},
         {"threads": 2},
     ]
     keys = [key_of(), *(key_of(**change) for change in changes)]
