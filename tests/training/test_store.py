@@ -34,6 +34,10 @@ CONFIG = Config(vocab=5, d_model=16, n_layers=1, n_heads=2, d_ff=16)
 ASK = {"steps": 12, "learning_rate": 3e-3, "batch_size": 8, "evaluate_every": 5}
 
 
+def ends_after_one(step):
+    return True
+
+
 def freeze_embedding(model):
     with torch.no_grad():
         model.token_embedding.weight.mul_(2)
