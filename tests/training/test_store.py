@@ -22,7 +22,7 @@ from measured_transformer.provenance import digest, reach
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training import jobs
+from measured_transformer.training import jobs, store
 from measured_transformer.training.ensemble import train_ensemble
 from measured_transformer.training.jobs import make_jobs, perform
 from measured_transformer.training.loop import train
