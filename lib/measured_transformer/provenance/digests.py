@@ -20,10 +20,11 @@ from measured_transformer.provenance.modules import (
     Source,
     Target,
     file_of,
+    imports_of,
     is_installed,
     lead,
     source_of,
-    take_apart,
+    unchanging,
 )
 from measured_transformer.provenance.words import plain
 
@@ -178,7 +179,8 @@ def _walked(roots: tuple[Node, ...]) -> _Walked:
     """The walk from some definitions, kept as long as none of the files that it met has changed."""
     known = _memory.get(roots)
     if known is None or any(_stamp(m) != (m, t, s) for m, t, s in known.stamps):
-        known = _memory[roots] = _Walk(roots, {}).finish()
+        with unchanging():
+            known = _memory[roots] = _Walk(roots, {}).finish()
     return known
 
 
@@ -194,11 +196,12 @@ def _walk_cells(cells: Sequence[str]) -> _Walked:
     lines = [line for cell in cells for line in cell.splitlines()]
     magics = [line.strip() for line in lines if _MAGIC.match(line)]
     text = "\n".join("pass" if _MAGIC.match(line) else line for line in lines)
-    form = form_of([n for n in ast.parse(text).body if not is_import(n)], lambda node: {})
+    tree = ast.parse(text)
+    form = form_of([node for node in tree.body if not is_import(node)], lambda node: {})
     form.text += "\n".join(magics)
-    imports = take_apart(_CELLS, text).imports
-    source = Source(_CELLS, functions={"cells": form}, imports=imports)
-    return _Walk([(_CELLS, "cells")], {_CELLS: source}).finish()
+    source = Source(_CELLS, functions={"cells": form}, imports=imports_of(tree, _CELLS))
+    with unchanging():
+        return _Walk([(_CELLS, "cells")], {_CELLS: source}).finish()
 
 
 class _Walk:
