@@ -76,7 +76,7 @@ def files(*things: object) -> list[Path]:
 
 
 def digest_source(cells: Sequence[str], *, settings: Any = None) -> str:
-    """The digest of the code in a notebook's cells, and of all that it reaches; its import lines do not count."""
+    """The digest of the code in a notebook's cells, and of all that it reaches; import lines do not count."""
     told = [_walk_cells(cells).digest, json.dumps(plain(settings), sort_keys=True)]
     return _hash(told)
 
@@ -84,6 +84,12 @@ def digest_source(cells: Sequence[str], *, settings: Any = None) -> str:
 def reach_source(cells: Sequence[str]) -> dict[str, str]:
     """All definitions that a notebook's cells reach, and the cells themselves as ``<cells>``."""
     return _walk_cells(cells).own
+
+
+def files_of_source(cells: Sequence[str]) -> list[Path]:
+    """The files that hold the code that a notebook's cells reach."""
+    modules = {name.partition(":")[0] for name in _walk_cells(cells).own} - {_CELLS}
+    return sorted({path for module in modules if (path := file_of(module)) is not None})
 
 
 # Where a walk begins ------------------------------------------------------------------------------
@@ -192,7 +198,17 @@ def _stamp(module: str) -> tuple[str, int, int]:
     return module, at.st_mtime_ns, at.st_size
 
 
+_cells_memory: dict[tuple[str, ...], _Walked] = {}
+
+
 def _walk_cells(cells: Sequence[str]) -> _Walked:
+    known = _cells_memory.get(tuple(cells))
+    if known is None or any(_stamp(m) != (m, t, s) for m, t, s in known.stamps):
+        known = _cells_memory[tuple(cells)] = _walked_cells(cells)
+    return known
+
+
+def _walked_cells(cells: Sequence[str]) -> _Walked:
     lines = [line for cell in cells for line in cell.splitlines()]
     magics = [line.strip() for line in lines if _MAGIC.match(line)]
     text = "\n".join("pass" if _MAGIC.match(line) else line for line in lines)
@@ -205,7 +221,7 @@ def _walk_cells(cells: Sequence[str]) -> _Walked:
 
 
 class _Walk:
-    """Finds what is live: definitions that are reached, and of their classes the methods that may be asked for."""
+    """Finds what is live: definitions that are reached, and of classes the methods that may be asked for."""
 
     def __init__(self, roots: Sequence[Node], extra: Mapping[str, Source]) -> None:
         self._extra, self._roots = extra, list(roots)

@@ -66,9 +66,9 @@ class Source:
 
 
 def file_of(module: str) -> Path | None:
-    """The file of a module whose code counts: the project's, and a reader's own; None for any other.
+    """The file of a module whose code counts: the project's, and a reader's own; None for others.
 
-    A reader's own is one that was loaded from a file outside the interpreter's and the installed packages' folders.
+    A reader's own was loaded from a file outside the interpreter's and the installed packages' folders.
     """
     if module.startswith(_ITSELF) or module == "__main__":
         return None
@@ -76,8 +76,9 @@ def file_of(module: str) -> Path | None:
         return path
     loaded = getattr(sys.modules.get(module), "__file__", None)
     if module.partition(".")[0] not in PACKAGES:
-        own = loaded is not None and loaded.endswith(".py") and not is_installed(loaded)
-        return Path(loaded) if own else None
+        if loaded is None or not loaded.endswith(".py") or is_installed(loaded):
+            return None
+        return Path(loaded)
     if loaded is not None and loaded.endswith(".py"):
         return Path(loaded)
     if (path := _inside(_FOLDER, module)) is not None:

@@ -272,7 +272,7 @@ class _Question:
         return next((line for line in lines if line["code"] == self.code), None)
 
     def attested(self, tables: Sequence[Path | None]) -> Line | None:
-        """A line of other code, for this code: where a training of it, done again, gives the loss that is kept."""
+        """A line of other code, for this code: where a training of it gives the loss that is kept."""
         lines = find_lines(self.asked, tables) if self.asked else []
         for line in lines:
             kept = losses_of(line)
