@@ -192,8 +192,7 @@ def search_losses(
     rates: Sequence[float],
     seeds: Sequence[int],
 ) -> dict[float, list[float]]:
-    """The losses that a rate is chosen by, for a training that is not `train`'s; kept in the table like all
-    others.
+    """The losses that a rate is chosen by, for a training that is not `train`'s; kept in the table too.
 
     Args:
         name: of the choice; names its line.
