@@ -2,18 +2,28 @@
 
 import os
 
-# Unit tests compute on the CPU, also where there is a GPU: hidden before PyTorch looks for one. A test that is
-# marked with `gpu` runs in a process of its own that sees it again.
-SEEN = os.environ.get("CUDA_VISIBLE_DEVICES")
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["MEASURED_DEVICE"] = "cpu"
-
-import jaxtyping  # noqa: E402
-import pytest  # noqa: E402
-import torch  # noqa: E402
+import jaxtyping
+import pytest
+import torch
 
 # The tensors of tests are small: more threads would only wait for one another, long when others work too.
 torch.set_num_threads(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the GPU, before PyTorch looks for one: unit tests compute on the CPU, on every machine alike."""
+    config.addinivalue_line("markers", "gpu: needs a CUDA device; `pytest -m gpu` runs these alone")
+    if config.getoption("markexpr") != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        os.environ["MEASURED_DEVICE"] = "cpu"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU where there is none, or where it is hidden."""
+    needing = [item for item in items if item.get_closest_marker("gpu")]
+    if needing and not torch.cuda.is_available():
+        for item in needing:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device; run `pytest -m gpu`"))
 
 
 @pytest.fixture

@@ -39,8 +39,16 @@ from torch.utils._pytree import tree_leaves, tree_map
 NAME = "Fake CUDA"
 _HERE, _THERE, _BELOW = torch.device("cpu"), torch.device("cuda", 0), torch.device("meta")
 _aten = torch.ops.aten
+_engine = torch.autograd._engine_run_backward
 # A CPU tensor without axes may stand in for a number, but not in these.
-_NO_NUMBERS = {_aten.stack, _aten.cat, _aten.embedding, _aten.gather, _aten.index_select, _aten.scatter}
+_NO_NUMBERS = {
+    _aten.stack,
+    _aten.cat,
+    _aten.embedding,
+    _aten.gather,
+    _aten.index_select,
+    _aten.scatter,
+}
 _ANY_DEVICES = {_aten.copy_, _aten._to_copy, _aten._foreach_copy_}
 _INDEXED = {_aten.index, _aten.index_put, _aten.index_put_, _aten._index_put_impl_}
 
@@ -95,11 +103,15 @@ class FakeCuda(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if id(self) not in memo:
             copied = FakeCuda(self.held.clone()).requires_grad_(self.requires_grad)
-            memo[id(self)] = nn.Parameter(copied, self.requires_grad) if _is_parameter(self) else copied
+            memo[id(self)] = (
+                nn.Parameter(copied, self.requires_grad) if _is_parameter(self) else copied
+            )
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: int):
-        raise NotImplementedError("a fake CUDA tensor cannot travel: no real one should, bring it to the CPU")
+        raise NotImplementedError(
+            "a fake CUDA tensor cannot travel: no real one should, bring it to the CPU"
+        )
 
 
 @contextmanager
@@ -112,6 +124,7 @@ def fake_cuda() -> Iterator[None]:
         for name, stand_in in _stand_ins().items():
             stack.enter_context(mock.patch.object(torch.cuda, name, stand_in))
         stack.enter_context(mock.patch.object(nn.Module, "_apply", _apply))
+        stack.enter_context(mock.patch.object(torch.autograd, "_engine_run_backward", _backward))
         stack.enter_context(mock.patch.dict(os.environ, MEASURED_DEVICE="auto"))
         stack.enter_context(_Below())
         stack.enter_context(_Above())
@@ -145,6 +158,8 @@ class _Above(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is Tensor.cuda:
             return args[0].to(_BELOW)
+        if func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):
+            return _from_data(func, args, dict(kwargs))
         args = tuple(_below(arg, words=func is Tensor.to) for arg in args)
         return func(*args, **{n: _below(each, words=n == "device") for n, each in kwargs.items()})
 
@@ -154,6 +169,27 @@ class _Below(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return _run(func, args, kwargs)
+
+
+def _from_data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """A tensor of given numbers: made here, then moved, for PyTorch reads no numbers into a `meta` tensor."""
+    device = kwargs.pop("device", None)
+    if func is Tensor.new_tensor:
+        like, *args = args
+        device = like.device if device is None else device
+        kwargs = {"dtype": like.dtype} | kwargs
+        func = torch.tensor
+    needs = kwargs.pop("requires_grad", False)
+    made = func(*args, **kwargs)
+    if device is not None:
+        made = made.to(_below(torch.device(device), words=True))
+    return made.requires_grad_() if needs else made
+
+
+def _backward(*args: Any, **kwargs: Any) -> Any:
+    """Hooks that the backward pass calls see the device too; PyTorch has left `_Above` by then."""
+    with _Above():
+        return _engine(*args, **kwargs)
 
 
 def _below(value: Any, *, words: bool) -> Any:
@@ -187,7 +223,9 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any
     found = tree_map(wrapped, out)
     for fake in fakes:
         if fake.shape != fake.held.shape:
-            raise NotImplementedError(f"fake CUDA tensors cannot change their shape in place: {func}")
+            raise NotImplementedError(
+                f"fake CUDA tensors cannot change their shape in place: {func}"
+            )
     return found
 
 
@@ -205,11 +243,17 @@ def _refuse_mixtures(func: Any, args: tuple[Any, ...], given: list[Tensor]) -> N
             raise RuntimeError(
                 "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
             )
-        given = [one for one in (args[0], *args[2:3]) if isinstance(one, Tensor)]  # indices may be here
+        given = [
+            one for one in (args[0], *args[2:3]) if isinstance(one, Tensor)
+        ]  # indices may be here
     written = _written(func, args)
     for one in given:
         number = one.dim() == 0 and kind not in _NO_NUMBERS and all(one is not w for w in written)
-        if not isinstance(one, FakeCuda) and not number and any(isinstance(g, FakeCuda) for g in given):
+        if (
+            not isinstance(one, FakeCuda)
+            and not number
+            and any(isinstance(g, FakeCuda) for g in given)
+        ):
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and "
                 f"cpu! (in {func})"
@@ -219,12 +263,16 @@ def _refuse_mixtures(func: Any, args: tuple[Any, ...], given: list[Tensor]) -> N
 def _written(func: Any, args: tuple[Any, ...]) -> list[Any]:
     """The arguments that the operation writes into."""
     told = zip(func._schema.arguments, args, strict=False)
-    return [arg for about, arg in told if about.alias_info is not None and about.alias_info.is_write]
+    return [
+        arg for about, arg in told if about.alias_info is not None and about.alias_info.is_write
+    ]
 
 
 def _stand_ins() -> dict[str, Callable[..., Any]]:
     """What `torch.cuda` says of the device that is not there."""
-    about = SimpleNamespace(name=NAME, total_memory=2**34, major=9, minor=0, multi_processor_count=1)
+    about = SimpleNamespace(
+        name=NAME, total_memory=2**34, major=9, minor=0, multi_processor_count=1
+    )
     return {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
@@ -247,18 +295,17 @@ def _stand_ins() -> dict[str, Callable[..., Any]]:
 
 def _apply(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
     """`nn.Module._apply` where a tensor's class changes with its device: parameters stay the same objects."""
-    done: dict[int, nn.Parameter] = {}
-    for part in module.modules() if recurse else [module]:
-        for name, weight in part._parameters.items():
-            if weight is None:
-                continue
-            if id(weight) not in done:
-                new = _moved(weight, fn)
-                done[id(weight)] = done[id(new)] = new
-            part._parameters[name] = done[id(weight)]
-        for name, buffer in part._buffers.items():
-            if buffer is not None:
-                part._buffers[name] = fn(buffer)
+    done: dict[int, tuple[nn.Parameter, nn.Parameter]] = vars(fn).setdefault("done", {})
+    for part in module.children() if recurse else ():
+        part._apply(fn)
+    for name, weight in module._parameters.items():
+        if weight is not None:
+            old, new = done.get(id(weight)) or (weight, _moved(weight, fn))
+            done[id(weight)], done[id(new)] = (old, new), (new, new)
+            module._parameters[name] = new
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = fn(buffer)
     return module
 
 
@@ -294,7 +341,9 @@ def _look(thing: Any, path: str, found: list[str], seen: set[int]) -> None:
         return
     seen.add(id(thing))
     if isinstance(thing, Tensor):
-        if isinstance(thing, FakeCuda) or isinstance(thing.grad if thing.is_leaf else None, FakeCuda):
+        if isinstance(thing, FakeCuda) or isinstance(
+            thing.grad if thing.is_leaf else None, FakeCuda
+        ):
             found.append(path or "it")
     elif isinstance(thing, nn.Module):
         for name, tensor in thing.state_dict(keep_vars=True).items():

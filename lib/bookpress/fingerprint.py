@@ -1,33 +1,32 @@
 """What a chapter's results depend on beside its own cells, reduced to one fingerprint.
 
-The fingerprint covers the library modules that the chapter imports (directly or through others), with
-the scripts and styles that lie beside them under the same name, the
-pinned requirements, the profile and the seed offset, and the data that the chapter declares in its
-front matter.  It travels in the notebook's `kernelspec`, and with that in the key under which
-jupyter-cache files the executed notebook, which covers the cells themselves: a chapter is stale
-exactly when no executed notebook lies under its key.
+The fingerprint covers the definitions that the chapter's cells reach in the library (`provenance`: syntax
+trees by content), the scripts and styles that lie beside their modules under the same name, the versions that
+results depend on, the profile and the seed offset, and the data that the chapter declares in its front
+matter. It travels in the notebook's `kernelspec`, and with that in the key under which jupyter-cache files
+the executed notebook.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from measured_transformer.evidence.profile import Profile, profile
-from nbformat import NotebookNode
+from measured_transformer.provenance import digest_source, files_of_source, reach_source, unchanging
 
 from bookpress import chapters
-from bookpress.imports import Library, cell_trees
 
 LIBRARY = "lib"
 REQUIREMENTS = "requirements.txt"
 CLAIMS = "lib/measured_transformer/chapters/{room}/claims.toml"
 PACKAGED = (".css", ".js")
 """Kinds of files that a module of the same name puts into what it shows."""
+VERSIONS = ("matplotlib", "numpy", "scipy", "torch")
+"""The packages whose pinned versions results depend on."""
 
 
 class FingerprintError(ValueError):
@@ -38,8 +37,8 @@ class FingerprintError(ValueError):
 class Stamp:
     """A chapter's fingerprint, the files it was taken from, and a hash of each ingredient.
 
-    `parts` maps an ingredient (a file's path from the root, `profile`, `seed offset`) to its hash or
-    value; two stamps that differ say there what changed.
+    `parts` maps an ingredient (a definition, a file's path from the root, a package, `profile`, `seed
+    offset`) to its hash or value; two stamps that differ say there what changed.
     """
 
     digest: str
@@ -58,39 +57,51 @@ def stamp(root: Path, chapter_path: Path, current: Profile | None = None) -> Sta
     root = root.resolve()
     text = chapter_path.read_text("utf-8")
     notebook = chapters.read_notebook(text, chapter_path)
-    files = dict.fromkeys(_library_files(root, notebook))
-    files |= dict.fromkeys(_declared(root, chapters.front_matter(text), chapter_path))
-    parts = {path.relative_to(root).as_posix(): _hash(path.read_bytes()) for path in files}
+    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    with unchanging(root / LIBRARY):
+        try:
+            code = digest_source(cells)
+            parts = {name: value[:16] for name, value in reach_source(cells).items()}
+            files = dict.fromkeys(files_of_source(cells))
+        except SyntaxError as error:
+            raise ValueError(
+                f"expected Python in {error.filename or chapter_path}: {error}"
+            ) from None
+    beside = [file for path in files for file in _packaged(path)]
+    data = dict.fromkeys([*beside, *_declared(root, chapters.front_matter(text), chapter_path)])
+    parts |= {path.relative_to(root).as_posix(): _hash(path.read_bytes()) for path in data}
+    told = [code, *(value for name, value in sorted(parts.items()) if "/" in name)]
+    files |= data
     requirements = root / REQUIREMENTS
     if requirements.is_file():
         files[requirements] = None
-        parts[REQUIREMENTS] = _hash("\n".join(_pins(requirements.read_text("utf-8"))).encode())
+        parts |= _versions(requirements.read_text("utf-8"))
     current = current or profile()
     parts["profile"] = current.name
     parts["seed offset"] = str(current.seed_offset)
-    return Stamp(digest_of(parts), tuple(sorted(files)), parts)
+    told += [
+        f"{name} {parts[name]}"
+        for name in sorted((*VERSIONS, "profile", "seed offset"))
+        if name in parts
+    ]
+    inside = tuple(sorted(path for path in files if path.is_relative_to(root)))
+    return Stamp(_hash("\n".join(told).encode())[:32], inside, parts)
 
 
-def digest_of(parts: Mapping[str, str]) -> str:
-    """The fingerprint that these ingredients, by name, amount to."""
-    listing = "\n".join(f"{name} {value}" for name, value in sorted(parts.items()))
-    return _hash(listing.encode())[:32]
+def _packaged(module: Path) -> Iterator[Path]:
+    for kind in PACKAGED:
+        if (file := module.with_suffix(kind)).is_file():
+            yield file
 
 
-@functools.cache
-def _library(folder: Path) -> Library:
-    return Library(folder)
-
-
-def _library_files(root: Path, notebook: NotebookNode) -> Iterator[Path]:
-    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    packaged: dict[Path, list[Path]] = {}  # by folder
-    for path in _library(root / LIBRARY).files(cell_trees(sources)).values():
-        yield path
-        folder = path.parent
-        if folder not in packaged:
-            packaged[folder] = sorted(each for each in folder.iterdir() if each.suffix in PACKAGED)
-        yield from (each for each in packaged[folder] if each.name.startswith(f"{path.stem}."))
+def _versions(requirements: str) -> dict[str, str]:
+    """The pinned versions that results depend on, without what names a build of the same version."""
+    found = {}
+    for line in requirements.splitlines():
+        name, _, version = line.split(" ")[0].partition("==")
+        if name.lower() in VERSIONS and version:
+            found[name.lower()] = version.partition("+")[0]
+    return found
 
 
 def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> Iterator[Path]:
@@ -111,14 +122,6 @@ def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> I
                 f"{chapter_path.name} declares claims {declared['claims']!r}, but there is no {path}"
             )
         yield path
-
-
-def _pins(requirements: str) -> Iterator[str]:
-    """The lines of a requirements file that pin something, without comments."""
-    for line in requirements.splitlines():
-        pin = line.split(" #")[0].strip()
-        if pin and not pin.startswith("#"):
-            yield pin
 
 
 def _hash(content: bytes) -> str:

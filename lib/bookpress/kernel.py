@@ -192,7 +192,9 @@ def kernel_environment(root: Path) -> dict[str, str]:
 
 @functools.cache
 def has_cuda() -> bool:
-    """Tell whether chapters will find a CUDA device; asks PyTorch only where there is a driver."""
+    """Tell whether chapters will train on a CUDA device; asks PyTorch only where there is a driver."""
+    if os.environ.get("MEASURED_DEVICE", "").strip().lower() == "cpu":
+        return False
     if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
         return False
     code = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)"

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from measured_transformer.evidence.records import payloads, read_records, write_records
+from measured_transformer.training.tuned_table import add_lines, lines_of
 
 from bookpress.cache import Entry
 from bookpress.chapters import Book, Chapter
-from bookpress.partial import code_at
 
 FOLDER = "_build/records"
 COMMITTED = "lib/measured_transformer/chapters/{room}/results/legacy-{profile}.json"
-TUNED = "tuned"
-PACKAGED = "lib/measured_transformer/training/records"
+TUNED = "_build/tuned.jsonl"
+PACKAGED = "lib/measured_transformer/training/tuned.jsonl"
 
 __all__ = [
     "all_committed",
@@ -69,7 +69,6 @@ def save(root: Path, chapter: Chapter, entry: Entry) -> Path:
     notebook = entry.notebook()
     found = payloads(notebook)
     head = {
-        "code": code_at(notebook, details["profile"]),
         "chapter": chapter.docname,
         "stamp": details["stamp"],
         "parts": details["parts"],
@@ -107,9 +106,7 @@ def publish(book: Book, profile: str) -> Iterator[Path]:
     for path in all_committed(book.root, profile):
         if path not in kept:
             path.unlink()
-    chosen = sorted((book.root / FOLDER / profile / TUNED).glob("*.json"))
-    packaged = book.root / PACKAGED / profile / TUNED
-    for path in chosen:
-        packaged.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, packaged / path.name)
-        yield packaged / path.name
+    chosen = lines_of(book.root / TUNED)
+    if chosen:
+        add_lines(chosen, book.root / PACKAGED)
+        yield book.root / PACKAGED

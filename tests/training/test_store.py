@@ -18,6 +18,7 @@ import pytest
 import torch
 from disturbed import Watched, steps_by_process, trainings
 from measured_transformer.models.config import Config
+from measured_transformer.provenance import digest, reach
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.reversal import Reversal
@@ -31,6 +32,10 @@ from measured_transformer.training.store import Store, contents, found_store, pa
 TASK = Reversal(vocab=5, length=4)
 CONFIG = Config(vocab=5, d_model=16, n_layers=1, n_heads=2, d_ff=16)
 ASK = {"steps": 12, "learning_rate": 3e-3, "batch_size": 8, "evaluate_every": 5}
+
+
+def ends_after_one(step):
+    return True
 
 
 def freeze_embedding(model):
@@ -113,7 +118,8 @@ def test_the_header_says_what_the_run_is(tmp_path):
     assert about["asked"]["config"]["d_model"] == 16
     assert about["asked"]["settings"]["learning_rate"] == 3e-3
     assert about["asked"]["seed"] == about["seed"] == 7
-    assert any(name.endswith("training/loop.py") for name in about["code"])
+    assert "measured_transformer.training.loop:train" in about["roots"]
+    assert about["code"] == digest(*about["roots"])
 
 
 # --- keys -------------------------------------------------------------------------------------------
@@ -144,6 +150,7 @@ def test_everything_that_changes_a_run_changes_its_key():
         {"label_smoothing": 0.1},
         {"evaluate_every": 6},
         {"prepare": freeze_embedding},
+        {"after_step": freeze_embedding},
         {"threads": 2},
     ]
     keys = [key_of(), *(key_of(**change) for change in changes)]
@@ -156,7 +163,7 @@ def test_everything_that_changes_a_run_changes_its_key():
 
 def test_device_and_precision_and_version_change_the_key(monkeypatch):
     keys = {key_of()}
-    monkeypatch.setattr(jobs, "_kind", lambda device: "another")
+    monkeypatch.setattr(jobs, "circumstances", lambda: {"kind": "another"})
     keys.add(key_of())
     monkeypatch.setattr(torch, "__version__", "2.99")
     keys.add(key_of())
@@ -174,7 +181,7 @@ def test_what_has_no_fingerprint_has_no_key_and_is_never_stored(tmp_path):
     class Local:
         def __call__(self, model): ...
 
-    for prepare in (lambda model: None, inner, functools.partial(freeze_embedding), Local()):
+    for prepare in (lambda model: None, inner, functools.partial(inner), Local()):
         assert key_of(prepare=prepare) is None
     notebook = dataclasses.make_dataclass("Own", [], bases=(Reversal,), frozen=True)
     notebook.__module__ = "__main__"
@@ -204,8 +211,6 @@ def test_code_that_a_task_imports_counts_and_must_not_be_newer_than_the_process(
     def key(when: float) -> str | None:
         for file in (helper, task):
             os.utime(file, (when, when))
-        jobs._reached.cache_clear()  # as in another process
-        store.file_digest.cache_clear()
         return key_of(task=ours)
 
     before = time.time() - 1e6
@@ -217,16 +222,15 @@ def test_code_that_a_task_imports_counts_and_must_not_be_newer_than_the_process(
     assert key(before) not in (None, first)
 
 
-def test_the_code_of_a_task_of_the_library_is_all_that_it_imports():
-    (job,) = make_jobs(
-        CONFIG.replace(vocab=8), NoisyTranslation(symbols=5, length=6, pad_share=0.1), [0], ASK
-    )
-    names = {Path(name).name for name in job.code()}
-    assert {"noisy_translation.py", "task.py", "loop.py", "losses.py", "attention.py"} <= names
-    assert "stacked.py" not in names
-    assert "stacked.py" in {Path(name).name for name in job.code(stacked=True)}
-    assert "reversal.py" not in names
-    assert "sweep.py" not in names
+def test_the_code_of_a_run_is_what_trains_and_what_its_task_is_made_of():
+    task = NoisyTranslation(symbols=5, length=6, pad_share=0.1)
+    (job,) = make_jobs(CONFIG.replace(vocab=8), task, [0], ASK)
+    names = {name.partition(":")[0].rpartition(".")[2] for name in reach(*job.things())}
+    assert {"noisy_translation", "task", "loop", "losses", "attention"} <= names
+    assert "stacked" not in names
+    assert not {"reversal", "sweep", "store"} & names
+    stacked = reach(*job.things(stacked=True))
+    assert "measured_transformer.training.stacked:train_stacked" in stacked
 
 
 # --- damage and trouble -----------------------------------------------------------------------------
@@ -284,22 +288,24 @@ def test_where_a_store_lies(tmp_path, monkeypatch):
     assert found_store() == Store(tmp_path / "elsewhere")
 
 
-def test_pruning_leaves_what_the_code_of_today_would_give(tmp_path):
+def test_pruning_leaves_what_the_code_of_today_would_give_and_what_others_put_there(tmp_path):
     place = Store(tmp_path)
     (run,) = train_ensemble(CONFIG, TASK, [0], store=place, **ASK)
     (job,) = make_jobs(CONFIG, TASK, [0], ASK)
-    about = job.about(job.key())
-    old = {**about["code"], str(Path(jobs.__file__)): "another digest"}
-    place.write("old", pack(run, {**about, "key": "old", "code": old}))
-    gone = {**about["code"], str(tmp_path / "gone.py"): "digest"}
-    place.write("gone", pack(run, {**about, "key": "gone", "code": gone}))
-    place.file("damaged").write_bytes(b"nothing")
-    (tmp_path / ".left.behind").touch()
+    about, old, gone, damaged = job.about(job.key()), "0" * 64, "1" * 64, "2" * 64
+    place.write(old, pack(run, {**about, "key": old, "code": "another digest"}))
+    place.write(gone, pack(run, {**about, "key": gone, "roots": ["measured_transformer.a:b"]}))
+    place.file(damaged).write_bytes(b"nothing")
+    (tmp_path / f".{old}.{'a' * 32}").touch()
+    foreign = [tmp_path / "my_model.safetensors", tmp_path / ".bashrc", tmp_path / "locks" / "mine"]
+    for file in foreign:
+        file.write_bytes(b"somebody else's")
     before = place.size()
     assert place.prune() == 3
-    assert [file.stem for file in tmp_path.glob("*.safetensors")] == [key_of()]
+    assert {file.stem for file in tmp_path.glob("*.safetensors")} == {key_of(), "my_model"}
     assert place.size() < before / 2
-    assert not (tmp_path / ".left.behind").exists()
+    assert all(file.read_bytes() == b"somebody else's" for file in foreign)
+    assert not list(tmp_path.glob(f".{old}*"))
     assert place.read(key_of()) is not None
 
 

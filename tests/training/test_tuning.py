@@ -3,14 +3,11 @@
 import importlib
 import json
 import math
-import shutil
-from pathlib import Path
 
 import pytest
 from measured_transformer.models.config import Config
-from measured_transformer.tasks.fixed import FixedSet
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training import fingerprint, tuning
+from measured_transformer.training import tuning
 from measured_transformer.training.tuning import tuned_rates
 
 TASK = Reversal(vocab=5, length=4)
@@ -19,6 +16,11 @@ ARMS = {
     "wide": Config(vocab=5, d_model=16, n_layers=1, n_heads=2),
 }
 ASK = {"rates": (1e-2, 1e-5), "seeds": (1, 2), "steps": 15, "batch_size": 16}
+
+
+@pytest.fixture
+def table(tmp_path):
+    return tmp_path / "tuned.jsonl"
 
 
 @pytest.fixture
@@ -34,8 +36,8 @@ def counted(monkeypatch):
     return calls
 
 
-def test_every_arm_sees_the_whole_grid_and_the_better_rate_wins(tmp_path, counted):
-    tuned = tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
+def test_every_arm_sees_the_whole_grid_and_the_better_rate_wins(table, counted):
+    tuned = tuned_rates("t", ARMS, TASK, table=table, **ASK)
     assert len(counted) == len(ARMS) * 2 * 2
     assert tuned.rates == {"narrow": 1e-2, "wide": 1e-2}
     for arm in ARMS:
@@ -45,10 +47,10 @@ def test_every_arm_sees_the_whole_grid_and_the_better_rate_wins(tmp_path, counte
     assert not tuned.reused
 
 
-def test_a_stored_choice_is_used_again_without_training(tmp_path, counted):
-    first = tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
+def test_a_stored_choice_is_used_again_without_training(table, counted):
+    first = tuned_rates("t", ARMS, TASK, table=table, **ASK)
     counted.clear()
-    again = tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
+    again = tuned_rates("t", ARMS, TASK, table=table, **ASK)
     assert not counted
     assert again.reused
     assert again.table == first.table
@@ -64,82 +66,106 @@ def test_a_stored_choice_is_used_again_without_training(tmp_path, counted):
         {"batch_size": 8},
         {"task": Reversal(vocab=5, length=5)},
         {"arms": {**ARMS, "wide": ARMS["wide"].replace(norm="rms")}},
-        {"profile": "full"},
     ],
 )
-def test_any_change_of_what_it_depends_on_tunes_anew(tmp_path, counted, change):
+def test_any_change_of_what_it_depends_on_tunes_anew(table, counted, change):
     ask = {"arms": ARMS, "task": TASK, **ASK}
-    tuned_rates("t", records=tmp_path, **ask)
+    tuned_rates("t", table=table, **ask)
     counted.clear()
-    assert not tuned_rates("t", records=tmp_path, **{**ask, **change}).reused
+    assert not tuned_rates("t", table=table, **{**ask, **change}).reused
     assert counted
 
 
-def test_a_change_of_the_code_that_trains_tunes_anew(tmp_path, counted, monkeypatch):
-    tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
-    package = tmp_path / "package"
-    (package / "training").mkdir(parents=True)
-    (package / "training" / "loop.py").write_text("changed = True\n")
-    monkeypatch.setattr(fingerprint.measured_transformer, "__file__", str(package / "__init__.py"))
-    assert not tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
+def rewritten(table, **changed):
+    """Change the lines of a table, as if they came from other code."""
+    lines = [json.loads(text) | changed for text in table.read_text().splitlines()]
+    table.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_a_change_of_the_statistics_does_not(tmp_path, monkeypatch):
-    package = tmp_path / "package"
-    shutil.copytree(Path(fingerprint.measured_transformer.__file__).parent, package)
-    monkeypatch.setattr(fingerprint.measured_transformer, "__file__", str(package / "__init__.py"))
-    tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
-    (package / "evidence" / "statistics.py").write_text("changed = True\n")
-    assert tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
-    with (package / "parts" / "norms.py").open("a") as file:
-        file.write("# changed\n")
-    assert not tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
+def test_a_choice_of_other_code_holds_when_a_training_of_it_comes_back(table, counted):
+    first = tuned_rates("t", ARMS, TASK, table=table, **ASK)
+    rewritten(table, code="other")
+    counted.clear()
+    again = tuned_rates("t", ARMS, TASK, table=table, **ASK)
+    assert len(counted) == 1
+    assert again.reused
+    assert again.table == first.table
+    counted.clear()
+    assert tuned_rates("t", ARMS, TASK, table=table, **ASK).reused
+    assert not counted
 
 
-def test_a_change_of_what_a_task_builds_on_tunes_anew(tmp_path, monkeypatch):
+def test_a_choice_of_other_code_is_made_anew_when_it_does_not(table, counted):
+    tuned_rates("t", ARMS, TASK, table=table, **ASK)
+    line = json.loads(table.read_text())
+    losses = {
+        arm: [[rate, [loss * 1.01 for loss in each]] for rate, each in rows]
+        for arm, rows in line["losses"].items()
+    }
+    rewritten(table, code="other", losses=losses)
+    counted.clear()
+    assert not tuned_rates("t", ARMS, TASK, table=table, **ASK).reused
+    assert len(counted) == 1 + 2 * 2 * 2
+
+
+def test_a_change_of_what_a_task_builds_on_is_seen_and_a_comment_is_none(
+    tmp_path, table, monkeypatch, counted
+):
     base = tmp_path / "own_tasks_base.py"
     base.write_text(
-        "from measured_transformer.tasks.reversal import Reversal\nclass Base(Reversal):\n    pass\n"
+        "from measured_transformer.tasks.reversal import Reversal\n"
+        "class Base(Reversal):\n    def batch(self, *args, **kwargs):\n"
+        "        return super().batch(*args, **kwargs)\n"
     )
     (tmp_path / "own_tasks.py").write_text(
         "from own_tasks_base import Base\nclass Own(Base):\n    pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     task = importlib.import_module("own_tasks").Own(vocab=5, length=4)
-    tuned_rates("t", ARMS, task, records=tmp_path, **ASK)
-    assert tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
-    base.write_text(base.read_text() + "# changed\n")
-    assert not tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
+    tuned_rates("t", ARMS, task, table=table, **ASK)
+    counted.clear()
+    assert tuned_rates("t", ARMS, task, table=table, **ASK).reused
+    base.write_text(base.read_text() + "# a comment\n")
+    assert tuned_rates("t", ARMS, task, table=table, **ASK).reused
+    assert not counted
+    base.write_text(base.read_text().replace("return super", "self = self; return super"))
+    assert tuned_rates("t", ARMS, task, table=table, **ASK).reused
+    assert len(counted) == 1  # the training that attests it
 
 
-def test_a_task_whose_code_cannot_be_read_is_never_taken_for_another(tmp_path):
+def test_a_task_whose_code_cannot_be_read_is_never_taken_for_another(table):
     space = {"__name__": "of_no_file", "Reversal": Reversal}
     exec("class Own(Reversal):\n    pass", space)
     task = space["Own"](vocab=5, length=4)
-    assert not tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
-    assert not tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
+    assert not tuned_rates("t", ARMS, task, table=table, **ASK).reused
+    assert not tuned_rates("t", ARMS, task, table=table, **ASK).reused
 
 
-def test_a_damaged_record_is_replaced(tmp_path):
-    first = tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
-    file = tmp_path / "quick" / "tuned" / "t.json"
-    file.write_text(file.read_text()[:40])
-    again = tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
+def test_half_a_line_is_left_out_and_other_lines_stay(table, counted):
+    first = tuned_rates("t", ARMS, TASK, table=table, **ASK)
+    tuned_rates("u", ARMS, TASK, table=table, **{**ASK, "seeds": (5,)})
+    lines = table.read_text().splitlines()
+    table.write_text(lines[0][:40] + "\n" + lines[1] + "\n")
+    counted.clear()
+    assert tuned_rates("u", ARMS, TASK, table=table, **{**ASK, "seeds": (5,)}).reused
+    assert not counted
+    again = tuned_rates("t", ARMS, TASK, table=table, **ASK)
     assert not again.reused
     assert again.table == first.table
-    assert json.loads(file.read_text())["best"] == first.rates
+    assert len(table.read_text().splitlines()) == 2
 
 
-def test_diverged_runs_lose_and_an_arm_without_any_finite_run_is_an_error(tmp_path, monkeypatch):
+def test_diverged_runs_lose_and_an_arm_without_any_finite_run_is_an_error(table, monkeypatch):
     monkeypatch.setattr(
-        tuning, "_trial", lambda config, task, rate, *rest: math.inf if rate > 1e-3 else 1.0
+        tuning._Question, "trial", lambda self, arm, rate, seed: math.inf if rate > 1e-3 else 1.0
     )
-    first = tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
+    first = tuned_rates("t", ARMS, TASK, table=table, **ASK)
     assert first.rates["wide"] == 1e-5
-    assert tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).table == first.table
+    assert tuned_rates("t", ARMS, TASK, table=table, **ASK).table == first.table
+    before = table.read_text()
     with pytest.raises(ValueError, match="diverged for narrow, wide"):
-        tuned_rates("u", ARMS, TASK, records=tmp_path, **{**ASK, "rates": (1.0,)})
-    assert not (tmp_path / "quick" / "tuned" / "u.json").exists()
+        tuned_rates("u", ARMS, TASK, table=table, **{**ASK, "rates": (1.0,)})
+    assert table.read_text() == before
 
 
 def test_inside_a_book_the_choice_is_kept_in_the_build_folder(tmp_path, monkeypatch, counted):
@@ -147,23 +173,25 @@ def test_inside_a_book_the_choice_is_kept_in_the_build_folder(tmp_path, monkeypa
     (tmp_path / "book" / "part").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "book" / "part")
     tuned_rates("t", ARMS, TASK, **ASK)
-    assert (tmp_path / "_build" / "records" / "quick" / "tuned" / "t.json").is_file()
+    assert (tmp_path / "_build" / "tuned.jsonl").is_file()
     counted.clear()
     assert tuned_rates("t", ARMS, TASK, **ASK).reused
     assert not counted
 
 
-def test_a_record_that_comes_with_the_library_is_used_anywhere(tmp_path, monkeypatch, counted):
-    shipped = tmp_path / "shipped"
-    tuned_rates("t", ARMS, TASK, records=shipped, **ASK)
-    monkeypatch.setattr(tuning, "_PACKAGED", shipped)
+def test_the_table_that_comes_with_the_library_is_used_anywhere(tmp_path, monkeypatch, counted):
+    shipped = tmp_path / "shipped" / "tuned.jsonl"
+    tuned_rates("t", ARMS, TASK, table=shipped, **ASK)
+    monkeypatch.setattr(tuning, "PACKAGED", shipped)
     counted.clear()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     assert tuned_rates("t", ARMS, TASK, **ASK).reused
+    assert tuning.known_rates("t", ARMS, TASK, **ASK).rates == {"narrow": 1e-2, "wide": 1e-2}
     assert not counted
     assert not tuned_rates("t", ARMS, TASK, **{**ASK, "seeds": (7,)}).reused
+    assert tuning.known_rates("t", ARMS, TASK, **{**ASK, "seeds": (8,)}) is None
 
 
 def test_outside_a_book_nothing_is_stored(tmp_path, monkeypatch):
@@ -175,48 +203,3 @@ def test_outside_a_book_nothing_is_stored(tmp_path, monkeypatch):
 def test_nothing_to_tune_is_an_error():
     with pytest.raises(ValueError, match="at least one arm, rate and seed"):
         tuned_rates("t", {}, TASK, **ASK)
-
-
-def test_a_better_docstring_keeps_the_choice_and_any_code_beside_it_does_not(tmp_path, monkeypatch):
-    package = tmp_path / "package"
-    shutil.copytree(Path(fingerprint.measured_transformer.__file__).parent, package)
-    monkeypatch.setattr(fingerprint.measured_transformer, "__file__", str(package / "__init__.py"))
-    tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK)
-    file = package / "training" / "loop.py"
-    source = file.read_text()
-    file.write_text(
-        source.replace('"""Train a fresh model on fresh batches.', '"""Said better.', 1)
-    )
-    assert file.read_text() != source
-    assert tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
-    file.write_text(source.replace("updates.step()", "updates.step(); pass", 1))
-    assert not tuned_rates("t", ARMS, TASK, records=tmp_path, **ASK).reused
-
-
-@pytest.mark.parametrize(
-    ("source", "kept"),
-    [
-        ('"""Of a module."""\nx = 1  # why\n', "x = 1  # why"),
-        ('def f():\n    """Of a\n    function."""\n    return 1', "def f():\n    return 1"),
-        ('class A:\n    """é"""\n\n    x = """kept"""', 'class A:\n\n    x = """kept"""'),
-        ('def f(): "kept"; return 1', 'def f(): "kept"; return 1'),
-        ('def f():\n    "kept"; return 1', 'def f():\n    "kept"; return 1'),
-        ("def f():\n    1\n    'kept'", "def f():\n    1\n    'kept'"),
-        ("no python at all", "no python at all"),
-    ],
-)
-def test_of_the_code_docstrings_alone_do_not_count(source, kept):
-    assert fingerprint._code(source) == kept
-
-
-def test_the_code_of_a_task_inside_another_counts(tmp_path, monkeypatch):
-    inner = tmp_path / "inner_tasks.py"
-    inner.write_text(
-        "from measured_transformer.tasks.reversal import Reversal\nclass Inner(Reversal):\n    pass\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    task = FixedSet(importlib.import_module("inner_tasks").Inner(vocab=5, length=4), 64)
-    tuned_rates("t", ARMS, task, records=tmp_path, **ASK)
-    assert tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused
-    inner.write_text(inner.read_text() + "# changed\n")
-    assert not tuned_rates("t", ARMS, task, records=tmp_path, **ASK).reused

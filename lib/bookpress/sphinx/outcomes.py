@@ -13,15 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.profile import Profile
 from measured_transformer.evidence.records import read_records
 from measured_transformer.evidence.registry import SOURCES, Claim
 from measured_transformer.evidence.verdicts import parts_of
 
-from bookpress import chapters, fingerprint
-from bookpress.partial import code_at
 from bookpress.records import all_committed
-from bookpress.rejudge import judged_alike, only_declarations
 from bookpress.sphinx.words import measurement_in_words
 
 Outcome = dict[str, Any]
@@ -78,46 +74,10 @@ def full_outcomes(root: Path, claims: Mapping[str, Claim]) -> dict[str, Outcome]
     found: dict[str, Outcome] = {}
     for path in all_committed(root, "full"):
         payload = read_records(path)
-        changed = changed_since(root, payload, claims)
         for claim_id, record in payload["records"].items():
             outcome = outcome_of(record)
-            found[claim_id] = {**outcome, "stale": changed is not None, "changed": changed or []}
+            found[claim_id] = {**outcome, "stale": False, "changed": []}
     return found
-
-
-def changed_since(
-    root: Path, payload: Mapping[str, Any], claims: Mapping[str, Claim]
-) -> list[str] | None:
-    """Tell whether what records measured has changed since: the chapter's cells, or what they use.
-
-    The records hold the fingerprint of what their chapter used, and that of the code which their profile
-    executes of its cells. The chapter as it is now, at the records' own profile and seeds, has both or has
-    changed. Where nothing has but how claims are declared (`rejudge.DECLARATIONS`), the records still hold
-    if their values, judged as `claims` declare it now, give the same.
-
-    Returns:
-        None where nothing has changed, else the names of what has, as far as the records tell: files
-        from the book's root, and `CELLS`.
-    """
-    path = root / f"{payload.get('chapter')}.md"
-    if not path.is_file():
-        return ["the chapter"]
-    try:
-        current = Profile(payload["profile"], payload["seed_offset"])
-        stamp = fingerprint.stamp(root, path, current)
-        before = payload.get("parts") or stamp.parts
-        names = sorted(before.keys() | stamp.parts.keys())
-        changed = [name for name in names if before.get(name) != stamp.parts.get(name)]
-        known = payload["stamp"] == fingerprint.digest_of(before)
-        if not known or not only_declarations(changed):
-            return changed
-        notebook = chapters.read_notebook(path.read_text("utf-8"), path)
-        if payload["code"] != code_at(notebook, current.name):
-            return [*changed, CELLS]
-        alike = not changed or judged_alike(claims, payload["chapter"], payload)
-    except (KeyError, ValueError):
-        return []
-    return None if alike else changed
 
 
 def order(claim_id: str) -> tuple[int, int, int, str]:

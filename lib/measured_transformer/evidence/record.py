@@ -301,7 +301,8 @@ def _versions() -> dict[str, str]:
 def device_name() -> str:
     """Return what this process computes on in words, such as ``cpu, AMD EPYC 7B13, 2 cores``."""
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
+    asked = os.environ.get("MEASURED_DEVICE", "").strip().lower()
+    if torch is not None and asked != "cpu" and torch.cuda.is_available():
         return f"cuda, {torch.cuda.get_device_name(0)}"
     model = platform.processor() or platform.machine()
     try:

@@ -14,7 +14,7 @@ from measured_transformer.measuring.state import HOLDS, standing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 when all is well, 1 when something failed, 2 for bad words."""
+    """Run one command; returns the exit status: 0 when all is well, 1 for failures, 2 for bad words."""
     options = _parser().parse_args(arguments)
     try:
         chosen = _measurements(options.chapters)

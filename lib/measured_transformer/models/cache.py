@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from measured_transformer.models.token_positions import TokenPositions
+from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.cache import KeyValues
-from measured_transformer.parts.renamed import warn_renamed
 
 
 class KeyValueCache:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
+from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.block import Placement
 from measured_transformer.parts.feedforward import Activation
 from measured_transformer.parts.norms import NormName
 from measured_transformer.parts.positions import Pairing
-from measured_transformer.parts.renamed import warn_renamed
 
 Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]
 """How order is told, see `measured_transformer.parts.positions`."""

@@ -9,7 +9,7 @@ from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import make_head_layer, make_unembedding, scaled
 from measured_transformer.models.stack import Stack, initialise
-from measured_transformer.parts.renamed import warn_renamed
+from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.tap import Tap
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import make_head_layer, make_unembedding, scaled
 from measured_transformer.models.stack import Stack, initialise
+from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.heads import Pooler
-from measured_transformer.parts.renamed import warn_renamed
 from measured_transformer.parts.tap import Tap
 
 

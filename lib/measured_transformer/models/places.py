@@ -3,7 +3,7 @@
 from typing import Any
 
 from measured_transformer.models import token_positions
-from measured_transformer.parts.renamed import warn_renamed
+from measured_transformer.parts._renamed import warn_renamed
 
 _NOW = {"Places": "TokenPositions", "find_places": "find_positions"}
 

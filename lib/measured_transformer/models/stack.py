@@ -13,6 +13,7 @@ from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.checks import check_cache, check_token_types, check_tokens
 from measured_transformer.models.config import Config
 from measured_transformer.models.token_positions import TokenPositions, find_positions
+from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import FeedForward
@@ -26,7 +27,6 @@ from measured_transformer.parts.positions import (
     alibi_bias_between,
     alibi_slopes,
 )
-from measured_transformer.parts.renamed import warn_renamed
 from measured_transformer.parts.tap import Tap
 
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from measured_transformer.parts.renamed import warn_renamed
+from measured_transformer.parts._renamed import warn_renamed
 
 
 @dataclass(frozen=True)

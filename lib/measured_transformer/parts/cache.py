@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from measured_transformer.parts.renamed import warn_renamed
+from measured_transformer.parts._renamed import warn_renamed
 
 
 class KeyValues:

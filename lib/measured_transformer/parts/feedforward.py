@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.kernels.linear import Linear
-from measured_transformer.parts.renamed import warn_renamed
 from measured_transformer.parts.tap import Tap
 
 Activation = Literal[

@@ -20,10 +20,12 @@ from measured_transformer.provenance.digests import (
     digest,
     digest_source,
     files,
+    files_of_source,
     reach,
     reach_source,
     roots,
 )
+from measured_transformer.provenance.modules import unchanging
 from measured_transformer.provenance.words import plain
 
 __all__ = [
@@ -31,8 +33,10 @@ __all__ = [
     "digest",
     "digest_source",
     "files",
+    "files_of_source",
     "plain",
     "reach",
     "reach_source",
     "roots",
+    "unchanging",
 ]

@@ -17,13 +17,14 @@ from typing import Any
 from measured_transformer.provenance.forms import ClassForm, Form, form_of, is_import
 from measured_transformer.provenance.modules import (
     LOOSE,
-    PACKAGES,
     Source,
     Target,
     file_of,
+    imports_of,
+    is_installed,
     lead,
     source_of,
-    take_apart,
+    unchanging,
 )
 from measured_transformer.provenance.words import plain
 
@@ -75,7 +76,7 @@ def files(*things: object) -> list[Path]:
 
 
 def digest_source(cells: Sequence[str], *, settings: Any = None) -> str:
-    """The digest of the code in a notebook's cells, and of all that it reaches; its import lines do not count."""
+    """The digest of the code in a notebook's cells, and of all that it reaches; import lines do not count."""
     told = [_walk_cells(cells).digest, json.dumps(plain(settings), sort_keys=True)]
     return _hash(told)
 
@@ -83,6 +84,12 @@ def digest_source(cells: Sequence[str], *, settings: Any = None) -> str:
 def reach_source(cells: Sequence[str]) -> dict[str, str]:
     """All definitions that a notebook's cells reach, and the cells themselves as ``<cells>``."""
     return _walk_cells(cells).own
+
+
+def files_of_source(cells: Sequence[str]) -> list[Path]:
+    """The files that hold the code that a notebook's cells reach."""
+    modules = {name.partition(":")[0] for name in _walk_cells(cells).own} - {_CELLS}
+    return sorted({path for module in modules if (path := file_of(module)) is not None})
 
 
 # Where a walk begins ------------------------------------------------------------------------------
@@ -131,7 +138,7 @@ def _held(value: object) -> list[Node]:
 
 def _defined(thing: Any) -> list[Node]:
     module, name = str(thing.__module__), str(thing.__qualname__)
-    if module.partition(".")[0] not in PACKAGES:
+    if file_of(module) is None:
         known = module.partition(".")[0] in sys.stdlib_module_names - {"__main__"}
         if known or _installed(module):
             return []
@@ -145,10 +152,11 @@ def _defined(thing: Any) -> list[Node]:
 
 
 def _installed(module: str) -> bool:
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return module != "__main__" and (
-        file is None or "site-packages" in file or not file.endswith(".py")
-    )
+    found = sys.modules.get(module)
+    if module == "__main__" or found is None:
+        return False
+    file = getattr(found, "__file__", None)
+    return file is None or not file.endswith(".py") or is_installed(file)
 
 
 def _known(module: str, name: str, said: str) -> list[Node]:
@@ -177,7 +185,8 @@ def _walked(roots: tuple[Node, ...]) -> _Walked:
     """The walk from some definitions, kept as long as none of the files that it met has changed."""
     known = _memory.get(roots)
     if known is None or any(_stamp(m) != (m, t, s) for m, t, s in known.stamps):
-        known = _memory[roots] = _Walk(roots, {}).finish()
+        with unchanging():
+            known = _memory[roots] = _Walk(roots, {}).finish()
     return known
 
 
@@ -189,19 +198,30 @@ def _stamp(module: str) -> tuple[str, int, int]:
     return module, at.st_mtime_ns, at.st_size
 
 
+_cells_memory: dict[tuple[str, ...], _Walked] = {}
+
+
 def _walk_cells(cells: Sequence[str]) -> _Walked:
+    known = _cells_memory.get(tuple(cells))
+    if known is None or any(_stamp(m) != (m, t, s) for m, t, s in known.stamps):
+        known = _cells_memory[tuple(cells)] = _walked_cells(cells)
+    return known
+
+
+def _walked_cells(cells: Sequence[str]) -> _Walked:
     lines = [line for cell in cells for line in cell.splitlines()]
     magics = [line.strip() for line in lines if _MAGIC.match(line)]
     text = "\n".join("pass" if _MAGIC.match(line) else line for line in lines)
-    form = form_of([n for n in ast.parse(text).body if not is_import(n)], lambda node: {})
+    tree = ast.parse(text)
+    form = form_of([node for node in tree.body if not is_import(node)], lambda node: {})
     form.text += "\n".join(magics)
-    imports = take_apart(_CELLS, text).imports
-    source = Source(_CELLS, functions={"cells": form}, imports=imports)
-    return _Walk([(_CELLS, "cells")], {_CELLS: source}).finish()
+    source = Source(_CELLS, functions={"cells": form}, imports=imports_of(tree, _CELLS))
+    with unchanging():
+        return _Walk([(_CELLS, "cells")], {_CELLS: source}).finish()
 
 
 class _Walk:
-    """Finds what is live: definitions that are reached, and of their classes the methods that may be asked for."""
+    """Finds what is live: definitions that are reached, and of classes the methods that may be asked for."""
 
     def __init__(self, roots: Sequence[Node], extra: Mapping[str, Source]) -> None:
         self._extra, self._roots = extra, list(roots)

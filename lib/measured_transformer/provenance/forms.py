@@ -232,7 +232,7 @@ def _stored(node: ast.AST) -> list[ast.Name]:
 
 @dataclass
 class ClassForm:
-    """A class at the top of a module: its head, which always counts, and its methods, which count when asked for."""
+    """A class at the top of a module: its head, which always counts, and methods, which count when asked."""
 
     head: Form
     bases: list[tuple[str, ...]]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +30,8 @@ _ITSELF = "measured_transformer.provenance"  # how code is compared changes no v
 _FOLDER = Path(__file__).parents[2]
 _PARSING = threading.Lock()  # Python 3.11 loses count of its depth where two threads parse at once
 
+_held: ContextVar[dict[str, Source | None] | None] = ContextVar("held", default=None)
+_first: ContextVar[Path | None] = ContextVar("first", default=None)
 Import = tuple[str, ...]
 """What a name is bound to by an import: a module, or a module and a name in it."""
 
@@ -61,16 +66,23 @@ class Source:
 
 
 def file_of(module: str) -> Path | None:
-    """The file of a module of the project; None for any other module."""
-    if module.partition(".")[0] not in PACKAGES or module.startswith(_ITSELF):
+    """The file of a module whose code counts: the project's, and a reader's own; None for others.
+
+    A reader's own was loaded from a file outside the interpreter's and the installed packages' folders.
+    """
+    if module.startswith(_ITSELF) or module == "__main__":
         return None
+    if (first := _first.get()) is not None and (path := _inside(first, module)) is not None:
+        return path
     loaded = getattr(sys.modules.get(module), "__file__", None)
+    if module.partition(".")[0] not in PACKAGES:
+        if loaded is None or not loaded.endswith(".py") or is_installed(loaded):
+            return None
+        return Path(loaded)
     if loaded is not None and loaded.endswith(".py"):
         return Path(loaded)
-    plain = _FOLDER.joinpath(*module.split("."))
-    for path in (plain.with_suffix(".py"), plain / "__init__.py"):
-        if path.is_file():
-            return path
+    if (path := _inside(_FOLDER, module)) is not None:
+        return path
     parent, _, name = module.rpartition(".")
     for folder in getattr(sys.modules.get(parent), "__path__", ()):  # a package of several folders
         for path in (Path(folder, f"{name}.py"), Path(folder, name, "__init__.py")):
@@ -79,13 +91,58 @@ def file_of(module: str) -> Path | None:
     return None
 
 
+def _inside(folder: Path, module: str) -> Path | None:
+    plain = folder.joinpath(*module.split("."))
+    for path in (plain.with_suffix(".py"), plain / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
+
+
+@lru_cache(maxsize=4096)
+def is_installed(file: str) -> bool:
+    """Whether a file lies in the interpreter's folder or in that of installed packages."""
+    path = Path(file)
+    if not path.is_absolute() or not path.is_file():
+        return True  # made while its package was loaded
+    path = path.resolve()
+    return any(path.is_relative_to(folder) for folder in _installed_folders())
+
+
+@lru_cache(maxsize=1)
+def _installed_folders() -> tuple[Path, ...]:
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({Path(sysconfig.get_path(kind)).resolve() for kind in kinds})
+
+
 def source_of(module: str) -> Source | None:
-    """The module taken apart; None where it is none of the project's."""
-    path = file_of(module)
-    if path is None:
-        return None
-    at = path.stat()
-    return _read(module, path, at.st_mtime_ns, at.st_size)
+    """The module taken apart; None where its code does not count."""
+    held = _held.get()
+    if held is not None and module in held:
+        return held[module]
+    path, found = file_of(module), None
+    if path is not None:
+        at = path.stat()
+        found = _read(module, path, at.st_mtime_ns, at.st_size)
+    if held is not None:
+        held[module] = found
+    return found
+
+
+@contextmanager
+def unchanging(folder: Path | None = None) -> Iterator[None]:
+    """Look at each file once: for the length of the block nothing is taken to change.
+
+    Args:
+        folder: where packages are looked for first.
+    """
+    known = _held.get() if folder is None else None
+    tokens = _held.set({} if known is None else known), _first.set(folder or _first.get())
+    try:
+        yield
+    finally:
+        _held.reset(tokens[0])
+        _first.reset(tokens[1])
 
 
 @lru_cache(maxsize=2048)
@@ -106,9 +163,7 @@ def take_apart(module: str, text: str, *, is_package: bool = False) -> Source:
     def imported(node: ast.stmt) -> dict[str, Import]:
         return dict(_bindings(node, module, is_package))
 
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom) and _at_top(tree, node):
-            source.imports |= imported(node)
+    source.imports = imports_of(tree, module, is_package)
     pieces: dict[str, list[ast.stmt]] = {}
     loose: list[ast.stmt] = []
     for node in tree.body:
@@ -138,16 +193,19 @@ def take_apart(module: str, text: str, *, is_package: bool = False) -> Source:
     return source
 
 
-def _at_top(tree: ast.Module, node: ast.AST) -> bool:
-    """Whether a statement stands in no function or class."""
+def imports_of(tree: ast.Module, module: str, is_package: bool = False) -> dict[str, Import]:
+    """What the imports of a module bind, those inside of functions and classes left out."""
+    found: dict[str, Import] = {}
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
-        one = waiting.pop()
-        if one is node:
-            return True
-        if not isinstance(one, Function | ast.ClassDef | ast.Lambda):
-            waiting += ast.iter_child_nodes(one)
-    return False
+        node = waiting.pop(0)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= dict(_bindings(node, module, is_package))
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            waiting += ast.iter_child_nodes(node)
+        elif isinstance(node, ast.ExceptHandler):
+            waiting += node.body
+    return found
 
 
 def _is_main(node: ast.stmt) -> bool:
@@ -256,7 +314,7 @@ def lead(source: Source, path: tuple[str, ...], imports: dict[str, Import]) -> T
 
 def _follow(path: tuple[str, ...], depth: int = 0) -> Target:
     """The target of an absolute dotted path."""
-    if path[0] not in PACKAGES or depth > 20:
+    if depth > 20:
         return Target("", "", ".".join(path))
     length = len(path)
     while length and source_of(".".join(path[:length])) is None:

@@ -146,10 +146,10 @@ def _deterministic() -> Iterator[None]:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled()
     only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
-    filled = torch.utils.deterministic.fill_uninitialized_memory
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     try:
         torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = (
+        torch.utils.deterministic.fill_uninitialized_memory = (  # type: ignore[attr-defined]
             False  # costs time, and reads no such memory
         )
         with (
@@ -163,7 +163,7 @@ def _deterministic() -> Iterator[None]:
             yield
     finally:
         torch.use_deterministic_algorithms(before, warn_only=only_warned)
-        torch.utils.deterministic.fill_uninitialized_memory = filled
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
 
 
 def _set_precision(word: str) -> None:

@@ -23,7 +23,8 @@ from measured_transformer.training.store import Store, pack, unpack
 
 _SIGNATURE = inspect.signature(train)
 _BEGAN = time.time()
-_STACKED = "measured_transformer.training.stacked:train_stacked"
+_TRAINS = "measured_transformer.training.loop:train"
+_STACKS = "measured_transformer.training.stacked:train_stacked"
 _NOT_ASKED = ("config", "task", "seed", "checkpoint", "checkpoint_every", "progress")
 _TURN = threading.Lock()  # PyTorch's generator is one for all threads of a process
 
@@ -86,7 +87,7 @@ class Job:
 
     def things(self, *, stacked: bool = False) -> list[object]:
         """What decides over the result by its code: that which trains, and the objects that are given."""
-        how = [train, _STACKED] if stacked else [train]
+        how = [_TRAINS, _STACKS] if stacked else [_TRAINS]
         return [*how, self.config, *self.made]
 
     def about(self, key: str | None, *, stacked: bool = False) -> dict[str, Any]:

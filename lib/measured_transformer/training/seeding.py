@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import torch
 
-from measured_transformer.parts.renamed import warn_renamed
+from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.training.device import find_device
 
 

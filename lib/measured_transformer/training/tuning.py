@@ -31,6 +31,7 @@ from measured_transformer.training.tuned_table import (
     losses_of,
 )
 
+_CODE = ("measured_transformer.training.loop:train", "measured_transformer.training.loop:evaluate")
 _AGREES = 1e-6
 """By what share of itself the loss of a training done again may differ from the one that is kept."""
 
@@ -191,8 +192,7 @@ def search_losses(
     rates: Sequence[float],
     seeds: Sequence[int],
 ) -> dict[float, list[float]]:
-    """The losses that a rate is chosen by, for a training that is not `train`'s; kept in the table like all
-    others.
+    """The losses that a rate is chosen by, for a training that is not `train`'s; kept in the table too.
 
     Args:
         name: of the choice; names its line.
@@ -260,7 +260,7 @@ class _Question:
                     "steps": self.steps,
                 }
             )
-            code = digest(train, evaluate, self.task, *configs, *made)
+            code = digest(*_CODE, self.task, *configs, *made)
         except (CodeUnknownError, ValueError):
             return "", ""
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest(), code
@@ -271,7 +271,7 @@ class _Question:
         return next((line for line in lines if line["code"] == self.code), None)
 
     def attested(self, tables: Sequence[Path | None]) -> Line | None:
-        """A line of other code, for this code: where a training of it, done again, gives the loss that is kept."""
+        """A line of other code, for this code: where a training of it gives the loss that is kept."""
         lines = find_lines(self.asked, tables) if self.asked else []
         for line in lines:
             kept = losses_of(line)

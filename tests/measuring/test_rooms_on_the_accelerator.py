@@ -1,0 +1,148 @@
+"""Every measurement of every chapter once, and every live cell, on a machine that seems to have a GPU.
+
+Trainings are cut to a few steps: values mean nothing here. What mixes devices fails.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+import torch
+from bookpress.chapters import front_matter, is_chapter, read_notebook
+from fake_cuda import fake_cuda, fakes_in
+from measured_transformer.measuring.jobs import wanted_searches
+from measured_transformer.measuring.measurement import (
+    Measurement,
+    Variables,
+    measurements_of,
+    rooms,
+    seeds_of,
+)
+from measured_transformer.training import loop
+
+STEPS = 3
+BOOK = Path(__file__).parents[2] / "book"
+
+
+def taken(measurement: Measurement) -> Variables:
+    """What a measurement gives for its first seed, trained in a few steps on the fake device.
+
+    Raises:
+        AssertionError: when a tensor of that device is among what training gave or among the values.
+    """
+    seed, settings = seeds_of(1)[0], measurement.settings()
+    with fake_cuda():
+        with wanted_searches():  # an arm's rate that is not known yet is any of its grid
+            jobs = measurement.jobs(seed, **settings)
+        runs = {
+            name: replace(job, settings=shortened(job.settings)).train()
+            for name, job in jobs.items()
+        }
+        assert not fakes_in(runs)
+        arguments = [seed] if measurement.trainings is None else [seed, runs]
+        given = measurement.look(*arguments, **settings)
+        assert not fakes_in(given)
+        return measurement.variables(given)
+
+
+def shortened(settings: Mapping[str, Any]) -> dict[str, Any]:
+    every = settings["evaluate_every"]
+    return {**settings, "steps": STEPS, "evaluate_every": None if every is None else 1}
+
+
+def live_pages() -> list[Path]:
+    """The pages in whose front matter a room is named that declares measurements."""
+    known, found = rooms(), []
+    for path in sorted(BOOK.rglob("*.md")):
+        about = front_matter(path.read_text("utf-8")).get("measured")
+        if isinstance(about, dict) and about.get("room") in known and is_chapter(path):
+            found.append(path)
+    return found
+
+
+def run_cells(text: str, path: Path) -> dict[str, Any]:
+    """Run the code cells of a page one after another in a module of their own; gives its names.
+
+    Raises:
+        AssertionError: when a cell leaves a tensor of the fake device under a name.
+    """
+    names: dict[str, Any] = {"__name__": "__main__", "display": lambda *things: None}
+    with fake_cuda(), mpl.rc_context({"backend": "agg"}):
+        for number, cell in enumerate(read_notebook(text, path).cells):
+            if cell.cell_type == "code" and "raises-exception" not in cell.metadata.get("tags", ()):
+                exec(compile(cell.source, f"{path.name}, cell {number}", "exec"), names)
+    left = [
+        name for name, value in names.items() if isinstance(value, torch.Tensor) and fakes_in(value)
+    ]
+    assert not left, left
+    return names
+
+
+def test_every_measurement_of_every_chapter():
+    for room in rooms():
+        for one in measurements_of(room).values():
+            try:
+                assert taken(one), one.label
+            except Exception as error:
+                raise AssertionError(f"{one.label} fails on a CUDA device: {error}") from error
+
+
+def test_every_live_cell_of_every_page_that_prints_results():
+    for path in live_pages():
+        try:
+            run_cells(path.read_text("utf-8"), path)
+        except Exception as error:
+            raise AssertionError(f"{path.name} fails on a CUDA device: {error}") from error
+
+
+def test_a_room_is_looked_at(room):
+    for one in measurements_of("demo").values():
+        assert taken(one)
+
+
+PAGE = """\
+---
+jupytext:
+  text_representation: {extension: .md, format_name: myst}
+kernelspec: {display_name: Python 3, language: python, name: python3}
+---
+
+# A page
+
+```{code-cell} ipython3
+from measured_transformer.models.config import Config
+from measured_transformer.tasks.reversal import Reversal
+from measured_transformer.training.loop import predict, train
+from measured_transformer.training.seeding import make_generator
+
+task = Reversal(vocab=4, length=4)
+run = train(Config(vocab=4, d_model=8, n_layers=1, n_heads=2), task, seed=0, steps=2, learning_rate=0.01)
+```
+
+```{code-cell} ipython3
+logits = predict(run.model, task.batch(make_generator(0, "evaluation"), 2)).detach().numpy()
+```
+"""
+
+
+def test_cells_run_in_their_order(tmp_path):
+    assert run_cells(PAGE, tmp_path / "page.md")["logits"].shape == (2, 4, 4)
+
+
+def test_what_stayed_on_the_device_fails(room, monkeypatch, tmp_path):
+    """As `train` gave models before: measurements, and cells that look at a trained model, fail."""
+    kept = loop.finished
+
+    def stays(model, history, seed):
+        run = kept(model, history, seed)
+        run.model.to("cuda")
+        return run
+
+    monkeypatch.setattr(loop, "finished", stays)
+    with pytest.raises(AssertionError):
+        taken(measurements_of("demo")["losses"])
+    with pytest.raises(RuntimeError, match="to be on the same device"):
+        run_cells(PAGE, tmp_path / "page.md")
