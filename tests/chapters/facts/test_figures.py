@@ -1,7 +1,6 @@
 """Figures on facts draw the numbers that they are given."""
 
 import numpy as np
-from measured_transformer.analysis.fact_counts import Stored
 from measured_transformer.chapters.facts import figures as facts
 
 
@@ -19,24 +18,6 @@ def test_neurons_stand_in_rows_and_facts_in_columns():
     assert np.array_equal(images[0], written)
     assert np.array_equal(images[1], learned.T)
     assert drawn.light != drawn.dark
-
-
-def test_every_count_is_drawn_with_the_tables_that_were_tried():
-    found = {
-        "much": [Stored(40, {40: 1.0, 57: 0.5}, False), Stored(57, {40: 0.99, 57: 1.0}, True)],
-        "little": [Stored(20, {40: 0.2, 28: 0.5, 20: 1.0}, False)] * 2,
-    }
-    drawn = facts.stored(found, {"much": "ffn", "little": "none"})
-    above, below = drawn.figure.axes
-    shown = lines(above)
-    for counts in found.values():
-        for one in counts:
-            x, y = zip(*sorted(one.tried.items()), strict=True)
-            assert any(np.array_equal(a, x) and np.array_equal(b, y) for a, b in shown)
-    assert any(np.allclose(y, 0.99) for _, y in shown)
-    assert any(np.array_equal(np.sort(x), [40, 57]) for x, _ in lines(below))
-    assert [tick.get_text() for tick in below.get_xticklabels()] == ["20", "28", "40", "57"]
-    assert [text.get_text() for text in above.get_legend().get_texts()] == ["much", "little"]
 
 
 def test_recall_is_drawn_for_every_seed_with_its_mean():

@@ -16,6 +16,7 @@ from measured_transformer.chapters.far_apart.measure import (
 )
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.tasks.spaced_recall import SpacedRecall
+from measured_transformer.training import tuning
 
 SMALL = Sizes(d_model=8, n_layers=1, n_heads=1)
 TASKS = [SpacedRecall(pairs=2, queries=2, keys=3, values=2, before=0, between=n) for n in (1, 5)]
@@ -87,9 +88,7 @@ def test_learning_is_repeatable_and_learns(kind):
 
 
 def test_a_tuned_rate_is_found_and_kept(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        "measured_transformer.chapters.far_apart.measure._build_records", lambda: tmp_path
-    )
+    monkeypatch.setattr(tuning, "build_table", lambda: tmp_path / "tuned.jsonl")
     how = {"rates": (1e-6, 0.02), "profile": Profile("quick", 0), "steps": 40, "rows": 16}
     rate, found = tuned_rate("some", "lstm", TASKS, SMALL, **how)
     assert rate == 0.02
@@ -97,4 +96,4 @@ def test_a_tuned_rate_is_found_and_kept(monkeypatch, tmp_path):
     monkeypatch.setattr("measured_transformer.chapters.far_apart.measure.make_reader", None)
     assert tuned_rate("some", "lstm", TASKS, SMALL, **how) == (rate, found)  # nothing is trained
     with pytest.raises(TypeError):
-        tuned_rate("another", "lstm", TASKS, SMALL, **how)
+        tuned_rate("some", "lstm", TASKS, SMALL, **{**how, "rates": (1e-6, 0.03)})

@@ -1,8 +1,26 @@
-"""Figures on gradients whose seeds lie powers of ten apart: one seed must not make the strong line."""
+"""Figures on gradients draw what they are given, seeds that lie powers of ten apart included."""
 
 import numpy as np
 import pytest
+from measured_transformer.analysis.solving import Solved
 from measured_transformer.chapters.norm_gradients import figures
+
+RNG = np.random.default_rng(0)
+SOON = Solved(np.array([20.0, 30.0, 60.0]), np.array([True, True, False]))
+LATE = Solved(np.array([50.0, 55.0, 60.0]), np.array([True, True, True]))
+TABLE = np.exp(RNG.normal(size=(3, 4)))
+
+
+def lines(axes):
+    return [
+        (np.asarray(x.get_xdata(), float), np.asarray(x.get_ydata(), float), x)
+        for x in axes.get_lines()
+    ]
+
+
+def shows(axes, row):
+    return any(len(y) == len(row) and np.allclose(y, row) for _, y, _ in lines(axes))
+
 
 FAR = np.array([[1.0, 1e-4, 1e-6], [1.0, 1e-3, 1e-5], [1.0, 0.9, 0.8]])
 
@@ -28,3 +46,51 @@ def test_ratios_have_more_than_one_number_at_their_axis():
 def test_no_ratio_of_a_largest_to_a_smallest_is_below_one():
     drawn = figures.spreads({"a": np.array([1.5, 4.0, 30.0])}, 2.0, {"a": "ffn"}, "ratio").figure
     assert drawn.axes[0].get_xlim()[0] == 1
+
+
+@pytest.mark.parametrize("draw", [figures.lengths_by_block, figures.lengths_by_kind])
+def test_gradients_have_a_panel_a_placement_and_every_seed(draw):
+    names = ("query", "up") if draw is figures.lengths_by_kind else ("step 0", "step 10")
+    drawn = draw(
+        {"(a)": dict(zip(names, (TABLE, 2 * TABLE), strict=True)), "(b)": {names[0]: 3 * TABLE}}
+    ).figure
+    top, bottom = drawn.axes
+    assert all(shows(top, row) for row in (*TABLE, *(2 * TABLE)))
+    assert all(shows(bottom, row) for row in 3 * TABLE)
+    assert top.get_yscale() == "log"
+
+
+def test_ratios_show_the_stated_range():
+    drawn = figures.ratios_by_depth(
+        {"pre": TABLE, "post": 2 * TABLE}, (2, 6, 12, 24), (0.2, 1 / 3)
+    ).figure
+    (band,) = drawn.axes[0].patches
+    low, high = band.get_extents().transformed(drawn.axes[0].transData.inverted()).intervaly
+    assert (low, high) == pytest.approx((0.2, 1 / 3))
+    assert all(shows(drawn.axes[0], row) for row in TABLE)
+
+
+def test_spreads_mark_the_limit():
+    rows = {"a": TABLE[0], "b": TABLE[1]}
+    drawn = figures.spreads(rows, 2.0, {"a": "residual", "b": "ffn"}, "ratio").figure
+    assert any(np.allclose(x, 2.0) for x, _, _ in lines(drawn.axes[0]) if len(x) == 2)
+    assert drawn.axes[0].get_xscale() == "log"
+
+
+def test_cosines_are_over_the_blocks_passed():
+    drawn = figures.cosines_by_state({"pre": TABLE, "post": -TABLE}).figure
+    assert all(shows(drawn.axes[0], row) for row in (*TABLE, *(-TABLE)))
+
+
+def test_remedies_ring_the_runs_that_were_stopped():
+    panels = {
+        "SGD": {"plain": ("post", SOON), "mended": ("sandwich", LATE)},
+        "Adam": {"plain": ("post", LATE)},
+    }
+    drawn = figures.remedies(panels).figure
+    top, bottom = drawn.axes
+    rings = [
+        (list(x), list(y)) for x, y, line in lines(top) if line.get_markersize() == 9 and len(x)
+    ]
+    assert rings == [([60.0], [0.0])]
+    assert not any(len(x) for x, _, line in lines(bottom) if line.get_markersize() == 9)

@@ -1,9 +1,7 @@
 """Figures on where the norm stands draw what they are given, and tell stopped runs from those that finished."""
 
 import numpy as np
-import pytest
 from measured_transformer.analysis.solving import Solved
-from measured_transformer.chapters.norm_gradients import figures as gradients
 from measured_transformer.chapters.norm_placement import figures
 
 RNG = np.random.default_rng(0)
@@ -68,62 +66,8 @@ def test_depth_curves_draw_stopped_runs_open():
     assert opened == [(2.0, [60.0])]
 
 
-def test_steps_have_a_row_an_arm():
-    drawn = figures.steps_strip({"a": ("pre", SOON), "b": ("post", LATE)}).figure
-    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["a", "b"]
-    assert any(np.allclose(x, SOON.steps) for x, _, _ in lines(drawn.axes[0]) if len(x) == 3)
-
-
 def test_logits_are_drawn_for_every_seed():
     drawn = figures.logits_by_depth(TABLE, 2 * TABLE, (2, 4, 6, 12)).figure
     for row in (*TABLE, *(2 * TABLE)):
         assert shows(drawn.axes[0], row)
     assert (drawn.axes[0].get_xscale(), drawn.axes[0].get_yscale()) == ("log", "log")
-
-
-@pytest.mark.parametrize("draw", [gradients.lengths_by_block, gradients.lengths_by_kind])
-def test_gradients_have_a_panel_a_placement_and_every_seed(draw):
-    names = ("query", "up") if draw is gradients.lengths_by_kind else ("step 0", "step 10")
-    drawn = draw(
-        {"(a)": dict(zip(names, (TABLE, 2 * TABLE), strict=True)), "(b)": {names[0]: 3 * TABLE}}
-    ).figure
-    top, bottom = drawn.axes
-    assert all(shows(top, row) for row in (*TABLE, *(2 * TABLE)))
-    assert all(shows(bottom, row) for row in 3 * TABLE)
-    assert top.get_yscale() == "log"
-
-
-def test_ratios_show_the_stated_range():
-    drawn = gradients.ratios_by_depth(
-        {"pre": TABLE, "post": 2 * TABLE}, (2, 6, 12, 24), (0.2, 1 / 3)
-    ).figure
-    (band,) = drawn.axes[0].patches
-    low, high = band.get_extents().transformed(drawn.axes[0].transData.inverted()).intervaly
-    assert (low, high) == pytest.approx((0.2, 1 / 3))
-    assert all(shows(drawn.axes[0], row) for row in TABLE)
-
-
-def test_spreads_mark_the_limit():
-    rows = {"a": TABLE[0], "b": TABLE[1]}
-    drawn = gradients.spreads(rows, 2.0, {"a": "residual", "b": "ffn"}, "ratio").figure
-    assert any(np.allclose(x, 2.0) for x, _, _ in lines(drawn.axes[0]) if len(x) == 2)
-    assert drawn.axes[0].get_xscale() == "log"
-
-
-def test_cosines_are_over_the_blocks_passed():
-    drawn = gradients.cosines_by_state({"pre": TABLE, "post": -TABLE}).figure
-    assert all(shows(drawn.axes[0], row) for row in (*TABLE, *(-TABLE)))
-
-
-def test_remedies_ring_the_runs_that_were_stopped():
-    panels = {
-        "SGD": {"plain": ("post", SOON), "mended": ("sandwich", LATE)},
-        "Adam": {"plain": ("post", LATE)},
-    }
-    drawn = gradients.remedies(panels).figure
-    top, bottom = drawn.axes
-    rings = [
-        (list(x), list(y)) for x, y, line in lines(top) if line.get_markersize() == 9 and len(x)
-    ]
-    assert rings == [([60.0], [0.0])]
-    assert not any(len(x) for x, _, line in lines(bottom) if line.get_markersize() == 9)

@@ -34,22 +34,6 @@ def test_dimensions_have_a_row_an_arm_and_the_stated_ratio():
     assert any(np.allclose(x, [0.5, 1.0]) for x, _, _ in lines(axes) if len(x) == 2)
 
 
-def test_map_has_a_number_in_each_cell_that_was_trained():
-    counts = {
-        "a": np.array([[2.0, np.nan], [0.0, 1.0]]),
-        "b": np.array([[np.nan, 2.0], [2.0, 2.0]]),
-    }
-    axes = figures.success_map(counts, (2, 6), (0.001, 0.01), 2).figure.axes
-    for panel, found in zip(axes, counts.values(), strict=True):
-        written = {text.get_position(): text.get_text() for text in panel.texts}
-        assert written == {
-            (j, i): f"{number:.0f}" if np.isfinite(number) else "-"
-            for (i, j), number in np.ndenumerate(found)
-        }
-        assert [label.get_text() for label in panel.get_xticklabels()] == ["0.001", "0.01"]
-    assert axes[0].get_title(loc="left") == "a"
-
-
 def test_depth_draws_shares_and_open_marks_for_stopped_runs():
     found = {"none": [SOON, NEVER], "none-zero": [SOON]}
     top, bottom = figures.success_by_depth(found, {"none": (2, 12), "none-zero": (12,)}).figure.axes

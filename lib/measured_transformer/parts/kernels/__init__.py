@@ -1,4 +1,4 @@
-"""What is fast and hard to read: the same values as the plain form, computed in another way where that is faster.
+"""What is fast and hard to read: the values of the plain form, computed in another way where that is faster.
 
 Nobody needs it to understand a model; the parts call it.
 

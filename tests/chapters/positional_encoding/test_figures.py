@@ -1,14 +1,13 @@
-"""Every figure of the chapters on positions draws what it is given, in both themes."""
+"""Every figure on vectors that stand for positions draws what it is given, in both themes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from measured_transformer.figures import schemes as figures
+from measured_transformer.chapters.positional_encoding import figures
 from measured_transformer.figures.style import ThemedFigure
 
 RNG = np.random.default_rng(0)
-SEEDS = RNG.random(5)
 DRAWN = {
     "word_patterns": lambda: figures.word_patterns(
         np.eye(3), np.eye(3), ["a", "b", "c"], ["c", "b", "a"]
@@ -18,31 +17,10 @@ DRAWN = {
     "similarity_curve": lambda: figures.similarity_curve(
         np.array([2.0, 1.0, 1.5, 1.0]), [1], marked=(1, 2)
     ),
-    "position_maps": lambda: figures.position_maps({n: RNG.random((4, 4)) for n in "abc"}),
     "wavelengths": lambda: figures.wavelengths(
         {4: [6.0, 600.0], 6: [6.0, 60.0, 600.0]}, hundreds=(100, 999), length=50
     ),
-    "turned_vectors": lambda: figures.turned_vectors(
-        [(1, 0), (2, 1)], rate=0.5, query_angle=0.1, key_angle=0.2
-    ),
-    "score_drift": lambda: figures.score_drift([1, 10], {"a": [0.0, 1e-3], "b": [1e-2, 1.0]}),
     "distinct_vectors": lambda: figures.distinct_vectors([8, 16], {"x": [8, 16], "y": [8, 9]}),
-    "strip": lambda: figures.strip({"none": SEEDS, "rotary": SEEDS}, label="loss", reference=0.5),
-    "strips": lambda: figures.strips(
-        {"one": {"none": SEEDS}, "two": {"none": SEEDS, "rotary": SEEDS}}, label="loss"
-    ),
-    "learning_curves": lambda: figures.learning_curves(
-        {"rotary": RNG.random((2, 30)), "none": RNG.random((2, 30))}, best=0.1, level=0.2, window=5
-    ),
-    "through_depth": lambda: figures.through_depth(
-        {"sinusoidal": RNG.random((2, 4)), "other": RNG.random((2, 4))},
-        RNG.random((2, 4)),
-        RNG.random((2, 4)),
-        concepts={"other": "norm"},
-        shuffled=RNG.random((2, 4)),
-        chance=1.0,
-    ),
-    "trained_patterns": lambda: figures.trained_patterns({n: RNG.random((4, 4)) for n in "abc"}),
 }
 
 
@@ -55,7 +33,7 @@ def test_figure_is_drawn_for_both_themes(name: str) -> None:
     assert drawn.light != drawn.dark
     assert drawn.width == 640
     labels = [axes.get_xlabel() for axes in drawn.figure.axes if axes.axison]
-    assert any(labels) or name in ("clocks", "turned_vectors")
+    assert any(labels) or name == "clocks"
 
 
 def test_every_figure_function_is_tried() -> None:
