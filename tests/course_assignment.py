@@ -52,7 +52,7 @@ def read_a_tuned_rate() -> tuple[Config, float]:
     assert asked.pop("type").endswith(".Config")
     config = Config(**asked)
     llama = {"norm": "rms", "activation": "swiglu", "bias": False, "rotary_pairing": "halves"}
-    return config.but(initialisation="gpt2", **llama), rate
+    return config.replace(initialisation="gpt2", **llama), rate
 
 
 def train_a_decoder(config: Config, rate: float) -> Decoder:

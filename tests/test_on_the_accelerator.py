@@ -9,12 +9,12 @@ import pytest
 import torch
 from fake_cuda import fake_cuda, fakes_in
 from measured_transformer.analysis.ablation import effects, heads
+from measured_transformer.analysis.early_stopping import train_until_solved
 from measured_transformer.analysis.extrapolation import excess_loss
 from measured_transformer.analysis.gradients import stream_gradients
 from measured_transformer.analysis.layers import rise_without
 from measured_transformer.analysis.positions import position_r2_by_layer
 from measured_transformer.analysis.residual import ledger
-from measured_transformer.analysis.until_solved import train_until_solved
 from measured_transformer.chapters.head_roles.measure import look
 from measured_transformer.chapters.heads.measure import pair_effects
 from measured_transformer.chapters.initialisation.measure import passage
@@ -31,7 +31,7 @@ from measured_transformer.chapters.norm_gradients.measure import (
 from measured_transformer.chapters.norm_placement.measure import logit_deviation
 from measured_transformer.chapters.pieces.measure import rises_when_taken
 from measured_transformer.chapters.projections.measure import reading
-from measured_transformer.chapters.pruning.arms import Given
+from measured_transformer.chapters.pruning.arms import LoadWeights
 from measured_transformer.chapters.pruning.measure import confidence, gradient_importance
 from measured_transformer.chapters.scale.measure import first_look
 from measured_transformer.chapters.small_steps.measure import first_step_shift
@@ -182,7 +182,7 @@ PREPARATIONS = {
     "BranchFactor": (CONFIG, BranchFactor(0.5)),
     "drop_behind": (CONFIG.replace(dropout=0.1), drop_behind),
     "TakesOver": (CONFIG, TakesOver(GIVEN)),
-    "Given": (CONFIG, Given(GIVEN)),
+    "LoadWeights": (CONFIG, LoadWeights(GIVEN)),
 }
 
 

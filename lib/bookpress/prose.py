@@ -287,9 +287,7 @@ def documents(paths: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise ValueError(
-                f"expected a file or folder of the book, came {path}, which is missing"
-            )
+            raise ValueError(f"expected a file or folder of the book, got {path}, which is missing")
         found += sorted(path.rglob("*.md")) if path.is_dir() else [path]
     return found
 

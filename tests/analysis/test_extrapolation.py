@@ -18,14 +18,14 @@ from measured_transformer.parts.positions import rotation
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.training.loop import evaluate, make_model, train
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 TINY = Config(vocab=8, d_model=16, n_heads=2, n_layers=2, max_length=12)
 
 
 @pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "rotary", "alibi", "none"])
 def test_a_shift_changes_only_schemes_that_know_where_they_are(scheme: str) -> None:
-    config = TINY.but(positions=scheme, max_length=40)
+    config = TINY.replace(positions=scheme, max_length=40)
     task = Lag(vocab=8, length=10)
     run = train(config, task, steps=5, learning_rate=1e-2, seed=3)
     here = excess_loss(run.model, task, seed=0, length=10)
@@ -40,13 +40,13 @@ def test_excess_loss_is_evaluation_minus_the_ideal() -> None:
     score = evaluate(model, task, seed=4, size=64)
     excess = excess_loss(model, task, seed=4, length=10)
     assert np.isnan(excess[:2]).all()
-    batch = task.batch(stream(4, "evaluation"), 64)
+    batch = task.batch(make_generator(4, "evaluation"), 64)
     wanted = score.loss_by_position - task.ideal_loss(batch).numpy()
     np.testing.assert_allclose(excess[2:], wanted[2:], atol=1e-5)
 
 
 def test_the_attention_window_cuts_off_exactly_beyond_its_width() -> None:
-    model = make_model(TINY.but(n_layers=1), causal=True, seed=0)
+    model = make_model(TINY.replace(n_layers=1), causal=True, seed=0)
     tokens = torch.randint(8, (1, 9), generator=torch.Generator().manual_seed(0))
     changed = tokens.clone()
     changed[0, 0] = (changed[0, 0] + 1) % 8
@@ -60,7 +60,7 @@ def test_the_attention_window_cuts_off_exactly_beyond_its_width() -> None:
     torch.testing.assert_close(pattern.sum(-1), torch.ones(1, 2, 9))
     with attention_window(model, None), torch.no_grad():
         torch.testing.assert_close(
-            model(tokens), make_model(TINY.but(n_layers=1), causal=True, seed=0)(tokens)
+            model(tokens), make_model(TINY.replace(n_layers=1), causal=True, seed=0)(tokens)
         )
 
 
@@ -75,7 +75,7 @@ def test_excess_loss_of_induction_is_the_loss_where_the_rule_is_certain() -> Non
 
 @pytest.mark.parametrize("how", ["positions", "base"])
 def test_slowed_angles_are_those_of_smaller_positions(how: str) -> None:
-    model = make_model(TINY.but(positions="rotary"), causal=True, seed=0)
+    model = make_model(TINY.replace(positions="rotary"), causal=True, seed=0)
     x = torch.randn(1, 1, 33, 8, generator=torch.Generator().manual_seed(0))
     before = model.rotary(33).apply(x)
     with interpolated(model, 4, how=how):
@@ -96,7 +96,7 @@ def test_interpolation_needs_angles_and_more_than_one_pair_for_the_base() -> Non
         interpolated(make_model(TINY, causal=True, seed=0), 2),
     ):
         pass
-    narrow = make_model(TINY.but(positions="rotary", d_head=2), causal=True, seed=0)
+    narrow = make_model(TINY.replace(positions="rotary", d_head=2), causal=True, seed=0)
     with pytest.raises(ValueError, match="one pair"), interpolated(narrow, 2, how="base"):
         pass
     assert narrow.rotary.d_head == 2

@@ -12,7 +12,7 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.text import TextLM
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import make_generator, seeded
 from scipy.stats import mannwhitneyu
 from torch import nn
 
@@ -101,7 +101,7 @@ def test_only_neurons_that_there_are(model):
 
 def test_silencing_hurts_where_the_neuron_is_needed(model):
     task = Reversal(vocab=6, length=4)
-    batch = task.batch(stream(0, "test"), 16)
+    batch = task.batch(make_generator(0, "test"), 16)
     where = batch.inputs > 3
     which = np.zeros(64, dtype=bool)
     assert memory.rise(model, batch, which, where) == (0.0, 0.0)
@@ -249,7 +249,7 @@ def test_letters_are_of_their_kinds():
 
 
 def test_kinds_stand_in_the_order_of_the_table(model):
-    batch = Reversal(vocab=6, length=3).batch(stream(0, "test"), 2)
+    batch = Reversal(vocab=6, length=3).batch(make_generator(0, "test"), 2)
     found = memory.kinds(batch)
     assert found["token"].tolist() == batch.inputs.flatten().tolist()
     assert found["answer"].tolist() == batch.inputs.flip(1).flatten().tolist()
@@ -262,7 +262,7 @@ def test_a_portrait_shows_the_neuron_as_it_is():
         model = Decoder(
             Config(vocab=256, d_model=8, n_layers=2, n_heads=2, activation="relu")
         ).eval()
-    batch = task.batch(stream(0, "test"), 40)
+    batch = task.batch(make_generator(0, "test"), 40)
     seen = memory.portrait(model, task, batch, 1, 5, least=4)
     says = memory.activations(model, batch.inputs)[1, :, :, 5]
     row = int(says.amax(1).argmax())
@@ -325,7 +325,7 @@ def test_without_a_norm_the_last_block_does_what_its_values_say():
     config = Config(vocab=7, d_model=8, n_layers=2, n_heads=2, norm="none", activation="relu")
     with seeded(0):
         model = Decoder(config).double().eval()
-    tokens = torch.randint(7, (3, 5), generator=stream(0, "tokens"))
+    tokens = torch.randint(7, (3, 5), generator=make_generator(0, "tokens"))
     mean = memory.table(memory.activations(model, tokens)).mean(0)[32:]
     changes = memory.forced_changes(model, tokens, 1, mean + 2.0)
     assert torch.allclose(changes, 2 * memory.pushes(model, 1), atol=1e-10)

@@ -19,7 +19,7 @@ from measured_transformer.analysis.gradients import (
 from measured_transformer.analysis.residual import ledger, random_model
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 
 def test_jacobian_of_a_matrix_is_its_transpose_because_vectors_are_rows():
@@ -105,7 +105,7 @@ def test_gains_of_branches_against_jacobian_matrices():
 
 def test_stream_gradients_against_differences_of_the_loss():
     model, _ = random_model(9, n_layers=1)
-    batch = Reversal(vocab=11, length=3).batch(stream(0, "training"), 1)
+    batch = Reversal(vocab=11, length=3).batch(make_generator(0, "training"), 1)
     sizes = stream_gradients(model, batch)
     assert sizes.shape == (3,)
     states = ledger(model, batch.inputs).states
@@ -114,7 +114,7 @@ def test_stream_gradients_against_differences_of_the_loss():
         def loss(x):
             for block in model.blocks[after:]:
                 x = block(x)
-            return cross_entropy(model.read(x), batch.targets, batch.scored)
+            return cross_entropy(model.unembed(x), batch.targets, batch.scored)
 
         return loss
 

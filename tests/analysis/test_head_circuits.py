@@ -14,7 +14,7 @@ from measured_transformer.analysis.circuits import (
     copying_score,
     head_circuits,
     module_circuits,
-    offset_turn,
+    offset_rotation,
     token_circuit,
     virtual_pattern,
 )
@@ -182,7 +182,7 @@ def same_scores(model, seen, layer, head, read, fold):
 @pytest.mark.parametrize("kind", [Encoder, Decoder])
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
 def test_circuits_give_the_scores_and_writes_of_any_model(kind, changes):
-    config = CONFIG.but(**changes)
+    config = CONFIG.replace(**changes)
     model = perturbed(kind(config))
     tokens = torch.randint(VOCAB, (3, 5), generator=torch.Generator().manual_seed(1))
     with capture(model, "blocks.*") as seen:
@@ -207,7 +207,7 @@ def test_circuits_give_the_scores_and_writes_of_any_model(kind, changes):
 
 @torch.no_grad()
 def test_cross_attention_reads_two_streams():
-    model = perturbed(EncoderDecoder(CONFIG.but(n_layers=1, norm="none")))
+    model = perturbed(EncoderDecoder(CONFIG.replace(n_layers=1, norm="none")))
     source = torch.randint(VOCAB, (2, 4), generator=torch.Generator().manual_seed(1))
     target = torch.randint(VOCAB, (2, 3), generator=torch.Generator().manual_seed(2))
     with capture(model, "*") as seen:
@@ -229,7 +229,7 @@ def test_cross_attention_reads_two_streams():
 
 @torch.no_grad()
 def test_token_circuits_know_embedding_scale_and_final_norm():
-    model = perturbed(Decoder(CONFIG.but(n_layers=1)))
+    model = perturbed(Decoder(CONFIG.replace(n_layers=1)))
     _, ov = head_circuits(model, 0, 0)
     embedding = model.embedding_scale * model.token_embedding.weight
     after = embedding @ ov.form.matrix
@@ -265,12 +265,12 @@ def test_errors_say_what_was_expected(unhooked):
     with pytest.raises(ValueError, match="model's are 'sinusoidal'"):
         head_circuits(model, 0, 0, offset=1)
     with pytest.raises(ValueError, match="give offset"):
-        head_circuits(Decoder(CONFIG.but(positions="rotary")), 0, 0)
+        head_circuits(Decoder(CONFIG.replace(positions="rotary")), 0, 0)
     for positions in ("alibi", "relative"):
         with pytest.raises(ValueError, match=f"'{positions}' positions add a bias"):
-            head_circuits(Decoder(CONFIG.but(positions=positions)), 0, 0)
+            head_circuits(Decoder(CONFIG.replace(positions=positions)), 0, 0)
     with pytest.raises(ValueError, match="expected rotary positions, got 'sinusoidal'"):
-        offset_turn(model, 1)
+        offset_rotation(model, 1)
     attention = model.blocks[0].attention
     with pytest.raises(ValueError, match=r"\(6, 6\), got \(4, 4\)"):
         module_circuits(attention, 0, turn=torch.eye(4))
@@ -279,9 +279,9 @@ def test_errors_say_what_was_expected(unhooked):
     with pytest.raises(ValueError, match="earlier < later, got 1 and 1"):
         compositions(model, 1, 1)
     with pytest.raises(ValueError, match="placement='post'"):
-        compositions(Decoder(CONFIG.but(placement="post")), 0, 1)
+        compositions(Decoder(CONFIG.replace(placement="post")), 0, 1)
     with pytest.raises(ValueError, match="without the residual connection"):
-        compositions(Decoder(CONFIG.but(residual=False)), 0, 1)
+        compositions(Decoder(CONFIG.replace(residual=False)), 0, 1)
     zero = LowRank(torch.zeros(3, 1), torch.zeros(1, 3))
     with pytest.raises(ValueError, match="composes with nothing"):
         composition(zero, zero)
@@ -294,6 +294,6 @@ def test_errors_say_what_was_expected(unhooked):
     with pytest.raises(ValueError, match="at least one head"):
         token_circuit(model)
     with pytest.raises(ValueError, match="head='linear'"):
-        token_circuit(Decoder(CONFIG.but(head="none")), zero)
+        token_circuit(Decoder(CONFIG.replace(head="none")), zero)
     with pytest.raises(ValueError, match="at least one pattern"):
         virtual_pattern([])

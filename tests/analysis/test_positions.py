@@ -88,8 +88,8 @@ def test_the_class_probe_answers_positions_it_has_not_seen() -> None:
 
 @pytest.mark.parametrize("scheme", ["sinusoidal", "learned"])
 def test_changed_positions_replace_what_is_added(scheme: str) -> None:
-    model = make_model(TINY.but(positions=scheme), causal=False, seed=0)
-    bare = make_model(TINY.but(positions="none"), causal=False, seed=0)
+    model = make_model(TINY.replace(positions=scheme), causal=False, seed=0)
+    bare = make_model(TINY.replace(positions="none"), causal=False, seed=0)
     bare.load_state_dict(
         {k: v for k, v in model.state_dict().items() if not k.startswith("positions")}
     )
@@ -113,7 +113,7 @@ def test_position_is_read_by_layer_where_it_is() -> None:
     task = Reversal(vocab=8, length=6)
     with_positions = position_r2_by_layer(make_model(TINY, causal=False, seed=0), task, seed=0)
     without = position_r2_by_layer(
-        make_model(TINY.but(positions="none"), causal=False, seed=0), task, seed=0
+        make_model(TINY.replace(positions="none"), causal=False, seed=0), task, seed=0
     )
     assert with_positions.shape == (3,)
     assert with_positions[0] > 0.9
@@ -122,7 +122,7 @@ def test_position_is_read_by_layer_where_it_is() -> None:
 
 def test_taking_out_places_matters_only_to_models_that_have_them() -> None:
     task = Reversal(vocab=8, length=6)
-    without = make_model(TINY.but(positions="none"), causal=False, seed=0)
+    without = make_model(TINY.replace(positions="none"), causal=False, seed=0)
     plain = task_loss(without, task, seed=0)
     losses = loss_without_places(without, task, seed=0)
     assert len(losses) == 3
@@ -132,7 +132,7 @@ def test_taking_out_places_matters_only_to_models_that_have_them() -> None:
 
 
 def test_position_scores_are_those_of_a_model_with_silent_tokens() -> None:
-    model = make_model(TINY.but(norm="none"), causal=False, seed=0)
+    model = make_model(TINY.replace(norm="none"), causal=False, seed=0)
     with torch.no_grad():
         model.token_embedding.weight.zero_()
         model.blocks[0].attention_norm = nn.Identity()
@@ -145,10 +145,10 @@ def test_position_scores_are_those_of_a_model_with_silent_tokens() -> None:
 
 def test_score_maps_show_each_scheme_for_what_it_is() -> None:
     one = Config(vocab=2, d_model=16, n_heads=1, n_layers=1, max_length=20)
-    none = score_map(one.but(positions="none"), 20)
+    none = score_map(one.replace(positions="none"), 20)
     assert (none - none[0, 0]).abs().max() < 1e-5
     for scheme, relative in (("rotary", True), ("alibi", True), ("learned", False)):
-        share = explained_by_offset(score_map(one.but(positions=scheme), 20).double())
+        share = explained_by_offset(score_map(one.replace(positions=scheme), 20).double())
         assert (share > 0.999) == relative, scheme
 
 

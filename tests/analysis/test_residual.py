@@ -176,7 +176,7 @@ def test_deleting_against_blocks_written_by_hand(sublayer):
 
     for what in ("branch", "skip"):
         with torch.no_grad():
-            expected = model.read(last(model.blocks[1], states[2], what))
+            expected = model.unembed(last(model.blocks[1], states[2], what))
             with deleted(model, f"blocks.1.{sublayer}", what):
                 found = model(tokens)
         torch.testing.assert_close(found, expected)

@@ -524,7 +524,7 @@ def only_page(tmp_path, text, **more):
 PROBLEMS = {
     "a source that there is not": (
         "# Page\n\n```{source-claims} XY\n```\n",
-        r"expected one of the sources CS, DA, DD, EX, IW, came 'XY'",
+        r"expected one of the sources CS, DA, DD, EX, IW, got 'XY'",
     ),
     "a place that there is not": (
         SOURCE,
@@ -571,5 +571,5 @@ def test_damaged_records_of_a_full_run_are_named(tmp_path):
     book.write("page.md", "# Page\n\n```{scorecard}\n```\n")
     book.write("lib/measured_transformer/chapters/page/results/legacy-full.json", '{"records": {')
     lines = book.build()
-    assert any("page.json: expected records in JSON, came damage" in line for line in lines), lines
+    assert any("page.json: expected records in JSON, got damage" in line for line in lines), lines
     assert book.failed

@@ -111,7 +111,7 @@ def test_every_verdict_has_a_sign_of_its_own():
 
 
 def test_a_rule_without_words_is_refused():
-    with pytest.raises(ValueError, match=r"identity, number.*came 'oracle'"):
+    with pytest.raises(ValueError, match=r"identity, number.*got 'oracle'"):
         rule_in_words({"type": "oracle"})
 
 

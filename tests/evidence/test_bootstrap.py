@@ -139,13 +139,13 @@ def test_two_arms_at_fifteen_seeds() -> None:
 def test_bad_samples_and_settings() -> None:
     with pytest.raises(ValueError, match="at least 2 values"):
         bootstrap_interval(np.ones(1))
-    with pytest.raises(ValueError, match="finite values, came nan"):
+    with pytest.raises(ValueError, match="finite values, got nan"):
         bootstrap_difference(VALUES, np.array([1.0, np.nan]), paired=False)
-    with pytest.raises(ValueError, match="came 8 and 5"):
+    with pytest.raises(ValueError, match="got 8 and 5"):
         bootstrap_difference(VALUES, OTHERS, paired=True)
     with pytest.raises(ValueError, match="confidence between"):
         bootstrap_interval(VALUES, confidence=1.0)
-    with pytest.raises(ValueError, match="at least 100 resamples, came 10"):
+    with pytest.raises(ValueError, match="at least 100 resamples, got 10"):
         bootstrap_interval(VALUES, resamples=10)
 
 
@@ -159,4 +159,4 @@ def test_an_unknown_statistic() -> None:
         "bootstrap_interval(np.ones(3), of='mode')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "expected one of mean, median to resample, came 'mode'" in done.stderr
+    assert "expected one of mean, median to resample, got 'mode'" in done.stderr

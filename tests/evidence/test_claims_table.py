@@ -40,7 +40,7 @@ def test_filters_join() -> None:
 
 @pytest.mark.parametrize("name", ["source", "kind", "status"])
 def test_an_unknown_filter_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{name}: expected one of .*came 'XX'"):
+    with pytest.raises(ValueError, match=rf"^{name}: expected one of .*got 'XX'"):
         claims(**{name: "XX"})
 
 

@@ -133,7 +133,7 @@ def test_bad_samples() -> None:
     for function in (cohens_d, hedges_g):
         with pytest.raises(ValueError, match="no unit to count in"):
             function(ONE, ONE - 1, paired=True)
-        with pytest.raises(ValueError, match="came 4 and 3"):
+        with pytest.raises(ValueError, match="got 4 and 3"):
             function(ONE, TWO, paired=True)
         with pytest.raises(ValueError, match="confidence between"):
             function(ONE, TWO, paired=False, confidence=0.2)

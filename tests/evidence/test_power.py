@@ -123,7 +123,7 @@ def test_two_seeds_are_the_fewest() -> None:
     [
         ({"spread": 0.0}, "spread above 0"),
         ({"spread": math.nan}, "spread above 0"),
-        ({"seeds": 1}, "two seeds or more, came 1"),
+        ({"seeds": 1}, "two seeds or more, got 1"),
         ({"confidence": 95.0}, "confidence between"),
         ({"effect": math.inf}, "finite effect"),
     ],

@@ -79,7 +79,7 @@ def test_the_first_seeds_do_not_depend_on_how_many_follow(offset: int, n: int, m
 
 
 def test_bad_requests_for_seeds() -> None:
-    with pytest.raises(ValueError, match="'evaluation' or 'tuning', came 'test'"):
+    with pytest.raises(ValueError, match="'evaluation' or 'tuning', got 'test'"):
         Profile().seeds(stream="test")
-    with pytest.raises(ValueError, match="at least one seed for profile quick, came 0"):
+    with pytest.raises(ValueError, match="at least one seed for profile quick, got 0"):
         Profile().seeds(quick=0)

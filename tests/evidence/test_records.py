@@ -206,11 +206,11 @@ def test_an_unknown_name_gives_the_nearest(expression: str, near: str) -> None:
     [
         ("losses|average", "expected one of mean, min, max.*'average'"),
         ("losses|", "expected one of mean, min, max.*''"),
-        ("losses|share", "zeros and ones .* came 3"),
+        ("losses|share", "zeros and ones .* got 3"),
         ("min_distance:.3q", r"number format such as \.3f.*'\.3q'"),
         ("CS-1.3.p", "exact rule"),
-        ("CS-1.3.rule.type", "expected a number, came 'identity'"),
-        ("DD-7.7.alibi.interval|mean", "expected min or max of an interval, came mean"),
+        ("CS-1.3.rule.type", "expected a number, got 'identity'"),
+        ("DD-7.7.alibi.interval|mean", "expected min or max of an interval, got mean"),
         ("min_distance|interval", "more than one seed"),
     ],
 )
@@ -317,10 +317,10 @@ def test_what_json_cannot_hold_is_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "came damage"),
-        (b'{"records": {}, "val', "came damage"),
-        (b'{"records": "\xff"}', "came damage"),
-        (b"[]", "expected a table, came list"),
+        (b"", "got damage"),
+        (b'{"records": {}, "val', "got damage"),
+        (b'{"records": "\xff"}', "got damage"),
+        (b"[]", "expected a table, got list"),
         (b'{"values": {}}', "expected a table 'records'"),
         (b'{"records": {}, "values": []}', "expected a table 'values'"),
     ],

@@ -181,7 +181,7 @@ BROKEN = {
     ),
     "no TOML": ("[[claim]", ["a.toml", "expected TOML"]),
     "one bracket": ('[claim]\nid = "CS-1.3"', ["[[claim]]", "double the brackets"]),
-    "unknown at the top": ("title = 3\n" + PLAIN, ["only chapter", "came title"]),
+    "unknown at the top": ("title = 3\n" + PLAIN, ["only chapter", "got title"]),
     "missing field": (change('scope = "Small models."', ""), ["field scope", "a text", "nothing"]),
     "empty scope": (change('"Small models."', '" "'), ["field scope", "not empty", "' '"]),
     "unknown field": (
@@ -194,7 +194,7 @@ BROKEN = {
     ),
     "missing in a rule": (
         change("smallest_effect = 0.1", ""),
-        ["difference rule, field smallest_effect", "expected a number, came nothing"],
+        ["difference rule, field smallest_effect", "expected a number, got nothing"],
     ),
     "unknown rule": (
         change('"difference"', '"t-test"'),
@@ -273,7 +273,7 @@ BROKEN = {
     ),
     "same id twice": (
         PLAIN + PLAIN.partition("[[claim]]")[2].join(["[[claim]]", ""]),
-        ["came two"],
+        ["got two"],
     ),
     "cited with a rule": (
         CITED + '[claim.rule]\ntype = "bound"\nat_most = 0\n',
@@ -296,11 +296,11 @@ def test_broken_files_are_explained(text: str, words: list[str]) -> None:
 
 
 BROKEN_RULES = {
-    "no control, no reason": ("identity", "tolerance = 1e-9", "came neither"),
+    "no control, no reason": ("identity", "tolerance = 1e-9", "got neither"),
     "control and reason": (
         "identity",
         'tolerance = 1e-9\ncontrol_above = 1\nno_control = "x"',
-        "came both",
+        "got both",
     ),
     "an empty reason": ("identity", 'tolerance = 1e-9\nno_control = " "', "reason in words"),
     "a control below the tolerance": (
@@ -311,19 +311,19 @@ BROKEN_RULES = {
     "no tolerance": ("identity", "tolerance = 0\ncontrol_above = 1", "above 0"),
     "nothing stated": ("number", "stated = []\ndigits = 1", "at least one number"),
     "a text stated": ("number", 'stated = ["a"]\ndigits = 1', "list of numbers"),
-    "neither digits nor share": ("number", "stated = 1", "came neither"),
+    "neither digits nor share": ("number", "stated = 1", "got neither"),
     "half a digit": ("number", "stated = 1\ndigits = 0.5", "a whole number"),
-    "no bound": ("bound", "control = true", "came none"),
+    "no bound": ("bound", "control = true", "got none"),
     "two lower bounds": ("bound", "at_least = 0\nabove = 1", "at most one lower bound"),
     "two upper bounds": ("bound", "at_most = 0\nbelow = 1", "at most one upper bound"),
     "bounds that cross": ("bound", "at_least = 1\nat_most = 0", "lower bound below"),
     "an infinite bound": ("bound", "at_most = inf", "finite"),
     "no margin": ("equivalence", "margin = 0", "above 0"),
     "a share of all": ("proportion", "at_least = 1", "between 0 and 1"),
-    "no threshold": ("threshold", "confidence = 0.9", "came neither"),
-    "two shares": ("proportion", "at_least = 0.2\nat_most = 0.3", "came both"),
+    "no threshold": ("threshold", "confidence = 0.9", "got neither"),
+    "two shares": ("proportion", "at_least = 0.2\nat_most = 0.3", "got both"),
     "a range from above": ("threshold", "at_least = 1\nat_most = 0", "smaller to a larger number"),
-    "an empty range": ("threshold", "at_least = 1\nat_most = 1", "came 1.0 to 1.0"),
+    "an empty range": ("threshold", "at_least = 1\nat_most = 1", "got 1.0 to 1.0"),
     "an infinite range": ("threshold", "at_least = -inf\nat_most = 1", "finite"),
 }
 

@@ -87,7 +87,7 @@ def test_a_table_has_a_line_for_each_value() -> None:
     assert lines[0] == "variable,seed,arm,value"
     assert lines[4] == "share,10,post,3.0"
     assert len(lines) == 7
-    with pytest.raises(ValueError, match="expected variables of map .*share.*, got shares"):
+    with pytest.raises(ValueError, match=r"expected variables of map .*share.*, got shares"):
         to_csv(a_result(), ["shares"])
 
 

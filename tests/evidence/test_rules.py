@@ -67,7 +67,7 @@ def test_identity_without_control_says_so_in_the_rule() -> None:
     assert judge(rule, {"error": [0.0]}).verdict is C
     with pytest.raises(ValueError, match="expected the values error for a rule of type identity"):
         judge(rule, {"error": [0.0], "control": [1.0]})
-    with pytest.raises(ValueError, match=r"expected the values error, control .* came error"):
+    with pytest.raises(ValueError, match=r"expected the values error, control .* got error"):
         judge(IDENTITY, {"error": [0.0]})
 
 
@@ -102,7 +102,7 @@ def test_number_reports_where_it_differs_most() -> None:
     judged = judge(Number((1.0, 20.0, 30.0), digits=0), {"value": [1.2, 20.6, 27.0]})
     assert judged.effect == pytest.approx(-3)
     assert judged.details["stated"] == 30
-    with pytest.raises(ValueError, match="expected 3 numbers, one for each stated, came 1"):
+    with pytest.raises(ValueError, match="expected 3 numbers, one for each stated, got 1"):
         judge(Number((1.0, 20.0, 30.0), digits=0), {"value": 1.2})
 
 
@@ -360,14 +360,14 @@ def far_from_boundaries(effect: float, interval: tuple[float, float] | None) -> 
 
 
 BAD = {
-    "unknown name": ({"treatment": [1, 2], "base": [1, 2]}, "came treatment, base"),
-    "nothing": ({}, "came none"),
+    "unknown name": ({"treatment": [1, 2], "base": [1, 2]}, "got treatment, base"),
+    "nothing": ({}, "got none"),
     "empty": ({"treatment": [], "baseline": [1, 2]}, "treatment: expected at least one value"),
     "one seed": ({"treatment": [1], "baseline": [1]}, "at least 2 values"),
-    "unequal pairs": ({"treatment": [1, 2, 3], "baseline": [1, 2]}, "came 3 and 2"),
+    "unequal pairs": ({"treatment": [1, 2, 3], "baseline": [1, 2]}, "got 3 and 2"),
     "not a number": ({"treatment": [1, math.nan], "baseline": [1, 2]}, "came nan at index 1"),
     "infinite": ({"treatment": [1, 2], "baseline": [math.inf, 2]}, "baseline: .* inf at index 0"),
-    "a matrix": ({"treatment": np.ones((2, 2)), "baseline": [1, 2]}, r"came shape \(2, 2\)"),
+    "a matrix": ({"treatment": np.ones((2, 2)), "baseline": [1, 2]}, r"got shape \(2, 2\)"),
     "ragged": ({"treatment": [[1], [1, 2]], "baseline": [1, 2]}, "treatment: expected"),
     "texts": ({"treatment": ["1", "2"], "baseline": [1, 2]}, "real numbers"),
     "complex": ({"treatment": [1j, 2], "baseline": [1, 2]}, "real numbers"),
@@ -384,7 +384,7 @@ def test_bad_values_are_explained(values: dict[str, object], words: str) -> None
 def test_bad_counts_are_explained() -> None:
     rule = Proportion(at_least=0.8)
     for successes, trials, words in (
-        (3, 2, "came 3 of 2"),
+        (3, 2, "got 3 of 2"),
         (0.5, 2, "successes: expected whole numbers"),
         (-1, 2, "successes: expected whole numbers"),
         ([1, 2], [3], "as many numbers of trials"),

@@ -232,7 +232,7 @@ def test_clopper_pearson_covers_at_least_as_often_as_it_says() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (np.array([1.0]), r"at least 2 values, came shape \(1,\)"),
+        (np.array([1.0]), r"at least 2 values, got shape \(1,\)"),
         (np.array([1.0, np.nan, 2.0]), "finite values, came nan at index 1"),
         (np.array([1.0, 2.0, -np.inf]), "finite values, came -inf at index 2"),
     ],
@@ -247,7 +247,7 @@ def test_too_few_and_non_finite_values(values: np.ndarray, words: str) -> None:
 
 
 def test_unequal_pairs_and_bad_settings() -> None:
-    with pytest.raises(ValueError, match="came 3 and 2; measure the same seeds"):
+    with pytest.raises(ValueError, match="got 3 and 2; measure the same seeds"):
         mean_difference(np.ones(3), np.ones(2), paired=True)
     for confidence in (0.5, 1.0, 95.0):
         with pytest.raises(ValueError, match="confidence between"):

@@ -148,7 +148,7 @@ def test_shares_cover_and_seldom_raise_a_false_alarm() -> None:
 
 
 def test_bad_arms_and_counts() -> None:
-    with pytest.raises(ValueError, match="came 3 and 2"):
+    with pytest.raises(ValueError, match="got 3 and 2"):
         rank_test(np.ones(3), np.ones(2), paired=True)
     with pytest.raises(ValueError, match="finite values"):
         rank_test(np.ones(3), np.array([1.0, np.nan]), paired=False)

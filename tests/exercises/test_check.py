@@ -98,16 +98,16 @@ def in_place(x, by):
         (not_written, "nothing to check yet: the function raises NotImplementedError"),
         (lambda x, by: ..., "returns Ellipsis: is it still to be written"),
         (nothing_returned, "returns None: is it still to be written, or is a `return` missing?"),
-        (4, "expected a function, came 4: pass its name, without calling it"),
+        (4, "expected a function, got 4: pass its name, without calling it"),
         (torch.ones(9), "expected a function, came tensor of shape (9,), float32"),
         (nn.Linear, "expected a module, came its class Linear"),
         (lambda x: x, "can be called with ([0.6614, 0.2669, 0.06168] (float64), by=...), yours"),
         (raises, "the function raises RuntimeError: "),
         (raises, "in its line `return x @ x.new_ones(5)`"),
         (in_place, "writes into its argument `x`"),
-        (lambda x, by: "two", "shall be a tensor, came 'two'"),
-        (lambda x, by: {}, "shall be a tensor, came {}"),
-        (lambda x, by: x[None], "shape (3,), came (1, 3)"),
+        (lambda x, by: "two", "shall be a tensor, got 'two'"),
+        (lambda x, by: {}, "shall be a tensor, got {}"),
+        (lambda x, by: x[None], "shape (3,), got (1, 3)"),
         (lambda x, by: x / 0, "is infinite at (0,)"),
         (lambda x, by: x * float("nan"), "is NaN at (0,)"),
     ],
@@ -236,9 +236,9 @@ def test_numbers_of_every_kind(value):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("2", "shall be a number, came '2'"),
-        (True, "shall be a number, came True"),
-        (torch.ones(2), "shall be one number, came 2 of them"),
+        ("2", "shall be a number, got '2'"),
+        (True, "shall be a number, got True"),
+        (torch.ones(2), "shall be one number, got 2 of them"),
         (float("inf"), "is inf, no finite number"),
         (float("nan"), "is nan, no finite number"),
         ([1.0], "shall be a number, came [1.0]"),
@@ -254,8 +254,8 @@ def test_several_numbers():
     for value in ((1, 2), [1, 2], {"x": 1, "y": 2}, np.array([1, 2]), torch.tensor([1.0, 2.0])):
         assert Answer(value).numbers("a", "b") == [1.0, 2.0]
     for value, words in [
-        (3, r"expected 2 numbers \(a, b\), came 3"),
-        ((1, 2, 3), r"2 numbers \(a, b\), came 3"),
+        (3, r"expected 2 numbers \(a, b\), got 3"),
+        ((1, 2, 3), r"2 numbers \(a, b\), got 3"),
         ((1, ...), "nothing to check yet for b"),
         ((1, "x"), "b shall be a number"),
     ]:
@@ -266,13 +266,13 @@ def test_several_numbers():
 def test_options():
     assert Answer(" Rows ").option("rows", "columns") == "rows"
     for value in ("row", 1):
-        with pytest.raises(Fault, match="expected one of 'rows', 'columns', came"):
+        with pytest.raises(Fault, match="expected one of 'rows', 'columns', got"):
             Answer(value).option("rows", "columns")
 
 
 def test_boolean_tensors():
     assert tensor([[True, False]], (1, 2), boolean=True).dtype == torch.bool
-    with pytest.raises(Fault, match="shall be Boolean, True or False, came float32"):
+    with pytest.raises(Fault, match="shall be Boolean, True or False, got float32"):
         tensor(torch.ones(2), boolean=True)
     assert tensor([1, float("inf")], finite=False)[1] == float("inf")
     assert tensor(torch.ones(2, requires_grad=True)).requires_grad is False

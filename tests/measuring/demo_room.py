@@ -7,7 +7,6 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-
 MEASURE = '''
 """What this chapter measures."""
 
@@ -58,7 +57,7 @@ def best(losses):
     return float(losses.loss.min())
 '''
 
-CLAIMS = '''
+CLAIMS = """
 chapter = "book/test/demo"
 
 [[claim]]
@@ -89,7 +88,7 @@ expected = "inconclusive"
 type = "difference"
 direction = "less"
 smallest_effect = 0.5
-'''
+"""
 
 
 class Inline(Executor):

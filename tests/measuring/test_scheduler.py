@@ -58,9 +58,7 @@ def test_values_are_those_of_the_training_itself(room: Room, inline: Inline) -> 
     assert float(loss.sel(seed=10, arm="post")) == alone.losses[-1]
 
 
-def test_trainings_that_two_measurements_share_are_trained_once(
-    room: Room, inline: Inline
-) -> None:
+def test_trainings_that_two_measurements_share_are_trained_once(room: Room, inline: Inline) -> None:
     room.write(
         room.file.read_text()
         + '''
@@ -90,9 +88,7 @@ def test_more_seeds_cost_only_the_new_ones(room: Room, inline: Inline) -> None:
 
 
 def test_a_seed_that_fails_leaves_the_others(room: Room, inline: Inline) -> None:
-    room.edit(
-        'return {"error":', 'assert seed != 10, "a bad draw"\n    return {"error":'
-    )
+    room.edit('return {"error":', 'assert seed != 10, "a bad draw"\n    return {"error":')
     report = run(room, inline)
     assert report.written == ["demo.losses"]
     assert "1 of 2 seeds failed (seed 10: AssertionError: a bad draw" in report.failed["demo.draws"]
@@ -104,7 +100,9 @@ def test_a_seed_that_fails_leaves_the_others(room: Room, inline: Inline) -> None
 
 
 def test_a_damaged_trial_is_measured_again(room: Room, inline: Inline) -> None:
-    room.edit('return {"error":', 'import os; assert not os.path.exists("stop")\n    return {"error":')
+    room.edit(
+        'return {"error":', 'import os; assert not os.path.exists("stop")\n    return {"error":'
+    )
     Path("stop").touch()
     room.edit("1e-12 * (1 + seed)", "1e-12 * (1 + seed) / (seed != 10)")
     run(room, inline)

@@ -84,7 +84,7 @@ def test_arcs_join_what_belongs_together(seed, length):
             else:
                 assert numbers[t] == -1
             if kinds[t] in ("verb", "pronoun"):
-                assert relation != -1, "its head came before"
+                assert relation != -1, "its head got before"
             if head == -1:
                 continue
             assert 0 <= head < length

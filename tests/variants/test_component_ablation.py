@@ -10,7 +10,7 @@ from measured_transformer.tasks.recall import AssociativeRecall
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.ensemble import train_ensemble
 from measured_transformer.training.loop import make_model, train
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.component_ablation import (
     PIECES,
     Silent,
@@ -21,7 +21,7 @@ from measured_transformer.variants.component_ablation import (
 
 TASK = Reversal(vocab=5, length=4)
 CONFIG = Config(vocab=5, d_model=16, n_layers=2, n_heads=2, activation="relu")
-TOKENS = TASK.batch(stream(0, "test"), 6).inputs
+TOKENS = TASK.batch(make_generator(0, "test"), 6).inputs
 
 
 def built(arm, *, config=CONFIG, causal=False, seed=0):
@@ -103,13 +103,13 @@ def test_what_is_left_learns_and_stacks_as_it_trains_alone():
 
 def test_a_decoder_without_attention_runs_too():
     task = AssociativeRecall(pairs=2, keys=3, values=3)
-    tokens = task.batch(stream(0, "test"), 3).inputs
-    model = built("attention", config=CONFIG.but(vocab=6), causal=True)
+    tokens = task.batch(make_generator(0, "test"), 3).inputs
+    model = built("attention", config=CONFIG.replace(vocab=6), causal=True)
     assert model(tokens).shape == (3, task.length, 6)
 
 
 def test_a_model_of_which_nothing_would_be_left_is_refused():
-    model = make_model(CONFIG.but(residual=False), causal=False, seed=0)
+    model = make_model(CONFIG.replace(residual=False), causal=False, seed=0)
     with pytest.raises(ValueError, match="residual connections"):
         without_attention(model)
     with pytest.raises(ValueError, match="EncoderDecoder"):
@@ -119,4 +119,4 @@ def test_a_model_of_which_nothing_would_be_left_is_refused():
 @pytest.mark.parametrize("lacks", [{"norm": "none"}, {"positions": "none"}, {"residual": False}])
 def test_the_whole_must_be_whole(lacks):
     with pytest.raises(ValueError, match="expected a config with norms"):
-        piece_arms(CONFIG.but(**lacks))
+        piece_arms(CONFIG.replace(**lacks))

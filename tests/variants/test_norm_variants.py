@@ -13,13 +13,13 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.norms import deep_norm, query_key_norms, sandwich, zero_branches
 from torch.nn import functional as F
 
 TASK = Reversal(vocab=5, length=5)
 SMALL = Config(vocab=5, d_model=16, n_layers=2, n_heads=2, activation="relu")
-POST = SMALL.but(placement="post")
+POST = SMALL.replace(placement="post")
 
 
 def fresh(config=SMALL, seed=0):
@@ -27,7 +27,7 @@ def fresh(config=SMALL, seed=0):
 
 
 def tokens(size=3, seed=0):
-    return TASK.batch(stream(seed, "test"), size).inputs
+    return TASK.batch(make_generator(seed, "test"), size).inputs
 
 
 def norm(x):
@@ -52,7 +52,7 @@ def test_a_sandwich_norms_what_is_read_and_what_is_written():
 
 
 def test_norms_on_queries_and_keys_hold_each_head_to_one_length():
-    model = fresh(SMALL.but(norm="none"))
+    model = fresh(SMALL.replace(norm="none"))
     query_key_norms(model)
     with torch.no_grad(), capture(model, "blocks.0.attention.*") as seen:
         model(tokens())
@@ -97,7 +97,7 @@ def test_deep_norm_wants_post_norm():
 
 
 def test_zero_branches_leave_the_stream_alone():
-    model = fresh(SMALL.but(norm="none"))
+    model = fresh(SMALL.replace(norm="none"))
     zero_branches(model)
     with torch.no_grad(), capture(model, "embedding", "blocks.1.residual_post") as seen:
         model(tokens())

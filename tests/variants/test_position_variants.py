@@ -34,7 +34,7 @@ def test_thirds_are_even_and_cover_all_dimensions() -> None:
 
 def test_preparations_freeze_what_they_say() -> None:
     task = Reversal(vocab=8, length=6)
-    learned = TINY.but(positions="learned")
+    learned = TINY.replace(positions="learned")
     for prepare in (RandomTable(), Band("slowest")):
         fresh = make_model(learned, causal=False, seed=1)
         prepare(fresh)
@@ -82,7 +82,7 @@ def test_random_positions_are_in_order_different_and_equally_likely() -> None:
 def test_a_model_at_random_positions_draws_in_training_and_answers_alike_in_use(
     scheme: str,
 ) -> None:
-    config = TINY.but(positions=scheme, max_length=60)
+    config = TINY.replace(positions=scheme, max_length=60)
     model = make_model(config, causal=True, seed=0)
     tokens = torch.randint(8, (2, 9), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_all_positions_there_are_leave_nothing_to_draw() -> None:
 
 def test_training_at_random_positions_can_be_repeated_and_stored(tmp_path) -> None:
     settings = {"steps": 3, "learning_rate": 1e-2, "prepare": RandomPositions(40)}
-    task, config = Lag(vocab=8, length=10), TINY.but(positions="learned", max_length=40)
+    task, config = Lag(vocab=8, length=10), TINY.replace(positions="learned", max_length=40)
     once = train_ensemble(config, task, [3], store=Store(tmp_path), **settings)[0]
     again = train(config, task, seed=3, **settings)
     stored = train_ensemble(config, task, [3], store=Store(tmp_path), **settings)[0]

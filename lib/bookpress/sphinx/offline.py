@@ -66,7 +66,7 @@ def _copy_mathjax(app: Sphinx, error: Exception | None) -> None:
     found = importlib.util.find_spec("sphinx-mathjax-offline")
     if found is None or found.origin is None:
         raise RuntimeError(
-            "expected the package sphinx-mathjax-offline, came none; install requirements.txt"
+            "expected the package sphinx-mathjax-offline, got none; install requirements.txt"
         )
     source = Path(found.origin).parent / "static" / "mathjax"
     target = Path(app.outdir) / "_static" / "mathjax"

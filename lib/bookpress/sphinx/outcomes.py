@@ -84,7 +84,7 @@ def order(claim_id: str) -> tuple[int, int, int, str]:
     """Return the place of an id in the order of the sources: DA-4.2 before DA-4.10, 4.12a before b."""
     match = _ID.fullmatch(claim_id)
     if match is None:
-        raise ValueError(f"expected an id such as CS-1.3 or DA-2.1a, came {claim_id!r}")
+        raise ValueError(f"expected an id such as CS-1.3 or DA-2.1a, got {claim_id!r}")
     source, section, row, letter = match.groups()
     return tuple(SOURCES).index(source), int(section), int(row), letter
 

@@ -24,7 +24,7 @@ _BODY_OF_EXERCISE = re.compile(r'<section id="(exercise|solution)-content">')
 
 
 class measured_value(nodes.inline):
-    """A measured number in the prose, with the `expression` it came from; `full` if of the last full run."""
+    """A measured number in the prose, with the `expression` it got from; `full` if of the last full run."""
 
 
 class verdict_badge(nodes.inline):

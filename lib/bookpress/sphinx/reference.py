@@ -41,7 +41,7 @@ def names() -> Names:
 def _folder() -> Path:
     found = importlib.util.find_spec(LIBRARY)
     if found is None or found.origin is None:
-        raise RuntimeError(f"expected the package {LIBRARY}, came none; install it with pip")
+        raise RuntimeError(f"expected the package {LIBRARY}, got none; install it with pip")
     return Path(found.origin).parent
 
 

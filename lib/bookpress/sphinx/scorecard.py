@@ -61,7 +61,7 @@ class _Rows(Shows):
         source = str(self.arguments[0])
         if source in SOURCES:
             return source
-        came = f"expected one of the sources {', '.join(SOURCES)}, came {source!r}"
+        came = f"expected one of the sources {', '.join(SOURCES)}, got {source!r}"
         warn(came, "claim", self.get_location())
         return None
 

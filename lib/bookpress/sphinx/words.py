@@ -53,7 +53,7 @@ def measurement_in_words(part: Part, seeds: int | None) -> str:
 
 def _of_type(table: Mapping[str, Any], rule: Mapping[str, Any]) -> Callable[..., str]:
     if rule["type"] not in table:
-        raise ValueError(f"expected one of the rules {', '.join(table)}, came {rule['type']!r}")
+        raise ValueError(f"expected one of the rules {', '.join(table)}, got {rule['type']!r}")
     found: Callable[..., str] = table[rule["type"]]
     return found
 

@@ -167,7 +167,7 @@ def module_circuits(
         norm: a norm in front of the module, to be folded in: the circuits then read vectors that are divided
             by the norm's scale, but neither centred nor weighted.
         turn: what a rotation does between a query and a key, as a matrix from the query's entries to the
-            key's (`offset_turn`).
+            key's (`offset_rotation`).
 
     Raises:
         ValueError: when there is no such head, the norm is of another kind, or `turn` does not fit.
@@ -238,7 +238,7 @@ def head_circuits(
                 "with rotary positions the QK circuit depends on how far apart query and key are: give "
                 "offset (query position minus key position)"
             )
-        turn = offset_turn(model, offset)
+        turn = offset_rotation(model, offset)
     elif offset is not None:
         raise ValueError(
             f"only with rotary positions the QK circuit depends on the offset; this model's are "
@@ -253,7 +253,7 @@ def head_circuits(
     return module_circuits(block.attention, head, norm=norm, turn=turn)
 
 
-def offset_turn(model: Stack, offset: int) -> Float[Tensor, "d_head d_head"]:
+def offset_rotation(model: Stack, offset: int) -> Float[Tensor, "d_head d_head"]:
     """What rotary positions do between a query and the key `offset` places before it, as a matrix.
 
     Raises:

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from measured_transformer.internals.capture import capture
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.feedforward import FeedForward
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 Array = Float[np.ndarray, "..."]
 
@@ -123,7 +123,7 @@ def drawn_sizes(count: int, *, seed: int, largest: int = 256) -> list[tuple[int,
     """
     if largest < 2:
         raise ValueError(f"expected a largest size of at least 2, got {largest}")
-    drawn = torch.rand(count, 2, generator=stream(seed, "sizes"))
+    drawn = torch.rand(count, 2, generator=make_generator(seed, "sizes"))
     sizes = (2 * (largest / 2) ** drawn).round().int().tolist()
     return [(n, d) for n, d in sizes]
 

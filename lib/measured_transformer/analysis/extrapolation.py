@@ -23,7 +23,7 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.positions import RotaryPositions, rotation
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.lag import Lag
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 Model = Decoder | Encoder
 
@@ -56,7 +56,7 @@ def excess_loss(
         nats per scored token, NaN where the task scores nothing.
     """
     device = next(model.parameters()).device
-    batch = task.batch(stream(seed, "evaluation"), size, length=length)
+    batch = task.batch(make_generator(seed, "evaluation"), size, length=length)
     tokens = batch.inputs.to(device)
     places = (shift + torch.arange(length, device=device)).expand_as(tokens) if shift else None
     with attention_window(model, window):

@@ -33,7 +33,7 @@ from measured_transformer.parts.norms import LayerNorm
 from measured_transformer.tasks.task import Batch
 from measured_transformer.tasks.text import TextLM
 from measured_transformer.training.loop import predict
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import make_generator, seeded
 
 Reader = Decoder | Encoder
 
@@ -119,7 +119,7 @@ def sum_error(
         bias: whether it has biases; they are drawn too.
         leave_one_out: whether the neuron that writes most is left out of the sum, which must show.
     """
-    sizes, draws = random.Random(seed), stream(seed, "keys and values")
+    sizes, draws = random.Random(seed), make_generator(seed, "keys and values")
     d_model, d_ff = sizes.randint(2, 12), sizes.randint(8, 32)  # of fewer, all might be silent
     with seeded(seed):
         network = FeedForward(d_model, d_ff, activation=activation, bias=bias).double()
@@ -151,7 +151,7 @@ def convention_error(seed: int, convention: str, *, exchanged: bool = False) -> 
     if convention not in ("columns", "rows"):
         raise ValueError(f"convention must be 'columns' or 'rows', got {convention!r}")
     d = random.Random(seed).randint(2, 12)
-    draws = stream(seed, f"keys and values, {convention}")
+    draws = make_generator(seed, f"keys and values, {convention}")
     first, second, x = torch.randn(3, d, d, generator=draws, dtype=torch.float64)
     if convention == "columns":
         network = FeedForward(d, d, activation="relu", bias=False).double()
@@ -378,7 +378,7 @@ def pushes(model: Reader, block: int) -> Float[Tensor, "neuron vocab"]:
     """
     if model.unembedding is None or model.head_layer is not None:
         raise ValueError(
-            f"expected a model with a linear unembedding, came head={model.config.head!r}"
+            f"expected a model with a linear unembedding, got head={model.config.head!r}"
         )
     network = model.get_submodule(f"blocks.{block}.feedforward")
     assert isinstance(network, FeedForward)

@@ -76,7 +76,7 @@ def last_gradient(model: Decoder | Encoder, last: Tensor, batch: Batch) -> Tenso
     """The loss gradient at the last state of the stream, below the final norm."""
     with torch.enable_grad():
         x = last.detach().clone().requires_grad_()
-        loss = cross_entropy(model.read(x), batch.targets, batch.scored)
+        loss = cross_entropy(model.unembed(x), batch.targets, batch.scored)
         return torch.autograd.grad(loss, x)[0]
 
 
@@ -92,7 +92,7 @@ def sublayers(model: Decoder | Encoder) -> list[tuple[Map, Map]]:
     config = model.config
     if config.positions in ("rotary", "alibi", "relative") or not config.residual:
         raise ValueError(
-            "expected residual connections and positions that enter at the embedding, came "
+            "expected residual connections and positions that enter at the embedding, got "
             f"residual={config.residual} and positions={config.positions!r}"
         )
     causal = isinstance(model, Decoder)

@@ -159,7 +159,7 @@ def uniform_model(*, vocab: int, length: int, causal: bool = False) -> Decoder |
 
 
 def induction_model(*, vocab: int, length: int) -> Decoder:
-    """The induction pair: it says what followed the present token when that came before.
+    """The induction pair: it says what followed the present token when that got before.
 
     Head 0 of layer 0 notes the token one place back. Head 0 of layer 1 looks where its own token is in the
     note: one place behind an earlier copy of it. So it is the `k` of `composed_model`.

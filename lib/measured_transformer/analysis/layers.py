@@ -289,7 +289,7 @@ def lens(model: Decoder, batch: Batch, kind: Int[Tensor, "vocab"]) -> Lens:
         batch: of its task.
         kind: number of each word's kind, such as `word_kinds`; a kind is as likely as its words together.
     """
-    read = [model.read(state) for state in states_by_depth(model, batch)]
+    read = [model.unembed(state) for state in states_by_depth(model, batch)]
     of_kind = torch.nn.functional.one_hot(kind).to(read[0])
     named = [(each.argmax(-1), (each.softmax(-1) @ of_kind).argmax(-1)) for each in read]
     agreement, kinds = (

@@ -25,7 +25,7 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 Reader = Decoder | Encoder
 """A model whose final norm and unembedding can read any state of its stream."""
@@ -129,14 +129,14 @@ def fit_tuned_lens(
     states = depths(model, batch)[:, batch.scored].detach()  # depth, position, d_model
     last = len(states) - 1
     with torch.no_grad():
-        final = model.read(states[-1:])[0].log_softmax(-1)
+        final = model.unembed(states[-1:])[0].log_softmax(-1)
     width = states.shape[-1]
     weight = torch.zeros(last, width, width, dtype=states.dtype, requires_grad=True)
     bias = torch.zeros(last, width, dtype=states.dtype, requires_grad=True)
 
     def gaps(rows: Int[Tensor, "row"] | slice) -> Float[Tensor, "depth"]:
         some = states[:-1, rows]
-        log_read = model.read(some + some @ weight + bias[:, None]).log_softmax(-1)
+        log_read = model.unembed(some + some @ weight + bias[:, None]).log_softmax(-1)
         wanted = final[rows]
         return (wanted.exp() * (wanted - log_read)).sum(-1).mean(-1)
 
@@ -145,7 +145,7 @@ def fit_tuned_lens(
         before = gaps(everything)
     updates = torch.optim.Adam([weight, bias], lr=rate)
     falling = torch.optim.lr_scheduler.LinearLR(updates, 1.0, 0.0, total_iters=steps)
-    draws = stream(seed, "tuned lens")
+    draws = make_generator(seed, "tuned lens")
     for _ in range(steps):
         rows = torch.randint(states.shape[1], (size,), generator=draws)
         updates.zero_grad()
@@ -163,7 +163,7 @@ def fit_tuned_lens(
 
 
 def _read(model: Reader, states: Tensor, batch: Batch) -> EarlyReading:
-    read = torch.stack([model.read(each) for each in states])
+    read = torch.stack([model.unembed(each) for each in states])
     losses = [float(cross_entropy(each, batch.targets, batch.scored)) for each in read]
     right = (read.argmax(-1) == batch.targets)[:, batch.scored]
     return EarlyReading(np.array(losses), _numpy(right.double().mean(-1)))

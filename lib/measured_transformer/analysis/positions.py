@@ -25,7 +25,7 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.attention import causal_mask
 from measured_transformer.tasks.task import Task
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import make_generator, seeded
 
 Model = Decoder | Encoder
 
@@ -184,7 +184,7 @@ def changed_positions(model: Model, vectors: Float[Tensor, "position d_model"]) 
 def task_loss(model: Model, task: Task, *, seed: int, size: int = 256) -> float:
     """Cross-entropy per scored position on sequences of the evaluation stream."""
     device = next(model.parameters()).device
-    batch = task.batch(stream(seed, "evaluation"), size).to(device)
+    batch = task.batch(make_generator(seed, "evaluation"), size).to(device)
     logits = model(batch.inputs)
     return F.cross_entropy(logits[batch.scored], batch.targets[batch.scored]).item()
 
@@ -195,7 +195,7 @@ def captured(
 ) -> dict[str, Tensor]:
     """The values of taps, by name, on fresh sequences of the task."""
     device = next(model.parameters()).device
-    batch = task.batch(stream(seed, "evaluation"), size).to(device)
+    batch = task.batch(make_generator(seed, "evaluation"), size).to(device)
     with capture(model, *patterns) as seen:
         model(batch.inputs)
     return seen

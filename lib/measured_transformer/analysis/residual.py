@@ -28,7 +28,7 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.stack import Stack
 from measured_transformer.parts.block import Block
 from measured_transformer.training.loop import make_model
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def embedding_part(
         return part.expand_as(account.states)
     if model.config.norm != "layer":
         raise ValueError(
-            f"expected the norm 'layer' in a post-norm model, came {model.config.norm!r}; "
+            f"expected the norm 'layer' in a post-norm model, got {model.config.norm!r}; "
             "only LayerNorm's linear part is known here"
         )
     with capture(model, "blocks.*.scale") as scales:
@@ -297,9 +297,9 @@ def random_model(
         d_model=8 * sizes.randint(1, 3),
         n_heads=heads,
         n_layers=sizes.randint(1, 4),
-    ).but(**changes)
+    ).replace(**changes)
     model = make_model(config, causal=causal, seed=seed).double().eval()
-    draws = stream(seed, "random model")
+    draws = make_generator(seed, "random model")
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:

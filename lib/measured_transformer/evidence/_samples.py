@@ -16,12 +16,12 @@ Samples = tuple[Float[np.ndarray, " _"], ...]  # one or more, of any sizes
 def check_values(name: str, values: Values, least: int = 2) -> None:
     if values.ndim != 1 or values.size < least:
         raise ValueError(
-            f"{name}: expected a 1-d array of at least {least} values, came shape {values.shape}; "
+            f"{name}: expected a 1-d array of at least {least} values, got shape {values.shape}; "
             "an interval needs more than one seed"
         )
     if not np.isfinite(values).all():
         where = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ValueError(f"{name}: expected finite values, came {values[where]} at index {where}")
+        raise ValueError(f"{name}: expected finite values, got {values[where]} at index {where}")
 
 
 def check_arms(treatment: Treated, baseline: Untreated, *, paired: bool) -> None:
@@ -29,7 +29,7 @@ def check_arms(treatment: Treated, baseline: Untreated, *, paired: bool) -> None
     check_values("baseline", baseline)
     if paired and treatment.shape != baseline.shape:
         raise ValueError(
-            "expected one treatment and one baseline value for each seed, came "
+            "expected one treatment and one baseline value for each seed, got "
             f"{treatment.size} and {baseline.size}; measure the same seeds in both arms, "
             "or compare them with paired = false"
         )
@@ -37,18 +37,18 @@ def check_arms(treatment: Treated, baseline: Untreated, *, paired: bool) -> None
 
 def check_confidence(confidence: float) -> None:
     if not 0.5 < confidence < 1:
-        raise ValueError(f"expected a confidence between 0.5 and 1, came {confidence!r}")
+        raise ValueError(f"expected a confidence between 0.5 and 1, got {confidence!r}")
 
 
 def check_margin(margin: float) -> None:
     if not (math.isfinite(margin) and margin > 0):
-        raise ValueError(f"expected a margin above 0, came {margin!r}")
+        raise ValueError(f"expected a margin above 0, got {margin!r}")
 
 
 def check_counts(successes: int, trials: int) -> None:
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(
-            f"expected 0 <= successes <= trials, trials > 0; came {successes}, {trials}"
+            f"expected 0 <= successes <= trials, trials > 0; got {successes}, {trials}"
         )
 
 

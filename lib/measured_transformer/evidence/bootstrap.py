@@ -113,7 +113,7 @@ def bootstrap_difference(
 
 def _statistic(of: str) -> Callable[..., Any]:
     if of not in _STATISTICS:
-        raise ValueError(f"expected one of {', '.join(_STATISTICS)} to resample, came {of!r}")
+        raise ValueError(f"expected one of {', '.join(_STATISTICS)} to resample, got {of!r}")
     return _STATISTICS[of]
 
 
@@ -126,7 +126,7 @@ def _bootstrap(
 ) -> BootstrapEstimate:
     check_confidence(confidence)
     if resamples < 100:
-        raise ValueError(f"expected at least 100 resamples, came {resamples}")
+        raise ValueError(f"expected at least 100 resamples, got {resamples}")
     if all(np.ptp(sample) == 0 for sample in samples):
         effect = float(statistic(*(sample[:1] for sample in samples), axis=-1))
         return BootstrapEstimate(effect, (effect, effect), confidence, "BCa")

@@ -56,7 +56,7 @@ def power_of_difference(
     """
     _check(effect, spread, seeds, confidence)
     if not (math.isfinite(smallest_effect) and smallest_effect >= 0):
-        raise ValueError(f"expected a smallest effect of 0 or more, came {smallest_effect!r}")
+        raise ValueError(f"expected a smallest effect of 0 or more, got {smallest_effect!r}")
     error, freedom = _error_and_freedom(spread, seeds, paired)
     reach = float(scipy.stats.t.ppf(0.5 + confidence / 2, freedom)) * error
 
@@ -198,7 +198,7 @@ def _fewest(power_at: Callable[[int], float], power: float) -> int:
     while power_at(enough) < power:
         if enough >= _MOST_SEEDS:
             raise ValueError(
-                f"expected a power that some number of seeds reaches, came {power}: "
+                f"expected a power that some number of seeds reaches, got {power}: "
                 f"{_MOST_SEEDS} seeds do not reach it; the effect is too near its bound, "
                 "or the spread too large"
             )
@@ -216,13 +216,13 @@ def _fewest(power_at: Callable[[int], float], power: float) -> int:
 def _check(effect: float, spread: float, seeds: int, confidence: float) -> None:
     check_confidence(confidence)
     if not math.isfinite(effect):
-        raise ValueError(f"expected a finite effect, came {effect!r}")
+        raise ValueError(f"expected a finite effect, got {effect!r}")
     if not (math.isfinite(spread) and spread > 0):
-        raise ValueError(f"expected a spread above 0, came {spread!r}")
+        raise ValueError(f"expected a spread above 0, got {spread!r}")
     if seeds < 2:
-        raise ValueError(f"expected two seeds or more, came {seeds}")
+        raise ValueError(f"expected two seeds or more, got {seeds}")
 
 
 def _check_power(power: float) -> None:
     if not 0 < power < 1:
-        raise ValueError(f"expected a power between 0 and 1, came {power!r}")
+        raise ValueError(f"expected a power between 0 and 1, got {power!r}")

@@ -39,12 +39,12 @@ class Profile:
     def __post_init__(self) -> None:
         if self.name not in PROFILES:
             raise ValueError(
-                f"expected profile 'quick' or 'full', came {self.name!r}; "
+                f"expected profile 'quick' or 'full', got {self.name!r}; "
                 "set MEASURED_PROFILE to one of them, or unset it for quick"
             )
         if not 0 <= self.seed_offset <= LARGEST_OFFSET:
             raise ValueError(
-                f"expected a seed offset from 0 to {LARGEST_OFFSET}, came {self.seed_offset}; "
+                f"expected a seed offset from 0 to {LARGEST_OFFSET}, got {self.seed_offset}; "
                 "set MEASURED_SEED_OFFSET to such a whole number, or unset it for 0"
             )
 
@@ -68,10 +68,10 @@ class Profile:
             ValueError: an unknown stream, or a count below one.
         """
         if stream not in STREAMS:
-            raise ValueError(f"expected stream {' or '.join(map(repr, STREAMS))}, came {stream!r}")
+            raise ValueError(f"expected stream {' or '.join(map(repr, STREAMS))}, got {stream!r}")
         count = self.choose(quick=quick, full=full)
         if count < 1:
-            raise ValueError(f"expected at least one seed for profile {self.name}, came {count}")
+            raise ValueError(f"expected at least one seed for profile {self.name}, got {count}")
         index = STREAMS.index(stream)
         return [_STRIDE * (self.seed_offset + i) + index for i in range(count)]
 
@@ -89,7 +89,7 @@ def profile() -> Profile:
         seed_offset = int(offset)
     except ValueError:
         raise ValueError(
-            f"expected a whole number such as 1000 in MEASURED_SEED_OFFSET, came {offset!r}; "
+            f"expected a whole number such as 1000 in MEASURED_SEED_OFFSET, got {offset!r}; "
             "unset it for 0"
         ) from None
     return Profile(name, seed_offset)

@@ -94,7 +94,7 @@ def record(
         raise ValueError(f"claim {claim_id} is cited, so there is nothing to record for it")
     if found.status == "planned":
         raise ValueError(
-            f"expected a covered claim, came {claim_id}, which is planned; "
+            f"expected a covered claim, got {claim_id}, which is planned; "
             'give it status = "covered" and the verdict that the prose discusses first'
         )
     used = _seeds(found, now, seeds)
@@ -112,12 +112,12 @@ def record(
         if parts is not None:
             raise ValueError(
                 f"claim {claim_id} has one rule: expected the values "
-                f"{', '.join(found.rule.value_names)} by name, came parts"
+                f"{', '.join(found.rule.value_names)} by name, got parts"
             )
         if left and values:
             raise ValueError(
                 f"claim {claim_id} is left to the full run: expected no value at profile "
-                f"{now.name}, came {', '.join(values)}"
+                f"{now.name}, got {', '.join(values)}"
             )
         payload |= (
             _left(found.rule)
@@ -132,7 +132,7 @@ def record(
             others = f"; {now.name} leaves {', '.join(left)} to the full run" if left else ""
             raise ValueError(
                 f"claim {claim_id} has parts: expected the values of "
-                f"{', '.join(expected) or 'none'} in a dictionary, came {came}{others}"
+                f"{', '.join(expected) or 'none'} in a dictionary, got {came}{others}"
             )
         payload["parts"] = [
             {
@@ -171,11 +171,11 @@ def report(**values: object) -> Reported:
             no real numbers or not finite.
     """
     if not values:
-        raise ValueError("expected at least one value to report, came none")
+        raise ValueError("expected at least one value to report, got none")
     kept: dict[str, Any] = {}
     for name, value in values.items():
         if not name.isidentifier():
-            raise ValueError(f"expected an identifier such as min_distance as name, came {name!r}")
+            raise ValueError(f"expected an identifier such as min_distance as name, got {name!r}")
         numbers(name, value)  # raises where the values are not usable
         array = plain(name, value)
         if array.dtype.kind == "b":
@@ -198,11 +198,11 @@ def _seeds(found: Claim, now: Profile, seeds: Sequence[int] | None) -> list[int]
         )
     listed = [int(seed) for seed in seeds]
     if len(set(listed)) != len(listed):
-        raise ValueError(f"claim {found.id}: expected each seed once, came {listed}")
+        raise ValueError(f"claim {found.id}: expected each seed once, got {listed}")
     if found.seeds is not None and len(listed) != found.seeds[now.name]:
         raise ValueError(
             f"claim {found.id} declares {found.seeds[now.name]} seeds for profile {now.name}, "
-            f"came {len(listed)}"
+            f"got {len(listed)}"
         )
     return listed
 
@@ -221,7 +221,7 @@ def _measured(
         if rule.per_seed and seeds is not None and len(value) != len(seeds):
             raise ValueError(
                 f"{where}: {name}: expected {len(seeds)} values, one for each seed declared at "
-                f"this profile, came {len(value)}"
+                f"this profile, got {len(value)}"
             )
     return {
         "rule": rule.as_dict(),
@@ -253,7 +253,7 @@ def _left(rule: Rule) -> dict[str, Any]:
 def _check_size(name: str, value: object) -> None:
     if isinstance(value, list) and len(value) > LARGEST:
         raise ValueError(
-            f"{name}: expected at most {LARGEST} numbers, came {len(value)}; "
+            f"{name}: expected at most {LARGEST} numbers, got {len(value)}; "
             "record the largest of each draw, or another summary, instead"
         )
 

@@ -52,7 +52,7 @@ def payloads(notebook: Mapping[str, Any]) -> dict[str, Any]:
         elif payload.get("kind") == "report":
             for name, value in payload["values"].items():
                 if not name.isidentifier():
-                    raise ValueError(f"cell {number}: expected identifiers as names, came {name!r}")
+                    raise ValueError(f"cell {number}: expected identifiers as names, got {name!r}")
                 if values.setdefault(name, value) != value:
                     raise ValueError(
                         f"cell {number}: value {name} is reported a second time with other "
@@ -128,13 +128,13 @@ def read_records(path: Path) -> dict[str, Any]:
         payload = json.loads(path.read_text("utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
-            f"{path}: expected records in JSON, came damage: {error}; {remedy}"
+            f"{path}: expected records in JSON, got damage: {error}; {remedy}"
         ) from None
     if not isinstance(payload, dict):
-        raise ValueError(f"{path}: expected a table, came {type(payload).__name__}; {remedy}")
+        raise ValueError(f"{path}: expected a table, got {type(payload).__name__}; {remedy}")
     for name in ("records", "values"):
         if not isinstance(payload.get(name), dict):
-            raise ValueError(f"{path}: expected a table {name!r}, came none; {remedy}")
+            raise ValueError(f"{path}: expected a table {name!r}, got none; {remedy}")
     return payload
 
 
@@ -163,7 +163,7 @@ def number_text(value: float | int, spec: str = "") -> str:
         text = format(value, spec)
     except ValueError as error:
         raise ValueError(
-            f"expected a number format such as .3f, .1e or .0%, came {spec!r} ({error})"
+            f"expected a number format such as .3f, .1e or .0%, got {spec!r} ({error})"
         ) from None
     text = _ZERO.sub(r"\1", text) if _ZERO.fullmatch(text.strip()) else text
     text = _EXPONENT.sub(_power, text)
@@ -181,7 +181,7 @@ def _power(match: re.Match[str]) -> str:
 def _share(values: Sequence[float | int]) -> float:
     strange = [value for value in values if value not in (0, 1)]
     if strange:
-        raise ValueError(f"expected zeros and ones to take the share of, came {strange[0]!r}")
+        raise ValueError(f"expected zeros and ones to take the share of, got {strange[0]!r}")
     return math.fsum(values) / len(values)
 
 
@@ -247,15 +247,15 @@ def format_value(payload: Mapping[str, Any], expression: str) -> str:
         raise KeyError(f"no measured value {path!r} on this page; {hint}")
     value = known[path]
     if bar and reduction not in REDUCTIONS:
-        raise ValueError(f"expected one of {', '.join(REDUCTIONS)} after |, came {reduction!r}")
+        raise ValueError(f"expected one of {', '.join(REDUCTIONS)} after |, got {reduction!r}")
     if value is None:
-        raise ValueError(f"{path}: expected a number, came none: an exact rule has no such value")
+        raise ValueError(f"{path}: expected a number, got none: an exact rule has no such value")
     if isinstance(value, (str, bool)):
-        raise ValueError(f"{path}: expected a number, came {value!r}")
+        raise ValueError(f"{path}: expected a number, got {value!r}")
     is_interval = path.endswith(".interval") and isinstance(value, list)
     if bar:
         if is_interval and reduction not in ("min", "max", "first", "last"):
-            raise ValueError(f"{path}: expected min or max of an interval, came {reduction}")
+            raise ValueError(f"{path}: expected min or max of an interval, got {reduction}")
         value = REDUCTIONS[reduction](value if isinstance(value, list) else [value])
     elif isinstance(value, list) and not is_interval:
         value = REDUCTIONS["mean"](value) if len(value) > 1 else value[0]

@@ -138,7 +138,7 @@ class _Table:
 
     def error(self, field: str, expected: str, came: object) -> ValueError:
         came = came if isinstance(came, _Words) else repr(came)
-        return ValueError(f"{self.where}, field {field}: expected {expected}, came {came}")
+        return ValueError(f"{self.where}, field {field}: expected {expected}, got {came}")
 
     def take(self, field: str) -> Any:
         self.allowed.append(field)
@@ -181,7 +181,7 @@ class _Words(str):
 
 def _rule(data: object, where: str) -> Rule:
     if not isinstance(data, dict):
-        raise ValueError(f"{where}, field rule: expected a table [rule], came {data!r}")
+        raise ValueError(f"{where}, field rule: expected a table [rule], got {data!r}")
     table = _Table(data, where + ", rule")
     kind = RULES[table.choice("type", tuple(RULES))]
     table.where = f"{where}, {kind.type} rule"
@@ -319,7 +319,7 @@ def _references(table: _Table) -> tuple[str, ...]:
 
 def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
     if not isinstance(row, dict):
-        raise ValueError(f"{file}, claim {number}: expected a table [[claim]], came {row!r}")
+        raise ValueError(f"{file}, claim {number}: expected a table [[claim]], got {row!r}")
     claim_id = row.get("id")
     where = f"{file}, claim {claim_id if isinstance(claim_id, str) else f'number {number}'}"
     table = _Table({"chapter": chapter, **row} if chapter is not None else row, where)
@@ -419,23 +419,21 @@ def parse_claims(text: str, file: str) -> dict[str, Claim]:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file}: expected TOML, came text that breaks it: {error}") from None
+        raise ValueError(f"{file}: expected TOML, got text that breaks it: {error}") from None
     unknown = set(data) - {"chapter", "claim"}
     if unknown:
         raise ValueError(
             f"{file}: expected only chapter and [[claim]] tables at the top, "
-            f"came {', '.join(sorted(unknown))}"
+            f"got {', '.join(sorted(unknown))}"
         )
     rows = data.get("claim", [])
     if not isinstance(rows, list):
-        raise ValueError(
-            f"{file}: expected [[claim]] tables, came one [claim]; double the brackets"
-        )
+        raise ValueError(f"{file}: expected [[claim]] tables, got one [claim]; double the brackets")
     claims: dict[str, Claim] = {}
     for number, row in enumerate(rows, start=1):
         claim = _claim(row, file, number, data.get("chapter"))
         if claim.id in claims:
-            raise ValueError(f"{file}, claim {claim.id}, field id: expected each id once, came two")
+            raise ValueError(f"{file}, claim {claim.id}, field id: expected each id once, got two")
         claims[claim.id] = claim
     return claims
 
@@ -463,7 +461,7 @@ def _read(files: Mapping[str, Path]) -> dict[str, Claim]:
             if claim_id in claims:
                 raise ValueError(
                     f"{name}, claim {claim_id}, field id: expected each id once, "
-                    f"came one in {origin[claim_id]} too"
+                    f"got one in {origin[claim_id]} too"
                 )
             claims[claim_id] = claim
             origin[claim_id] = name
@@ -509,7 +507,7 @@ def claims(
         ("status", status, STATUSES),
     ):
         if value is not None and value not in known:
-            raise ValueError(f"{name}: expected one of {', '.join(known)}, came {value!r}")
+            raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
     return {
         claim_id: found
         for claim_id, found in _packaged().items()

@@ -57,7 +57,7 @@ class Result:
         provenance: commit, digest of the code, device, kind of machine, precision, versions, seconds, date,
             settings, and under ``attested`` what was attested since.
         openings: for each training of the first seeds, the losses of its first steps.
-        path: the file it came from.
+        path: the file it got from.
     """
 
     room: str

@@ -53,15 +53,15 @@ def numbers(name: str, value: object) -> Array:
     array = plain(name, value)
     if array.ndim > 1:
         raise ValueError(
-            f"{name}: expected a number or a 1-d array, came shape {array.shape}; "
+            f"{name}: expected a number or a 1-d array, got shape {array.shape}; "
             "reduce it first, for example to the largest value of each draw"
         )
     if array.size == 0:
-        raise ValueError(f"{name}: expected at least one value, came none")
+        raise ValueError(f"{name}: expected at least one value, got none")
     result = np.atleast_1d(array).astype(np.float64)
     if not np.isfinite(result).all():
         index = int(np.flatnonzero(~np.isfinite(result))[0])
-        raise ValueError(f"{name}: expected finite values, came {result[index]} at index {index}")
+        raise ValueError(f"{name}: expected finite values, got {result[index]} at index {index}")
     return result
 
 
@@ -79,9 +79,9 @@ def plain(name: str, value: object) -> np.ndarray[Any, np.dtype[Any]]:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{name}: expected numbers in equal rows, came {value!r}") from error
+        raise ValueError(f"{name}: expected numbers in equal rows, got {value!r}") from error
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name}: expected real numbers, came {array.dtype} in {value!r}")
+        raise ValueError(f"{name}: expected real numbers, got {array.dtype} in {value!r}")
     return array
 
 
@@ -104,7 +104,7 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Judgement:
     if set(values) != set(rule.value_names):
         raise ValueError(
             f"expected the values {', '.join(rule.value_names)} for a rule of type {rule.type}, "
-            f"came {', '.join(values) or 'none'}"
+            f"got {', '.join(values) or 'none'}"
         )
     arrays = {name: numbers(name, values[name]) for name in rule.value_names}
     match rule:
@@ -122,7 +122,7 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Judgement:
             return _proportion(rule, arrays["successes"], arrays["trials"])
         case Threshold():
             return _threshold(rule, arrays["value"])
-    raise ValueError(f"expected a rule of the registry, came {type(rule).__name__}")
+    raise ValueError(f"expected a rule of the registry, got {type(rule).__name__}")
 
 
 def further_details(rule: Rule, values: Mapping[str, object]) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _number(rule: Number, value: Array) -> Judgement:
     stated = np.asarray(rule.stated, dtype=np.float64)
     if value.shape != stated.shape:
         raise ValueError(
-            f"value: expected {stated.size} numbers, one for each stated, came {value.size}"
+            f"value: expected {stated.size} numbers, one for each stated, got {value.size}"
         )
     difference = value - stated
     # A hair of slack, so that decimal halves are not decided by their binary rounding.
@@ -299,15 +299,15 @@ def _proportion(rule: Proportion, successes: Array, trials: Array) -> Judgement:
     if successes.shape != trials.shape:
         raise ValueError(
             "expected as many numbers of trials as of successes, "
-            f"came {trials.size} and {successes.size}"
+            f"got {trials.size} and {successes.size}"
         )
     for name, counts in (("successes", successes), ("trials", trials)):
         if (counts < 0).any() or (counts != np.round(counts)).any():
-            raise ValueError(f"{name}: expected whole numbers from 0 on, came {counts.tolist()}")
+            raise ValueError(f"{name}: expected whole numbers from 0 on, got {counts.tolist()}")
     if (successes > trials).any():
         index = int(np.flatnonzero(successes > trials)[0])
         raise ValueError(
-            f"expected at most as many successes as trials, came {successes[index]:.0f} of "
+            f"expected at most as many successes as trials, got {successes[index]:.0f} of "
             f"{trials[index]:.0f} at index {index}"
         )
     threshold = rule.at_most if rule.at_least is None else rule.at_least

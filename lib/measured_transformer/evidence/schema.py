@@ -62,23 +62,23 @@ class Rule:
 
 def _positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name}: expected a number above 0, came {value!r}")
+        raise ValueError(f"{name}: expected a number above 0, got {value!r}")
 
 
 def _confidence(value: float) -> None:
     if not 0.5 < value < 1:
-        raise ValueError(f"confidence: expected a number between 0.5 and 1, came {value!r}")
+        raise ValueError(f"confidence: expected a number between 0.5 and 1, got {value!r}")
 
 
 def _finite(name: str, value: float | None) -> None:
     if value is not None and not math.isfinite(value):
-        raise ValueError(f"{name}: expected a finite number, came {value!r}")
+        raise ValueError(f"{name}: expected a finite number, got {value!r}")
 
 
 def _one_threshold(at_least: float | None, at_most: float | None) -> None:
     if (at_least is None) == (at_most is None):
         came = "neither" if at_least is None else "both"
-        raise ValueError(f"at_least, at_most: expected exactly one of the two, came {came}")
+        raise ValueError(f"at_least, at_most: expected exactly one of the two, got {came}")
     _finite("at_least", at_least)
     _finite("at_most", at_most)
 
@@ -105,15 +105,15 @@ class Identity(Rule):
             came = "neither" if self.no_control is None else "both"
             raise ValueError(
                 "control_above, no_control: expected a bound that the negative control exceeds, "
-                f"or the reason why there is no control; came {came}"
+                f"or the reason why there is no control; got {came}"
             )
         if self.control_above is not None and not self.control_above >= self.tolerance:
             raise ValueError(
                 f"control_above: expected at least the tolerance {self.tolerance!r}, "
-                f"came {self.control_above!r}"
+                f"got {self.control_above!r}"
             )
         if self.no_control is not None and not self.no_control.strip():
-            raise ValueError("no_control: expected the reason in words, came an empty text")
+            raise ValueError("no_control: expected the reason in words, got an empty text")
 
     @property
     def value_names(self) -> tuple[str, ...]:
@@ -140,11 +140,11 @@ class Number(Rule):
 
     def __post_init__(self) -> None:
         if not self.stated:
-            raise ValueError("stated: expected at least one number, came none")
+            raise ValueError("stated: expected at least one number, got none")
         for stated in self.stated:
             _finite("stated", stated)
         if self.digits is None and self.within is None:
-            raise ValueError("digits, within: expected at least one of the two, came neither")
+            raise ValueError("digits, within: expected at least one of the two, got neither")
         if self.within is not None:
             _positive("within", self.within)
 
@@ -177,15 +177,15 @@ class Bound(Rule):
         for name in ("at_least", "above", "at_most", "below"):
             _finite(name, getattr(self, name))
         if self.at_least is not None and self.above is not None:
-            raise ValueError("at_least, above: expected at most one lower bound, came both")
+            raise ValueError("at_least, above: expected at most one lower bound, got both")
         if self.at_most is not None and self.below is not None:
-            raise ValueError("at_most, below: expected at most one upper bound, came both")
+            raise ValueError("at_most, below: expected at most one upper bound, got both")
         lower = self.above if self.at_least is None else self.at_least
         upper = self.below if self.at_most is None else self.at_most
         if lower is None and upper is None:
-            raise ValueError("expected one of at_least, above, at_most, below; came none")
+            raise ValueError("expected one of at_least, above, at_most, below; got none")
         if lower is not None and upper is not None and lower > upper:
-            raise ValueError(f"expected a lower bound below the upper, came {lower!r} > {upper!r}")
+            raise ValueError(f"expected a lower bound below the upper, got {lower!r} > {upper!r}")
 
     @property
     def value_names(self) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ class Difference(Rule):
 
     def __post_init__(self) -> None:
         if self.direction not in ("greater", "less"):
-            raise ValueError(f"direction: expected 'greater' or 'less', came {self.direction!r}")
+            raise ValueError(f"direction: expected 'greater' or 'less', got {self.direction!r}")
         _positive("smallest_effect", self.smallest_effect)
         _confidence(self.confidence)
 
@@ -289,7 +289,7 @@ class Proportion(Rule):
         threshold = self.at_most if self.at_least is None else self.at_least
         if threshold is None or not 0 < threshold < 1:
             raise ValueError(
-                f"at_least, at_most: expected a share between 0 and 1, came {threshold!r}; no "
+                f"at_least, at_most: expected a share between 0 and 1, got {threshold!r}; no "
                 "number of trials shows that all or none succeed (use a bound for exact counts)"
             )
         _confidence(self.confidence)
@@ -317,7 +317,7 @@ class Threshold(Rule):
         elif not self.at_least < self.at_most:
             raise ValueError(
                 "at_least, at_most: expected a range from a smaller to a larger number, "
-                f"came {self.at_least!r} to {self.at_most!r}"
+                f"got {self.at_least!r} to {self.at_most!r}"
             )
         _finite("at_least", self.at_least)
         _finite("at_most", self.at_most)

@@ -189,7 +189,7 @@ def proportion(
     check_confidence(confidence)
     check_counts(successes, trials)
     if not 0 < against < 1:
-        raise ValueError(f"expected a share between 0 and 1 to test against, came {against!r}")
+        raise ValueError(f"expected a share between 0 and 1 to test against, got {against!r}")
     ends = scipy.stats.binomtest(successes, trials).proportion_ci(confidence, method="exact")
     upper = float(scipy.stats.binom.sf(successes - 1, trials, against))
     lower = float(scipy.stats.binom.cdf(successes, trials, against))

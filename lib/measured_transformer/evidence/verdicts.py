@@ -61,15 +61,15 @@ def combine(parts: Mapping[str, Verdict], how: str = LEVELS) -> Verdict:
             inconclusive, or an unknown way to combine.
     """
     if how not in COMBINATIONS:
-        raise ValueError(f"expected one of {', '.join(COMBINATIONS)} as combination, came {how!r}")
+        raise ValueError(f"expected one of {', '.join(COMBINATIONS)} as combination, got {how!r}")
     if not parts:
-        raise ValueError("expected at least one part to combine, came none")
+        raise ValueError("expected at least one part to combine, got none")
     decided = {Verdict.CONFIRMED, Verdict.REFUTED, Verdict.NOT_REPRODUCED}
     for name, verdict in parts.items():
         if verdict not in decided | {Verdict.INCONCLUSIVE}:
             raise ValueError(
                 f"part {name!r}: expected confirmed, refuted, not reproduced or inconclusive, "
-                f"came {verdict.value!r}; only a whole claim can have that verdict"
+                f"got {verdict.value!r}; only a whole claim can have that verdict"
             )
     seen = set(parts.values())
     if len(seen) == 1:
@@ -111,7 +111,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     for p in p_values:
         if not 0 <= p <= 1:
-            raise ValueError(f"expected p-values from 0 to 1, came {p!r}")
+            raise ValueError(f"expected p-values from 0 to 1, got {p!r}")
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):

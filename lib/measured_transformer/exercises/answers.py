@@ -97,12 +97,10 @@ class Answer:
 
     def _demand_function(self) -> None:
         if isinstance(self.value, type) and issubclass(self.value, nn.Module):
-            text = (
-                f"expected a module, came its class {self.value.__name__}: make one and pass that"
-            )
+            text = f"expected a module, got its class {self.value.__name__}: make one and pass that"
             raise Fault(text, at_an_input=False)
         if not callable(self.value):
-            text = f"expected a function, came {in_words(self.value)}: pass its name, without calling it"
+            text = f"expected a function, got {in_words(self.value)}: pass its name, without calling it"
             raise Fault(text, at_an_input=False)
 
     def _names(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
@@ -139,8 +137,8 @@ class Answer:
             values = list(values.values())
         wanted = f"{len(names)} numbers ({', '.join(names)})"
         if not isinstance(values, (list, tuple)):
-            raise Fault(f"expected {wanted}, came {in_words(self.value)}")
-        demand(len(values) == len(names), f"expected {wanted}, came {len(values)}")
+            raise Fault(f"expected {wanted}, got {in_words(self.value)}")
+        demand(len(values) == len(names), f"expected {wanted}, got {len(values)}")
         for name, value in zip(names, values, strict=True):
             demand(value is not None and value is not ..., f"{_NOT_WRITTEN} for {name}")
         return [number(value, name) for name, value in zip(names, values, strict=True)]
@@ -149,11 +147,11 @@ class Answer:
         """Return the answer as one of these words, whatever its capitals."""
         listed = ", ".join(map(repr, options))
         if not isinstance(self.value, str):
-            raise Fault(f"expected one of {listed}, came {in_words(self.value)}")
+            raise Fault(f"expected one of {listed}, got {in_words(self.value)}")
         chosen = self.value.strip().casefold()
         demand(
             chosen in {one.casefold() for one in options},
-            f"expected one of {listed}, came {self.value!r}",
+            f"expected one of {listed}, got {self.value!r}",
         )
         return next(one for one in options if one.casefold() == chosen)
 
@@ -162,12 +160,12 @@ def number(value: Any, name: str = "the result") -> float:
     """Return a finite number, from Python, NumPy or a tensor of one entry; anything else is a `Fault`."""
     if isinstance(value, (Tensor, np.ndarray)):
         size = math.prod(value.shape)
-        demand(size == 1, f"{name} shall be one number, came {size} of them, {in_words(value)}")
+        demand(size == 1, f"{name} shall be one number, got {size} of them, {in_words(value)}")
         value = value.item()
     if isinstance(value, (bool, np.bool_)) or not isinstance(
         value, (int, float, np.integer, np.floating)
     ):
-        raise Fault(f"{name} shall be a number, came {in_words(value)}")
+        raise Fault(f"{name} shall be a number, got {in_words(value)}")
     demand(math.isfinite(value), f"{name} is {value}, no finite number")
     return float(value)
 
@@ -196,13 +194,13 @@ def tensor(
             else torch.as_tensor(np.asarray(value))
         )
     except (TypeError, ValueError, RuntimeError):
-        raise Fault(f"{name} shall be a tensor, came {in_words(value)}") from None
+        raise Fault(f"{name} shall be a tensor, got {in_words(value)}") from None
     came = tuple(found.shape)
     if shape is not None:
-        demand(came == shape, f"{name} shall have the shape {shape}, came {came}")
+        demand(came == shape, f"{name} shall have the shape {shape}, got {came}")
     if boolean:
         kind = str(found.dtype).removeprefix("torch.")
-        demand(found.dtype == torch.bool, f"{name} shall be Boolean, True or False, came {kind}")
+        demand(found.dtype == torch.bool, f"{name} shall be Boolean, True or False, got {kind}")
         return found
     found = found.to(torch.float64)
     if finite and not found.isfinite().all():

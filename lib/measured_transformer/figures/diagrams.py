@@ -55,7 +55,7 @@ def wire(axes: Axes, points: Sequence[Point], *, arrow: bool = True) -> None:
         ValueError: fewer than two points.
     """
     if len(points) < 2:
-        raise ValueError(f"expected at least two points for a wire, came {len(points)}")
+        raise ValueError(f"expected at least two points for a wire, got {len(points)}")
     across, up = zip(*points, strict=True)
     axes.plot(across, up, color=theme().ink, linewidth=1.4, solid_joinstyle="round", zorder=1)
     if arrow:
@@ -88,7 +88,7 @@ def box(
         ValueError: a concept that is not a box.
     """
     if concept not in _NAMES:
-        raise ValueError(f"expected one of {', '.join(_NAMES)}, came {concept!r}")
+        raise ValueError(f"expected one of {', '.join(_NAMES)}, got {concept!r}")
     height = 0.56 if concept == "norm" else 0.82
     axes.add_patch(
         FancyBboxPatch(
@@ -139,7 +139,7 @@ def block(
         ValueError: another placement.
     """
     if placement not in ("pre", "post"):
-        raise ValueError(f"expected placement 'pre' or 'post', came {placement!r}")
+        raise ValueError(f"expected placement 'pre' or 'post', got {placement!r}")
     side = x + 2.2
     for number, concept in enumerate(("attention", "ffn")):
         low = bottom + number * step

@@ -70,7 +70,7 @@ def beam_search(
     """The best texts found for each prompt.
 
     The search for a batch ends when no running text could still overtake the worst of the best `n_beams`
-    ended ones, whatever came next.
+    ended ones, whatever got next.
 
     Args:
         writer: has its prompts, not yet read.

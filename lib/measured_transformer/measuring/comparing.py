@@ -28,7 +28,7 @@ CLOSE = 1e-6
 
 @dataclass
 class Comparison:
-    """How many values came back.
+    """How many values got back.
 
     Attributes:
         equal: to the last bit.

@@ -39,7 +39,7 @@ class Repeated:
         measurement: which.
         seeds: those that were measured again.
         slice: what of it: 'all', or 'opening' for the first steps of its trainings alone.
-        comparison: how many values came back; None where there is nothing to compare with.
+        comparison: how many values got back; None where there is nothing to compare with.
         seconds: what it took, added up over processes.
         problem: why it could not be repeated; empty where it was.
         trials: what was measured.
@@ -57,7 +57,7 @@ class Repeated:
 
     @property
     def passed(self) -> bool:
-        """Whether all values came back."""
+        """Whether all values got back."""
         return self.comparison is not None and not self.comparison.outside and not self.problem
 
 

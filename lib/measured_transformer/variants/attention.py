@@ -186,4 +186,4 @@ def same_size(config: Config, tie: Tie) -> Config:
     d, inner = config.d_model, config.n_heads * config.head_width
     weights = saved * (d + config.attention_has_bias) * inner
     neuron = 2 * d + config.ffn_has_bias
-    return config.but(d_ff=config.neurons + round(weights / neuron))
+    return config.replace(d_ff=config.neurons + round(weights / neuron))

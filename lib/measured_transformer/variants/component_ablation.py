@@ -83,11 +83,11 @@ def piece_arms(whole: Config) -> dict[str, Arm]:
     return {
         "whole": Arm(whole),
         "attention": Arm(whole, {"prepare": without_attention}),
-        "positions": Arm(whole.but(positions="none")),
-        "skip": Arm(whole.but(residual=False)),
-        "norm": Arm(whole.but(norm="none")),
+        "positions": Arm(whole.replace(positions="none")),
+        "skip": Arm(whole.replace(residual=False)),
+        "norm": Arm(whole.replace(norm="none")),
         "ffn": Arm(whole, {"prepare": without_ffn}),
-        "both": Arm(whole.but(norm="none", residual=False)),
+        "both": Arm(whole.replace(norm="none", residual=False)),
     }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.training.loop import Model
-from measured_transformer.variants.feedforward import Given
+from measured_transformer.variants.feedforward import FixedEmbeddings
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,6 @@ class FixedTables:
         """
         if isinstance(model, EncoderDecoder) or model.unembedding is None:
             raise ValueError(f"expected a model with one unembedding, got {type(model).__name__}")
-        Given(self.network)(model)
+        FixedEmbeddings(self.network)(model)
         model.token_embedding.weight.requires_grad_(False)
         model.unembedding.weight.requires_grad_(False)

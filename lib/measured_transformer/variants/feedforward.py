@@ -30,7 +30,7 @@ class NoNetwork(nn.Module):
 
 
 @dataclass(frozen=True)
-class Given:
+class FixedEmbeddings:
     """A preparation for training: take the networks out, give the tokens as bits, or both.
 
     Attributes:
@@ -42,7 +42,7 @@ class Given:
 
     >>> from measured_transformer.models.encoder import Encoder
     >>> model = Encoder(Config(vocab=4, d_model=8, n_heads=2, n_layers=1))
-    >>> Given(network=False)(model)
+    >>> FixedEmbeddings(network=False)(model)
     >>> [name for name, _ in model.blocks[0].feedforward.named_parameters()]
     []
 
@@ -109,8 +109,8 @@ def without_network(config: Config) -> dict[str, Config]:
             f"{config.neurons} neurons, d_model={config.d_model} and activation={config.activation!r}"
         )
     return {
-        "heads": config.but(n_heads=3 * config.n_heads, d_head=config.head_width),
-        "layers": config.but(n_layers=3 * config.n_layers),
+        "heads": config.replace(n_heads=3 * config.n_heads, d_head=config.head_width),
+        "layers": config.replace(n_layers=3 * config.n_layers),
     }
 
 
@@ -140,4 +140,4 @@ def with_squared_relu(model: Model) -> None:
         )
     for block in model.modules():
         if isinstance(block, Block):
-            block.feedforward.bend = squared_relu
+            block.feedforward.activate = squared_relu

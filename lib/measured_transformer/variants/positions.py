@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.positions import LearnedPositions, sinusoidal_encoding
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.training.stacked import CannotStackError
 
 Model = Decoder | Encoder
@@ -131,7 +131,7 @@ class _Draw:
         if given.get("positions") is not None:
             return None
         tokens: Tensor = args[0]
-        generator = None if model.training else stream(0, "positions")
+        generator = None if model.training else make_generator(0, "positions")
         try:
             drawn = random_positions(*tokens.shape, longest=self.longest, generator=generator)
         except RuntimeError as error:  # inside of vmap nothing can be drawn

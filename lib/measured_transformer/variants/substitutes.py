@@ -135,7 +135,7 @@ class Instead:
         for block in model.blocks:
             assert isinstance(block, Block)
             if self.network == "linear":
-                block.feedforward.bend = _straight
+                block.feedforward.activate = _straight
             if self.network == "none":
                 block.feedforward = Nothing()  # type: ignore[assignment]
                 block.feedforward_norm = nn.Identity()
@@ -171,4 +171,4 @@ def network_made_up(config: Config) -> Config:
         raise ValueError(
             f"{config.n_heads} heads of width {config.head_width} are no whole number of neurons"
         )
-    return config.but(d_ff=config.neurons + more)
+    return config.replace(d_ff=config.neurons + more)

@@ -59,7 +59,7 @@ def test_a_prepared_model_has_the_same_weights_and_squares_its_neurons():
 
 def test_only_models_with_relu_are_prepared():
     with pytest.raises(ValueError, match="got 'gelu'"):
-        with_squared_relu(Decoder(READER.but(activation="gelu")))
+        with_squared_relu(Decoder(READER.replace(activation="gelu")))
     with pytest.raises(ValueError, match="EncoderDecoder"):
         with_squared_relu(EncoderDecoder(READER))
 
@@ -68,7 +68,7 @@ def test_only_models_with_relu_are_prepared():
 
 
 def test_all_activations_have_as_many_parameters_within_a_hundredth():
-    arms = activation_arms(READER.but(activation="gelu"))
+    arms = activation_arms(READER.replace(activation="gelu"))
     assert {name: arm.config.activation for name, arm in arms.items()} == {
         "relu": "relu",
         "gelu": "gelu",
@@ -80,7 +80,7 @@ def test_all_activations_have_as_many_parameters_within_a_hundredth():
     assert sizes["swiglu"] == pytest.approx(sizes["relu"], rel=0.01)
     assert arms["squared"].options["prepare"] is with_squared_relu
     with pytest.raises(ValueError, match="without a gate"):
-        activation_arms(READER.but(activation="swiglu"))
+        activation_arms(READER.replace(activation="swiglu"))
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1, 2, 4, 8])
@@ -91,7 +91,7 @@ def test_widths_are_changed_with_and_without_more_parameters(ratio: float):
     assert counted(equal) == pytest.approx(counted(READER), rel=0.05)
     assert (equal.d_model > 32) == (ratio < 4)
     for other in (equal.d_model - 2, equal.d_model + 2):  # no neighbour comes nearer
-        near = READER.but(d_model=other, d_ff=round(ratio * other))
+        near = READER.replace(d_model=other, d_ff=round(ratio * other))
         assert abs(counted(near) - counted(READER)) >= abs(counted(equal) - counted(READER))
 
 

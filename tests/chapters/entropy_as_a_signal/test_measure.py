@@ -19,7 +19,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.initialisation import Scaled
 from scipy.stats import mannwhitneyu
 
@@ -43,7 +43,7 @@ def test_each_run_is_that_of_the_library_alone():
                 batch_size=4,
                 prepare=Scaled(setting.scale),
             )
-            test = TASK.batch(stream(5, "evaluation"), 64)
+            test = TASK.batch(make_generator(5, "evaluation"), 64)
             with torch.no_grad():
                 loss = cross_entropy(run.model(test.inputs), test.targets, test.scored)
             assert losses[place] == pytest.approx(float(loss), rel=1e-4)

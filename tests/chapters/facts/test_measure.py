@@ -306,8 +306,8 @@ def test_models_of_another_kind_are_refused():
     config = Config(vocab=19, d_model=8, n_heads=2, n_layers=2, positions="none")
     for other, words in (
         (config, "2 blocks"),
-        (config.but(n_layers=1, placement="post"), "placement='post'"),
-        (config.but(n_layers=1, activation="swiglu"), "without a gate"),
+        (config.replace(n_layers=1, placement="post"), "placement='post'"),
+        (config.replace(n_layers=1, activation="swiglu"), "without a gate"),
     ):
         with pytest.raises(ValueError, match=words):
             f.lookups(make_model(other, causal=True, seed=0), TABLE)
@@ -336,4 +336,4 @@ def test_fixed_tables_stay_and_the_rest_learns():
     with pytest.raises(ValueError, match="one unembedding"):
         FixedTables()(EncoderDecoder(config))
     with pytest.raises(ValueError, match="one unembedding"):
-        FixedTables()(Decoder(config.but(head="none")))
+        FixedTables()(Decoder(config.replace(head="none")))

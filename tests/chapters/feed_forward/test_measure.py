@@ -14,8 +14,8 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.tasks.bit_pairs import BitPairs
 from measured_transformer.training.loop import make_model
-from measured_transformer.training.seeding import stream
-from measured_transformer.variants.feedforward import Given
+from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.feedforward import FixedEmbeddings
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -161,7 +161,9 @@ def test_published_models_have_their_published_sizes():
     assert found["LLaMA-7B"].total == 6_738_415_616
     for count in found.values():
         assert sum(published.whereabouts(count).values()) == count.total
-    small = published.published()["GPT-2"].config.but(vocab=7, d_model=24, n_layers=2, max_length=5)
+    small = published.published()["GPT-2"].config.replace(
+        vocab=7, d_model=24, n_layers=2, max_length=5
+    )
     model = Decoder(small)
     inside = {
         name: sum(p.numel() for n, p in model.named_parameters() if f".{name}." in n)
@@ -185,7 +187,7 @@ def test_frozen_attention_alone_is_a_linear_map_of_the_bits():
 
     def outputs(network, length, frozen):
         model = make_model(config, causal=False, seed=0).eval()
-        Given(network=network, bits=4)(model)
+        FixedEmbeddings(network=network, bits=4)(model)
         with torch.no_grad():
             for block in model.blocks:  # fresh weights are so small that nothing bends by much
                 for layer in (block.attention.query, block.attention.key):
@@ -193,7 +195,7 @@ def test_frozen_attention_alone_is_a_linear_map_of_the_bits():
         seen = []
         with intervene(model, {"blocks.1.residual_post": lambda x: seen.append(x) or x}):
             ff.accuracy_at(model, task, length=length, seed=0, frozen=frozen)
-        batch = task.batch(stream(0, f"evaluation at {length}"), 256, length=length)
+        batch = task.batch(make_generator(0, f"evaluation at {length}"), 256, length=length)
         return off_linear(seen[-1], task.signs()[batch.inputs])
 
     assert outputs(network=False, length=8, frozen=True) < 1e-5
@@ -206,7 +208,7 @@ def test_accuracy_counts_right_answers():
     task = BitPairs(bits=4)
     config = Config(vocab=16, d_model=16, n_layers=1, n_heads=2, positions="none")
     model = make_model(config, causal=False, seed=0).eval()
-    batch = task.batch(stream(3, "evaluation at 5"), 256, length=5)
+    batch = task.batch(make_generator(3, "evaluation at 5"), 256, length=5)
     with torch.no_grad():
         answers = model(batch.inputs).argmax(-1)
     right = sum(answers[row, t] == batch.targets[row, t] for row in range(256) for t in range(5))
@@ -223,7 +225,7 @@ def test_a_frozen_pattern_is_the_mean_of_those_that_were():
     with intervene(model, {"blocks.0.attention.out": lambda x: shown.append(x) or x}):
         ff.accuracy_at(model, task, length=5, seed=3, frozen=True)
     free, held = shown
-    batch = task.batch(stream(3, "evaluation at 5"), 256, length=5)
+    batch = task.batch(make_generator(3, "evaluation at 5"), 256, length=5)
     with capture(model, "*.pattern", "*.values") as seen, torch.no_grad():
         model(batch.inputs)
     pattern = seen["blocks.0.attention.pattern"].mean(0, keepdim=True)

@@ -15,14 +15,14 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.stack import initialise
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.initialisation import Scaled, ScaledWrites, write_deviation
 
 CONFIG = Config(vocab=12, d_model=16, n_layers=3, n_heads=2, activation="relu")
 
 
 def model(**changes):
-    return make_model(CONFIG.but(**changes), causal=False, seed=4)
+    return make_model(CONFIG.replace(**changes), causal=False, seed=4)
 
 
 def test_gains_are_those_of_drawn_matrices():
@@ -98,7 +98,7 @@ def test_writes_are_scaled_by_their_rule(rule, factors):
 
 
 def test_the_gpt2_rule_is_that_of_the_models():
-    config = CONFIG.but(initialisation="gpt2", d_model=128)
+    config = CONFIG.replace(initialisation="gpt2", d_model=128)
     made = make_model(config, causal=True, seed=0)
     for layer, block in enumerate(made.blocks, start=1):
         wanted = write_deviation(layer, 3, "gpt2")
@@ -114,16 +114,16 @@ def test_rules_refuse_unknown_names_and_layers(unhooked):
 
 def test_a_passage_sees_every_state_and_the_gradient_of_the_loss():
     made = model().double()
-    batch = Reversal(vocab=12, length=6).batch(stream(0, "evaluation"), 4)
+    batch = Reversal(vocab=12, length=6).batch(make_generator(0, "evaluation"), 4)
     found = passage(made, batch)
     assert found.stream.shape == found.gradients.shape == (7,)
-    embedded = made.enter(batch.inputs, _places(made, batch.inputs))[0]
+    embedded = made.embed(batch.inputs, _places(made, batch.inputs))[0]
     assert found.stream[0] == pytest.approx(embedded.square().mean().sqrt().item())
     assert (found.gradients > 0).all()
 
 
 def test_post_norm_hides_a_factor_from_the_stream_and_pre_norm_does_not():
-    batch = Reversal(vocab=12, length=6).batch(stream(0, "evaluation"), 4)
+    batch = Reversal(vocab=12, length=6).batch(make_generator(0, "evaluation"), 4)
     change = {}
     for placement in ("pre", "post"):
         made = model(placement=placement)
@@ -142,6 +142,6 @@ def test_powers_of_ten_and_root_mean_square():
 
 
 def _places(made, tokens):
-    from measured_transformer.models.places import find_places
+    from measured_transformer.models.token_positions import find_positions
 
-    return find_places(tokens, padding_mask=None, positions=None, earlier=None)
+    return find_positions(tokens, padding_mask=None, positions=None, earlier=None)

@@ -75,7 +75,7 @@ def test_every_seed_is_a_dot():
     assert [x.size for x, _ in lines(drawn)].count(3) == 2
     drawn = norms.quality(values | {"third": np.array([1.0, 1.1, 1.2])}, label="loss")
     assert [x.size for x, _ in lines(drawn)].count(3) == 3
-    with pytest.raises(ValueError, match="two or three rows, came 1"):
+    with pytest.raises(ValueError, match="two or three rows, got 1"):
         norms.quality({"first": values["first"]}, label="loss")
 
 

@@ -150,13 +150,15 @@ def test_probes_are_scored_on_sequences_that_they_were_not_fitted_on():
 @pytest.mark.parametrize("order", [[0, 2, 1], [2, 0], [0, 1, 1, 2], [1], []])
 def test_another_order_is_the_model_built_in_that_order(order):
     model, tokens = random_model(4, n_layers=3)
-    built = make_model(model.config.but(n_layers=max(1, len(order))), causal=False, seed=0).double()
+    built = make_model(
+        model.config.replace(n_layers=max(1, len(order))), causal=False, seed=0
+    ).double()
     own = {k: v for k, v in model.state_dict().items() if not k.startswith("blocks.")}
     for new, old in enumerate(order):
         block = model.blocks[old].state_dict()
         own |= {f"blocks.{new}.{name}": value for name, value in block.items()}
     built.load_state_dict(own, strict=bool(order))
-    expected = built.eval()(tokens) if order else model.read(ledger(model, tokens).states[0])
+    expected = built.eval()(tokens) if order else model.unembed(ledger(model, tokens).states[0])
     whole = model(tokens)
     with rearranged(model, order):
         assert torch.equal(model(tokens), expected)

@@ -17,7 +17,7 @@ from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.modular import ModularAddition
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import evaluate, make_model, train
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.substitutes import FixedPattern, Instead, network_made_up
 from torch.nn import functional as F
 
@@ -46,7 +46,7 @@ def test_nothing_asked_for_changes_nothing():
 def test_a_linear_network_adds_and_scales():
     model = made(network="linear").double()
     network = model.blocks[1].feedforward
-    x, y = torch.randn(2, 1, 4, 12, dtype=torch.float64, generator=stream(0, "inputs"))
+    x, y = torch.randn(2, 1, 4, 12, dtype=torch.float64, generator=make_generator(0, "inputs"))
     with torch.no_grad():
         zero = network(torch.zeros_like(x))
         mixed = network(2 * x - 3 * y) - zero
@@ -78,7 +78,7 @@ def test_without_networks_only_attention_writes():
 def test_a_fixed_pattern_is_attention_with_that_pattern(causal):
     fresh = make_model(CONFIG, causal=causal, seed=0)
     model = made(causal=causal, attention="fixed")
-    tables = torch.randn(2, 3, 5, 5, generator=stream(1, "tables"))
+    tables = torch.randn(2, 3, 5, 5, generator=make_generator(1, "tables"))
     with torch.no_grad():
         for block, table in zip(model.blocks, tables, strict=True):
             block.attention.scores.copy_(table)
@@ -113,17 +113,17 @@ def test_what_cannot_be_is_refused(unhooked):
     with pytest.raises(ValueError, match="EncoderDecoder"):
         made(source=True, network="none")
     with pytest.raises(ValueError, match="gate"):
-        made(CONFIG.but(activation="swiglu"), network="linear")
+        made(CONFIG.replace(activation="swiglu"), network="linear")
     attention = MultiHeadAttention(12, 3)
     with pytest.raises(ValueError, match="n_heads must divide"):
         FixedPattern(attention.value, attention.output, n_heads=5, length=4)
-    model = made(attention="fixed", config=CONFIG.but(max_length=4, positions="sinusoidal"))
+    model = made(attention="fixed", config=CONFIG.replace(max_length=4, positions="sinusoidal"))
     with pytest.raises(ValueError, match="reach 4 positions, got 5"):
         model(TOKENS)
     with pytest.raises(ValueError, match="no padding"):
         made(attention="fixed")(TOKENS, padding_mask=torch.ones_like(TOKENS, dtype=torch.bool))
     with pytest.raises(ValueError, match="no whole number of neurons"):
-        network_made_up(CONFIG.but(n_heads=1, d_head=1, activation="swiglu"))
+        network_made_up(CONFIG.replace(n_heads=1, d_head=1, activation="swiglu"))
 
 
 # --- budgets --------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_what_cannot_be_is_refused(unhooked):
 
 @pytest.mark.parametrize(("d_model", "n_heads"), [(16, 2), (32, 4)])
 def test_what_stays_makes_up_for_what_goes(d_model, n_heads):
-    config = CONFIG.but(d_model=d_model, n_heads=n_heads)
+    config = CONFIG.replace(d_model=d_model, n_heads=n_heads)
     arms = n.compared(config)
     found = {name: n.budget(arm) for name, arm in arms.items()}
     per_block = {name: one.attention + one.network for name, one in found.items()}
@@ -172,7 +172,7 @@ def test_sums_are_no_better_than_guessing(modulus):
 
 
 def test_no_additive_logits_do_better_by_chance():
-    generator = stream(0, "drawn logits")
+    generator = make_generator(0, "drawn logits")
     a, b = torch.cartesian_prod(torch.arange(4), torch.arange(4)).T
     best = n.best_additive(4, seed=0).loss
     for scale in torch.logspace(-6, 1, 50, dtype=torch.float64):
@@ -188,13 +188,16 @@ def test_no_additive_logits_do_better_by_chance():
 def fresh_on(task):
     """A model with large random weights, sequences held out, and those that means are taken over."""
     length = task.length if task.causal else 5
-    config = CONFIG.but(vocab=task.vocab, max_length=length)
+    config = CONFIG.replace(vocab=task.vocab, max_length=length)
     model = make_model(config, causal=task.causal, seed=1).double()
     with torch.no_grad():
         for parameter in model.blocks.parameters():
             parameter.mul_(2)
     unseen = replace(task, part="validation") if task.causal else task
-    batches = unseen.batch(stream(4, "evaluation"), 40), task.batch(stream(4, "reference"), 40)
+    batches = (
+        unseen.batch(make_generator(4, "evaluation"), 40),
+        task.batch(make_generator(4, "reference"), 40),
+    )
     return model, *batches
 
 

@@ -15,11 +15,11 @@ from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 TASK = Reversal(vocab=5, length=5)
 POST = Config(vocab=5, d_model=16, n_layers=3, n_heads=2, activation="relu", placement="post")
-BATCH = TASK.batch(stream(0, "test"), 16)
+BATCH = TASK.batch(make_generator(0, "test"), 16)
 
 
 def gradients(prepare=None):
@@ -65,7 +65,7 @@ def test_the_first_gradients_are_those_that_a_training_meets():
     options = {"steps": 1, "learning_rate": 1e-3, "batch_size": 16, "seed": 4}
     watched = gradient_lengths(train(POST, TASK, prepare=Watched((0,)), **options).model)
     model = make_model(POST, causal=False, seed=4)
-    found = first_gradients(model, TASK.batch(stream(4, "training"), 16))
+    found = first_gradients(model, TASK.batch(make_generator(4, "training"), 16))
     assert set(found) == set(watched)
     for name in found:
         assert found[name] == pytest.approx(watched[name], rel=1e-4, abs=1e-9), name

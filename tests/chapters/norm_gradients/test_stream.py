@@ -11,11 +11,11 @@ from measured_transformer.chapters.norm_gradients.measure import (
     spread,
 )
 from measured_transformer.models.config import Config
-from measured_transformer.models.places import find_places
+from measured_transformer.models.token_positions import find_positions
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 TASK = Reversal(vocab=5, length=5)
 
@@ -26,9 +26,9 @@ MODEL = make_model(Config(vocab=5, d_model=8, n_layers=1, n_heads=1), causal=Fal
 def test_cosines_against_gradients_taken_by_hand():
     config = Config(vocab=5, d_model=16, n_layers=2, n_heads=2)
     model = make_model(config, causal=False, seed=0)
-    batch = TASK.batch(stream(0, "test"), 8)
+    batch = TASK.batch(make_generator(0, "test"), 8)
     found = gradient_cosines(model, batch)
-    entering = model.enter(batch.inputs, find_places(batch.inputs))[0].detach()
+    entering = model.embed(batch.inputs, find_positions(batch.inputs))[0].detach()
     states = []
     x = entering.requires_grad_()
     states.append(x)
@@ -36,7 +36,7 @@ def test_cosines_against_gradients_taken_by_hand():
         x = block(x)
         x.retain_grad()
         states.append(x)
-    cross_entropy(model.read(x), batch.targets, batch.scored).backward()
+    cross_entropy(model.unembed(x), batch.targets, batch.scored).backward()
     last = states[-1].grad.flatten()
     expected = [float(torch.cosine_similarity(s.grad.flatten(), last, dim=0)) for s in states]
     assert found == pytest.approx(expected, abs=1e-4)

@@ -21,12 +21,12 @@ from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.ensemble import train_ensemble
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.norms import zero_branches
 
 TASK = Reversal(vocab=5, length=5)
 SMALL = Config(vocab=5, d_model=16, n_layers=2, n_heads=2, activation="relu")
-POST = SMALL.but(placement="post")
+POST = SMALL.replace(placement="post")
 
 
 def fresh(config=SMALL, seed=0):
@@ -34,16 +34,16 @@ def fresh(config=SMALL, seed=0):
 
 
 def tokens(size=3, seed=0):
-    return TASK.batch(stream(seed, "test"), size).inputs
+    return TASK.batch(make_generator(seed, "test"), size).inputs
 
 
-@pytest.mark.parametrize("config", [SMALL, POST, SMALL.but(tie_embeddings=True)])
+@pytest.mark.parametrize("config", [SMALL, POST, SMALL.replace(tie_embeddings=True)])
 def test_the_watch_sees_the_gradients_of_its_steps(config):
     run = train(
         config, TASK, steps=4, learning_rate=1e-2, seed=3, batch_size=8, prepare=Watched((0, 3))
     )
     found = gradient_lengths(run.model)
-    model, batches = fresh(config, seed=3), stream(3, "training")
+    model, batches = fresh(config, seed=3), make_generator(3, "training")
     batch = TASK.batch(batches, 8)
     cross_entropy(model(batch.inputs), batch.targets, batch.scored).backward()
     assert set(found) == {name for name, _ in model.named_parameters()}
@@ -97,14 +97,14 @@ def test_lengths_are_gathered_by_block_and_kind():
 
 
 def test_equal_gradients_are_equal_when_the_step_is_taken():
-    batch = TASK.batch(stream(0, "test"), 16)
+    batch = TASK.batch(make_generator(0, "test"), 16)
 
     def blocks_of(model):
         cross_entropy(model(batch.inputs), batch.targets, batch.scored).backward()
         return [[w.grad.clone() for w in block.parameters()] for block in model.blocks], model
 
-    plain, untouched = blocks_of(fresh(POST.but(n_layers=3)))
-    model = fresh(POST.but(n_layers=3))
+    plain, untouched = blocks_of(fresh(POST.replace(n_layers=3)))
+    model = fresh(POST.replace(n_layers=3))
     equal_gradients(model)
     equal, touched = blocks_of(model)
 
@@ -128,7 +128,7 @@ def test_equal_rates_leave_the_model_and_change_the_steps():
     x = tokens()
     with torch.no_grad():
         assert torch.allclose(model(x), plain(x), atol=1e-5)
-    batch = TASK.batch(stream(0, "rates"), 64)
+    batch = TASK.batch(make_generator(0, "rates"), 64)
     cross_entropy(plain(batch.inputs), batch.targets, batch.scored).backward()
     lengths = [
         math.sqrt(sum(float(w.grad.square().sum()) for w in block.parameters()))

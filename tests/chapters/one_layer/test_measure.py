@@ -104,7 +104,7 @@ def test_strips_are_the_rows_of_one_token():
     assert str(pattern).startswith("pattern  (2, 3, 3)")
     assert str(pattern).count("|") == 1
     for token in (-1, 3):
-        with pytest.raises(ValueError, match=f"from 0 to 2, came {token}"):
+        with pytest.raises(ValueError, match=f"from 0 to 2, got {token}"):
             strips(block, x, token=token)
 
 
@@ -123,7 +123,7 @@ def test_changes_are_those_of_the_token_that_is_watched():
     block, x = random_block(1, "pre")
     alone = [one.alone for one in changes(block, x, token=3, other=0).values()]
     assert any(alone)
-    with pytest.raises(ValueError, match="two different tokens, came 1 twice"):
+    with pytest.raises(ValueError, match="two different tokens, got 1 twice"):
         changes(block, x, token=1, other=1)
     with torch.no_grad():  # attention that writes nothing: what is added no longer knows others
         block.attention.output.weight.zero_()
@@ -179,13 +179,13 @@ def test_costs_have_the_shapes_of_the_trace(placement):
 def test_unknown_forms_are_refused():
     base = Config(vocab=5, d_model=8, n_layers=1, n_heads=2)
     for changed in ({"activation": "swiglu"}, {"n_kv_heads": 1}, {"residual": False}):
-        block = make_model(base.but(**changed), causal=False, seed=0).blocks[0]
+        block = make_model(base.replace(**changed), causal=False, seed=0).blocks[0]
         with pytest.raises(ValueError, match="expected a"):
             operations(block)
         with pytest.raises(ValueError, match="expected a"):
-            costs(base.but(**changed), length=3)
-    with pytest.raises(ValueError, match="expected the norm 'layer', came 'rms'"):
-        costs(base.but(norm="rms"), length=3)
+            costs(base.replace(**changed), length=3)
+    with pytest.raises(ValueError, match="expected the norm 'layer', got 'rms'"):
+        costs(base.replace(norm="rms"), length=3)
 
 
 def test_dropout_before_the_addition_leaves_the_embedding_alone():

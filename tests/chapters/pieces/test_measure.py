@@ -26,7 +26,7 @@ from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.text import TextLM
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.component_ablation import without_attention
 
 CONFIG = Config(vocab=5, d_model=16, n_layers=2, n_heads=2, activation="relu")
@@ -53,14 +53,14 @@ def counted(batch, vocab):
     [Reversal(4, 4), Reversal(4, 3), AssociativeRecall(pairs=2, queries=2, keys=3, values=3)],
 )
 def test_the_best_loss_alone_is_that_of_counting(task):
-    batch = task.batch(stream(0, "test"), 60_000)
+    batch = task.batch(make_generator(0, "test"), 60_000)
     vocab = task.vocab
     assert lonely_loss(task) == pytest.approx(counted(batch, vocab), abs=0.005)
 
 
 def test_training_without_attention_comes_near_that_loss_and_not_below():
     task = Reversal(vocab=4, length=3)
-    config = CONFIG.but(vocab=4, n_layers=1)
+    config = CONFIG.replace(vocab=4, n_layers=1)
     run = train(
         config,
         task,
@@ -97,7 +97,10 @@ def test_a_bigram_knows_more_than_a_unigram_of_real_text():
 def test_rises_are_those_of_writes_set_to_their_mean_by_hand(part):
     task = Reversal(vocab=5, length=4)
     model = make_model(CONFIG, causal=False, seed=3).double().eval()
-    batch, reference = task.batch(stream(0, "test"), 8), task.batch(stream(1, "test"), 20)
+    batch, reference = (
+        task.batch(make_generator(0, "test"), 8),
+        task.batch(make_generator(1, "test"), 20),
+    )
     names = [f"blocks.{i}.{part}.out" for i in range(2)]
 
     @torch.no_grad()
@@ -118,20 +121,20 @@ def test_rises_are_those_of_writes_set_to_their_mean_by_hand(part):
 
 def test_another_part_is_refused():
     model = make_model(CONFIG, causal=False, seed=0)
-    batch = Reversal(5, 4).batch(stream(0, "test"), 2)
+    batch = Reversal(5, 4).batch(make_generator(0, "test"), 2)
     with pytest.raises(ValueError, match="'attention' or 'feedforward', got 'norm'"):
         rises_when_taken(model, batch, batch, part="norm")
 
 
 @pytest.mark.parametrize(("width", "ratio"), [(32, 1.0), (64, 2.0), (8, 0.25)])
 def test_without_biases_parameters_are_those_of_the_matrices(width, ratio):
-    model = make_model(CONFIG.but(d_ff=width, bias=False), causal=False, seed=0)
+    model = make_model(CONFIG.replace(d_ff=width, bias=False), causal=False, seed=0)
     assert parameter_ratio(model) == ratio
 
 
 def test_log_writes_are_those_of_single_vectors():
     task = Reversal(vocab=5, length=4)
-    tokens = task.batch(stream(0, "test"), 3).inputs
+    tokens = task.batch(make_generator(0, "test"), 3).inputs
     model = make_model(CONFIG, causal=False, seed=0).double()
     with torch.no_grad(), capture(model, "*.out") as seen:
         model(tokens)

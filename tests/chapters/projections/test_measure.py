@@ -63,7 +63,7 @@ def test_what_is_saved_is_given_to_the_neurons(tie, bias):
 def test_impossible_ties(unhooked):
     with pytest.raises(ValueError, match="tie must be one of none, qk, kv, qkv, got 'vq'"):
         Tied("vq")
-    grouped = make_model(SMALL.but(n_kv_heads=1), causal=False, seed=0)
+    grouped = make_model(SMALL.replace(n_kv_heads=1), causal=False, seed=0)
     with pytest.raises(ValueError, match="n_heads=2 and n_kv_heads=1"):
         Tied("qk")(grouped)
     Tied("kv")(grouped)

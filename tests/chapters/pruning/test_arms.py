@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from measured_transformer.chapters.pruning.arms import Given, PrunedTo, Study, pruned, tuned
+from measured_transformer.chapters.pruning.arms import LoadWeights, PrunedTo, Study, pruned, tuned
 from measured_transformer.chapters.pruning.measure import cut, gradient_importance, keep_by_layer
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.tasks.reversal import Reversal
@@ -82,7 +82,7 @@ def test_a_pruned_arm_trains_and_cuts_a_large_model():
     assert seeds[0] % 10 == 3
     ranked = gradient_importance(whole, STUDY.half(seeds[0], "rank"))
     assert same(cut(whole, keep_by_layer(ranked, 2)), fresh)
-    Given(whole)(model := make_model(STUDY.config(8), causal=False, seed=5))
+    LoadWeights(whole)(model := make_model(STUDY.config(8), causal=False, seed=5))
     assert same(model, whole)
 
 

@@ -16,7 +16,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.tasks.recall import AssociativeRecall
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model, predict, train
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.attention import LearnedScale, RescaledScores, learn_scale
 
 TASK = Reversal(vocab=6, length=6)
@@ -24,7 +24,7 @@ CONFIG = Config(vocab=6, d_model=16, n_layers=2, n_heads=2)
 
 
 def model(**changes):
-    return make_model(CONFIG.but(**changes), causal=False, seed=3)
+    return make_model(CONFIG.replace(**changes), causal=False, seed=3)
 
 
 def test_drawn_scores_spread_with_the_root_of_the_width():
@@ -94,7 +94,7 @@ def test_certain_weights_let_nothing_through():
 
 def test_the_gradient_at_the_query_is_the_derivative():
     (found,) = query_gradient_norm(3, 4, scale=0.7, rows=1, seed=2)
-    generator = stream(2, "query-gradients-3-4")
+    generator = make_generator(2, "query-gradients-3-4")
     query = torch.randn(1, 1, 3, generator=generator).double().flatten()
     keys = torch.randn(1, 4, 3, generator=generator).double().squeeze(0)
     arriving = torch.randn(1, 1, 4, generator=generator).double().flatten()
@@ -114,7 +114,7 @@ def test_first_look_at_a_head_that_sees_all_alike():
 
 def test_first_look_at_causal_rows_leaves_out_what_is_hidden():
     task = AssociativeRecall(pairs=2, queries=2, keys=4, values=4)
-    fresh = make_model(CONFIG.but(vocab=8), causal=True, seed=0)
+    fresh = make_model(CONFIG.replace(vocab=8), causal=True, seed=0)
     with torch.no_grad():
         fresh.blocks[0].attention.query.weight.zero_()
         fresh.blocks[0].attention.query.bias.zero_()
@@ -139,7 +139,7 @@ def test_first_look_needs_a_choice():
 def test_a_learned_scale_starts_as_nothing_and_multiplies_scores():
     plain, learned = model(attention_scale=1.0), model(attention_scale=1.0)
     learn_scale(learned)
-    batch = TASK.batch(stream(0, "x"), 4)
+    batch = TASK.batch(make_generator(0, "x"), 4)
     torch.testing.assert_close(predict(learned, batch), predict(plain, batch))
     for block in learned.blocks:
         assert isinstance(block.attention.query, LearnedScale)
@@ -157,7 +157,7 @@ def test_a_learned_scale_is_trained():
 def test_rescaled_scores_start_as_another_scale_would():
     changed = model(attention_scale=1.0)
     RescaledScores(0.25)(changed)
-    batch = TASK.batch(stream(0, "x"), 4)
+    batch = TASK.batch(make_generator(0, "x"), 4)
     torch.testing.assert_close(predict(changed, batch), predict(model(attention_scale=0.25), batch))
     weights = [m.blocks[1].attention for m in (changed, model(attention_scale=1.0))]
     torch.testing.assert_close(weights[0].key.weight, weights[1].key.weight / 2)

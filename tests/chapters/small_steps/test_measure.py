@@ -25,7 +25,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import Run, make_model, train
 from measured_transformer.training.schedules import Constant
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.training.tuning import Arm
 from measured_transformer.variants.initialisation import BranchFactor
 from measured_transformer.variants.norms import zero_branches
@@ -35,13 +35,13 @@ CONFIG = Config(vocab=2, d_model=16, n_layers=2, n_heads=2, activation="relu")
 
 
 def fresh(seed=0, **changes):
-    return make_model(CONFIG.but(**changes), causal=False, seed=seed).eval()
+    return make_model(CONFIG.replace(**changes), causal=False, seed=seed).eval()
 
 
 @pytest.mark.parametrize("factor", [0.1, 0.0, 3.0])
 @pytest.mark.parametrize("changes", [{}, {"placement": "post"}, {"norm": "none"}])
 def test_the_first_branch_writes_so_many_times_as_much(factor, changes):
-    tokens = TASK.batch(stream(0, "evaluation"), 4).inputs
+    tokens = TASK.batch(make_generator(0, "evaluation"), 4).inputs
     whole, scaled = fresh(**changes), fresh(**changes)
     with torch.no_grad():  # biases begin at zero, and must be multiplied all the same
         for model in (whole, scaled):
@@ -125,7 +125,7 @@ def test_a_first_step_is_a_step_written_out(optimiser):
     model, before = fresh(seed=3), fresh(seed=3)
     prepare(model)
     prepare(before)
-    batch = TASK.batch(stream(3, "training"), 32)
+    batch = TASK.batch(make_generator(3, "training"), 32)
     loss = torch.nn.functional.cross_entropy(model(batch.inputs).transpose(1, 2), batch.targets)
     loss.backward()
     with torch.no_grad():
@@ -151,7 +151,7 @@ def test_a_small_rate_moves_a_model_in_proportion():
 def run(seed, depth, ends_at):
     """A run whose loss falls below the level at once, or never."""
     losses = np.full(20, 0.0 if ends_at else 1.0)
-    model, none = Encoder(CONFIG.but(n_layers=depth)), np.zeros(0)
+    model, none = Encoder(CONFIG.replace(n_layers=depth)), np.zeros(0)
     return Run(model, losses, seed, False, losses, losses, none.astype(int), none, none)
 
 
@@ -179,7 +179,9 @@ def test_only_seeds_that_fail_go_down_and_only_as_far_as_they_must(monkeypatch):
     monkeypatch.setattr(
         "measured_transformer.chapters.small_steps.measure.train_until_solved", fake
     )
-    arms = {depth: Arm(CONFIG.but(n_layers=depth), {"batch_size": depth}) for depth in (1, 2, 4)}
+    arms = {
+        depth: Arm(CONFIG.replace(n_layers=depth), {"batch_size": depth}) for depth in (1, 2, 4)
+    }
     found = from_the_top(
         arms, TASK, [0, 10], rate=lambda d: asked.append(d) or d / 100, steps=30, clip=2.0
     )
@@ -214,7 +216,7 @@ def test_rates_count_when_every_seed_got_there():
 
 
 def test_a_scaled_model_is_seen_by_a_capture_as_one_with_smaller_writes():
-    tokens = TASK.batch(stream(0, "evaluation"), 4).inputs
+    tokens = TASK.batch(make_generator(0, "evaluation"), 4).inputs
     model = fresh(n_layers=6)
     BranchFactor(0.01)(model)
     with torch.no_grad(), capture(model, "blocks.*.residual_post") as seen:

@@ -42,7 +42,7 @@ def test_a_model_cut_off_reads_what_its_first_blocks_leave(placement):
         whole = model(tokens)
     with torch.no_grad():
         cut = only_first(model, 2)(tokens)
-        assert torch.allclose(cut, model.read(seen["blocks.1.residual_post"]), atol=1e-6)
+        assert torch.allclose(cut, model.unembed(seen["blocks.1.residual_post"]), atol=1e-6)
         assert len(ledger(only_first(model, 2), tokens).writes) == 4
         assert torch.equal(model(tokens), whole)  # the model itself keeps all of its blocks
     assert not torch.allclose(cut, whole, atol=1e-3)

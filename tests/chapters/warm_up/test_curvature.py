@@ -15,7 +15,7 @@ from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model, predict, train
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -44,7 +44,7 @@ def test_divisors_are_those_of_adam():
     found = snapshots(CONFIG, TASK, [0, 3], betas=(0.8, beta), eps=eps, **SETTINGS)
     assert found[0].divisors is None
     square = torch.zeros(())
-    batches = stream(1, "training")
+    batches = make_generator(1, "training")
     for step in range(3):
         model = train(CONFIG, TASK, steps=step, betas=(0.8, beta), eps=eps, **SETTINGS).model
         batch = TASK.batch(batches, 8)
@@ -63,8 +63,8 @@ def test_steps_must_rise():
 @pytest.mark.parametrize("preconditioned", [False, True])
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_the_largest_eigenvalue_is_that_of_the_whole_hessian(placement, preconditioned):
-    model = make_model(CONFIG.but(placement=placement), causal=False, seed=2).double()
-    batch = TASK.batch(stream(2, "evaluation"), 8)
+    model = make_model(CONFIG.replace(placement=placement), causal=False, seed=2).double()
+    batch = TASK.batch(make_generator(2, "evaluation"), 8)
     names, shapes = zip(*((n, p.shape) for n, p in model.named_parameters()), strict=True)
     sizes = [shape.numel() for shape in shapes]
 
@@ -88,7 +88,7 @@ def test_the_largest_eigenvalue_is_that_of_the_whole_hessian(placement, precondi
 
 def test_update_norm_and_shift_of_known_changes():
     one, other = (make_model(CONFIG, causal=False, seed=2) for _ in range(2))
-    batch = TASK.batch(stream(2, "evaluation"), 8)
+    batch = TASK.batch(make_generator(2, "evaluation"), 8)
     assert update_norm(one, other) == 0
     assert prediction_shift(one, other, batch) == pytest.approx(0, abs=1e-6)
     with torch.no_grad():

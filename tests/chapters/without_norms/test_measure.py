@@ -24,7 +24,7 @@ from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.training.ensemble import train_ensemble
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.norms import (
     DynamicTanh,
     gated_branches,
@@ -36,7 +36,7 @@ from measured_transformer.variants.norms import (
 
 TASK = Reversal(vocab=5, length=5)
 NONE = Config(vocab=5, d_model=16, n_layers=3, n_heads=2, activation="relu", norm="none")
-BATCH = TASK.batch(stream(0, "test"), 6)
+BATCH = TASK.batch(make_generator(0, "test"), 6)
 
 
 def fresh(config=NONE, prepare=None, seed=0):
@@ -69,11 +69,11 @@ def test_closed_branches_leave_the_embedding_alone(prepare):
 
 
 def test_an_open_gate_multiplies_what_is_written():
-    model = fresh(NONE.but(n_layers=1), gated_branches)
+    model = fresh(NONE.replace(n_layers=1), gated_branches)
     attention, network = model.blocks[0].attention, model.blocks[0].feedforward
     attention.gate_of_branch.data.fill_(2.0)
     seen = stream_of(model)
-    plain = fresh(NONE.but(n_layers=1)).blocks[0]
+    plain = fresh(NONE.replace(n_layers=1)).blocks[0]
     wanted = seen["embedding"] + 2 * plain.attention(seen["embedding"])
     assert torch.allclose(seen["blocks.0.residual_post"], wanted)
     network.gate_of_branch.data.fill_(-1.0)
@@ -103,7 +103,7 @@ def test_t_fixup_scales_what_the_paper_scales():
 
 
 def test_a_tanh_stands_where_the_norms_stood():
-    model = fresh(NONE.but(norm="layer"), tanh_norms)
+    model = fresh(NONE.replace(norm="layer"), tanh_norms)
     kinds = [type(part).__name__ for part in model.modules()]
     assert kinds.count("DynamicTanh") == 7
     assert "LayerNorm" not in kinds
@@ -133,7 +133,7 @@ def test_sizes_are_those_of_the_states():
 
 
 def test_no_dimension_of_nothing_is_larger_than_another():
-    empty = fresh(NONE.but(residual=False), zero_branches)
+    empty = fresh(NONE.replace(residual=False), zero_branches)
     powers = dimension_powers(empty, BATCH.inputs)
     assert powers[0] > 0
     assert list(powers[1:]) == [0, 0, 0]
@@ -182,4 +182,4 @@ def test_a_training_begins_where_another_ended():
         assert all(torch.equal(state[name], was) for name, was in kept.items()) == (steps == 0)
     assert all(torch.equal(before.model.state_dict()[name], was) for name, was in kept.items())
     with pytest.raises(ValueError, match="expected a model of the config"):
-        TakesOver(before.model)(make_model(NONE.but(n_layers=1), causal=False, seed=0))
+        TakesOver(before.model)(make_model(NONE.replace(n_layers=1), causal=False, seed=0))

@@ -68,7 +68,7 @@ def cosine_of_sum(answer: Answer) -> None:
     )
     w1 = tensor(given[0], name="w1")
     if w1.ndim != 2 or w1.shape[0] != 4:
-        raise Fault(f"w1 shall have four rows, one for each input, came shape {tuple(w1.shape)}")
+        raise Fault(f"w1 shall have four rows, one for each input, got shape {tuple(w1.shape)}")
     w2 = tensor(given[1], (w1.shape[1],), name="w2")
     angles = 6 * normal(2, 64, seed=3)
     x = torch.stack([angles[0].cos(), angles[0].sin(), angles[1].cos(), angles[1].sin()], dim=-1)

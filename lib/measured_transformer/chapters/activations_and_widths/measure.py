@@ -47,11 +47,11 @@ def activation_arms(config: Config) -> dict[Bend, Arm]:
     """
     if is_gated(config.activation):
         raise ValueError(f"expected a network without a gate, got {config.activation!r}")
-    relu = config.but(activation="relu")
+    relu = config.replace(activation="relu")
     return {
         "relu": Arm(relu),
-        "gelu": Arm(config.but(activation="gelu")),
-        "swiglu": Arm(config.but(activation="swiglu", d_ff=round(2 * config.neurons / 3))),
+        "gelu": Arm(config.replace(activation="gelu")),
+        "swiglu": Arm(config.replace(activation="swiglu", d_ff=round(2 * config.neurons / 3))),
         "squared": Arm(relu, {"prepare": with_squared_relu}),
     }
 
@@ -70,7 +70,7 @@ def at_width(config: Config, ratio: float | int) -> Config:
         raise ValueError(
             f"expected a ratio that makes a whole number of neurons, got {ratio} times {config.d_model}"
         )
-    return config.but(d_ff=int(neurons))
+    return config.replace(d_ff=int(neurons))
 
 
 def at_equal_parameters(config: Config, ratio: float | int) -> Config:
@@ -93,7 +93,7 @@ def at_equal_parameters(config: Config, ratio: float | int) -> Config:
     step = math.lcm(2, config.n_heads)
 
     def made(d_model: int) -> Config:
-        return at_width(config.but(d_model=d_model, d_head=None, d_ff=None), ratio)
+        return at_width(config.replace(d_model=d_model, d_head=None, d_ff=None), ratio)
 
     widths = [d for d in range(step, 4 * config.d_model + 1, step) if float(ratio * d).is_integer()]
     found = [made(d) for d in widths]
@@ -202,7 +202,7 @@ def product_network(bend: Bend) -> FeedForward:
     network.down.weight.zero_()
     network.down.weight[0] = scales[bend] * signs
     if bend == "squared":
-        network.bend = squared_relu
+        network.activate = squared_relu
     return network
 
 

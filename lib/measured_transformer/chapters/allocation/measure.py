@@ -23,7 +23,7 @@ from measured_transformer.internals.intervene import intervene
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.training.device import cpu_threads
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.training.tuning import search_losses
 
 # Arithmetic of the budget -----------------------------------------------------------------------
@@ -244,7 +244,7 @@ def train_reader(
         reader = sizes.make()
         updates = torch.optim.Adam(reader.parameters(), lr=learning_rate, betas=(0.9, 0.98))
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(updates, steps)
-        rows_of = stream(seed, "training")
+        rows_of = make_generator(seed, "training")
         for step in range(steps):
             if look is not None and step % every == 0:
                 look(step, reader)
@@ -328,7 +328,7 @@ def r_squared(
         remedy: see `Remedy`.
         last: hide all but so many tokens at the end (a window).
     """
-    data = marked(stream(seed, "evaluation"), rows, n, m, width=reader.enter.in_features)
+    data = marked(make_generator(seed, "evaluation"), rows, n, m, width=reader.enter.in_features)
     seen = None
     if only_marked:
         seen = data.marks
@@ -346,7 +346,7 @@ def r_squared(
 @torch.no_grad()
 def marked_mass(reader: Reader, *, n: int, m: int, seed: int, rows: int = 256) -> float:
     """Weight on all marked tokens together, averaged over heads and rows."""
-    data = marked(stream(seed, "evaluation"), rows, n, m, width=reader.enter.in_features)
+    data = marked(make_generator(seed, "evaluation"), rows, n, m, width=reader.enter.in_features)
     with capture(reader, "attention.pattern") as seen:
         reader(data)
     pattern = seen["attention.pattern"][:, :, 0]

@@ -28,7 +28,7 @@ from measured_transformer.tasks.task import Batch
 from measured_transformer.training.device import cpu_threads
 from measured_transformer.training.loop import Model, make_model
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.initialisation import Scaled
 
 # Runs -------------------------------------------------------------------------------------------------
@@ -69,7 +69,9 @@ def drawn_settings(
     for name, (least, most) in {"rates": rates, "scales": scales}.items():
         if not 0 < least <= most:
             raise ValueError(f"{name} must be positive and in order, got {least} and {most}")
-    drawn = torch.rand(count, 2, generator=stream(seed, "settings"), dtype=torch.float64).tolist()
+    drawn = torch.rand(
+        count, 2, generator=make_generator(seed, "settings"), dtype=torch.float64
+    ).tolist()
     return [
         Setting(
             rate=rates[0] * (rates[1] / rates[0]) ** x,
@@ -143,8 +145,8 @@ def watch(
     every = [setting for group in groups for setting in group]
     models = [_fresh(config, task, setting) for setting in every]
     sizes = [len(group) for group in groups]
-    batches = [stream(seed, "training") for seed in seeds]
-    tests = [task.batch(stream(seed, "evaluation"), held_out) for seed in seeds]
+    batches = [make_generator(seed, "training") for seed in seeds]
+    tests = [task.batch(make_generator(seed, "evaluation"), held_out) for seed in seeds]
     looked = [test for test, size in zip(tests, sizes, strict=True) for _ in range(size)]
     skeleton, reader = copy.deepcopy(models[0]), models[0]
     # It looks at the values of its tokens, and inside of vmap there is nothing to look at.

@@ -29,7 +29,7 @@ from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.parts.norms import LayerNorm
 from measured_transformer.tasks.facts import Facts
 from measured_transformer.training.loop import predict
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 How = Literal["least", "plain", "value"]
 """Which weights an edit changes, see `reader`."""
@@ -122,7 +122,7 @@ def lookups(model: Decoder, task: Facts) -> Lookups:
 def answered(model: Decoder, after: Float[Tensor, "*fact d_model"]) -> Int[Tensor, "*fact"]:
     """The tokens that the model answers with when the stream behind its last block is this."""
     flat = after.reshape(-1, 1, after.shape[-1])
-    return model.read(flat).argmax(-1).reshape(after.shape[:-1])
+    return model.unembed(flat).argmax(-1).reshape(after.shape[:-1])
 
 
 @torch.no_grad()
@@ -207,7 +207,7 @@ def random_active(
     neurons: Float[Tensor, "fact d_ff"], number: int, *, seed: int
 ) -> Bool[Tensor, "fact d_ff"]:
     """For each fact so many neurons drawn among those active for it; silent ones only when these run out."""
-    drawn = torch.rand(neurons.shape, generator=stream(seed, "neurons"))
+    drawn = torch.rand(neurons.shape, generator=make_generator(seed, "neurons"))
     return strongest_neurons(drawn + (neurons > 0), number)
 
 
@@ -392,7 +392,7 @@ def overwrite(
         raise ValueError(
             f"expected a model that knows {number} facts, got one that knows {len(known)}"
         )
-    draws = stream(seed, "edits")
+    draws = make_generator(seed, "edits")
     facts = known[torch.randperm(len(known), generator=draws)[:number]]
     present = seen.answers.unique()
     before = answered(model, seen.after)
@@ -402,7 +402,7 @@ def overwrite(
         wanted = int(others[torch.randint(len(others), (1,), generator=draws)])
         read = reader(seen.neurons[fact], seen.neurons, how, ridge=ridge)
         change, spill = change_for(seen, fact, wanted), seen.neurons @ read
-        promised = model.read((seen.after + spill[:, None] * change)[:, None])[:, 0]
+        promised = model.unembed((seen.after + spill[:, None] * change)[:, None])[:, 0]
         found = predict(edited(model, read, change), task.facts())[:, -1]
         now = found.argmax(-1)
         done.append(now[fact] == wanted)

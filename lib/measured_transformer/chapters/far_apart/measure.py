@@ -22,7 +22,7 @@ from measured_transformer.tasks.task import Task
 from measured_transformer.training.device import cpu_threads
 from measured_transformer.training.loop import clip_gradients
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.training.tuning import search_losses
 
 Kind = Literal["transformer", "lstm"]
@@ -161,7 +161,7 @@ def learn(
     model = make_reader(kind, tasks[0].vocab, sizes, seed=seed)
     parameters = list(model.parameters())
     updates = torch.optim.Adam(parameters, lr=learning_rate, betas=(0.9, 0.98), fused=True)
-    batches, order = stream(seed, "training"), stream(seed, "distances")
+    batches, order = make_generator(seed, "training"), make_generator(seed, "distances")
     which = torch.randint(len(tasks), (steps,), generator=order).tolist()
     looked, found = [], []
     with cpu_threads(1):
@@ -181,7 +181,7 @@ def learn(
 @torch.no_grad()
 def accuracy(model: Decoder | Recurrent, task: Task, *, seed: int, rows: int = 64) -> float:
     """Share of right answers on sequences held out."""
-    batch = task.batch(stream(seed, "evaluation"), rows)
+    batch = task.batch(make_generator(seed, "evaluation"), rows)
     right = model(batch.inputs).argmax(-1) == batch.targets
     return float(right[batch.scored].double().mean())
 
@@ -237,7 +237,7 @@ def influence(
     """
     model = make_reader(kind, vocab, sizes, seed=seed)
     n = max(distances) + 1
-    generator = stream(seed, "influence")
+    generator = make_generator(seed, "influence")
     tokens = torch.randint(vocab, (rows, n), generator=generator)
     if isinstance(model, Recurrent):
         embedded = model.embedding(tokens).detach().requires_grad_()

@@ -120,7 +120,7 @@ def exclusive_or(answer: Answer) -> None:
     if tuple(w2.shape) != (2, 1):
         w2 = tensor(w2, (2,), name="w2")
     b2 = tensor(given[3], name="b2")
-    demand(b2.numel() == 1, f"b2 shall be one number, came {b2.numel()} of them")
+    demand(b2.numel() == 1, f"b2 shall be one number, got {b2.numel()} of them")
     bits = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=torch.float64)
     found = (bits @ w1 + b1).relu() @ w2.flatten() + b2.item()
     right = (bits[:, 0] != bits[:, 1]).double()

@@ -26,7 +26,7 @@ from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import Activation, FeedForward, activation_function
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.loop import predict
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import make_generator, seeded
 
 Array = Float[np.ndarray, "..."]
 
@@ -55,7 +55,7 @@ def drawn(seed: int, *, activation: Activation = "relu", batch: int = 2) -> Draw
         activation: of the network.
         batch: number of sequences.
     """
-    sizes, draws = random.Random(seed), stream(seed, "drawn parts")
+    sizes, draws = random.Random(seed), make_generator(seed, "drawn parts")
     heads = sizes.choice([1, 2, 3])
     width = 2 * heads * sizes.randint(1, 3)
     with seeded(seed):
@@ -159,7 +159,7 @@ def shuffle_error(layer: nn.Module, x: Float[Tensor, "batch position d_model"], 
 
     Attention is causal here, so that order matters to it. The order drawn is never the one that was.
     """
-    order = torch.randperm(x.shape[1], generator=stream(seed, "shuffle"))
+    order = torch.randperm(x.shape[1], generator=make_generator(seed, "shuffle"))
     if torch.equal(order, torch.arange(x.shape[1])):
         order = order.flip(0)
     f = _map_of(layer)
@@ -230,7 +230,7 @@ def superposition(seed: int) -> Superposition:
 
     A bias would add a constant, which spoils superposition for reasons that have nothing to do with attention.
     """
-    sizes, draws = random.Random(seed), stream(seed, "superposition")
+    sizes, draws = random.Random(seed), make_generator(seed, "superposition")
     heads = sizes.choice([1, 2, 3])
     d_head = sizes.randint(4, 6)
     n = d_head - sizes.randint(
@@ -394,7 +394,7 @@ def accuracy_at(
         frozen: every head keeps one and the same pattern for all sequences, the mean of its own, so that
             attention cannot react to what it reads.
     """
-    batch = task.batch(stream(seed, f"evaluation at {length}"), 256, length=length)
+    batch = task.batch(make_generator(seed, f"evaluation at {length}"), 256, length=length)
     if frozen:
         with capture(model, "blocks.*.attention.pattern") as seen:
             predict(model, batch)

@@ -55,12 +55,12 @@ def place_share(answer: Answer) -> None:
     found = tensor(answer(torch.stack([one, one.flip(0)])), (), name=name)
     demand(
         close(found, 0.0),
-        f"the mean of these two patterns is even, so the place explains nothing; came {found:.3g}",
+        f"the mean of these two patterns is even, so the place explains nothing; got {found:.3g}",
     )
     for n, size in ((4, 6), (7, 3)):
         patterns = (2 * normal(size, n, n, seed=n)).softmax(-1)
         found = tensor(answer(patterns), (), name=name)
-        demand(-1e-9 < found < 1 + 1e-9, f"a share lies between 0 and 1, came {found:.3g}")
+        demand(-1e-9 < found < 1 + 1e-9, f"a share lies between 0 and 1, got {found:.3g}")
         even = (patterns.mean(0) - 1 / n).square().sum()
         total = sum((each - 1 / n).square().sum() for each in patterns) / size
         about_mean = patterns.mean(0).square().sum() / patterns.square().sum((1, 2)).mean()

@@ -284,7 +284,7 @@ def quality(excess: Mapping[str, Array], *, label: str) -> Figure:
     """
     concepts = ("norm", "learned", "random")
     if not 2 <= len(excess) <= len(concepts):
-        raise ValueError(f"expected two or three rows, came {len(excess)}")
+        raise ValueError(f"expected two or three rows, got {len(excess)}")
     figure, axes = subplots(height=0.9 + 0.5 * len(excess))
     chosen = dict(zip(excess, concepts, strict=False))
     seed_strip(axes, excess, label=label, concepts=chosen)

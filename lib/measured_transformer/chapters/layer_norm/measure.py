@@ -28,7 +28,7 @@ from measured_transformer.parts.block import Block
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
 from measured_transformer.parts.positions import LearnedPositions, SinusoidalPositions
 from measured_transformer.parts.tap import Tap
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 Array = Float[np.ndarray, "..."]
 
@@ -98,7 +98,7 @@ def drawn_vectors(
     sizes = random.Random(seed)
     d_model = round(3 * (256 / 3) ** sizes.random())
     spread, mean = 10 ** sizes.uniform(-1, 1), sizes.uniform(-3, 3)
-    draws = stream(seed, "vectors")
+    draws = make_generator(seed, "vectors")
     x = torch.randn(rows, d_model, generator=draws, dtype=torch.float64)
     gamma = 0.5 + 1.5 * torch.rand(d_model, generator=draws, dtype=torch.float64)
     beta = torch.randn(d_model, generator=draws, dtype=torch.float64)
@@ -119,7 +119,7 @@ def projector(direction: Float[Tensor, "d_model"]) -> Float[Tensor, "d_model d_m
     """
     length = direction.norm()
     if not length > 0:
-        raise ValueError("expected a direction, came a vector of length zero")
+        raise ValueError("expected a direction, got a vector of length zero")
     unit = direction / length
     return torch.eye(len(unit), dtype=unit.dtype) - torch.outer(unit, unit)
 
@@ -186,7 +186,7 @@ def layer_by_formula(
         ValueError: another placement.
     """
     if placement not in ("pre", "post"):
-        raise ValueError(f"expected placement 'pre' or 'post', came {placement!r}")
+        raise ValueError(f"expected placement 'pre' or 'post', got {placement!r}")
 
     def attention(at: Tensor) -> Tensor:
         out: Tensor = layer.self_attn(at, at, at, need_weights=False)[0]
@@ -266,10 +266,10 @@ def as_rms_model(model: Decoder) -> Decoder:
             centred), or as `fold_norms`.
     """
     if model.config.norm != "layer":
-        raise ValueError(f"expected a model with the norm 'layer', came {model.config.norm!r}")
+        raise ValueError(f"expected a model with the norm 'layer', got {model.config.norm!r}")
     if isinstance(model.positions, SinusoidalPositions):
         raise ValueError(
-            "expected positions that can be centred, came 'sinusoidal', a table that is fixed"
+            "expected positions that can be centred, got 'sinusoidal', a table that is fixed"
         )
     twin = copy.deepcopy(model)
     for parent, name, norm, readers, factor in _norms_and_readers(twin):
@@ -286,7 +286,7 @@ def as_rms_model(model: Decoder) -> Decoder:
             for writer in (block.attention.output, block.feedforward.down):
                 for weight in writer.parameters():  # (d_model, in) and (d_model,)
                     weight.sub_(weight.mean(dim=0, keepdim=True))
-    twin.config = model.config.but(norm="rms", tie_embeddings=False)
+    twin.config = model.config.replace(norm="rms", tie_embeddings=False)
     return twin
 
 
@@ -302,7 +302,7 @@ def _norms_and_readers(
         raise ValueError("expected a pre-norm model; behind a post-norm the stream itself goes on")
     if config.head != "linear" or model.unembedding is None:
         raise ValueError(
-            f"expected the head 'linear' behind the final norm, came {config.head!r}; "
+            f"expected the head 'linear' behind the final norm, got {config.head!r}; "
             "something else than one linear map would read the norm"
         )
     if config.embedding_norm and config.norm != "none":
@@ -372,7 +372,7 @@ def freezing_errors(model: Decoder, tokens: Int[Tensor, "batch position"]) -> di
     config = model.config
     if config.norm == "none" or config.placement != "pre":
         raise ValueError(
-            "expected a pre-norm model with norms, came placement "
+            "expected a pre-norm model with norms, got placement "
             f"{config.placement!r} and norm {config.norm!r}"
         )
     before = {"attention_norm": "residual_pre", "feedforward_norm": "residual_mid"}
@@ -439,7 +439,7 @@ class NormRun:
             if (row["name"], row["width"], row["passes"]) == asked:
                 return np.array(row["each"], dtype=float)
         known = sorted({(row["name"], row["width"], row["passes"]) for row in self.rows}, key=str)
-        raise ValueError(f"expected one of {known}, came {asked}")
+        raise ValueError(f"expected one of {known}, got {asked}")
 
     def set_medians(self, name: str, width: int, sets: int) -> Array:
         """The median seconds of so many sets of consecutive rounds, forward and backward.
@@ -448,7 +448,7 @@ class NormRun:
             ValueError: more sets than rounds, or none.
         """
         if not 0 < sets <= self.rounds:
-            raise ValueError(f"expected from 1 to {self.rounds} sets of rounds, came {sets}")
+            raise ValueError(f"expected from 1 to {self.rounds} sets of rounds, got {sets}")
         parts = np.array_split(self.seconds(name, width), sets)
         return np.array([np.median(part) for part in parts])
 

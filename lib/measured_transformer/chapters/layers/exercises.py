@@ -63,7 +63,7 @@ def centre(answer: Answer) -> None:
         text = "the middle of block l of L lies at (l - 1/2) / L of the depth, not at its end"
         demand(not close(found, right + 0.5 / layers), text)
         demand(not close(found, right * layers), "the place is a share of the depth, from 0 to 1")
-        text = f"for the scores {scores} came {found:.4g}"
+        text = f"for the scores {scores} got {found:.4g}"
         falls = np.diff(scores)
         if falls.min() < 0:
             text += "; a score that falls, or that only comes back, is no gain"

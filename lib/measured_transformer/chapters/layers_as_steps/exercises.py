@@ -116,7 +116,7 @@ def opposed(answer: Answer) -> None:
         text = "take the mean cosine of a pair over the positions first, then its sign"
         demand(not close(found, float((each[rows, columns] < 0).double().mean())), text)
         demand(not close(found, float(pairs.sum())), "asked for is a share of the pairs")
-        text = f"for {layers} layers came {found:.4g}"
+        text = f"for {layers} layers got {found:.4g}"
         right = float(pairs.double().mean())
         demand(close(found, right), f"{text}: mean cosine below zero, over all pairs of layers")
 

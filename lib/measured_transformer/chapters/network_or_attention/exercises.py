@@ -138,7 +138,7 @@ def equal(answer: Answer) -> None:
         if isinstance(given, np.bool_) or (isinstance(given, torch.Tensor) and given.numel() == 1):
             given = given.item()
         if not isinstance(given, bool):
-            raise Fault(f"the function shall return True or False, came {in_words(given)}")
+            raise Fault(f"the function shall return True or False, got {in_words(given)}")
         demand(
             given == right,
             f"{what} within {margin} came out as {given}: the whole interval of the paired difference, "

@@ -24,7 +24,7 @@ from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.tasks.task import Batch, Task, held_out
 from measured_transformer.training.loop import Model, make_model
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.training.tuning import Arm
 from measured_transformer.variants.feedforward import without_network
 from measured_transformer.variants.substitutes import Instead, network_made_up
@@ -84,7 +84,7 @@ def budget(arm: Arm) -> Budget:
     first = fresh.blocks[0]
     assert isinstance(first, Block)
     network, below = first.feedforward, torch.tensor(-1.0)
-    bends = isinstance(network, FeedForward) and float(network.bend(below)) != -1
+    bends = isinstance(network, FeedForward) and float(network.activate(below)) != -1
     return Budget(_number(first.attention), _number(network), bends, _number(fresh))
 
 
@@ -180,7 +180,7 @@ def best_additive(modulus: int, *, seed: int, product: bool = False) -> Additive
         (ca, cb), (sa, sb) = turns.cos().T, turns.sin().T
         columns += [torch.stack([ca * cb, sa * sb, sa * cb, ca * sb], dim=1)]
     inputs, answers = torch.cat(columns, dim=1), pairs.sum(1) % modulus
-    draws = stream(seed, "additive logits")
+    draws = make_generator(seed, "additive logits")
     weights = torch.randn(inputs.shape[1], modulus, generator=draws, dtype=torch.float64)
     weights.requires_grad_()
     updates = torch.optim.LBFGS(
@@ -266,8 +266,8 @@ def accuracy_frozen(model: Model, task: Task, *, seed: int, size: int = 256) -> 
 
 
 def _sequences(task: Task, seed: int, size: int) -> tuple[Batch, Batch]:
-    batch = held_out(task).batch(stream(seed, "evaluation"), size)
-    return batch, task.batch(stream(seed, "reference"), size)
+    batch = held_out(task).batch(make_generator(seed, "evaluation"), size)
+    return batch, task.batch(make_generator(seed, "reference"), size)
 
 
 def rises(

@@ -53,7 +53,7 @@ def key_and_value(answer: Answer) -> None:
         for name, one in zip(("the key", "the value"), found, strict=True):
             demand(
                 tuple(one.shape) == (d,),
-                f"{name} is a vector of the stream, of width {d}; came the shape {tuple(one.shape)}",
+                f"{name} is a vector of the stream, of width {d}; got the shape {tuple(one.shape)}",
             )
         key, value = found
         demand(
@@ -116,7 +116,7 @@ def area(answer: Answer) -> None:
                  for b, y in zip(says, label, strict=True) if not y]  # fmt: skip
         above = sum(a > b for a, b in pairs) / len(pairs)
         ties = sum(a == b for a, b in pairs) / len(pairs)
-        shown = f"for {says} and {label} came {found:.4g}"
+        shown = f"for {says} and {label} got {found:.4g}"
         demand(0 <= found <= 1, f"{shown}; it is a probability")
         right = above + ties / 2
         if right != 0.5:

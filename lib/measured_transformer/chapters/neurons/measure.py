@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from measured_transformer.tasks.task import Batch
 from measured_transformer.tasks.text import TextLM
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 CLASSES = (
     *(r"[a-z]", r"[A-Z]", r"[0-9]", r"[aeiou]", r"\n", r"\s\s", r"\n\s+", r"[^\w\s]", r"[.,;:]"),
@@ -73,7 +73,7 @@ def contexts(
         names: the patterns to look for, such as those of another call; when not given, they are found.
     """
     first = 3
-    batch = task.batch(stream(seed, "contexts"), size)
+    batch = task.batch(make_generator(seed, "contexts"), size)
     letters = [task.text(torch.tensor([i])) for i in range(task.vocab)]
     rows = [[letters[i] for i in row] for row in batch.inputs.tolist()]
     ends = [row[: i + 1] for row in rows for i in range(first, len(row))]

@@ -19,7 +19,7 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.tasks.task import Batch, Task
 from measured_transformer.training.loop import Model, predict
 from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.norms import _blocks, _device, _stack
 
 KINDS = ("query", "key", "value", "output", "up", "down", "norm")
@@ -146,7 +146,7 @@ class EqualRates:
         Raises:
             ValueError: for an `EncoderDecoder`.
         """
-        batch = self.task.batch(stream(0, "rates"), self.size).to(_device(model))
+        batch = self.task.batch(make_generator(0, "rates"), self.size).to(_device(model))
         weights = [w for block in _blocks(model) for w in block.parameters()]
         with torch.enable_grad():
             loss = cross_entropy(predict(model, batch), batch.targets, batch.scored)

@@ -31,11 +31,11 @@ def order(answer: Answer) -> None:
     """The eight steps of a pre-norm layer in training: a list of norm, attention, network, drop and add."""
     given = answer.value
     if not isinstance(given, (list, tuple)) or not all(isinstance(one, str) for one in given):
-        raise Fault(f"expected a list of words, came {in_words(given)}")
+        raise Fault(f"expected a list of words, got {in_words(given)}")
     steps = [one.strip().casefold() for one in given]
     demand(steps, "there is nothing to check yet: the list is empty")
     unknown = [one for one in steps if one not in _WORDS]
-    demand(not unknown, f"expected the words {', '.join(_WORDS)}; came {unknown[:1]}")
+    demand(not unknown, f"expected the words {', '.join(_WORDS)}; got {unknown[:1]}")
     for word, times in (("attention", 1), ("network", 1), ("norm", 2), ("add", 2), ("drop", 2)):
         came = steps.count(word)
         demand(came == times, f"`{word}` stands there {came} times; look at the figure again")
@@ -63,7 +63,7 @@ def parts(answer: Answer) -> None:
     for n, d, m in ((3, 4, 8), (7, 5, 11), (512, 768, 3072)):
         came = answer(n, d, m)
         if not isinstance(came, (tuple, list)) or len(came) != 5:
-            raise Fault(f"expected five numbers, came {in_words(came)}")
+            raise Fault(f"expected five numbers, got {in_words(came)}")
         values = [float(tensor(one, (), name="a count")) for one in came]
         right = [4 * d * d + 4 * d, 2 * d * m + m + d, 4 * d]
         slips = [
@@ -206,7 +206,7 @@ def shapes(answer: Answer) -> None:
     for n, d, h, m in ((3, 4, 2, 8), (5, 12, 3, 7), (512, 768, 12, 3072)):
         came = answer(n, d, h, m)
         if not isinstance(came, (tuple, list)) or len(came) != 5:
-            raise Fault(f"expected five shapes, came {in_words(came)}")
+            raise Fault(f"expected five shapes, got {in_words(came)}")
         right = {
             "queries": (h, n, d // h),
             "scores": (h, n, n),
@@ -216,7 +216,7 @@ def shapes(answer: Answer) -> None:
         }
         for (name, expected), one in zip(right.items(), came, strict=True):
             if not isinstance(one, (tuple, list, torch.Size)):
-                raise Fault(f"the shape of {name} shall be a tuple, came {in_words(one)}")
+                raise Fault(f"the shape of {name} shall be a tuple, got {in_words(one)}")
             found = tuple(one)
             shown = f"{name} for n={n}, d={d}, h={h} and m={m}: {found}"
             demand(len(found) == len(expected), f"{shown} has the wrong number of axes")

@@ -37,7 +37,7 @@ def token_strips(layers: Mapping[str, Sequence[Strip]]) -> Figure:
     """
     counts = {len(found) for found in layers.values()}
     if len(counts) != 1:
-        raise ValueError(f"expected layers with as many values each, came {sorted(counts)}")
+        raise ValueError(f"expected layers with as many values each, got {sorted(counts)}")
     figure, panels = subplots(1, len(layers), height=0.36 * counts.pop() + 0.6, squeeze=False)
     for axes, (heading, found) in zip(panels[0], layers.items(), strict=True):
         widest = max(sum(map(len, strip.heads)) for strip in found)
@@ -170,7 +170,7 @@ def kept_over_depth(
     """
     concepts = ("attention", "none")
     if not 1 <= len(behind) <= len(concepts):
-        raise ValueError(f"expected one or two rates, came {len(behind)}")
+        raise ValueError(f"expected one or two rates, got {len(behind)}")
     figure, axes = subplots(height=3.6)
     at = np.arange(before.shape[1])
     seed_lines(axes, at, before, concept="residual", label="before addition")

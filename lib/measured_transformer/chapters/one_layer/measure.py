@@ -69,7 +69,7 @@ def operations(block: Block) -> tuple[Operation, ...]:
         raise ValueError("expected a block with skip connections and without cross-attention")
     if network.gate is not None or attention.n_kv_heads != attention.n_heads:
         raise ValueError(
-            "expected a network without a gate and as many key-value heads as query heads, came "
+            "expected a network without a gate and as many key-value heads as query heads, got "
             f"{network.activation!r}, {attention.n_kv_heads} and {attention.n_heads}"
         )
     heads, width = attention.n_heads, attention.d_head
@@ -117,7 +117,7 @@ def operations(block: Block) -> tuple[Operation, ...]:
     )
     inside_network = (
         _network("widen", second_read, network.up, "pre_activation"),
-        _network("bend", "widen", network.bend, "neurons"),
+        _network("bend", "widen", network.activate, "neurons"),
         _network("narrow", "bend", network.down, "out"),
     )
     add_2 = Operation(
@@ -197,7 +197,7 @@ def strips(
         ValueError: there is no such token, or the block has a form that `operations` does not know.
     """
     if not 0 <= token < x.shape[1]:
-        raise ValueError(f"expected a token from 0 to {x.shape[1] - 1}, came {token}")
+        raise ValueError(f"expected a token from 0 to {x.shape[1] - 1}, got {token}")
     parts = {operation.name: operation.part for operation in operations(block)}
     found = []
     for name, value in trace(block, x).items():
@@ -227,7 +227,7 @@ def toy_layer(
     numbers that read well: no row or column of weights is zero, and no weight of attention is nearly one.
     """
     config = Config(vocab=3, d_model=4, n_layers=1, n_heads=2, d_ff=8, activation="relu")
-    block = make_model(config.but(placement=placement), causal=False, seed=seed).blocks[0]
+    block = make_model(config.replace(placement=placement), causal=False, seed=seed).blocks[0]
     assert isinstance(block, Block)
     with torch.no_grad(), seeded(seed):
         for parameter in (*block.attention.parameters(), *block.feedforward.parameters()):
@@ -278,7 +278,7 @@ def changes(
         ValueError: when both are the same token.
     """
     if token == other:
-        raise ValueError(f"expected two different tokens, came {token} twice")
+        raise ValueError(f"expected two different tokens, got {token} twice")
     before = trace(block, x)
     with seeded(seed):
         after = trace(block, _replaced(x, other))
@@ -355,8 +355,8 @@ def costs(config: Config, *, length: int) -> tuple[Cost, ...]:
         ValueError: a gated network, shared key-value heads, no skip connections, or no LayerNorm.
     """
     if config.norm != "layer":
-        raise ValueError(f"expected the norm 'layer', came {config.norm!r}")
-    small = Config(vocab=2, d_model=4, n_heads=1, n_layers=1).but(
+        raise ValueError(f"expected the norm 'layer', got {config.norm!r}")
+    small = Config(vocab=2, d_model=4, n_heads=1, n_layers=1).replace(
         placement=config.placement,
         activation=config.activation,
         residual=config.residual,

@@ -19,7 +19,7 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.parts.attention import MultiHeadAttention, attention_scores
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import Model, predict
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import make_generator, seeded
 
 
 def drawn_scores(seed: int, *, shared: bool, length: int = 10) -> Float[Tensor, "query key"]:
@@ -113,7 +113,7 @@ def reading(model: Model, task: Reversal, *, seed: int, size: int = 256) -> Read
         raise ValueError(
             f"expected an even length, so that no token is its own answer, got {task.length}"
         )
-    batch = task.batch(stream(seed, "evaluation"), size)
+    batch = task.batch(make_generator(seed, "evaluation"), size)
     with capture(model, "blocks.*.attention.pattern") as seen:
         answers = predict(model, batch).argmax(-1)
     patterns = [pattern for layer in seen.values() for pattern in layer.unbind(1)]

@@ -27,7 +27,7 @@ from measured_transformer.tasks.task import Batch, Task, held_out
 from measured_transformer.training.arms import tune_arms
 from measured_transformer.training.loop import Model, train
 from measured_transformer.training.schedules import WarmupLinear
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.training.tuning import Arm
 
 SMALLER = (2, 4)
@@ -36,7 +36,7 @@ _TRIES = 200
 
 
 @dataclass(frozen=True)
-class Given:
+class LoadWeights:
     """A preparation for `train` that begins with another model's weights.
 
     Attributes:
@@ -116,7 +116,7 @@ class Study:
         Raises:
             ValueError: when the task has too few sequences for two halves.
         """
-        task, drawn = held_out(self.task), stream(seed, f"pruning {purpose}")
+        task, drawn = held_out(self.task), make_generator(seed, f"pruning {purpose}")
         if purpose != "measure":
             return task.batch(drawn, self.rows)
         taken, kept, found = _rows(self.half(seed, "rank")), list[Batch](), 0
@@ -150,7 +150,9 @@ class Study:
     def trained_on(self, model: OneStack, seed: int, learning_rate: float) -> OneStack:
         """A copy of a model after further steps, on batches that the first training has not seen."""
         # The last digit of a seed is its stream: 2 is nobody else's.
-        return self._trained(model.config, seed + 2, learning_rate, self.further, Given(model))
+        return self._trained(
+            model.config, seed + 2, learning_rate, self.further, LoadWeights(model)
+        )
 
     def _trained(
         self,

@@ -75,7 +75,7 @@ def reranked(answer: Answer) -> None:
         found = [int(head) for head in answer(loss, n)]
         demand(
             sorted(found) == list(range(n)),
-            f"expected each of {n} heads once, came {found}",
+            f"expected each of {n} heads once, got {found}",
         )
         alone = sorted(range(n), key=lambda head: loss(frozenset({head})))
         right: list[int] = []
@@ -117,6 +117,4 @@ def survives(answer: Answer) -> None:
             "the removed heads are drawn without putting back: when one copy is gone, fewer removals are left",
         )
         demand(not close(found, 1 - right), f"{found:.4g} is the chance that all copies are gone")
-        demand(
-            close(found, right), f"expected another chance for {copies} copies, came {found:.4g}"
-        )
+        demand(close(found, right), f"expected another chance for {copies} copies, got {found:.4g}")

@@ -354,7 +354,7 @@ def cut(model: OneStack, kept: Int[ndarray, "layer keep"]) -> OneStack:
             f"expected heads of each of {config.n_layers} layers, got an array of shape {kept.shape}"
         )
     smaller = make_model(
-        config.but(n_heads=kept.shape[1], d_head=config.head_width),
+        config.replace(n_heads=kept.shape[1], d_head=config.head_width),
         causal=isinstance(model, Decoder),
         seed=0,
     )

@@ -23,7 +23,7 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.task import Part, SplitTask, Task, held_out
 from measured_transformer.training.loop import Model, predict
-from measured_transformer.training.seeding import seeded, stream
+from measured_transformer.training.seeding import make_generator, seeded
 
 # Dropout over all masks ---------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ def stream_noise(
         seed: of sequence and masks.
         masks: how many.
     """
-    batch = task.batch(stream(seed, "evaluation"), 1)
+    batch = task.batch(make_generator(seed, "evaluation"), 1)
     inputs = batch.inputs.expand(masks, -1)
     training = model.training
     layers = range(model.config.n_layers)
@@ -189,7 +189,7 @@ def answers(
     """
     source = held_out(task, part) if isinstance(task, SplitTask) else task
     device = next(model.parameters()).device
-    batch = source.batch(stream(seed, "evaluation"), size).to(device)
+    batch = source.batch(make_generator(seed, "evaluation"), size).to(device)
     training = model.training
     try:
         chances = predict(model.eval(), batch).double().log_softmax(-1)

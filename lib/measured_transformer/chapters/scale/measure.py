@@ -15,7 +15,7 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.parts.attention import attention_scores
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.loop import Model, predict
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 
 
 def drawn_scores(
@@ -39,7 +39,7 @@ def drawn_scores(
         raise ValueError(
             f"sizes must be positive, got d_head={d_head}, n_keys={n_keys} and rows={rows}"
         )
-    generator = stream(seed, f"scores-{d_head}-{n_keys}")
+    generator = make_generator(seed, f"scores-{d_head}-{n_keys}")
     scores = []
     for part in torch.arange(rows).split(100):  # a hundred rows at a time keep memory small
         queries = torch.randn(len(part), 1, d_head, generator=generator)
@@ -119,7 +119,7 @@ def query_gradient_norm(
         raise ValueError(
             f"sizes must be positive, got d_head={d_head}, n_keys={n_keys} and rows={rows}"
         )
-    generator = stream(seed, f"query-gradients-{d_head}-{n_keys}")
+    generator = make_generator(seed, f"query-gradients-{d_head}-{n_keys}")
     found = []
     for part in torch.arange(rows).split(100):
         queries = torch.randn(len(part), 1, d_head, generator=generator).double().requires_grad_()
@@ -144,7 +144,7 @@ def first_look(model: Model, task: Task, *, seed: int, size: int = 64) -> dict[s
     Raises:
         ValueError: when no row sees more than one key.
     """
-    batch = task.batch(stream(seed, "first-look"), size)
+    batch = task.batch(make_generator(seed, "first-look"), size)
     names = ("blocks.0.attention.scores", "blocks.0.attention.pattern")
     with capture(model, "blocks.0.attention.*") as seen:
         predict(model, batch)

@@ -107,7 +107,7 @@ def wasteful(answer: Answer) -> None:
         for words, schedule, wrong in cases:
             found = answer(schedule, rate, steps)
             if not isinstance(found, (bool, np.bool_)):
-                raise Fault(f"expected True or False, came {type(found).__name__}")
+                raise Fault(f"expected True or False, got {type(found).__name__}")
             demand(
                 found == wrong,
                 f"{words} is called {'wasteful' if found else 'no waste'}, with a rate of {rate}",

@@ -18,12 +18,12 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
+from measured_transformer.analysis.early_stopping import train_until_solved
 from measured_transformer.analysis.solving import Solved, solved
-from measured_transformer.analysis.until_solved import train_until_solved
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.loop import Model, Optimiser, Run, predict, train
-from measured_transformer.training.seeding import stream
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.training.tuning import Arm
 
 
@@ -126,7 +126,7 @@ def first_step_shift(
 
 @torch.no_grad()
 def _held_out_logits(model: Model, task: Task, seed: int, size: int = 64) -> Tensor:
-    batch = task.batch(stream(seed, "evaluation"), size)
+    batch = task.batch(make_generator(seed, "evaluation"), size)
     return predict(model, batch.to(next(model.parameters()).device))
 
 

@@ -18,5 +18,5 @@ def only_first(model: Decoder | Encoder, blocks: int) -> Decoder | Encoder:
         raise ValueError(f"expected between 1 and {len(model.blocks)} blocks, got {blocks}")
     cut = copy.deepcopy(model)
     cut.blocks = cut.blocks[:blocks]
-    cut.config = model.config.but(n_layers=blocks)
+    cut.config = model.config.replace(n_layers=blocks)
     return cut

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from measured_transformer.analysis.early_stopping import solve_arms, train_until_solved
 from measured_transformer.analysis.solving import solved
-from measured_transformer.analysis.until_solved import solve_arms, train_until_solved
 from measured_transformer.chapters.norm_gradients.measure import EqualRates, equal_gradients
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
@@ -17,7 +17,7 @@ from measured_transformer.training.tuning import Arm
 
 TASK = Reversal(vocab=3, length=3)
 CONFIG = Config(vocab=3, d_model=16, n_layers=1, n_heads=2, activation="relu")
-TWO = CONFIG.but(n_layers=2)  # one block has nothing to be made equal to
+TWO = CONFIG.replace(n_layers=2)  # one block has nothing to be made equal to
 OPTIONS = {"learning_rate": 1e-2, "batch_size": 16, "schedule": Constant(warmup=10)}
 
 
