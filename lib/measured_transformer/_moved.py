@@ -174,6 +174,7 @@ MOVED: dict[str, tuple[str, ...]] = {
         "chapters.without_norms.figures",
         "figures.solving",
     ),
+    "analysis.until_solved": ("analysis.early_stopping",),
     "parts.linear": ("parts.kernels.linear",),
 }
 
