@@ -108,6 +108,20 @@ def test_a_choice_of_other_code_is_made_anew_when_it_does_not(table, counted):
     assert len(counted) == 1 + 2 * 2 * 2
 
 
+def test_on_another_kind_of_machine_rounding_is_no_change(table, counted):
+    tuned_rates("t", ARMS, TASK, table=table, **ASK)
+    line = json.loads(table.read_text())
+    losses = {
+        arm: [[rate, [loss * 1.01 for loss in each]] for rate, each in rows]
+        for arm, rows in line["losses"].items()
+    }
+    rewritten(table, code="other", kind="another machine", losses=losses)
+    assert tuned_rates("t", ARMS, TASK, table=table, **ASK).reused
+    losses = {arm: [[r, [2 * x for x in each]] for r, each in rows] for arm, rows in losses.items()}
+    rewritten(table, code="other", kind="another machine", losses=losses)
+    assert not tuned_rates("t", ARMS, TASK, table=table, **ASK).reused
+
+
 def test_a_change_of_what_a_task_builds_on_is_seen_and_a_comment_is_none(
     tmp_path, table, monkeypatch, counted
 ):

@@ -19,6 +19,7 @@ from typing import Any
 from measured_transformer.models.config import Config
 from measured_transformer.provenance import CodeUnknownError, digest, plain
 from measured_transformer.tasks.task import Task
+from measured_transformer.training.device import circumstances
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import evaluate, train
 from measured_transformer.training.store import Store
@@ -33,7 +34,9 @@ from measured_transformer.training.tuned_table import (
 
 _CODE = ("measured_transformer.training.loop:train", "measured_transformer.training.loop:evaluate")
 _AGREES = 1e-6
-"""By what share of itself the loss of a training done again may differ from the one that is kept."""
+"""By what share of itself the loss of a training done again may differ on the same kind of machine."""
+_ELSEWHERE = 0.1
+"""The same on another kind of machine, beyond the spread of the kept losses: rounding grows as a model learns."""
 
 
 @dataclass(frozen=True)
@@ -209,11 +212,11 @@ def search_losses(
     here = build_table()
     lines = find_lines(key, [here, PACKAGED])
     for line in lines:
-        kept = losses_of(line)[name]
+        (kept,) = losses_of(line).values()
         if line["code"] == own:
             return kept
         rate = min(kept, key=lambda r: _mean(kept[r]))
-        if math.isclose(trial(rate, seeds[0]), kept[rate][0], rel_tol=_AGREES):
+        if _comes_back(trial(rate, seeds[0]), kept[rate], line):
             if here is not None:
                 add_lines([{**line, "code": own}], here)
             return kept
@@ -222,7 +225,8 @@ def search_losses(
     if here is not None:
         losses = {name: [[rate, each] for rate, each in found.items()]}
         line = {"name": name, "asked": key, "code": own, "best": {name: best}, "losses": losses}
-        add_lines([{**line, "seeds": list(seeds), "steps": asked.get("steps")}], here)
+        told = {"kind": circumstances()["kind"], "seeds": list(seeds), "steps": asked.get("steps")}
+        add_lines([{**line, **told}], here)
     return found
 
 
@@ -277,9 +281,7 @@ class _Question:
             kept = losses_of(line)
             arm = next(iter(self.sides))
             rate = min(kept[arm], key=lambda r: _mean(kept[arm][r]))
-            if math.isclose(
-                self.trial(arm, rate, self.seeds[0]), kept[arm][rate][0], rel_tol=_AGREES
-            ):
+            if _comes_back(self.trial(arm, rate, self.seeds[0]), kept[arm][rate], line):
                 return {**line, "name": self.name, "code": self.code}
         return None
 
@@ -321,6 +323,7 @@ class _Question:
             "asked": self.asked,
             "code": self.code,
             "best": dict(best),
+            "kind": circumstances()["kind"],
             "seeds": self.seeds,
             "steps": self.steps,
             "losses": {
@@ -330,6 +333,16 @@ class _Question:
                 for arm, rows in found.items()
             },
         }
+
+
+def _comes_back(loss: float, kept: Sequence[float], line: Line) -> bool:
+    """Whether a loss is that of the first of the kept seeds, as far as the machine can tell."""
+    if line.get("kind") == circumstances()["kind"]:
+        return math.isclose(loss, kept[0], rel_tol=_AGREES)
+    if not all(map(math.isfinite, (loss, *kept))):
+        return False
+    allowed = max(kept) - min(kept) + _ELSEWHERE * abs(kept[0])
+    return abs(loss - kept[0]) <= allowed
 
 
 def _loss(run: Any, task: Task, seed: int) -> float:
