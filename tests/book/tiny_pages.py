@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
@@ -176,10 +177,11 @@ CONFIG = {
 
 @dataclass
 class Tiny:
-    """A tiny book in a folder; why its last build failed, if it did."""
+    """A tiny book in a folder, with settings of its own; why its last build failed, if it did."""
 
     root: Path
     failed: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def write(self, name: str, text: str) -> None:
         """Write one file of the book."""
@@ -205,7 +207,7 @@ class Tiny:
                 outdir=build / builder,
                 doctreedir=build / ".doctrees",
                 buildername=builder,
-                confoverrides=copy.deepcopy(CONFIG),  # the theme writes into it
+                confoverrides=copy.deepcopy(CONFIG | self.settings),  # the theme writes into it
                 status=io.StringIO(),
                 warning=warnings,
                 parallel=parallel,

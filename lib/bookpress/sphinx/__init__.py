@@ -10,6 +10,9 @@ say. `page` finds the executed notebook of the page being read.
 pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
 `exports` writes the same rows as files.
 
+`rooms` is about pages whose chapter has a room: `claim_lines` writes their claims, `data` offers what their
+figures show (`shown_data` finds it in their code), `foot` says what ran, and `lab_notes` how tests came about.
+
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `beside` has a
 second process read a share of the pages.
@@ -29,10 +32,13 @@ from sphinx.application import Sphinx
 from bookpress.sphinx import (
     beside,
     citations,
+    data,
     downloads,
     evidence,
     exports,
     figures,
+    foot,
+    lab_notes,
     navigation,
     numbers,
     offline,
@@ -40,6 +46,7 @@ from bookpress.sphinx import (
     pieces,
     provenance,
     reference,
+    rooms,
     scorecard,
     scorefill,
     scores,
@@ -57,8 +64,12 @@ def setup(app: Sphinx) -> dict[str, Any]:
         numbers,
         pieces,
         page,
+        rooms,
         evidence,
         figures,
+        data,
+        foot,
+        lab_notes,
         provenance,
         downloads,
         offline,

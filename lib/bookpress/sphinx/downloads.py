@@ -21,7 +21,16 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from bookpress.sphinx.pieces import NOTEBOOKS, claim_card, notebook_link, ran_box
+from bookpress.sphinx.pieces import (
+    NOTEBOOKS,
+    claim_card,
+    claim_line,
+    data_link,
+    measured_value,
+    notebook_link,
+    ran_box,
+    ran_line,
+)
 
 nbformat: Any = _nbformat  # it has no types of its own
 
@@ -149,6 +158,8 @@ class Writer:
         if isinstance(node, nodes.literal):
             return f"`{node.astext()}`"
         inner = "".join(self.inline(child) for child in node.children)
+        if isinstance(node, measured_value) and node.get("doubt"):
+            return f"{inner} (does not hold now: {node['doubt']})"
         if isinstance(node, nodes.strong):
             return f"**{inner}**"
         if isinstance(node, nodes.emphasis):
@@ -309,6 +320,18 @@ def _write_table(writer: Writer, node: nodes.Element) -> list[str]:
     return ["\n".join(f"| {' | '.join(line)} |" for line in lines)]
 
 
+def _write_ran(writer: Writer, node: nodes.Element) -> list[str]:
+    """Write what ran, without the ways to files that a notebook does not lie beside."""
+    line = cast(nodes.paragraph, node.children[0]).deepcopy()
+    for way in [
+        child
+        for child in line.children
+        if isinstance(child, nodes.inline) and "way" in child["classes"]
+    ]:
+        line.remove(way)
+    return _write_paragraph(writer, line)
+
+
 def _write_rubric(writer: Writer, node: nodes.Element) -> list[str]:
     return [f"**{writer.inline(node)}**"]
 
@@ -333,7 +356,9 @@ _SILENT = (
     nodes.label,
     addnodes.index,
     addnodes.toctree,
+    nodes.legend,
     notebook_link,
+    data_link,
 )
 
 Write = Callable[[Writer, Any], list[str]]
@@ -345,13 +370,14 @@ _BLOCKS: list[tuple[type | tuple[type, ...], Write]] = [
     (nodes.definition_list, _write_definitions),
     (nodes.literal_block, _write_code),
     (nodes.math_block, _write_math),
-    ((nodes.block_quote, claim_card, ran_box), _write_quote),
+    ((nodes.block_quote, claim_card, claim_line, ran_box), _write_quote),
     (nodes.Admonition, _write_admonition),
     (nodes.figure, _write_figure),
     (nodes.image, _write_image),
     (nodes.table, _write_table),
     (nodes.rubric, _write_rubric),
     (nodes.transition, _write_transition),
+    (ran_line, _write_ran),
     ((nodes.footnote, nodes.citation), _write_footnote),
 ]
 

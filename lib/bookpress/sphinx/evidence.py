@@ -4,6 +4,7 @@ Roles:
     {measured}`min_distance:.3f`   a value that the chapter measured, in a format of Python
     {full}`min_distance:.3f`       what the chapter's last full run measured for it, from its record
     {verdict}`CS-1.3`              the verdict on a claim, linked to where the claim stands
+    {claim}`any tag <CS-1.3>`      a claim called by its name, linked to where it stands
     {quoted}`12.4`                 a number that a source states
     {constant}`10000`              a definition or a setting
 
@@ -11,6 +12,9 @@ Directives:
     {claim} CS-1.3                 a card: the statement, how it was tested, what got out, also in the
                                    last full run where this build is none
     {claims-table}                 all claims of the page
+
+On the page of a chapter with a room (`rooms`), {claim} is one line that unfolds, {claims-table} a folded
+list, and {full} and {verdict} are complaints: there is one value a number and one verdict a claim.
 
 Nothing here trusts the prose: a value that no cell reported, a claim without a record, a verdict
 other than the one the registry expects, and a claim shown nowhere are warnings.
@@ -28,21 +32,26 @@ from measured_transformer.evidence.registry import Claim
 from measured_transformer.evidence.verdicts import MEANING, Verdict, parts_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.util.docutils import SphinxRole
+from sphinx.util.docutils import ReferenceRole, SphinxRole
 
 from bookpress.chapters import find_root
 from bookpress.records import committed
+from bookpress.sphinx import rooms
+from bookpress.sphinx.claim_lines import Lines, link_items
 from bookpress.sphinx.outcomes import outcome_of
 from bookpress.sphinx.page import page_of, warn
 from bookpress.sphinx.pieces import (
     claim_card,
+    claim_line,
     claims_table,
     measured_value,
     score_outcome,
     verdict_reference,
 )
+from bookpress.sphinx.rooms import room_of
 from bookpress.sphinx.scores import SHOWS_FULL, keep_outcomes
 from bookpress.sphinx.showing import (
+    MARKUP,
     SOURCE_KEYS,
     Shows,
     badge,
@@ -74,6 +83,8 @@ def _beside(record: Mapping[str, Any]) -> str:
 def payloads_of(env: BuildEnvironment, document: nodes.document) -> dict[str, Any]:
     """Return the page's records and values as `records.payloads` gathers them."""
     kept = env.temp_data.get(_PAYLOADS)
+    if kept is None and (room := room_of(env)):
+        kept = env.temp_data[_PAYLOADS] = rooms.payloads(env, room)
     if kept is None:
         notebook = page_of(env, document).notebook
         try:
@@ -105,19 +116,29 @@ def full_record_of(env: BuildEnvironment) -> Path:
 
 class _Measured(SphinxRole):
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        expression = self.text.strip()
-        payloads = payloads_of(self.env, self.inliner.document)
+        expression, doubt = self.text.strip(), ""
         try:
-            text = records.format_value(payloads, expression)
+            if room := room_of(self.env):
+                text, doubt = rooms.value(self.env, room, expression)
+            else:
+                payloads = payloads_of(self.env, self.inliner.document)
+                text = records.format_value(payloads, expression)
         except (KeyError, ValueError) as error:
             warn(str(error.args[0]), "value", self.get_location())
             return [nodes.problematic(self.rawtext, f"[{expression}: unknown]")], []
-        return [measured_value("", text, classes=["measured"], expression=expression)], []
+        value = measured_value("", text, classes=["measured"], expression=expression)
+        if doubt:
+            value["doubt"] = doubt
+        return [value], []
 
 
 class _Full(SphinxRole):
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         expression = self.text.strip()
+        if room_of(self.env):
+            return _refused(
+                self, "there is one value a number, so write {measured} instead of {full}"
+            )
         path = full_record_of(self.env)
         self.env.note_dependency(str(path))
         try:
@@ -135,9 +156,18 @@ class _Full(SphinxRole):
         return [nodes.problematic(self.rawtext, f"[{expression}: unknown]")], []
 
 
+def _refused(role: SphinxRole, why: str) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+    warn(why, "value", role.get_location())
+    return [nodes.problematic(role.rawtext, role.text)], []
+
+
 class _Verdict(SphinxRole):
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         claim_id = self.text.strip()
+        if room_of(self.env):
+            return _refused(
+                self, f"call the claim by its name: {{claim}}`in a few words <{claim_id}>`"
+            )
         try:
             claim = _find(self.env, claim_id)
         except KeyError as error:
@@ -145,10 +175,41 @@ class _Verdict(SphinxRole):
             return [nodes.problematic(self.rawtext, f"[{claim_id}: unknown]")], []
         word = _verdict_word(claim, payloads_of(self.env, self.inliner.document))
         if word is None:
-            warn(_unrecorded(claim), "record", self.get_location())
+            warn(_unrecorded(claim, None), "record", self.get_location())
             return [nodes.problematic(self.rawtext, f"[{claim_id}: not recorded]")], []
         reference = verdict_reference("", "", claim=claim_id)
         reference += badge(word)
+        self.set_source_info(reference)
+        return [reference], []
+
+
+class _Named(ReferenceRole):
+    """A claim by its name: words of the page, or the registry's, that lead to where it stands."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        claim_id, words = self.target.strip(), self.title
+        try:
+            claim = _find(self.env, claim_id)
+        except KeyError as error:
+            return _refused(self, str(error.args[0]))
+        if not self.has_explicit_title:
+            words = claim.statement.rstrip(".")
+            if MARKUP.search(words):
+                return _refused(
+                    self,
+                    f"the statement of {claim_id} holds more than words; say what to call it: "
+                    f"{{claim}}`in a few words <{claim_id}>`",
+                )
+        anchor, where = target_of(claim_id), claim.chapter
+        reference = nodes.reference("", words, internal=True, classes=["claim-name"])
+        if where == self.env.docname:
+            reference["refid"] = anchor
+        elif where in self.env.found_docs:
+            uri = self.env.app.builder.get_relative_uri(self.env.docname, where)
+            reference["refuri"] = f"{uri}#{anchor}"
+        else:
+            return _refused(self, f"claim {claim_id} stands in {where}, which is not in the book")
+        reference["reftitle"] = f"Claim {claim_id}"
         self.set_source_info(reference)
         return [reference], []
 
@@ -165,7 +226,12 @@ def _verdict_word(claim: Claim, payloads: Mapping[str, Any]) -> str | None:
     return None if record is None else str(record["verdict"])
 
 
-def _unrecorded(claim: Claim) -> str:
+def _unrecorded(claim: Claim, room: str | None) -> str:
+    if room:
+        return (
+            f"claim {claim.id} is covered by {claim.chapter}, but its room gives no evidence for it; "
+            f'declare it in chapters/{room}/measure.py: @evidence("{claim.id}")'
+        )
     return (
         f"claim {claim.id} is covered by {claim.chapter}, but no cell of this page records it; "
         f'call record("{claim.id}", ...) in a cell'
@@ -176,6 +242,10 @@ def _unrecorded(claim: Claim) -> str:
 
 
 class _Shows(Shows):
+    def lines(self) -> Lines:
+        """What writes claims on the page of a room."""
+        return Lines(self, payloads_of(self.env, self.state.document)["records"], self.source_words)
+
     def source_words(self, claim: Claim) -> str:
         if claim.kind == "cited":
             read = f"; see {' and '.join(f'{{cite:t}}`{key}`' for key in claim.references)}"
@@ -202,6 +272,14 @@ class _Claim(_Shows):
         except KeyError as error:
             warn(str(error.args[0]), "claim", self.get_location())
             return []
+        if room_of(self.env):
+            line = self.lines().line(claim, target_of(claim_id))
+            if self.content:
+                comment = nodes.container(classes=["claim-comment"])
+                self.state.nested_parse(self.content, self.content_offset, comment)
+                line += comment
+            self.set_source_info(line)
+            return [line]
         record = payloads_of(self.env, self.state.document)["records"].get(claim_id)
         word = _verdict_word(claim, payloads_of(self.env, self.state.document)) or "not recorded"
         card = claim_card(claim=claim_id, verdict=word, ids=[target_of(claim_id)])
@@ -256,10 +334,14 @@ class _ClaimsTable(_Shows):
             warn("a table of claims on a page that covers none", "claim", self.get_location())
             return []
         payloads = payloads_of(self.env, self.state.document)
+        words = {key: _verdict_word(claim, payloads) for key, claim in claims.items()}
+        if room_of(self.env):
+            listed = self.lines().listed(claims, _summary(words.values()))
+            self.set_source_info(listed)
+            return [listed]
         self.env.metadata[self.env.docname][SHOWS_FULL] = True
         table = claims_table()
         self.set_source_info(table)
-        words = {key: _verdict_word(claim, payloads) for key, claim in claims.items()}
         table += nodes.paragraph("", _summary(words.values()), classes=["claims-summary"])
         table += self._rows(claims, payloads, words)
         return [table]
@@ -325,6 +407,8 @@ def complete_page(app: Sphinx, doctree: nodes.document) -> None:
         row["claim"]: row for table in tables for row in table.findall(nodes.row) if "claim" in row
     }
     anchors = {claim_id: target_of(claim_id) for claim_id in cards}
+    listed = link_items(doctree, cards.keys(), target_of)
+    anchors |= listed
     for claim_id, row in rows.items():
         anchors[claim_id] = _link_row(row, claim_id, cards, doctree)
     for reference in list(doctree.findall(verdict_reference)):
@@ -338,15 +422,16 @@ def complete_page(app: Sphinx, doctree: nodes.document) -> None:
             reference.replace_self(reference.children)
     for table in tables:
         table.replace_self(table.children)
-    _check(env, docname, claims, shown=cards.keys() | rows.keys(), doctree=doctree)
+    _check(env, docname, claims, shown=cards.keys() | rows.keys() | listed.keys(), doctree=doctree)
     keep_outcomes(env, docname, claims, payloads_of(env, doctree)["records"], anchors)
 
 
-def _cards(doctree: nodes.document) -> dict[str, claim_card]:
-    cards: dict[str, claim_card] = {}
-    for card in doctree.findall(claim_card):
+def _cards(doctree: nodes.document) -> dict[str, nodes.Element]:
+    cards: dict[str, nodes.Element] = {}
+    for card in doctree.findall(lambda node: isinstance(node, (claim_card, claim_line))):
         if card["claim"] in cards:
-            warn(f"claim {card['claim']} has a second card on this page", "claim", card)
+            what = "card" if isinstance(card, claim_card) else "line"
+            warn(f"claim {card['claim']} has a second {what} on this page", "claim", card)
             card["ids"] = []
         else:
             cards[card["claim"]] = card
@@ -354,7 +439,7 @@ def _cards(doctree: nodes.document) -> dict[str, claim_card]:
 
 
 def _link_row(
-    row: nodes.row, claim_id: str, cards: Mapping[str, claim_card], doctree: nodes.document
+    row: nodes.row, claim_id: str, cards: Mapping[str, nodes.Element], doctree: nodes.document
 ) -> str:
     """Link a row of the table to where its claim is discussed, and return that place's anchor."""
     target = None
@@ -402,13 +487,18 @@ def _check(
             continue
         record = recorded.get(claim_id)
         if record is None:
-            warn(_unrecorded(claim), "record", docname)
+            room = room_of(env)
+            if not room or not rooms.doubts_of(env, room, claim_id):
+                warn(_unrecorded(claim, room), "record", docname)
             continue
-        accepted = [verdict.value for verdict in claim.accepted_at(record["profile"])]
+        accepted = [verdict.value for verdict in claim.accepted_at(record["profile"] or "full")]
         if accepted and record["verdict"] not in accepted:
+            measured = (
+                f"profile {record['profile']} measured" if record["profile"] else "the results give"
+            )
             warn(
                 f"claim {claim_id}: the prose discusses the verdict "
-                f"{' or '.join(map(repr, accepted))}, but profile {record['profile']} measured "
+                f"{' or '.join(map(repr, accepted))}, but {measured} "
                 f"{record['verdict']!r}; explain what was measured, and change `expected` in "
                 "the registry to match",
                 "verdict",
@@ -445,6 +535,7 @@ def setup(app: Sphinx) -> None:
     app.add_role("measured", _Measured())
     app.add_role("full", _Full())
     app.add_role("verdict", _Verdict())
+    app.add_role("claim", _Named())
     app.add_role("quoted", _Plain())
     app.add_role("constant", _Plain())
     app.add_directive("claim", _Claim)

@@ -39,6 +39,34 @@ class claim_card(nodes.General, nodes.Element):
     """One `claim` and its `verdict`, with all that belongs to it; `scorecard` is its row's address."""
 
 
+class claim_line(nodes.General, nodes.Element):
+    """One `claim` and its `verdict` on the page of a room: a line that unfolds, then a comment."""
+
+
+class claim_fold(nodes.General, nodes.Element):
+    """What unfolds: its first child is the line, all others stand behind it."""
+
+
+class claim_summary(nodes.paragraph):
+    """The line of a claim: its sentence, its verdict and its effect."""
+
+
+class claims_list(nodes.General, nodes.Element):
+    """All claims of a room's page; its items are linked once the page is complete."""
+
+
+class claim_item(nodes.list_item):
+    """A `claim` of the list, with its `statement` and the `section` that discusses it."""
+
+
+class ran_line(nodes.General, nodes.Element):
+    """What ran, in one line at the foot of a room's page, with the ways to its data behind it."""
+
+
+class data_link(nodes.inline):
+    """A visible link from the page `docname` to a `file` of data; `label` says which."""
+
+
 class claims_table(nodes.General, nodes.Element):
     """The table of a page's claims; its rows are linked once the page is complete."""
 
@@ -83,14 +111,25 @@ class runs_table(nodes.General, nodes.Element):
 
 
 class notebook_link(nodes.inline):
-    """A visible link to the notebook of the page `docname`."""
+    """A visible link to the notebook of the page `docname`, perhaps in `words` of its own."""
 
 
 def _visit_measured(translator: HTML5Translator, node: nodes.Element) -> None:
     extra: dict[str, Any] = {"data-measured": node["expression"]}
     if node.get("full"):
         extra = {"data-full": node["expression"], "title": "measured by the last full run"}
+    if node.get("doubt"):
+        extra["title"] = node["doubt"]
+        node["classes"].append("doubtful")
     translator.body.append(translator.starttag(node, "span", "", **extra))
+
+
+def _depart_measured(translator: HTML5Translator, node: nodes.Element) -> None:
+    if why := node.get("doubt"):
+        sign = '<span class="doubt-sign" aria-hidden="true">\N{WARNING SIGN}\ufe0e</span>'
+        said = f'<span class="unseen"> (does not hold now: {translator.encode(why)})</span>'
+        translator.body.append(sign + said)
+    translator.body.append("</span>")
 
 
 def _visit_badge(translator: HTML5Translator, node: nodes.Element) -> None:
@@ -146,8 +185,42 @@ def _visit_link(translator: HTML5Translator, node: nodes.Element) -> None:
     docname = node["docname"]
     here = translator.builder.get_target_uri(docname)
     address = relative_uri(here, f"{NOTEBOOKS}/{docname}.ipynb")
+    words = node.get("words", "Download this page as a notebook")
     translator.body.append(
-        f'<a class="notebook-link" href="{address}" download>Download this page as a notebook</a>'
+        f'<a class="notebook-link" href="{address}" download>{translator.encode(words)}</a>'
+    )
+    raise nodes.SkipNode
+
+
+def _visit_line(translator: HTML5Translator, node: nodes.Element) -> None:
+    label = f"Claim {node['claim']}, {node['verdict']}"
+    extra: dict[str, Any] = {"role": "group", "aria-label": label, "data-claim": node["claim"]}
+    kind = f"claim-line claim-{node['verdict'].replace(' ', '-')}"
+    translator.body.append(translator.starttag(node, "div", CLASS=kind, **extra))
+
+
+def _visit_unfolding(translator: HTML5Translator, node: nodes.Element) -> None:
+    translator.body.append(translator.starttag(node, "details"))
+
+
+def _visit_summary(translator: HTML5Translator, node: nodes.Element) -> None:
+    translator.body.append("<summary>")
+
+
+def _depart_summary(translator: HTML5Translator, node: nodes.Element) -> None:
+    translator.body.append("</summary>\n")
+
+
+def _visit_ran_line(translator: HTML5Translator, node: nodes.Element) -> None:
+    extra: dict[str, Any] = {"role": "group", "aria-label": "What ran"}
+    translator.body.append(translator.starttag(node, "div", CLASS="ran-line", **extra))
+
+
+def _visit_data(translator: HTML5Translator, node: nodes.Element) -> None:
+    here = translator.builder.get_target_uri(node["docname"])
+    address, label = relative_uri(here, node["file"]), translator.encode(node["label"])
+    translator.body.append(
+        f'<a class="data-link" href="{address}" download aria-label="{label}">{node.astext()}</a>'
     )
     raise nodes.SkipNode
 
@@ -201,6 +274,22 @@ def _after_row(translator: Any, node: nodes.Element) -> None:
     translator.depart_row(node)
 
 
+def _as_item(translator: Any, node: nodes.Element) -> None:
+    translator.visit_list_item(node)
+
+
+def _after_item(translator: Any, node: nodes.Element) -> None:
+    translator.depart_list_item(node)
+
+
+def _as_paragraph(translator: Any, node: nodes.Element) -> None:
+    translator.visit_paragraph(node)
+
+
+def _after_paragraph(translator: Any, node: nodes.Element) -> None:
+    translator.depart_paragraph(node)
+
+
 def _add(app: Sphinx, piece: type[nodes.Element], visit: Any, depart: Any, other: Any) -> None:
     """Register a piece: one way for web pages, another for everything else."""
     pages: dict[str, Any] = dict.fromkeys(("html", "singlehtml"), (visit, depart))
@@ -211,9 +300,15 @@ def _add(app: Sphinx, piece: type[nodes.Element], visit: Any, depart: Any, other
 def setup(app: Sphinx) -> None:
     """Register all pieces."""
     plain = (_nothing, _nothing)
-    _add(app, measured_value, _visit_measured, _depart_span, plain)
+    _add(app, measured_value, _visit_measured, _depart_measured, plain)
     _add(app, verdict_badge, _visit_badge, _depart_span, plain)
     _add(app, claim_card, _visit_card, _depart_card, plain)
+    _add(app, claim_line, _visit_line, _depart_div, plain)
+    _add(app, claim_fold, _visit_unfolding, _depart_fold, plain)
+    _add(app, claim_summary, _visit_summary, _depart_summary, (_as_paragraph, _after_paragraph))
+    _add(app, claim_item, _as_item, _after_item, (_as_item, _after_item))
+    _add(app, ran_line, _visit_ran_line, _depart_div, plain)
+    _add(app, data_link, _visit_data, None, (_skip, None))
     _add(app, fold, _visit_fold, _depart_fold, plain)
     _add(app, drawings, _visit_drawings, _depart_div, plain)
     _add(app, ran_box, _visit_box, _depart_div, plain)

@@ -19,8 +19,10 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 from bookpress.sphinx.evidence import payloads_of
+from bookpress.sphinx.foot import facts
 from bookpress.sphinx.page import page_of, warn
 from bookpress.sphinx.pieces import notebook_link, ran_box, runs_table
+from bookpress.sphinx.rooms import judged, room_of
 
 _RUN = "measured_run"
 _HAS_TABLE = "measured_runs_table"
@@ -36,6 +38,13 @@ class _Ran(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
+        if room_of(self.env):
+            warn(
+                "the foot of this page says by itself what ran; take {ran} away",
+                "ran",
+                self.get_location(),
+            )
+            return []
         page = page_of(self.env, self.state.document)
         run = payloads_of(self.env, self.state.document)["run"]
         if page.notebook is None:
@@ -118,6 +127,9 @@ class FillRunsTable(SphinxPostTransform):
 
 
 def _keep_run(app: Sphinx, doctree: nodes.document) -> None:
+    if room := room_of(app.env) if doctree.settings is not None else None:
+        app.env.metadata[app.env.docname][_RUN] = facts(judged(app.env, room))
+        return
     page = page_of(app.env, doctree)
     if page.notebook is None:
         return

@@ -116,7 +116,8 @@ class _Scorecard(_Rows):
         else:
             yield from declared(claim)
         if claim.seeds is not None:
-            yield "Seeds", f"{claim.seeds['quick']} at quick, {claim.seeds['full']} at full"
+            quick, full = claim.seeds["quick"], claim.seeds["full"]
+            yield "Seeds", str(full) if quick == full else f"{quick} at quick, {full} at full"
         if claim.expected_why:
             yield "Between the profiles", claim.expected_why
 

@@ -39,6 +39,9 @@ class FillScores(SphinxPostTransform):
         rows = rows_of(self.env)
         for row in self.document.findall(score_row):
             row["verdict"] = rows[row["claim"]]["verdict"]
+            if rows[row["claim"]]["room"]:  # one verdict, which takes the place of both
+                row.remove(row.children[2])
+                row.children[1]["morecols"] = 1
         for place in list(self.document.findall(score_outcome)):
             found = self._outcome(place["claim"], place["what"], rows) if rows else ()
             place.replace_self(list(found))
@@ -67,6 +70,9 @@ class FillScores(SphinxPostTransform):
                 yield self._link(words, f"{uri}#{claim_id}")
         elif what == "badge":
             yield badge(row["verdict"])
+            if row["doubt"]:
+                yield nodes.Text(" ")
+                yield nodes.inline("", row["doubt"], classes=["score-stale"])
         elif what == "measured":
             if row["covered"]:
                 yield measurement(row["outcome"], cited=row["cited"], brief=True)
@@ -74,9 +80,18 @@ class FillScores(SphinxPostTransform):
             yield self._where(row)
         elif what == "full":
             yield from self._full(row)
+        elif what in ("link", "inline link"):
+            yield from self._way(claim_id, is_block=what == "link")
         elif row["full"] and not _is_full(row["outcome"]):
             brief = what == "beside, brief"
             yield from [self._head(row["full"], is_table=False)] if brief else self._full(row)
+
+    def _way(self, claim_id: str, *, is_block: bool) -> Iterator[nodes.Node]:
+        """Lead from a claim's line to its row in the Scorecard, where there is one."""
+        if uri := self._scorecard(claim_id):
+            words = f"{claim_id} in the Scorecard" if is_block else claim_id
+            link = self._link(nodes.Text(words), uri)
+            yield nodes.paragraph("", "", link) if is_block else link
 
     def _where(self, row: Row) -> nodes.paragraph:
         words = nodes.paragraph("", "", classes=["score-where"])
@@ -215,7 +230,7 @@ class FillScores(SphinxPostTransform):
 
 def _ran(rows: Mapping[str, Row]) -> str:
     """Say at which profile, with which seeds and on what this build was measured."""
-    outcomes = [row["outcome"] for row in rows.values() if row["outcome"]]
+    outcomes = [row["outcome"] for row in rows.values() if row["outcome"] and not row["room"]]
     runs = {(out["profile"], out["seed_offset"], out["device"]) for out in outcomes}
     texts = [
         f"the {profile} profile, {f'seeds moved by {offset}, ' if offset else ''}on {device}"

@@ -22,6 +22,7 @@ from sphinx.environment import BuildEnvironment
 from bookpress.chapters import find_root
 from bookpress.sphinx.outcomes import full_outcomes, order, outcome_of
 from bookpress.sphinx.page import warn
+from bookpress.sphinx.rooms import room_of
 from bookpress.sphinx.showing import claims_of, reread_for_registry
 
 SHOWS_ROWS = "measured_shows_rows"
@@ -49,6 +50,7 @@ def keep_outcomes(
         claim_id: {
             "anchor": anchors.get(claim_id),
             "outcome": outcome_of(records[claim_id]) if claim_id in records else None,
+            "doubt": records.get(claim_id, {}).get("doubt", ""),
         }
         for claim_id, claim in claims.items()
         if claim.status == "covered"
@@ -83,6 +85,7 @@ def gather(app: Sphinx, env: BuildEnvironment) -> dict[str, Row]:
         claim = claims[claim_id]
         kept = _outcomes(env).get(claim.chapter, {}).get(claim_id, {})
         outcome = kept.get("outcome")
+        room = room_of(env, claim.chapter) if claim.chapter in env.found_docs else None
         if claim.status == "planned":
             verdict = PLANNED
         elif claim.kind == "cited":
@@ -100,7 +103,9 @@ def gather(app: Sphinx, env: BuildEnvironment) -> dict[str, Row]:
             "anchor": kept.get("anchor"),
             "cited": claim.kind == "cited",
             "outcome": outcome,
-            "full": full.get(claim_id),
+            "full": None if room else full.get(claim_id),
+            "room": room,
+            "doubt": kept.get("doubt", ""),
         }
     return rows
 

@@ -32,7 +32,7 @@ _MANY = 2
 """Parts of a claim beyond which a table folds their list."""
 _FILES = "measured_registry"
 """Page metadata: the files of the registry, on a page that depends on all of them."""
-_MARKUP = re.compile(r"[$`*{\\\[<]|\]\(|://")
+MARKUP = re.compile(r"[$`*{\\\[<]|\]\(|://")
 
 
 # The registry, from the library or from a folder that the book's settings name --------------------
@@ -136,7 +136,7 @@ class Shows(SphinxDirective):
 
     def parse_into(self, text: str, node: nodes.Element) -> None:
         """Parse text of the registry, which may hold mathematics and citations."""
-        if _MARKUP.search(text) or text.startswith(("-", "#")):
+        if MARKUP.search(text) or text.startswith(("-", "#")):
             self.state.nested_parse(StringList(text.splitlines(), self.env.docname), 0, node)
         else:
             node += nodes.paragraph("", text)
@@ -149,7 +149,10 @@ class Shows(SphinxDirective):
 
     def folded(self, summary: str, texts: Iterable[tuple[str, str]]) -> nodes.Element:
         """Return terms and what they mean, behind a summary."""
-        details = fold(summary=summary)
+        return fold("", self.terms(texts), summary=summary)
+
+    def terms(self, texts: Iterable[tuple[str, str]]) -> nodes.definition_list:
+        """Return terms and what they mean."""
         listed = nodes.definition_list(classes=["claim-details"])
         for term, text in texts:
             item = nodes.definition_list_item("", nodes.term("", term))
@@ -157,8 +160,7 @@ class Shows(SphinxDirective):
             self.parse_into(text, definition)
             item += definition
             listed += item
-        details += listed
-        return details
+        return listed
 
 
 def declared(claim: Claim) -> Iterator[tuple[str, str]]:

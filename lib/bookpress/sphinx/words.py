@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from measured_transformer.evidence.records import number_text
+from measured_transformer.evidence.verdicts import parts_of
 
 Part = Mapping[str, Any]
 
@@ -49,6 +50,61 @@ def measurement_in_words(part: Part, seeds: int | None) -> str:
     if part["statistics"].get("left"):
         return "left to the full run"
     return _of_type(_MEASUREMENTS, part["rule"])(part, seeds)
+
+
+def result_in_words(record: Mapping[str, Any]) -> str:
+    """Say in a few words what came out: the value that decides, with its interval, or of the parts how many.
+
+    Args:
+        record: a record of one rule or of several parts.
+
+    Raises:
+        ValueError: a type of rule that has no words here.
+    """
+    parts = parts_of(record)
+    if list(parts) == [""]:
+        return effect_in_words(parts[""])
+    verdicts = [
+        part["statistics"].get("verdict_holm", part["statistics"]["verdict"])
+        for part in parts.values()
+    ]
+    counts = {word: verdicts.count(word) for word in SYMBOLS if word in verdicts}
+    if len(counts) > 1:
+        told = ", ".join(f"{number} {word}" for word, number in counts.items())
+        turns = record["verdict"] in ("conditional", "underspecified") and record.get("axis")
+        return f"{told}; it turns on {turns}" if turns else f"{told}, of {len(parts)} parts"
+    kinds = {part["rule"]["type"] for part in parts.values()}
+    if len(kinds) > 1 or not kinds <= set(_EFFECTS):
+        return f"in each of {len(parts)} parts"
+    effects = [part["statistics"]["effect"] for part in parts.values()]
+    word, spec = _EFFECTS[kinds.pop()]
+    low, high = number_text(min(effects), spec), number_text(max(effects), spec)
+    return f"{word} {low} to {high} in {len(parts)} parts"
+
+
+def effect_in_words(part: Part) -> str:
+    """Say in a few words what decides a rule: the effect with its interval, or how it was computed.
+
+    Raises:
+        ValueError: a type of rule that has no words here.
+    """
+    kind, statistics = part["rule"]["type"], part["statistics"]
+    if kind not in _EFFECTS:
+        return measurement_in_words(part, None).partition("; the control")[0]
+    word, spec = _EFFECTS[kind]
+    text = f"{word} {number_text(statistics['effect'], spec)}"
+    if statistics["interval"] is None:
+        return text
+    low, high = (number_text(end, spec) for end in statistics["interval"])
+    return f"{text}, interval {low} to {high}"
+
+
+_EFFECTS: Mapping[str, tuple[str, str]] = {
+    "difference": ("difference", "+.3g"),
+    "equivalence": ("difference", "+.3g"),
+    "proportion": ("share", ".3g"),
+    "threshold": ("mean", ".3g"),
+}
 
 
 def _of_type(table: Mapping[str, Any], rule: Mapping[str, Any]) -> Callable[..., str]:

@@ -1,0 +1,205 @@
+"""Claims on the page of a room: one line each, which unfolds; and all of the page's claims, folded at its end.
+
+A line is the claim's own sentence, its verdict, and the effect with its interval. It unfolds to what stands
+behind it: source, test, rule, scope, seeds, each part's own effect, and the way to the Scorecard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from docutils import nodes
+from measured_transformer.evidence.registry import Claim
+from measured_transformer.evidence.verdicts import MEANING, Verdict, parts_of
+
+from bookpress.sphinx.outcomes import outcome_of
+from bookpress.sphinx.page import warn
+from bookpress.sphinx.pieces import (
+    claim_fold,
+    claim_item,
+    claim_line,
+    claim_summary,
+    claims_list,
+    fold,
+    score_outcome,
+)
+from bookpress.sphinx.showing import Shows, badge, declared, measurement, sentence
+from bookpress.sphinx.words import beside_in_words, result_in_words
+
+Record = Mapping[str, Any]
+
+
+class Lines:
+    """Writes the claims of a page.
+
+    Args:
+        directive: the directive that they stand in, which parses the registry's texts.
+        records: claim -> its record.
+        source_words: says where a claim comes from.
+    """
+
+    def __init__(
+        self,
+        directive: Shows,
+        records: Mapping[str, Record],
+        source_words: Callable[[Claim], str],
+    ) -> None:
+        self._directive = directive
+        self._records = records
+        self._source_words = source_words
+
+    def line(self, claim: Claim, anchor: str) -> claim_line:
+        """Return a claim as a line that unfolds."""
+        record = self._records.get(claim.id)
+        word = _word(claim, record)
+        summary = claim_summary("", "", *self._sentence(claim), nodes.Text(" "), badge(word))
+        summary += self._effect(record)
+        body = nodes.container(classes=["claim-body"])
+        if record is not None and "parts" in record:
+            body += measurement(outcome_of(record))
+        body += self._directive.terms(self._details(claim, record))
+        body += score_outcome(claim=claim.id, what="link")
+        unfolding = claim_fold("", summary, body)
+        return claim_line("", unfolding, claim=claim.id, verdict=word, ids=[anchor])
+
+    def listed(self, claims: Mapping[str, Claim], summary: str) -> claims_list:
+        """Return claims as a folded list, to be completed when the page is: see `link_items`."""
+        items = nodes.bullet_list(classes=["claim-items"])
+        for claim in claims.values():
+            record = self._records.get(claim.id)
+            words = nodes.paragraph("", "", *self._sentence(claim), nodes.Text(" "))
+            words += badge(_word(claim, record))
+            words += self._effect(record)
+            item = claim_item("", words, claim=claim.id, section=claim.section)
+            item["statement"] = claim.statement
+            items += item
+            if claim.kind == "cited":
+                words += nodes.Text(" ")
+                words += self._inline(f"{self._source_words(claim)}.")
+            words += [nodes.Text(" "), score_outcome(claim=claim.id, what="inline link")]
+        return claims_list("", fold("", items, summary=summary))
+
+    def _sentence(self, claim: Claim) -> list[nodes.Node]:
+        return [nodes.inline("", "", *self._inline(claim.statement), classes=["claim-says"])]
+
+    def _inline(self, text: str) -> list[nodes.Node]:
+        """Return a text of the registry without the paragraph around it."""
+        holder = nodes.container()
+        self._directive.parse_into(text, holder)
+        children = [child for child in holder.children if isinstance(child, nodes.Element)]
+        return [node for child in children for node in list(child.children)]
+
+    @staticmethod
+    def _effect(record: Record | None) -> list[nodes.Node]:
+        if record is None:
+            return []
+        found: list[nodes.Node] = [nodes.Text(" ")]
+        found.append(nodes.inline("", result_in_words(record), classes=["claim-effect"]))
+        if why := record.get("doubt"):
+            found += [nodes.Text(" "), nodes.inline("", f"({why})", classes=["claim-doubt"])]
+        return found
+
+    def _details(self, claim: Claim, record: Record | None) -> Iterator[tuple[str, str]]:
+        """Yield what stands behind a claim."""
+        if record is not None and "parts" not in record:
+            yield "Measured", sentence(outcome_of(record)["parts"][0]["words"])
+        yield "Source", f"{self._source_words(claim)}."
+        if claim.kind == "cited":
+            return
+        yield from declared(claim)
+        if record is None:
+            return
+        if record["seeds"]:
+            yield "Seeds", f"{len(record['seeds'])}."
+        meaning = MEANING[Verdict(record["verdict"])]
+        yield "Verdict", f"{sentence(record['verdict'])[:-1]}: {meaning}."
+        alone = record.get("verdict_alone", record["verdict"])
+        if alone != record["verdict"]:
+            yield (
+                "Holm's correction",
+                f"By its own rule alone this claim would be {alone}; the correction over all "
+                "experiments of the chapter takes that away.",
+            )
+        beside = {n: (part, beside_in_words(part)) for n, part in parts_of(record).items()}
+        lines = [f"- {p.get('label') or n}: {text}" for n, (p, text) in beside.items() if text]
+        if list(beside) == [""]:
+            lines = [sentence(beside[""][1])] if beside[""][1] else []
+        if lines:
+            yield "Computed beside", "\n".join(lines)
+
+
+def _word(claim: Claim, record: Record | None) -> str:
+    if claim.kind == "cited":
+        return Verdict.FACT.value
+    return "not recorded" if record is None else str(record["verdict"])
+
+
+# Once the page is complete ------------------------------------------------------------------------
+
+
+def link_items(
+    doctree: nodes.document, lines: Collection[str], target_of: Callable[[str], str]
+) -> dict[str, str]:
+    """Link the folded list's items to their sections; those with a line of their own become links to it.
+
+    Args:
+        doctree: the page.
+        lines: claims that have a line.
+        target_of: names the anchor of a claim.
+
+    Returns:
+        Claim without a line -> the anchor under which the page discusses it.
+    """
+    anchors: dict[str, str] = {}
+    for listed in list(doctree.findall(claims_list)):
+        above = nodes.paragraph("", "", classes=["claim-above"])
+        for item in list(listed.findall(claim_item)):
+            claim_id = item["claim"]
+            if claim_id in lines:
+                above += nodes.Text(", " if above.children else "")
+                link = nodes.reference("", claim_id, internal=True, refid=target_of(claim_id))
+                link["reftitle"] = item["statement"]
+                above += link
+                item.parent.remove(item)
+            else:
+                anchors[claim_id] = _link_item(item, target_of(claim_id), doctree)
+        folded = next(iter(listed.findall(fold)))
+        items = next(iter(folded.findall(nodes.bullet_list)))
+        if not items.children:
+            folded.remove(items)
+        if above.children:
+            above.insert(0, nodes.Text("With a line of their own: "))
+            above += nodes.Text(".")
+            folded += above
+        listed.replace_self(list(listed.children))
+    return anchors
+
+
+def _link_item(item: nodes.Element, anchor: str, doctree: nodes.document) -> str:
+    item["ids"].append(anchor)
+    label = item["section"]
+    if not label:
+        return anchor
+    target = doctree.nameids.get(label)
+    if target is None:
+        warn(
+            f"claim {item['claim']} is said to be measured in the section labelled {label!r}, but "
+            "this page has no such label",
+            "claim",
+            item,
+        )
+        return anchor
+    title = _title(doctree, target)
+    words = item.children[0]
+    if isinstance(words, nodes.Element):
+        link = nodes.reference("", title, internal=True, refid=target, classes=["claim-where"])
+        words += [nodes.Text(" "), link]
+    return target
+
+
+def _title(doctree: nodes.document, target: str) -> str:
+    for section in doctree.findall(nodes.section):
+        if target in section["ids"]:
+            return next(iter(section.findall(nodes.title))).astext()
+    return "where it is measured"

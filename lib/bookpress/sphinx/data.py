@@ -1,0 +1,164 @@
+"""The data of a room's page: links under its figures, and the files that they lead to.
+
+Beside the pages, `_data/<room>/` holds each result that a page shows, as the file that is kept in the
+repository and as a long table in CSV: a line for each value, with its variable, seed and other axes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from measured_transformer.evidence.results import read_result, to_csv
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+from bookpress.sphinx import rooms
+from bookpress.sphinx.page import page_of, warn
+from bookpress.sphinx.pieces import data_link
+from bookpress.sphinx.rooms import room_of
+from bookpress.sphinx.shown_data import Source, read_spec, shown
+
+FOLDER = "_data"
+"""Folder of the data, beside the pages."""
+_OFFERED = "measured_data"
+"""Page metadata: room, measurement, variable and file of all data that the page links to."""
+_AFTER_FIGURES_ARE_PLACED = 110
+
+
+def links(env: BuildEnvironment, source: Source) -> list[nodes.Node]:
+    """Return the links to a result as CSV and as the file itself, and have both written with the page.
+
+    Returns nothing where there is no such file.
+    """
+    result = rooms.judged(env, source.room).results.get(source.measurement)
+    if result is None or result.result is None:
+        return []
+    offered = env.metadata[env.docname].setdefault(_OFFERED, [])
+    entry = (source.room, source.measurement, source.variable, str(result.path))
+    if entry not in offered:
+        offered.append(entry)
+    stem = f"{FOLDER}/{source.room}/{source.measurement}"
+    name = _name(source)
+    table = f"{stem}.{source.variable}.csv" if source.variable else f"{stem}.csv"
+    return [
+        data_link("", "CSV", docname=env.docname, file=table, label=f"CSV of {name}"),
+        nodes.Text(", "),
+        data_link(
+            "",
+            "result file",
+            docname=env.docname,
+            file=f"{stem}.json",
+            label=f"result file of {source.measurement}",
+        ),
+    ]
+
+
+def _name(source: Source) -> str:
+    return f"{source.measurement}.{source.variable}" if source.variable else source.measurement
+
+
+# Under figures ------------------------------------------------------------------------------------
+
+
+def _link_figures(app: Sphinx, doctree: nodes.document) -> None:
+    """Put links to its data under each figure that shows results."""
+    env = app.env
+    room = room_of(env) if doctree.settings is not None else None
+    notebook = page_of(env, doctree).notebook if room else None
+    if room is None or notebook is None:
+        return
+    read = shown(cell.source if cell.cell_type == "code" else "" for cell in notebook.cells)
+    for container in doctree.findall(nodes.container):
+        index = container.get("cell_index")
+        figures = list(container.findall(nodes.figure)) if index is not None else []
+        if not figures:
+            continue
+        declared = (notebook.cells[index].metadata.get("measured") or {}).get("data")
+        if declared is None:
+            sources = list(_followed(env, read[index]))
+        else:
+            sources = list(_declared(env, declared, room, figures[0]))
+        for figure in figures:
+            if under := _under(env, sources):
+                figure += nodes.legend("", nodes.paragraph("", "", *under, classes=["data-links"]))
+
+
+def _followed(env: BuildEnvironment, sources: Iterable[Source]) -> Iterator[Source]:
+    """Yield the results that code reads: whole ones once, variables only of those not read as a whole."""
+    kept: dict[Source, None] = {}
+    for source in sorted(sources, key=lambda s: (s.room, s.measurement, s.variable or "")):
+        shown = rooms.judged(env, source.room).results.get(source.measurement)
+        result = None if shown is None else shown.result
+        if result is None:
+            continue
+        if source.variable in result.variables:
+            kept[source] = None
+        elif source.variable not in result.coords:
+            kept[source._replace(variable=None)] = None
+    yield from (s for s in kept if s.variable is None or s._replace(variable=None) not in kept)
+
+
+def _declared(
+    env: BuildEnvironment, specs: Any, room: str, figure: nodes.Element
+) -> Iterator[Source]:
+    """Yield what a cell declares; complain of what there is not."""
+    for spec in [specs] if isinstance(specs, str) else specs:
+        try:
+            source = read_spec(str(spec), room)
+        except ValueError as error:
+            warn(str(error), "figure", figure)
+            continue
+        results = rooms.judged(env, source.room).results
+        if source.measurement not in results:
+            known = ", ".join(results) or "none"
+            warn(f"data of a figure: {source.room} has {known}, got {spec!r}", "figure", figure)
+            continue
+        result = results[source.measurement].result
+        if result is not None and source.variable and source.variable not in result.variables:
+            known = ", ".join(result.variables)
+            warn(f"data of a figure: expected one of {known}, got {spec!r}", "figure", figure)
+            continue
+        yield source
+
+
+def _under(env: BuildEnvironment, sources: Sequence[Source]) -> list[nodes.Node]:
+    found: list[nodes.Node] = []
+    for source in sources:
+        ways = links(env, source)
+        if not ways:
+            continue
+        found.append(nodes.Text("Data: " if not found else "; "))
+        found += [nodes.inline("", _name(source), classes=["data-name"]), nodes.Text(" as ")]
+        found += ways
+        if why := rooms.doubt_of(rooms.judged(env, source.room).results[source.measurement]):
+            found += [nodes.Text(" "), nodes.inline("", f"({why})", classes=["claim-doubt"])]
+    return found
+
+
+# The files ----------------------------------------------------------------------------------------
+
+
+def _write(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Write the data of a page when the page is written."""
+    del templatename, context
+    if doctree is None or app.builder.format != "html":
+        return
+    for room, measurement, variable, path in app.env.metadata[pagename].get(_OFFERED, ()):
+        folder = Path(app.outdir) / FOLDER / room
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / f"{measurement}.json")
+        name = f"{measurement}.{variable}.csv" if variable else f"{measurement}.csv"
+        table = to_csv(read_result(Path(path)), [variable] if variable else [])
+        (folder / name).write_text(table, "utf-8")
+
+
+def setup(app: Sphinx) -> None:
+    """Link the figures of rooms' pages, and write what they link to."""
+    app.connect("doctree-read", _link_figures, priority=_AFTER_FIGURES_ARE_PLACED)
+    app.connect("html-page-context", _write)

@@ -1,0 +1,134 @@
+"""The foot of a room's page: what ran, in one line, with its data and how to repeat it behind it.
+
+The same facts stand in the table of what every chapter ran on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+from bookpress.sphinx import data, lab_notes, rooms
+from bookpress.sphinx.downloads import repository_of
+from bookpress.sphinx.page import page_of
+from bookpress.sphinx.pieces import fold, notebook_link, ran_line
+from bookpress.sphinx.rooms import Judged, Shown, room_of
+from bookpress.sphinx.shown_data import Source
+
+_AFTER_CLAIMS_ARE_LINKED = 120
+
+
+def facts(judged: Judged) -> list[tuple[str, str]]:
+    """Say what a room's results were measured on: term and words."""
+    results = [shown for shown in judged.results.values() if shown.result is not None]
+    if not results:
+        return []
+    told = [shown.provenance for shown in results]
+    found = [
+        ("Seeds", _range([str(count) for count in sorted({len(r.seeds) for r in results})])),
+        ("Device", _listed(each.get("device") for each in told)),
+        ("Date", _range(sorted({str(each.get("date", ""))[:10] for each in told}))),
+        ("Commit", _listed(str(each.get("commit", ""))[:12] for each in told)),
+    ]
+    return [(term, words) for term, words in found if words]
+
+
+def _range(ordered: Sequence[str]) -> str:
+    ends = [text for text in ordered if text]
+    return "" if not ends else ends[0] if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
+
+
+def _listed(texts: Iterable[object]) -> str:
+    return "; ".join(dict.fromkeys(str(text) for text in texts if text))
+
+
+def _add_foot(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the line at the end of a page, and complain of results that do not hold."""
+    env = app.env
+    room = room_of(env) if doctree.settings is not None else None
+    if room is None:
+        return
+    rooms.complain(env, room)
+    judged = rooms.judged(env, room)
+    whole = next(iter(doctree.findall(nodes.section)), doctree)
+    foot = ran_line("", _line(app, room, judged, page_of(env, doctree).notebook is not None))
+    foot += fold(
+        "",
+        _measurements(env, room, judged),
+        *_repeat(room, judged),
+        summary="Data, and how to repeat this",
+    )
+    whole += foot
+
+
+def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.paragraph:
+    env = app.env
+    told = dict(facts(judged))
+    words = []
+    if "Seeds" in told:
+        words.append(f"{told['Seeds']} {'seed' if told['Seeds'] == '1' else 'seeds'}")
+    words += [told[term] for term in ("Device", "Date") if term in told]
+    if "Commit" in told:
+        words.append(f"commit {told['Commit']}")
+    line = nodes.paragraph("", "", nodes.strong("", "What ran"), nodes.Text(": "))
+    line += nodes.Text(f"{', '.join(words) or 'nothing yet'}. ")
+    branch = app.config.html_theme_options.get("repository_branch") or "main"
+    code = f"lib/measured_transformer/chapters/{room}/measure.py"
+    uri = f"{repository_of(app)}/blob/{branch}/{code}"
+    ways: list[nodes.Node] = [nodes.reference("", "Code", refuri=uri, internal=False)]
+    if has_cells:
+        ways.append(notebook_link(docname=env.docname, words="Notebook"))
+    if notes := lab_notes.way_to(env, env.docname):
+        ways.append(notes)
+    listed = nodes.inline(classes=["way"])
+    for number, way in enumerate(ways):
+        listed += nodes.Text(" \N{MIDDLE DOT} " if number else "")
+        listed += way
+    line += listed
+    return line
+
+
+def _measurements(env: BuildEnvironment, room: str, judged: Judged) -> nodes.bullet_list:
+    listed = nodes.bullet_list(classes=["ran-results"])
+    for name, shown in judged.results.items():
+        line = nodes.paragraph("", "", nodes.literal("", name), nodes.Text(f": {_what(shown)}. "))
+        if shown.seeds:
+            line += nodes.Text(f"{len(shown.seeds)} {'seed' if len(shown.seeds) == 1 else 'seeds'}")
+        if ways := data.links(env, Source(room, name)):
+            line += [nodes.Text("; "), *ways, nodes.Text(".")]
+        if why := rooms.doubt_of(shown):
+            line += [nodes.Text(" "), nodes.inline("", f"{why}.", classes=["claim-doubt"])]
+        listed += nodes.list_item("", line)
+    return listed
+
+
+def _what(shown: Shown) -> str:
+    return shown.what.rstrip(".")
+
+
+def _repeat(room: str, judged: Judged) -> list[nodes.Node]:
+    first = next(iter(judged.results), None)
+    shell = f"make measure CHAPTER={room}"
+    found: list[nodes.Node] = [
+        nodes.paragraph("", "In a copy of the repository, all of it again:"),
+        nodes.literal_block(shell, shell, language="bash"),
+    ]
+    if first is not None:
+        call = (
+            "from measured_transformer.measuring import measure\n"
+            f"from measured_transformer.chapters.{room}.measure import {first}\n\n"
+            f"measure({first}, seeds=2)"
+        )
+        found += [
+            nodes.paragraph("", "In a notebook, the first of these with two seeds:"),
+            nodes.literal_block(call, call, language="python"),
+        ]
+    return found
+
+
+def setup(app: Sphinx) -> None:
+    """Give every page of a room its foot."""
+    app.connect("doctree-read", _add_foot, priority=_AFTER_CLAIMS_ARE_LINKED)

@@ -1,0 +1,370 @@
+"""The digest: what changes a value changes it, and nothing else does."""
+
+import functools
+import shutil
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from measured_transformer.provenance import (
+    CodeUnknownError,
+    digest,
+    digest_source,
+    plain,
+    reach,
+    unchanging,
+)
+
+LIBRARY = Path(__file__).parents[2] / "lib"
+FILES = {
+    "shop/__init__.py": '"""A package."""\nfrom shop.counter import sell\n',
+    "shop/counter.py": '''
+        """Selling."""
+        from shop.tools import weigh
+        from shop import prices
+
+        EPSILON = 1e-5
+        KINDS = {"apple": 1}
+        KINDS.update(pear=2)
+
+
+        class Base:
+            """A base."""
+
+            factor = 2
+
+            def price(self, x, more=1.0):
+                """What it costs."""
+                return weigh(x) * self.factor + more
+
+            def never_asked(self):
+                return 1
+
+
+        class Till(Base):
+            def total(self, x):
+                return self.price(x) + EPSILON
+
+
+        def sell(x):
+            """Sell."""
+            if x < 0:
+                raise ValueError(f"expected no debt, got {x}")
+            return Till().total(x) + prices.of("apple") + KINDS["apple"]
+
+
+        def give(x):
+            return prices.of(x)
+
+
+        def even(n):
+            return n == 0 or odd(n - 1)
+
+
+        def odd(n):
+            return n != 0 and even(n - 1)
+        ''',
+    "shop/tools.py": """
+        import numpy as np
+
+
+        def weigh(x):
+            return grams(x) / 1000
+
+
+        def grams(x, scale=np.float64(2)):
+            total = x
+            return np.sum(total) * scale
+
+
+        def beside(x):
+            return x
+        """,
+    "shop/prices.py": """
+        from shop.registry import register
+
+        TABLE = {}
+
+
+        @register
+        def of(name):
+            return TABLE.get(name, 3)
+        """,
+    "shop/registry.py": """
+        KNOWN = []
+
+
+        def register(function):
+            KNOWN.append(function)
+            return function
+        """,
+}
+ROOTS = ("shop.counter:sell", "shop.counter:give", "shop.tools:weigh", "shop.counter:even")
+
+
+class Shop:
+    """A throw-away package."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name, text in FILES.items():
+            self.write(name, textwrap.dedent(text))
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.folder / name).read_text()
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+    def digests(self, roots: tuple[str, ...] = ROOTS) -> list[str]:
+        with unchanging(self.folder):
+            return [digest(root) for root in roots]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def docstring(shop: Shop) -> None:
+    shop.edit(
+        "shop/counter.py", '"""What it costs."""', '"""Said better.\n\n    At length.\n    """'
+    )
+    shop.edit("shop/counter.py", '    """Sell."""\n', "")
+
+
+def comment(shop: Shop) -> None:
+    shop.edit("shop/tools.py", "total = x", "total = (\n        x  # all of it\n    )")
+
+
+def unused_function(shop: Shop) -> None:
+    shop.edit("shop/tools.py", "def beside", "def unused(x):\n    return -x\n\n\ndef beside")
+
+
+def unused_method(shop: Shop) -> None:
+    shop.edit(
+        "shop/counter.py", "return 1\n", "return 7\n\n    def nor_this(self):\n        pass\n"
+    )
+
+
+def order(shop: Shop) -> None:
+    text = (shop.folder / "shop/tools.py").read_text()
+    head, weigh, rest = text.partition("def weigh(x):\n    return grams(x) / 1000\n")
+    shop.write("shop/tools.py", head + rest + "\n\n" + weigh)
+
+
+def error_words(shop: Shop) -> None:
+    shop.edit("shop/counter.py", "expected no debt, got {x}", "a debt of {x} cannot be paid")
+
+
+def import_style(shop: Shop) -> None:
+    shop.edit("shop/tools.py", "import numpy as np", "import numpy as numbers")
+    shop.edit("shop/tools.py", "np.", "numbers.")
+
+
+def annotations(shop: Shop) -> None:
+    shop.edit("shop/tools.py", "def weigh(x):", 'def weigh(x: "Mass") -> float:')
+
+
+def function_renamed(shop: Shop) -> None:
+    shop.edit("shop/tools.py", "grams", "in_grams")
+
+
+def constant_renamed(shop: Shop) -> None:
+    shop.edit("shop/counter.py", "EPSILON", "TINY")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        docstring,
+        comment,
+        unused_function,
+        unused_method,
+        order,
+        error_words,
+        import_style,
+        annotations,
+        function_renamed,
+        constant_renamed,
+    ],
+)
+def test_what_changes_no_value_changes_no_digest(
+    shop: Shop, change: Callable[[Shop], None]
+) -> None:
+    before = shop.digests()
+    change(shop)
+    assert shop.digests() == before
+
+
+def test_a_module_may_get_another_name_and_another_place(shop: Shop) -> None:
+    before = shop.digests()
+    (shop.folder / "shop/deep").mkdir()
+    shop.write("shop/deep/__init__.py", "")
+    shutil.move(shop.folder / "shop/tools.py", shop.folder / "shop/deep/scales.py")
+    shop.edit("shop/counter.py", "from shop.tools import", "from shop.deep.scales import")
+    roots = tuple(root.replace("shop.tools", "shop.deep.scales") for root in ROOTS)
+    assert shop.digests(roots) == before
+
+
+def test_a_name_that_is_passed_on_leads_to_what_it_names(shop: Shop) -> None:
+    shop.write("user/__init__.py", "from shop import sell\n\n\ndef use():\n    return sell(1)\n")
+    (before,) = shop.digests(("user:use",))
+    shop.edit("shop/tools.py", "1000", "1001")
+    assert shop.digests(("user:use",)) != [before]
+
+
+SELL, GIVE, WEIGH, EVEN = range(4)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "stale"),
+    [
+        ("counter", "EPSILON = 1e-5", "EPSILON = 1e-6", {SELL}),
+        ("counter", "pear=2", "pear=3", {SELL}),
+        ("counter", "more=1.0", "more=2.0", {SELL}),
+        ("counter", "factor = 2", "factor = 3", {SELL}),
+        ("counter", "self.price(x) +", "self.price(x) -", {SELL}),
+        ("counter", "class Till(Base)", "class Till(Base, dict)", {SELL}),
+        ("counter", "return n == 0 or odd", "return n <= 0 or odd", {EVEN}),
+        ("counter", "return n != 0 and even", "return n > 0 and even", {EVEN}),
+        ("tools", "/ 1000", "/ 1024", {SELL, WEIGH}),
+        ("tools", "np.float64(2)", "np.float64(3)", {SELL, WEIGH}),
+        ("tools", "np.sum", "np.max", {SELL, WEIGH}),
+        ("prices", "TABLE = {}", "TABLE = dict(apple=1)", {SELL, GIVE}),
+        ("prices", "@register\n", "", {SELL, GIVE}),
+        ("registry", "KNOWN.append(function)", "KNOWN.insert(0, function)", {SELL, GIVE}),
+        ("prices", "TABLE = {}", "TABLE = {}\nprint('here')", {SELL, GIVE}),
+        ("tools", "def beside(x):\n    return x", "def beside(x):\n    return 2 * x", set()),
+    ],
+)
+def test_a_change_is_seen_by_exactly_those_that_reach_it(
+    shop: Shop, file: str, old: str, new: str, stale: set[int]
+) -> None:
+    before = shop.digests()
+    shop.edit(f"shop/{file}.py", old, new)
+    after = shop.digests()
+    assert {i for i in range(4) if before[i] != after[i]} == stale
+
+
+def test_a_local_name_hides_that_of_the_module(shop: Shop) -> None:
+    shop.edit(
+        "shop/counter.py", "def give(x):\n", "def give(x):\n    EPSILON = 3\n    x = EPSILON or x\n"
+    )
+    before = shop.digests()
+    shop.edit("shop/counter.py", "EPSILON = 1e-5", "EPSILON = 1e-6")
+    after = shop.digests()
+    assert after[GIVE] == before[GIVE]
+    assert after[SELL] != before[SELL]
+
+
+def test_reach_names_what_changed(shop: Shop) -> None:
+    with unchanging(shop.folder):
+        before = reach("shop.counter:sell")
+    assert "shop.tools:grams" in before
+    assert "shop.tools:beside" not in before
+    shop.edit("shop/tools.py", "np.sum", "np.max")
+    with unchanging(shop.folder):
+        after = reach("shop.counter:sell")
+    assert {name for name in before if before[name] != after[name]} == {"shop.tools:grams"}
+
+
+def test_settings_and_data_count(tmp_path: Path) -> None:
+    file = tmp_path / "data.txt"
+    file.write_text("a")
+    root = "measured_transformer.parts.norms:RMSNorm"
+    first = digest(root, settings={"width": 8}, data=[file])
+    assert digest(root, settings={"width": 8}, data=[file]) == first
+    assert digest(root, settings={"width": 9}, data=[file]) != first
+    file.write_text("b")
+    assert digest(root, settings={"width": 8}, data=[file]) != first
+
+
+def test_code_that_cannot_be_read_has_no_digest() -> None:
+    for thing in (lambda: 1, functools.partial(lambda: 1), "no.such:thing"):
+        with pytest.raises(CodeUnknownError):
+            digest(thing)
+
+
+def test_cells_count_without_their_import_lines(shop: Shop) -> None:
+    def of(*cells: str) -> str:
+        with unchanging(shop.folder):
+            return digest_source(cells)
+
+    first = of("from shop.counter import sell", "# why\nprice = sell(3)", "%matplotlib inline")
+    assert of("from shop import sell as it", "price = it(3)  # said", "%matplotlib inline") == first
+    assert of("from shop import sell", "price = sell(4)", "%matplotlib inline") != first
+    assert of("from shop import sell", "price = sell(3)", "%matplotlib agg") != first
+    shop.edit("shop/tools.py", "np.sum", "np.max")
+    assert of("from shop.counter import sell", "price = sell(3)", "%matplotlib inline") != first
+
+
+# The library itself -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    ignored = shutil.ignore_patterns("__pycache__", "results", "provenance")
+    shutil.copytree(
+        LIBRARY / "measured_transformer", folder / "measured_transformer", ignore=ignored
+    )
+    return folder
+
+
+TRAIN = "measured_transformer.training.loop:train"
+COPY = "measured_transformer.tasks.copying:Copying"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "changes"),
+    [
+        ("parts/norms.py", "eps: float = 1e-5", "eps: float = 1e-6", True),
+        ("parts/attention.py", "def causal_mask(", "def causal_mask_(", None),
+        (
+            "training/losses.py",
+            "label_smoothing: float = 0.0",
+            "label_smoothing: float = 0.1",
+            True,
+        ),
+        ("training/seeding.py", "(start + seed) % 2**32", "(start + seed + 1) % 2**32", True),
+        ("analysis/lens.py", "import torch", "import torch\n\nNEW = 1", False),
+        ("evidence/rules.py", "1e-9", "1e-8", False),
+    ],
+)
+def test_a_mutation_of_the_library_is_seen_by_what_trains(
+    library: Path, file: str, old: str, new: str, changes: bool | None
+) -> None:
+    path = library / "measured_transformer" / file
+    text = path.read_text()
+    assert old in text
+
+    def digests() -> list[str]:
+        with unchanging(library):
+            return [digest(TRAIN), digest(COPY)]
+
+    before = digests()
+    path.write_text(text.replace(old, new) if changes is not None else f"# a comment\n{text}")
+    try:
+        after = digests()
+    finally:
+        path.write_text(text)
+    assert (after[0] != before[0]) is bool(changes)
+    assert after[1] == before[1]
+
+
+def test_settings_are_told_in_words_without_places() -> None:
+    from measured_transformer.models.config import Config
+    from measured_transformer.training.schedules import Constant
+
+    told = plain({"config": Config(vocab=4), "schedule": Constant(warmup=3), "made": Config})
+    assert told["config"]["type"] == "Config"
+    assert told["schedule"] == {"type": "Constant", "warmup": 3}
+    assert told["made"] == "Config"
+    with pytest.raises(ValueError, match="can be written down"):
+        plain(object())
