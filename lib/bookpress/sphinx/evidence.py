@@ -428,7 +428,8 @@ def complete_page(app: Sphinx, doctree: nodes.document) -> None:
 
 def _cards(doctree: nodes.document) -> dict[str, nodes.Element]:
     cards: dict[str, nodes.Element] = {}
-    for card in doctree.findall(lambda node: isinstance(node, (claim_card, claim_line))):
+    shown: list[nodes.Element] = [*doctree.findall(claim_card), *doctree.findall(claim_line)]
+    for card in shown:
         if card["claim"] in cards:
             what = "card" if isinstance(card, claim_card) else "line"
             warn(f"claim {card['claim']} has a second {what} on this page", "claim", card)

@@ -53,7 +53,7 @@ def _add_foot(app: Sphinx, doctree: nodes.document) -> None:
         return
     rooms.complain(env, room)
     judged = rooms.judged(env, room)
-    whole = next(iter(doctree.findall(nodes.section)), doctree)
+    whole: nodes.Element = next(iter(doctree.findall(nodes.section)), doctree)
     foot = ran_line("", _line(app, room, judged, page_of(env, doctree).notebook is not None))
     foot += fold(
         "",

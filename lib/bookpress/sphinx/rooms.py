@@ -8,20 +8,17 @@ fails the strict build and lets a plain one print the marked page, which every l
 
 from __future__ import annotations
 
-import ast
-import functools
 import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import measured_transformer
+from measured_transformer.provenance import files_of_source, unchanging
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from bookpress import chapters
-from bookpress.imports import Library
 from bookpress.sphinx.page import TYPE, logger, warn
 
 ROOM = "measured_room"
@@ -30,7 +27,6 @@ STANDING = "standing"
 """Subtype of the complaint that a result does not hold."""
 _MARKED = "measured_marked"
 _HOLDS = ("current", "attested")
-_LIBRARY = Path(measured_transformer.__file__).parents[1]
 
 
 class Shown(Protocol):
@@ -192,17 +188,11 @@ def declared(text: str) -> str | None:
     return None if room is None else str(room)
 
 
-@functools.cache
-def _library() -> Library:
-    return Library(_LIBRARY)
-
-
 def _reached(room: str) -> list[Path]:
-    """The files of the library that a room's measurements may use."""
+    """The files of the library that a room's measurements, and what its claims are judged by, may use."""
     name = f"measured_transformer.chapters.{room}.measure"
-    if _library().file(name) is None:
-        return []
-    return sorted(_library().files([ast.parse(f"import {name}")]).values())
+    with unchanging():
+        return files_of_source([f"import {name}\n{name}"])
 
 
 def _read_marked_again(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 from docutils import nodes
 from measured_transformer.evidence.registry import SOURCES
@@ -41,7 +42,7 @@ class FillScores(SphinxPostTransform):
             row["verdict"] = rows[row["claim"]]["verdict"]
             if rows[row["claim"]]["room"]:  # one verdict, which takes the place of both
                 row.remove(row.children[2])
-                row.children[1]["morecols"] = 1
+                cast(nodes.Element, row.children[1])["morecols"] = 1
         for place in list(self.document.findall(score_outcome)):
             found = self._outcome(place["claim"], place["what"], rows) if rows else ()
             place.replace_self(list(found))

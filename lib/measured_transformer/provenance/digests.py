@@ -209,12 +209,20 @@ def _walk_cells(cells: Sequence[str]) -> _Walked:
 
 
 def _walked_cells(cells: Sequence[str]) -> _Walked:
-    lines = [line for cell in cells for line in cell.splitlines()]
-    magics = [line.strip() for line in lines if _MAGIC.match(line)]
-    text = "\n".join("pass" if _MAGIC.match(line) else line for line in lines)
-    tree = ast.parse(text)
+    body: list[ast.stmt] = []
+    others: list[
+        str
+    ] = []  # magics, and what is no Python: it fails with its own message when it runs
+    for cell in cells:
+        lines = cell.splitlines()
+        others += [line.strip() for line in lines if _MAGIC.match(line)]
+        try:
+            body += ast.parse("\n".join("pass" if _MAGIC.match(x) else x for x in lines)).body
+        except SyntaxError:
+            others.append(cell)
+    tree = ast.Module(body, [])
     form = form_of([node for node in tree.body if not is_import(node)], lambda node: {})
-    form.text += "\n".join(magics)
+    form.text += "\n".join(others)
     source = Source(_CELLS, functions={"cells": form}, imports=imports_of(tree, _CELLS))
     with unchanging():
         return _Walk([(_CELLS, "cells")], {_CELLS: source}).finish()

@@ -36,7 +36,7 @@ _CODE = ("measured_transformer.training.loop:train", "measured_transformer.train
 _AGREES = 1e-6
 """By what share of itself the loss of a training done again may differ on the same kind of machine."""
 _ELSEWHERE = 0.1
-"""The same on another kind of machine, beyond the spread of the kept losses: rounding grows as a model learns."""
+"""The same on another kind of machine, beyond the spread of the kept losses: rounding grows."""
 
 
 @dataclass(frozen=True)
@@ -224,9 +224,9 @@ def search_losses(
     best = min(found, key=lambda r: _mean(found[r]))
     if here is not None:
         losses = {name: [[rate, each] for rate, each in found.items()]}
-        line = {"name": name, "asked": key, "code": own, "best": {name: best}, "losses": losses}
-        told = {"kind": circumstances()["kind"], "seeds": list(seeds), "steps": asked.get("steps")}
-        add_lines([{**line, **told}], here)
+        new = {"name": name, "asked": key, "code": own, "best": {name: best}, "losses": losses}
+        more = {"kind": circumstances()["kind"], "seeds": list(seeds), "steps": asked.get("steps")}
+        add_lines([{**new, **more}], here)
     return found
 
 
