@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def two_blocks_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=20,
+    seeds=10,
     coords={"placement": PLACEMENTS, "rate": RATE_KINDS},
     trainings=two_blocks_trainings,
     tolerance={"loss": 0.02, "steps": 40},
@@ -297,7 +298,7 @@ def block_sizes(model: Model, seed: int, size: int = 64) -> tuple[list[float], l
     rms = [float(state.square().mean().sqrt()) for state in states[1:]]
     kept = [
         float(torch.cosine_similarity(before, after, dim=-1).mean())
-        for before, after in zip(states, states[1:], strict=False)
+        for before, after in pairwise(states)
     ]
     return rms, kept
 
