@@ -240,7 +240,7 @@ WEIGHTS = ("xavier", "small")
     },
 )
 def untrained(seed: int) -> dict[str, Any]:
-    """Before training: logits, the size of the stream, gradients by block, and how much of the stream is new."""
+    """Before training: logits, size of the stream, gradients, and how much of the stream each block leaves."""
     spread = [
         [
             logit_deviation(
@@ -516,3 +516,28 @@ def per_cell(border: Dataset) -> int:
 def tried_deep(border: Dataset) -> int:
     """Trainings of one placement with twelve blocks."""
     return int(border.solved.sel(placement="pre", depth=DEEP).size)
+
+
+@number
+def kept_post(untrained: Dataset) -> float:
+    """The cosine between the stream before and after one fresh post-norm block."""
+    return float(untrained.kept.sel(weights="xavier", placement="post").mean())
+
+
+@number
+def kept_post_12(untrained: Dataset) -> float:
+    """The product of these cosines over twelve blocks."""
+    return float(untrained.kept.sel(weights="xavier", placement="post").prod("block").mean())
+
+
+@number
+def kept_pre_12(untrained: Dataset) -> float:
+    """The same for pre-norm."""
+    return float(untrained.kept.sel(weights="xavier", placement="pre").prod("block").mean())
+
+
+@number
+def logit_growth(untrained: Dataset) -> DataArray:
+    """How far logits spread at 24 blocks, as a multiple of two blocks, without a final norm."""
+    spread = untrained.logits.sel(final="without")
+    return spread.sel(depth=24) / spread.sel(depth=2)
