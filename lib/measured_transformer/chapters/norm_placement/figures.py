@@ -1,233 +1,191 @@
-"""Figures about where a norm stands: measurements in, drawings out. Arrays have their seeds first."""
+"""Figures about where a norm stands: results in, drawings out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
-from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from xarray import DataArray, Dataset
 
-from measured_transformer.analysis.solving import Solved
-from measured_transformer.figures.plots import (
-    legend_above,
-    panel_letters,
-    seed_lines,
-    subplots,
-)
-from measured_transformer.figures.solving import CONCEPTS, NAMES
+from measured_transformer.figures.plots import panel_letters, seed_lines, subplots
 from measured_transformer.figures.style import look, theme, themed
 
-Array = Float[np.ndarray, "..."]
+CONCEPTS = {"pre": "norm", "post": "attention"}
+NAMES = {"pre": "pre-norm", "post": "post-norm"}
 
 
 @themed
-def success_map(
-    counts: Mapping[str, Int[np.ndarray, "depth rate"]],
-    depths: Sequence[int],
-    rates: Sequence[float],
-    seeds: int,
-) -> Figure:
-    """Draw how many runs solve the task, one panel an arm, with the number in each cell.
-
-    Args:
-        counts: title of a panel -> (depth, rate) number of runs that solve it.
-        depths: numbers of blocks, the rows.
-        rates: learning rates, the columns.
-        seeds: number of runs of each cell.
-    """
-    rows = -(-len(counts) // 2)
-    figure, axes = subplots(rows, 2, height=1.0 + 0.5 * len(depths), sharex=True, sharey=True)
-    panels = np.ravel(axes)
-    for panel in panels[len(counts) :]:
-        panel.set_visible(False)
-    for panel, (arm, found) in zip(panels, counts.items(), strict=False):
-        panel.imshow(found / seeds, cmap="cividis", vmin=0, vmax=1, aspect="auto")
-        panel.grid(visible=False)
-        for (i, j), number in np.ndenumerate(found):
-            ink = "black" if number > 0.6 * seeds else "white"
-            panel.text(j, i, f"{int(number)}", ha="center", va="center", color=ink, fontsize=10)
-        panel.set_title(arm, loc="left")
-        panel.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
-        panel.set_yticks(range(len(depths)), [str(depth) for depth in depths])
-        panel.tick_params(length=0)
-    for panel in np.atleast_2d(axes)[:, 0]:
-        panel.set_ylabel("blocks")
-    for panel in np.atleast_2d(axes)[-1]:
-        panel.set_xlabel("learning rate")
-    return figure
-
-
-@themed
-def still_at_it(
-    panels: Mapping[str, Mapping[str, Solved]], steps: int, names: Mapping[str, str] = NAMES
-) -> Figure:
-    """Draw the share of runs that have not solved the task yet, over the steps taken: one panel a setting.
-
-    Args:
-        panels: title -> placement -> when its runs solved the task.
-        steps: how many steps runs had.
-        names: placement -> name.
-    """
-    figure, axes = subplots(len(panels), 1, height=2.3, sharex=True)
-    at = np.arange(0, steps + 1, dtype=np.float64)
-    for panel, (title, arms) in zip(np.atleast_1d(axes), panels.items(), strict=True):
-        for arm, found in arms.items():
-            style = look(CONCEPTS[arm])
-            panel.plot(
-                at,
-                found.still_at_it(at),
-                color=style["color"],
-                linestyle=style["linestyle"],
-                marker=style["marker"],
-                markevery=max(1, steps // 8),
-                drawstyle="steps-post",
-                label=names[arm],
-            )
-        panel.set_ylim(-0.05, 1.05)
-        panel.set_ylabel("share not done")
-        panel.set_title(title, loc="left")
-    first, last = np.atleast_1d(axes)[[0, -1]]
-    last.set_xlabel("step")
-    for arm in dict.fromkeys(arm for arms in panels.values() for arm in arms):
-        if names[arm] not in first.get_legend_handles_labels()[1]:
-            first.plot([], [], label=names[arm], **look(CONCEPTS[arm]))  # the one legend has all
-    legend_above(first, columns=3)
-    return figure
-
-
-@themed
-def steps_by_depth(
-    found: Mapping[str, Sequence[Solved]],
-    depths: Sequence[int],
-    names: Mapping[str, str] = NAMES,
-) -> Figure:
-    """Draw each run's steps over depth; runs that never got there are open marks at the top.
-
-    Args:
-        found: placement -> for each depth, when its runs solved the task.
-        depths: numbers of blocks.
-        names: placement -> name.
-    """
-    figure, axes = subplots(height=3.4)
-    for place, (arm, each) in enumerate(found.items()):
-        style = look(CONCEPTS[arm])
-        shift = 1.06 ** (place - (len(found) - 1) / 2)
-        means = []
-        for depth, times in zip(depths, each, strict=True):
-            spread = shift * 1.012 ** np.arange(len(times.steps))
-            filled = times.observed
+def plot_two_blocks(two_blocks: Dataset) -> Figure:
+    """Draw the steps of every training of two blocks: a dot a seed, the geometric mean as a bar."""
+    rows = [
+        (placement, rate)
+        for rate in two_blocks.rate.values.tolist()
+        for placement in two_blocks.placement.values.tolist()
+    ]
+    figure, axes = subplots(height=2.6)
+    for place, (placement, rate) in enumerate(reversed(rows)):
+        steps = two_blocks.steps.sel(placement=placement, rate=rate).values
+        solved = two_blocks.solved.sel(placement=placement, rate=rate).values.astype(bool)
+        style = look(CONCEPTS[placement])
+        spread = place + np.linspace(-0.22, 0.22, len(steps))
+        for chosen, face in ((solved, style["color"]), (~solved, "none")):
             axes.plot(
-                depth * spread[filled],
-                times.steps[filled],
+                steps[chosen],
+                spread[chosen],
                 style["marker"],
                 color=style["color"],
+                mfc=face,
                 markersize=5,
-                alpha=0.7,
-                mew=0,
+                alpha=0.75,
             )
-            axes.plot(
-                depth * spread[~filled],
-                times.steps[~filled] * 1.03,
-                style["marker"],
-                color=style["color"],
-                mfc="none",
-                markersize=6,
-            )
-            means.append(np.exp(np.log(times.steps).mean()))
-        axes.plot(
-            np.array(depths) * shift,
-            means,
-            color=style["color"],
-            linestyle=style["linestyle"],
-            label=names[arm],
-        )
-    _depths(axes, depths)
-    axes.set_yscale("log")
-    _plain(axes)
-    axes.set_ylabel("steps to a loss of 0.05")
-    legend_above(axes, columns=3)
+        middle = np.exp(np.log(steps).mean())
+        axes.plot([middle, middle], [place - 0.32, place + 0.32], color=theme().ink, linewidth=2)
+    labels = [f"{NAMES[placement]}, {rate} rate" for placement, rate in reversed(rows)]
+    axes.set_yticks(range(len(rows)), labels)
+    axes.set_xscale("log")
+    _plain_ticks(axes, (75, 100, 150, 200, 300, 400, 500))
+    axes.set_xlabel("steps to a loss of 0.05")
+    axes.grid(visible=False, axis="y")
     return figure
 
 
-@themed
-def logits_by_depth(without: Array, with_norm: Array, depths: Sequence[int]) -> Figure:
-    """Draw the spread of an untrained model's logits over depth, without and with the final norm.
-
-    Args:
-        without: (seed, depth) standard deviation of the logits.
-        with_norm: the same with the final norm.
-        depths: numbers of blocks.
-    """
-    figure, axes = subplots(height=3.0)
-    seed_lines(axes, np.array(depths), without, concept="none", label="without final norm")
-    seed_lines(axes, np.array(depths), with_norm, concept="norm", label="with final norm")
-    axes.set_yscale("log")
-    _depths(axes, depths)
-    _plain(axes)
-    axes.set_ylabel("standard deviation\nof the logits")
-    legend_above(axes, columns=2)
-    return figure
+def _plain_ticks(axes: Axes, ticks: tuple[float, ...]) -> None:
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 @themed
-def success_by_depth(
-    found: Mapping[str, Sequence[Solved]],
-    depths: Mapping[str, Sequence[int]],
-    names: Mapping[str, str] = NAMES,
-) -> Figure:
-    """Draw the share of runs that solve the task (a), and how long they take (b), over depth.
+def plot_border(border: Dataset) -> Figure:
+    """Draw for each placement how many trainings solve the task, by depth and learning rate."""
+    return _maps(border, "depth", [f"{depth} blocks" for depth in border.depth.values])
 
-    Args:
-        found: placement -> for each of its depths, when its runs solved the task.
-        depths: placement -> its numbers of blocks.
-        names: placement -> name.
-    """
-    figure, axes = subplots(2, 1, height=2.4, sharex=True)
-    for arm, each in found.items():
-        style = look(CONCEPTS[arm])
-        axes[0].plot(depths[arm], [one.share for one in each], **style, label=names[arm])
-        for depth, times in zip(depths[arm], each, strict=True):
-            for done, filled in ((times.observed, style["color"]), (~times.observed, "none")):
-                axes[1].plot(
-                    np.full(int(done.sum()), depth),
-                    times.steps[done],
-                    style["marker"],
-                    color=style["color"],
-                    mfc=filled,
-                    markersize=5,
-                    alpha=0.8,
-                )
-    every = sorted({depth for each in depths.values() for depth in each})
-    for panel in axes:
-        _depths(panel, every)
-    axes[0].set_xlabel("")
-    axes[0].set_ylim(-0.05, 1.05)
-    axes[0].set_ylabel("share that\nsolves it")
-    axes[1].set_yscale("log")
-    _plain(axes[1])
-    axes[1].set_ylabel("steps to a\nloss of 0.05")
-    legend_above(axes[0], columns=3)
+
+@themed
+def plot_recipes(border: Dataset, recipes: Dataset) -> Figure:
+    """Draw the same for twelve blocks trained in three ways, the first of them that of the border."""
+    deepest = border.sel(depth=int(border.depth.max()))
+    rows = [deepest, *(recipes.sel(recipe=name) for name in recipes.recipe.values)]
+    names = ["as before", *recipes.recipe.values.tolist()]
+    figure, axes = subplots(1, 2, height=2.5, sharey=True)
+    for panel, placement in zip(axes, NAMES, strict=True):
+        shares = np.array([r.solved.sel(placement=placement).mean("seed").values for r in rows])
+        steps = np.array([_median_steps(r.sel(placement=placement)) for r in rows])
+        _map(panel, shares, steps, border.rate.values, names)
+        panel.set_title(NAMES[placement], loc="left")
     panel_letters(axes)
     return figure
 
 
-def _depths(axes: Axes, depths: Sequence[int]) -> None:
-    axes.set_xscale("log")
-    axes.set_xticks(list(depths), [str(depth) for depth in depths])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("blocks")
-    axes.set_xlim(depths[0] / 1.25, depths[-1] * 1.25)
+def _maps(result: Dataset, axis: str, names: list[str]) -> Figure:
+    figure, axes = subplots(1, 2, height=2.5, sharey=True)
+    for panel, placement in zip(axes, NAMES, strict=True):
+        here = result.sel(placement=placement)
+        shares = here.solved.mean("seed").transpose(axis, "rate").values
+        steps = np.array([_median_steps(here.sel({axis: one})) for one in here[axis].values])
+        _map(panel, shares, steps, here.rate.values, names)
+        panel.set_title(NAMES[placement], loc="left")
+    panel_letters(axes)
+    return figure
 
 
-def _plain(axes: Axes) -> None:
-    """Round numbers on a logarithmic axis that spans little: 1, 2 and 5 times a power of ten."""
-    low, high = axes.get_ylim()
-    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    ticks = [m * 10.0**k for k in powers for m in (1, 2, 5) if low <= m * 10.0**k <= high]
-    axes.yaxis.set_major_locator(FixedLocator(ticks))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.tick_params(axis="y", which="minor", length=0, color=theme().ink)
+def _median_steps(cells: Dataset) -> np.ndarray:
+    """Median steps over seeds at each learning rate."""
+    median: DataArray = cells.steps.median("seed")
+    return np.asarray(median.values)
+
+
+def _map(
+    panel: Axes, shares: np.ndarray, steps: np.ndarray, rates: np.ndarray, names: list[str]
+) -> None:
+    """A table of cells: colour and upper line the share that solves the task, lower line the median steps."""
+    panel.imshow(shares, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    panel.grid(visible=False)
+    for (i, j), share in np.ndenumerate(shares):
+        ink = "black" if share > 0.6 else "white"
+        text = f"{share:.0%}" if share < 0.5 else f"{share:.0%}\n{steps[i, j]:.0f}"
+        panel.text(j, i, text, ha="center", va="center", color=ink, fontsize=7.5, linespacing=1.1)
+    panel.set_xticks(range(len(rates)), [f"{1000 * rate:g}" for rate in rates])
+    panel.set_yticks(range(len(names)), names)
+    panel.set_xlabel("learning rate, thousandths")
+    panel.tick_params(length=0)
+
+
+@themed
+def plot_kept(untrained: Dataset) -> Figure:
+    """Draw, block by block, how much of what enters a block is left behind it, before any training."""
+    figure, axes = subplots(1, 2, height=2.6, sharey=True)
+    for panel, weights in zip(axes, ("xavier", "small"), strict=True):
+        for placement, name in NAMES.items():
+            kept = untrained.kept.sel(weights=weights, placement=placement)
+            along = kept.transpose("seed", "block").values.cumprod(axis=1)
+            seed_lines(
+                panel, untrained.block.values, along, concept=CONCEPTS[placement], label=name
+            )
+        panel.set_xlabel("block")
+        panel.set_ylim(-0.05, 1.05)
+    axes[0].set_ylabel("product of cosines")
+    axes[0].text(12, 0.5, "pre-norm", ha="right", va="bottom", color=look("norm")["color"])
+    axes[0].text(4.2, 0.2, "post-norm", ha="left", va="bottom", color=look("attention")["color"])
+    axes[1].text(12, 0.9, "pre-norm", ha="right", va="top", color=look("norm")["color"])
+    axes[1].text(12, 0.6, "post-norm", ha="right", va="top", color=look("attention")["color"])
+    axes[0].set_title("usual weights", loc="left")
+    axes[1].set_title("small weights", loc="left")
+    panel_letters(axes)
+    return figure
+
+
+@themed
+def plot_untrained(untrained: Dataset) -> Figure:
+    """Draw over depth, before training: the gradient of the last block, and the spread of the logits."""
+    figure, axes = subplots(1, 2, height=2.6)
+    depths = untrained.depth.values
+    for placement in NAMES:
+        gradient = (
+            untrained.last_gradient.sel(placement=placement).transpose("seed", "depth").values
+        )
+        seed_lines(axes[0], depths, gradient, concept=CONCEPTS[placement])
+    for final, concept in (("with", "norm"), ("without", "none")):
+        spread = untrained.logits.sel(final=final).transpose("seed", "depth").values
+        seed_lines(axes[1], depths, spread, concept=concept)
+    for panel in axes:
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        _plain_ticks(panel, tuple(int(depth) for depth in depths))
+        panel.yaxis.set_minor_formatter(NullFormatter())
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.set_xlabel("blocks")
+    axes[0].set_ylabel("gradient of the last block")
+    axes[1].set_ylabel("deviation of the logits")
+    last = [untrained.last_gradient.sel(placement=p, depth=depths[-1]).mean() for p in NAMES]
+    for value, placement in zip(last, NAMES, strict=True):
+        axes[0].annotate(
+            NAMES[placement],
+            (depths[-1], float(value)),
+            xytext=(-4, 9 if placement == "post" else -12),
+            textcoords="offset points",
+            ha="right",
+            color=look(CONCEPTS[placement])["color"],
+        )
+    for final, text, shift in (("with", "with a final norm", -14), ("without", "without", 4)):
+        at = float(untrained.logits.sel(final=final, depth=depths[-1]).mean())
+        axes[1].annotate(
+            text, (depths[-1], at), xytext=(-4, shift), textcoords="offset points", ha="right"
+        )
+    panel_letters(axes)
+    return figure
+
+
+@themed
+def plot_elsewhere(border: Dataset, elsewhere: Dataset) -> Figure:
+    """Draw for twelve blocks and five places of the norm how many trainings solve the task."""
+    deepest = border.sel(depth=int(border.depth.max()))
+    cells = {NAMES[p]: deepest.sel(placement=p) for p in NAMES}
+    cells |= {str(place): elsewhere.sel(place=place) for place in elsewhere.place.values}
+    figure, axes = subplots(height=3.0)
+    shares = np.array([one.solved.mean("seed").values for one in cells.values()])
+    steps = np.array([_median_steps(one) for one in cells.values()])
+    _map(axes, shares, steps, border.rate.values, list(cells))
+    return figure

@@ -1,12 +1,287 @@
-"""How far the logits of a model spread, which the placement of its norms decides."""
+"""What the chapter on norm placement measures: who learns, how soon, at which depth and learning rate."""
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
+import torch
+from xarray import DataArray, Dataset
+
+from measured_transformer.analysis.solving import LEVEL, solved
+from measured_transformer.analysis.until_solved import WhenSolved
+from measured_transformer.internals.capture import capture
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
+from measured_transformer.models.config import Config
+from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.task import Task
+<<<<<<< HEAD
 from measured_transformer.training.loop import Model, predict
 from measured_transformer.training.seeding import make_generator
+=======
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Model, Run, evaluate, make_model, predict
+from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.schedules import Constant
+from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.norms import query_key_norms, sandwich
+
+PLACEMENTS = ("pre", "post")
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
+"""The grid of learning rates, the same for every arm of the chapter."""
+
+# Two blocks ---------------------------------------------------------------------------------------
+
+LONG = Reversal(vocab=12, length=12)
+RATE_KINDS = ("stated", "tuned")
+STATED = 5e-4
+STEPS = {"stated": 500, "tuned": 300}
+
+
+def two_blocks_config(placement: str) -> Config:
+    """Two layers of width 64."""
+    return Config(vocab=12, placement=placement, activation="relu")
+
+
+def two_blocks_trainings(seed: int) -> dict[tuple[str, str], Job]:
+    """Both placements, at the stated learning rate and at the one that suits them."""
+    jobs = {}
+    for placement in PLACEMENTS:
+        config = two_blocks_config(placement)
+        search = Search(
+            f"norm-two-blocks-{placement}-6",
+            config,
+            LONG,
+            RATES,
+            tuning_seeds(2),
+            STEPS["tuned"],
+            {"batch_size": 16},
+        )
+        for kind, rate in (("stated", STATED), ("tuned", tuned(search))):
+            options = {"steps": STEPS[kind], "learning_rate": rate, "batch_size": 16}
+            jobs[placement, kind] = job(config, LONG, seed, **options)
+    return jobs
+
+
+@measurement(
+    seeds=10,
+    coords={"placement": PLACEMENTS, "rate": RATE_KINDS},
+    trainings=two_blocks_trainings,
+    tolerance={"loss": 0.02, "steps": 40},
+)
+def two_blocks(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+    """Two blocks of width 64 on reversal of 12 tokens: steps to a loss of 0.05, and the loss at the end."""
+    axes = ("placement", "rate")
+
+    def each(value: Any) -> tuple[tuple[str, str], list[list[float]]]:
+        return axes, [[value(runs[p, kind]) for kind in RATE_KINDS] for p in PLACEMENTS]
+
+    return {
+        "steps": each(lambda run: float(solved([run]).steps[0])),
+        "solved": each(lambda run: bool(solved([run]).observed[0])),
+        "loss": each(lambda run: evaluate(run.model, LONG, seed=seed).loss),
+    }
+
+
+# Depth and learning rate --------------------------------------------------------------------------
+
+TASK = Reversal(vocab=5, length=5)
+DEPTHS = (2, 6, 12)
+DEEP = 12
+LIMIT = 400
+WARMUP = 100
+
+
+def deep(placement: str, depth: int = DEEP, **changes: Any) -> Config:
+    """Blocks of width 32 with two heads."""
+    return Config(
+        vocab=5,
+        d_model=32,
+        n_heads=2,
+        n_layers=depth,
+        activation="relu",
+        placement=placement,
+        **changes,
+    )
+
+
+def until_solved(config: Config, seed: int, rate: float, **options: Any) -> Job:
+    """A training that ends when the task is solved, or after `LIMIT` steps."""
+    given = {"steps": LIMIT, "batch_size": 16, "schedule": Constant(warmup=WARMUP), **options}
+    return job(config, TASK, seed, learning_rate=rate, after_step=WhenSolved(20), **given)
+
+
+def border_trainings(seed: int) -> dict[tuple[str, int, float], Job]:
+    """Every placement, depth and learning rate."""
+    return {
+        (where, depth, rate): until_solved(deep(where, depth), seed, rate)
+        for where in PLACEMENTS
+        for depth in DEPTHS
+        for rate in RATES
+    }
+
+
+@measurement(
+    seeds=6,
+    coords={"placement": PLACEMENTS, "depth": DEPTHS, "rate": RATES},
+    trainings=border_trainings,
+    repeat="opening",
+)
+def border(seed: int, runs: Mapping[tuple[str, int, float], Run]) -> dict[str, Any]:
+    """Steps to a loss of 0.05 on reversal of 5 tokens, by placement, depth and learning rate; 400 at most."""
+    axes = ("placement", "depth", "rate")
+    cells = [[[runs[p, d, r] for r in RATES] for d in DEPTHS] for p in PLACEMENTS]
+    return outcomes(axes, cells, LIMIT)
+
+
+def outcomes(axes: Sequence[str], cells: Any, limit: int) -> dict[str, Any]:
+    """Steps, whether the task was solved, and the last losses, for runs in nested lists."""
+
+    def each(value: Any, held: Any) -> Any:
+        return [each(value, one) for one in held] if isinstance(held, list) else value(held)
+
+    def steps(run: Run) -> float:
+        found = solved([run])
+        return float(found.steps[0]) if found.observed[0] else float(limit)
+
+    return {
+        "steps": (axes, each(steps, cells)),
+        "solved": (axes, each(lambda run: bool(solved([run]).observed[0]), cells)),
+        "last_loss": (axes, each(lambda run: float(np.mean(run.losses[-20:])), cells)),
+    }
+
+
+# Twelve blocks of post-norm that do train ---------------------------------------------------------
+
+RECIPES = ("long warm-up", "small weights")
+
+
+def recipe_options(recipe: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a recipe changes in the config, and what in the training."""
+    if recipe == "long warm-up":
+        return {}, {"schedule": Constant(warmup=300)}
+    return {"initialisation": "gpt2"}, {}
+
+
+def recipes_trainings(seed: int) -> dict[tuple[str, str, float], Job]:
+    """Twelve blocks by two recipes, each at every learning rate."""
+    jobs = {}
+    for recipe in RECIPES:
+        changes, options = recipe_options(recipe)
+        for where in PLACEMENTS:
+            for rate in RATES:
+                config = deep(where, **changes)
+                jobs[recipe, where, rate] = until_solved(config, seed, rate, **options)
+    return jobs
+
+
+@measurement(
+    seeds=3,
+    coords={"recipe": RECIPES, "placement": PLACEMENTS, "rate": RATES},
+    trainings=recipes_trainings,
+    repeat="opening",
+)
+def recipes(seed: int, runs: Mapping[tuple[str, str, float], Run]) -> dict[str, Any]:
+    """Twelve blocks with a longer warm-up, or with weights drawn as BERT's are: steps to a loss of 0.05."""
+    cells = [[[runs[k, p, r] for r in RATES] for p in PLACEMENTS] for k in RECIPES]
+    return outcomes(("recipe", "placement", "rate"), cells, LIMIT)
+
+
+# Elsewhere ----------------------------------------------------------------------------------------
+
+PLACES = ("both sides", "queries and keys", "nowhere")
+
+
+def elsewhere_trainings(seed: int) -> dict[tuple[str, float], Job]:
+    """Twelve blocks with norms in other places, at every learning rate."""
+    arms: dict[str, tuple[Config, dict[str, Any]]] = {
+        "both sides": (deep("pre"), {"prepare": sandwich}),
+        "queries and keys": (deep("pre", norm="none"), {"prepare": query_key_norms}),
+        "nowhere": (deep("pre", norm="none"), {}),
+    }
+    return {
+        (place, rate): until_solved(config, seed, rate, **options)
+        for place, (config, options) in arms.items()
+        for rate in RATES
+    }
+
+
+@measurement(
+    seeds=6,
+    coords={"place": PLACES, "rate": RATES},
+    trainings=elsewhere_trainings,
+    repeat="opening",
+)
+def elsewhere(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
+    """Twelve blocks with norms in other places: steps to a loss of 0.05, at every learning rate."""
+    return outcomes(("place", "rate"), [[runs[p, r] for r in RATES] for p in PLACES], LIMIT)
+
+
+# Before training ----------------------------------------------------------------------------------
+
+UNTRAINED_DEPTHS = (2, 4, 6, 12, 24)
+WEIGHTS = ("xavier", "small")
+
+
+@measurement(
+    seeds=10,
+    coords={
+        "placement": PLACEMENTS,
+        "depth": UNTRAINED_DEPTHS,
+        "final": ("with", "without"),
+        "weights": WEIGHTS,
+        "block": tuple(range(1, DEEP + 1)),
+    },
+)
+def untrained(seed: int) -> dict[str, Any]:
+    """Before training: logits, size of the stream, gradients, and how much of the stream each block leaves."""
+    spread = [
+        [
+            logit_deviation(
+                untrained_model(deep("pre", n, final_norm=final), seed), TASK, seed=seed
+            )
+            for n in UNTRAINED_DEPTHS
+        ]
+        for final in (True, False)
+    ]
+    sizes = {p: block_sizes(untrained_model(deep(p), seed), seed) for p in PLACEMENTS}
+    small = {
+        p: block_sizes(untrained_model(deep(p, initialisation="gpt2"), seed), seed)
+        for p in PLACEMENTS
+    }
+    gradients = {
+        (p, n): gradient_of_last(untrained_model(deep(p, n), seed), seed)
+        for p in PLACEMENTS
+        for n in UNTRAINED_DEPTHS
+    }
+    return {
+        "logits": (("final", "depth"), spread),
+        "stream": (("placement", "block"), [sizes[p][0] for p in PLACEMENTS]),
+        "kept": (
+            ("weights", "placement", "block"),
+            [[each[p][1] for p in PLACEMENTS] for each in (sizes, small)],
+        ),
+        "last_gradient": (
+            ("placement", "depth"),
+            [[gradients[p, n] for n in UNTRAINED_DEPTHS] for p in PLACEMENTS],
+        ),
+    }
+
+
+def untrained_model(config: Config, seed: int) -> Model:
+    """A model with fresh weights, in evaluation mode."""
+    return make_model(config, causal=False, seed=seed).eval()
+>>>>>>> norms2
 
 
 @torch.no_grad()
@@ -15,3 +290,259 @@ def logit_deviation(model: Model, task: Task, *, seed: int, size: int = 64) -> f
     device = next(model.parameters()).device
     logits = predict(model, task.batch(make_generator(seed, "evaluation"), size).to(device))
     return float((logits - logits.mean(-1, keepdim=True)).square().mean().sqrt())
+
+
+@torch.no_grad()
+def block_sizes(model: Model, seed: int, size: int = 64) -> tuple[list[float], list[float]]:
+    """After each block: the root mean square of the stream, and its cosine with what entered the block."""
+    layers = range(model.config.n_layers)
+    names = ["embedding", *(f"blocks.{i}.residual_post" for i in layers)]
+    with capture(model, *names) as seen:
+        predict(model, TASK.batch(make_generator(seed, "evaluation"), size))
+    states = [seen[name] for name in names]
+    rms = [float(state.square().mean().sqrt()) for state in states[1:]]
+    kept = [
+        float(torch.cosine_similarity(before, after, dim=-1).mean())
+        for before, after in pairwise(states)
+    ]
+    return rms, kept
+
+
+def gradient_of_last(model: Model, seed: int, size: int = 64) -> float:
+    """The length of the loss's gradient with respect to the last block's feed-forward output matrix."""
+    batch = TASK.batch(make_generator(seed, "evaluation"), size)
+    loss = cross_entropy(predict(model, batch), batch.targets, batch.scored)
+    weight = model.blocks[-1].feedforward.down.weight  # type: ignore[union-attr,index]
+    (gradient,) = torch.autograd.grad(loss, weight)  # type: ignore[arg-type]
+    return float(gradient.norm())
+
+
+# What the claims are judged by --------------------------------------------------------------------
+
+
+def at_best_rate(steps: DataArray) -> DataArray:
+    """Steps of each seed at the learning rate that is best for the *other* seeds (smallest mean logarithm)."""
+    logs = np.log(steps)
+    chosen = []
+    for seed in steps.seed.values:
+        others = logs.drop_sel(seed=seed).mean("seed")
+        best = others.argmin("rate")
+        chosen.append(steps.sel(seed=seed).isel(rate=best))
+    import xarray
+
+    return xarray.concat(chosen, "seed").drop_vars("rate")
+
+
+def _log_steps(border: Dataset, placement: str, depth: int) -> DataArray:
+    return np.log(at_best_rate(border.steps.sel(placement=placement, depth=depth)))
+
+
+@evidence("CS-4.1")
+def _(two_blocks: Dataset) -> dict[str, Any]:
+    return {"value": two_blocks.loss.sel(placement="pre", rate="stated")}
+
+
+@evidence("CS-4.2")
+def _(two_blocks: Dataset) -> dict[str, Any]:
+    def arms(values: DataArray, kind: str) -> dict[str, DataArray]:
+        here = values.sel(rate=kind)
+        return {"treatment": here.sel(placement="post"), "baseline": here.sel(placement="pre")}
+
+    return {
+        "converges": {"value": two_blocks.loss.sel(placement="post", rate="stated")},
+        "steps": arms(np.log(two_blocks.steps), "stated"),
+        "loss": arms(two_blocks.loss, "stated"),
+        "steps_tuned": arms(np.log(two_blocks.steps), "tuned"),
+        "loss_tuned": arms(two_blocks.loss, "tuned"),
+    }
+
+
+@evidence("CS-4.7")
+def _(two_blocks: Dataset) -> dict[str, Any]:
+    logs = np.log(two_blocks.steps.sel(rate="tuned"))
+    return {"treatment": logs.sel(placement="pre"), "baseline": logs.sel(placement="post")}
+
+
+def _gain(border: Dataset, depth: int) -> DataArray:
+    return _log_steps(border, "post", depth) - _log_steps(border, "pre", depth)
+
+
+def _rates_that_work(border: Dataset, placement: str) -> DataArray:
+    return border.solved.sel(placement=placement, depth=DEEP).sum("rate").astype(float)
+
+
+@evidence("CS-6.4")
+def _(border: Dataset) -> dict[str, Any]:
+    steps = {
+        f"steps_{depth}": {
+            "treatment": _log_steps(border, "pre", depth),
+            "baseline": _log_steps(border, "post", depth),
+        }
+        for depth in DEPTHS
+    }
+    return {
+        **steps,
+        "interaction": {"treatment": _gain(border, DEEP), "baseline": _gain(border, 2)},
+        "stable": {
+            "treatment": _rates_that_work(border, "pre"),
+            "baseline": _rates_that_work(border, "post"),
+        },
+    }
+
+
+@evidence("DD-14.5")
+def _(border: Dataset, two_blocks: Dataset) -> dict[str, Any]:
+    loss = two_blocks.loss.sel(rate="tuned")
+    return {
+        "stable": {
+            "treatment": _rates_that_work(border, "pre"),
+            "baseline": _rates_that_work(border, "post"),
+        },
+        "steps": {
+            "treatment": _log_steps(border, "pre", DEEP),
+            "baseline": _log_steps(border, "post", DEEP),
+        },
+        "loss": {"treatment": loss.sel(placement="pre"), "baseline": loss.sel(placement="post")},
+    }
+
+
+@evidence("EX-1.11")
+def _(untrained: Dataset) -> dict[str, Any]:
+    logs = np.log(untrained.logits)
+
+    def arm(final: str, depth: int) -> DataArray:
+        return logs.sel(final=final, depth=depth)
+
+    return {
+        "grows": {"treatment": arm("without", DEEP), "baseline": arm("without", 2)},
+        "stays": {
+            "treatment": arm("with", DEEP),
+            "baseline": arm("with", 2),
+            "control": arm("without", DEEP) - arm("without", 2) + arm("with", 2),
+        },
+    }
+
+
+@evidence("EX-1.9")
+def _(border: Dataset, elsewhere: Dataset) -> dict[str, Any]:
+    found = {
+        "pre": border.steps.sel(placement="pre", depth=DEEP),
+        "post": border.steps.sel(placement="post", depth=DEEP),
+        "sandwich": elsewhere.steps.sel(place="both sides"),
+        "qk": elsewhere.steps.sel(place="queries and keys"),
+        "none": elsewhere.steps.sel(place="nowhere"),
+    }
+    shares = {name: at_best_rate(steps) < LIMIT for name, steps in found.items()}
+    return {
+        name: {"successes": [int(share.sum())], "trials": [share.size]}
+        for name, share in shares.items()
+    }
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+
+@number
+def bag_loss() -> float:
+    """What a model can reach that knows which tokens there are, and nothing of their order."""
+    return TASK.bag_loss()
+
+
+@number
+def level() -> float:
+    """The loss at which the task counts as solved."""
+    return LEVEL
+
+
+@number
+def slower_tuned(two_blocks: Dataset) -> DataArray:
+    """How many times as many steps post-norm takes, two blocks, each at its own learning rate."""
+    steps = two_blocks.steps.sel(rate="tuned")
+    return steps.sel(placement="post") / steps.sel(placement="pre")
+
+
+@number
+def slower_stated(two_blocks: Dataset) -> DataArray:
+    """The same at the stated learning rate."""
+    steps = two_blocks.steps.sel(rate="stated")
+    return steps.sel(placement="post") / steps.sel(placement="pre")
+
+
+@number
+def post_best_loss(border: Dataset) -> float:
+    """The smallest last loss, over learning rates, of post-norm of twelve blocks (mean over seeds)."""
+    losses = border.last_loss.sel(placement="post", depth=DEEP).mean("seed")
+    return float(losses.min())
+
+
+@number
+def solved_pre(border: Dataset) -> int:
+    """Trainings of twelve blocks of pre-norm that solve the task."""
+    return int(border.solved.sel(placement="pre", depth=DEEP).sum())
+
+
+@number
+def solved_post(border: Dataset) -> int:
+    """Trainings of twelve blocks of post-norm that solve the task."""
+    return int(border.solved.sel(placement="post", depth=DEEP).sum())
+
+
+@number
+def solved_small(recipes: Dataset) -> int:
+    """Trainings of twelve blocks of post-norm with small weights that solve the task."""
+    return int(recipes.solved.sel(recipe="small weights", placement="post").sum())
+
+
+@number
+def tried_small(recipes: Dataset) -> int:
+    """How many of these there are."""
+    return int(recipes.solved.sel(recipe="small weights", placement="post").size)
+
+
+@number
+def solved_small_pre(recipes: Dataset) -> int:
+    """The same for pre-norm."""
+    return int(recipes.solved.sel(recipe="small weights", placement="pre").sum())
+
+
+@number
+def solved_long(recipes: Dataset) -> int:
+    """Trainings of twelve blocks of post-norm with a longer warm-up that solve the task."""
+    return int(recipes.solved.sel(recipe="long warm-up", placement="post").sum())
+
+
+@number
+def per_cell(border: Dataset) -> int:
+    """Trainings in each cell of the map."""
+    return int(border.sizes["seed"])
+
+
+@number
+def tried_deep(border: Dataset) -> int:
+    """Trainings of one placement with twelve blocks."""
+    return int(border.solved.sel(placement="pre", depth=DEEP).size)
+
+
+@number
+def kept_post(untrained: Dataset) -> float:
+    """The cosine between the stream before and after one fresh post-norm block."""
+    return float(untrained.kept.sel(weights="xavier", placement="post").mean())
+
+
+@number
+def kept_post_12(untrained: Dataset) -> float:
+    """The product of these cosines over twelve blocks."""
+    return float(untrained.kept.sel(weights="xavier", placement="post").prod("block").mean())
+
+
+@number
+def kept_pre_12(untrained: Dataset) -> float:
+    """The same for pre-norm."""
+    return float(untrained.kept.sel(weights="xavier", placement="pre").prod("block").mean())
+
+
+@number
+def logit_growth(untrained: Dataset) -> DataArray:
+    """How far logits spread at 24 blocks, as a multiple of two blocks, without a final norm."""
+    spread = untrained.logits.sel(final="without")
+    return spread.sel(depth=24) / spread.sel(depth=2)
