@@ -25,10 +25,6 @@ from measured_transformer.measuring import (
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.task import Task
-<<<<<<< HEAD
-from measured_transformer.training.loop import Model, predict
-from measured_transformer.training.seeding import make_generator
-=======
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Model, Run, evaluate, make_model, predict
 from measured_transformer.training.losses import cross_entropy
@@ -281,7 +277,6 @@ def untrained(seed: int) -> dict[str, Any]:
 def untrained_model(config: Config, seed: int) -> Model:
     """A model with fresh weights, in evaluation mode."""
     return make_model(config, causal=False, seed=seed).eval()
->>>>>>> norms2
 
 
 @torch.no_grad()
