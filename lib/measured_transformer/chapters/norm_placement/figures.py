@@ -74,8 +74,7 @@ def plot_recipes(border: Dataset, recipes: Dataset) -> Figure:
         shares = np.array([r.solved.sel(placement=placement).mean("seed").values for r in rows])
         steps = np.array([_median_steps(r.sel(placement=placement)) for r in rows])
         _map(panel, shares, steps, border.rate.values, names)
-        panel.set_title(NAMES[placement], loc="left")
-    panel_letters(axes)
+        panel.set_title(f"({'ab'[placement == 'post']}) {NAMES[placement]}", loc="left")
     return figure
 
 
@@ -86,8 +85,7 @@ def _maps(result: Dataset, axis: str, names: list[str]) -> Figure:
         shares = here.solved.mean("seed").transpose(axis, "rate").values
         steps = np.array([_median_steps(here.sel({axis: one})) for one in here[axis].values])
         _map(panel, shares, steps, here.rate.values, names)
-        panel.set_title(NAMES[placement], loc="left")
-    panel_letters(axes)
+        panel.set_title(f"({'ab'[placement == 'post']}) {NAMES[placement]}", loc="left")
     return figure
 
 
@@ -125,15 +123,15 @@ def plot_kept(untrained: Dataset) -> Figure:
                 panel, untrained.block.values, along, concept=CONCEPTS[placement], label=name
             )
         panel.set_xlabel("block")
+        panel.set_xticks((1, 3, 6, 9, 12))
         panel.set_ylim(-0.05, 1.05)
     axes[0].set_ylabel("product of cosines")
     axes[0].text(12, 0.5, "pre-norm", ha="right", va="bottom", color=look("norm")["color"])
     axes[0].text(4.2, 0.2, "post-norm", ha="left", va="bottom", color=look("attention")["color"])
     axes[1].text(12, 0.9, "pre-norm", ha="right", va="top", color=look("norm")["color"])
     axes[1].text(12, 0.6, "post-norm", ha="right", va="top", color=look("attention")["color"])
-    axes[0].set_title("usual weights", loc="left")
-    axes[1].set_title("small weights", loc="left")
-    panel_letters(axes)
+    axes[0].set_title("(a) Xavier weights", loc="left")
+    axes[1].set_title("(b) small weights", loc="left")
     return figure
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+import xarray
 from xarray import DataArray, Dataset
 
+from measured_transformer.analysis.early_stopping import WhenSolved
 from measured_transformer.analysis.solving import LEVEL, solved
-from measured_transformer.analysis.until_solved import WhenSolved
 from measured_transformer.internals.capture import capture
 from measured_transformer.measuring import (
     Search,
@@ -70,7 +71,7 @@ def two_blocks_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=20,
     coords={"placement": PLACEMENTS, "rate": RATE_KINDS},
     trainings=two_blocks_trainings,
     tolerance={"loss": 0.02, "steps": 40},
@@ -230,7 +231,7 @@ WEIGHTS = ("xavier", "small")
 
 
 @measurement(
-    seeds=10,
+    seeds=60,
     coords={
         "placement": PLACEMENTS,
         "depth": UNTRAINED_DEPTHS,
@@ -323,9 +324,7 @@ def at_best_rate(steps: DataArray) -> DataArray:
         others = logs.drop_sel(seed=seed).mean("seed")
         best = others.argmin("rate")
         chosen.append(steps.sel(seed=seed).isel(rate=best))
-    import xarray
-
-    return xarray.concat(chosen, "seed").drop_vars("rate")
+    return xarray.concat([one.drop_vars("rate") for one in chosen], "seed")
 
 
 def _log_steps(border: Dataset, placement: str, depth: int) -> DataArray:
@@ -541,3 +540,28 @@ def logit_growth(untrained: Dataset) -> DataArray:
     """How far logits spread at 24 blocks, as a multiple of two blocks, without a final norm."""
     spread = untrained.logits.sel(final="without")
     return spread.sel(depth=24) / spread.sel(depth=2)
+
+
+@number
+def sure_small(recipes: Dataset) -> int:
+    """Learning rates at which every post-norm training with small weights solves the task."""
+    solved = recipes.solved.sel(recipe="small weights", placement="post")
+    return int(solved.all("seed").sum())
+
+
+@number
+def sure_six(border: Dataset) -> int:
+    """Learning rates at which every training of six blocks of post-norm solves the task."""
+    return int(border.solved.sel(placement="post", depth=6).all("seed").sum())
+
+
+@number
+def rates_tried(border: Dataset) -> int:
+    """Learning rates of the grid."""
+    return int(border.sizes["rate"])
+
+
+@number
+def slower_six(border: Dataset) -> DataArray:
+    """How many times as many steps post-norm of six blocks takes, each seed at its learning rate."""
+    return np.exp(_gain(border, 6))
