@@ -234,6 +234,7 @@ def _reason(store: Cache, chapter: Chapter, parts: dict[str, str]) -> str:
     if before is None:
         return "never executed"
     changed = [name for name in sorted(parts | before) if parts.get(name) != before.get(name)]
+    changed = [name for name in changed if not name.startswith("<")]
     if not changed:
         return "its cells changed"
     shown = ", ".join(changed[:3])

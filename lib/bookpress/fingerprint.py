@@ -65,7 +65,7 @@ def stamp(root: Path, chapter_path: Path, current: Profile | None = None) -> Sta
             files = dict.fromkeys(files_of_source(cells))
         except SyntaxError as error:
             raise ValueError(
-                f"expected Python in {error.filename or chapter_path}: {error}"
+                f"{error.filename}, line {error.lineno}: expected Python, got {error.msg}"
             ) from None
     beside = [file for path in files for file in _packaged(path)]
     data = dict.fromkeys([*beside, *_declared(root, chapters.front_matter(text), chapter_path)])

@@ -94,6 +94,9 @@ def make(root, page=PAGE, **states):
     book.write("scorecard.md", SCORECARD)
     book.write("walk.md", WALK)
     book.write("lab-notes.md", LAB_NOTES)
-    book.write("lab-notes/good.md", "# Positional encoding\n\nThree seeds first.\n\n## Seeds\n\nThen ten.\n")
+    book.write(
+        "lab-notes/good.md",
+        "# Positional encoding\n\nThree seeds first.\n\n## Seeds\n\nThen ten.\n",
+    )
     book.write("ran.md", "# What ran\n\n```{runs-table}\n```\n")
     return book

@@ -13,8 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import tiny_pages
-from bookpress import chapters, fingerprint
-from bookpress.partial import code_at
+from bookpress import fingerprint
 from bookpress.records import committed
 from measured_transformer.evidence import records
 
@@ -119,7 +118,7 @@ def write(book):
     book.write("front.md", "# Front\n\n```{scorecard-counts}\n```\n")
 
 
-def full_run(book, *, stale=False):
+def full_run(book):
     """Write what the chapter measured as the records of a full run, on another device."""
     path = next((book.root / "_build/.jupyter_cache").rglob("base.ipynb"))
     found = records.payloads(nbformat.read(path, as_version=4))
@@ -127,9 +126,8 @@ def full_run(book, *, stale=False):
         record |= {"device": "cuda, Some GPU", "date": "2026-02-03T04:05:06+00:00"}
     chapter = book.root / "good.md"
     stamp = fingerprint.stamp(book.root, chapter)
-    executed = code_at(chapters.read_notebook(chapter.read_text(), chapter), "quick")
     head = {"chapter": "good", "profile": "quick", "seed_offset": 0, "stamp": stamp.digest}
-    head |= {"code": "other" if stale else executed, "notebook": "0-0"}
+    head |= {"notebook": "0-0"}
     records.write_records(committed(book.root, "good", "full"), head | found)
 
 
@@ -306,7 +304,6 @@ def test_rows_can_be_taken_along(printed):
     assert list(claims) == ROWS
     assert claims["CS-1.5"]["link"] == "good.html#smoothly"
     assert claims["CS-1.3"]["full"]["device"] == "cuda, Some GPU"
-    assert claims["CS-1.3"]["full"]["stale"] is False
     sinusoidal = claims["DD-7.7"]["build"]["parts"][0]
     assert sinusoidal["effect"] == pytest.approx(-3)
     assert sinusoidal["interval"][0] < -3 < sinusoidal["interval"][1]
@@ -315,7 +312,6 @@ def test_rows_can_be_taken_along(printed):
         lines = {line["id"]: line for line in csv.DictReader(file)}
     assert list(lines) == ROWS
     assert lines["CS-1.3"]["verdict"] == "confirmed"
-    assert lines["CS-1.3"]["full_stale"] == "false"
     assert lines["DD-7.7"]["seeds"] == "5"
     assert "against ALiBi: mean difference 3" in lines["DD-7.7"]["measured"]
 
@@ -378,13 +374,12 @@ def test_nothing_changed_nothing_written(copied):
 
 def test_a_new_full_run_shows_at_once(copied):
     before = written(copied)
-    full_run(copied, stale=True)
+    full_run(copied)
     assert copied.build() == []
     assert changed(copied, before) == ALL_ROWS | EXPORTS | {"good.html"}
     full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
-    assert words(full).startswith("✓ confirmed stale 2026-02-03")
-    assert "changed since: the chapter's cells" in words(full)
-    assert "stale" in words(copied.page("walk").find(id="CS-1.3"))
+    assert words(full).startswith("✓ confirmed 2026-02-03")
+    assert "2026-02-03" in words(copied.page("walk").find(id="CS-1.3"))
     committed(copied.root, "good", "full").unlink()
     assert copied.build() == []
     full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
@@ -462,7 +457,7 @@ def test_a_source_page_complains_of_a_claim_that_came_later(copied):
 
 
 def test_a_build_that_was_interrupted_is_made_up_for(copied, monkeypatch):
-    full_run(copied, stale=True)
+    full_run(copied)
     from bookpress.sphinx import scorefill
 
     with monkeypatch.context() as patch:
@@ -475,7 +470,7 @@ def test_a_build_that_was_interrupted_is_made_up_for(copied, monkeypatch):
             copied.build()
     assert copied.build() == []
     full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
-    assert "stale" in words(full)
+    assert "2026-02-03" in words(full)
 
 
 def test_pages_do_not_depend_on_who_reads_first(printed, tmp_path):

@@ -57,7 +57,7 @@ def test_a_function_behind_another_module_runs_the_one_chapter_that_uses_it(
     done = book.press("execute")
     assert done.returncode == 0, done.stderr
     assert book.runs() == ["one"]
-    assert "to run: book/one.md (changed: lib/tiny/glass.py)" in done.stdout
+    assert "to run: book/one.md (changed: tiny.glass:base)" in done.stdout
     assert "[1/1] book/one.md ... " in done.stdout
     assert json.loads(book.read("_build/records/quick/one.json"))["values"] == {"seen": 42}
     assert book.stale() == set()
@@ -68,7 +68,8 @@ def test_a_function_behind_another_module_runs_the_one_chapter_that_uses_it(
     [
         ("lib/tiny/mirror.py", "20", "21", {"two"}),
         ("lib/tiny/lens.py", "+ 1", "+ 2", {"one"}),
-        ("lib/tiny/__init__.py", "", "name = 'tiny'", {"one", "two"}),
+        ("lib/tiny/__init__.py", "", "name = 'tiny'", set()),
+        ("lib/tiny/glass.py", "return 1", '"""Say."""\n    return 1  # one', set()),
         ("lib/small_extension.py", "def setup", "def  setup", set()),
         ("requirements.txt", "numpy==2.0", "numpy==2.1", {"one", "two"}),
         ("requirements.txt", "numpy==2.0", "# arrays\nnumpy==2.0  # pinned\n", set()),
@@ -223,7 +224,7 @@ def test_the_status_says_what_is_stale_and_why(book: SmallBook) -> None:
     status = book.press("status")
     assert status.returncode == 1
     assert "* book/one.md: its cells changed" in status.stdout
-    assert "* book/part/two.md: changed: lib/tiny/mirror.py" in status.stdout
+    assert "* book/part/two.md: changed: tiny.mirror:seen" in status.stdout
     assert book.runs() == []
 
 
@@ -259,13 +260,13 @@ def test_force_runs_what_is_up_to_date(book: SmallBook) -> None:
 
 def test_records_are_copied_for_committing_only_when_all_are_up_to_date(book: SmallBook) -> None:
     book.write("lib/measured_transformer/chapters/gone/results/legacy-quick.json", "{}")
-    book.write("_build/records/quick/tuned/rates.json", "{}")
+    line = {"name": "a", "asked": "b", "code": "c", "losses": {}}
+    book.write("_build/tuned.jsonl", json.dumps(line) + "\n")
     assert book.press("records").returncode == 0
     rooms = "lib/measured_transformer/chapters"
     committed = sorted(path.parts[-3] for path in (book.root / rooms).rglob("legacy-quick.json"))
     assert committed == ["one", "two"]
-    packaged = "lib/measured_transformer/training/records/quick/tuned/rates.json"
-    assert book.read(packaged) == "{}"
+    assert json.loads(book.read("lib/measured_transformer/training/tuned.jsonl")) == line
     kept = book.read(f"{rooms}/one/results/legacy-quick.json")
     assert kept == book.read("_build/records/quick/one.json")
     book.replace("lib/tiny/mirror.py", "20", "22")

@@ -195,7 +195,7 @@ def test_nothing_writes_into_a_replacement(model):
 
 
 @pytest.mark.parametrize(
-    ("change", "got"),
+    ("change", "came"),
     [
         (torch.zeros(2, 5, 13), r"shape \(2, 5, 13\)"),
         (torch.zeros(3, 5, 12), r"shape \(3, 5, 12\)"),

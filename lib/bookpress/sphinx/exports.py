@@ -66,7 +66,7 @@ def as_csv(data: Mapping[str, Any]) -> str:
     """Return the claims of the export as a table, a line a claim, its parts in one cell."""
     names = ["id", "source", "place", "kind", "status", "statement", "scope", "test"]
     names += ["chapter", "link", "verdict", "measured", *_RUN]
-    names += ["full_verdict", "full_stale", "full_measured", *(f"full_{name}" for name in _RUN)]
+    names += ["full_verdict", "full_measured", *(f"full_{name}" for name in _RUN)]
     text = io.StringIO()
     table = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\r\n")
     table.writeheader()
@@ -75,7 +75,7 @@ def as_csv(data: Mapping[str, Any]) -> str:
         line = {**claim, **_run(build)}
         line |= {f"full_{name}": value for name, value in _run(full).items()}
         if full:
-            line |= {"full_verdict": full["verdict"], "full_stale": str(full["stale"]).lower()}
+            line |= {"full_verdict": full["verdict"]}
         table.writerow(line)
     return text.getvalue()
 

@@ -3,7 +3,6 @@
 An outcome is a dictionary of what pages show of a record: ``verdict``, ``axis``, ``seeds`` (how
 many), ``profile``, ``seed_offset``, ``device``, ``date`` and ``parts``, each with ``name``,
 ``label``, ``words``, ``verdict`` and its statistics. A record of one rule has one part named ``""``.
-An outcome of the last full run also says whether it is ``stale``, and what has ``changed`` since.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from bookpress.sphinx.words import measurement_in_words
 
 Outcome = dict[str, Any]
 
-CELLS = "the chapter's cells"
-"""What has changed where nothing has that the chapter uses."""
 _ID = re.compile(r"([A-Z]+)-(\d+)\.(\d+)([a-z]?)")
 
 
@@ -62,7 +59,7 @@ def verdict_of_part(part: Mapping[str, Any]) -> str:
 
 
 def full_outcomes(root: Path, claims: Mapping[str, Claim]) -> dict[str, Outcome]:
-    """Return the outcomes of the committed records of full runs by claim, marked where stale.
+    """Return the outcomes of the committed records of full runs by claim.
 
     Args:
         root: the book's root folder, which the chapters' names begin from.
@@ -75,8 +72,7 @@ def full_outcomes(root: Path, claims: Mapping[str, Claim]) -> dict[str, Outcome]
     for path in all_committed(root, "full"):
         payload = read_records(path)
         for claim_id, record in payload["records"].items():
-            outcome = outcome_of(record)
-            found[claim_id] = {**outcome, "stale": False, "changed": []}
+            found[claim_id] = outcome_of(record)
     return found
 
 

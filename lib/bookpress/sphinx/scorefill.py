@@ -115,8 +115,6 @@ class FillScores(SphinxPostTransform):
         yield self._head(full, is_table=bool(is_table))
         seeds = f", seeds moved by {full['seed_offset']}" if full["seed_offset"] else ""
         text = f"{full['date']}, {full['device']}{seeds}"
-        if full["stale"]:
-            text += f"; {_since(full['changed'])}"
         yield nodes.paragraph("", text, classes=["score-run"])
         yield fold("", measurement(full), summary="What it measured")
 
@@ -126,9 +124,6 @@ class FillScores(SphinxPostTransform):
             many = f", {full['seeds']} seeds" if full["seeds"] else ""
             head += nodes.Text(f"Last full run{many}: ")
         head += badge(full["verdict"])
-        if full["stale"]:
-            head += nodes.Text(" ")
-            head += nodes.inline("", "stale", classes=["score-stale"])
         return head
 
     # Counts
@@ -243,15 +238,6 @@ def _ran(rows: Mapping[str, Row]) -> str:
 def _is_full(outcome: Outcome | None) -> bool:
     """Whether a page's own measurement is one of the full profile already."""
     return outcome is not None and outcome["profile"] == "full"
-
-
-def _since(changed: list[str]) -> str:
-    """Say what has changed since a run: one name, and how many more there are."""
-    if not changed:
-        return "what it measured has changed since"
-    first = changed[0].removeprefix("lib/measured_transformer/")
-    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return f"changed since: {first}{more}"
 
 
 def form_html(rows: Mapping[str, Row]) -> str:

@@ -147,17 +147,20 @@ def unchanging(folder: Path | None = None) -> Iterator[None]:
 
 @lru_cache(maxsize=2048)
 def _read(module: str, path: Path, _mtime: int, _size: int) -> Source:
-    return take_apart(module, path.read_text("utf-8"), is_package=path.name == "__init__.py")
+    text, is_package = path.read_text("utf-8"), path.name == "__init__.py"
+    return take_apart(module, text, is_package=is_package, file=str(path))
 
 
-def take_apart(module: str, text: str, *, is_package: bool = False) -> Source:
+def take_apart(
+    module: str, text: str, *, is_package: bool = False, file: str = "<unknown>"
+) -> Source:
     """Take the text of a module apart.
 
     Raises:
         SyntaxError: it is no Python.
     """
     with _PARSING:
-        tree = ast.parse(text)
+        tree = ast.parse(text, file)
     source = Source(module, is_package)
 
     def imported(node: ast.stmt) -> dict[str, Import]:
