@@ -53,10 +53,19 @@ def keep(root: Path, states: Mapping[str, tuple[str, str]] | None = None) -> Non
     _kept.states = dict(states or {})
     rng = np.random.default_rng(0)
     accuracy = np.array([0.3, 0.93, 0.95]) + rng.normal(0, 0.01, (10, 3))
-    _write("reversal", "How well a small model reverses a sequence", {
-        "accuracy": (("seed", "arm"), accuracy), "loss": (("seed",), rng.uniform(1, 2, 10))})
-    _write("identity", "Deviation of the similarity from a function of the offset", {
-        "error": (("seed",), rng.normal(0, 1e-14, 10)), "control": (("seed",), rng.uniform(0.2, 0.4, 10))})
+    _write(
+        "reversal",
+        "How well a small model reverses a sequence",
+        {"accuracy": (("seed", "arm"), accuracy), "loss": (("seed",), rng.uniform(1, 2, 10))},
+    )
+    _write(
+        "identity",
+        "Deviation of the similarity from a function of the offset",
+        {
+            "error": (("seed",), rng.normal(0, 1e-14, 10)),
+            "control": (("seed",), rng.uniform(0.2, 0.4, 10)),
+        },
+    )
 
 
 def _write(name: str, what: str, variables: Any) -> None:
@@ -164,7 +173,9 @@ def value_of(judged: Any, expression: str) -> str:
     axes, values = result.variables[match[2]]
     if match[3]:
         values = np.take(values, result.coords[match[3]].index(match[4]), axes.index(match[3]))
-    return records.format_value({"records": {}, "values": {"it": values.ravel().tolist()}}, f"it{rest}")
+    return records.format_value(
+        {"records": {}, "values": {"it": values.ravel().tolist()}}, f"it{rest}"
+    )
 
 
 def results_of(judged: Any, expression: str) -> tuple[str, ...]:

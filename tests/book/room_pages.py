@@ -50,8 +50,8 @@ PAGE = f"""{FRONT}
 (good)=
 # Positional encoding
 
-*Dog bites man* is not *man bites dog*. To attention, the two are the same three words: without help it cannot tell
-which came first. Random vectors reach {{measured}}`reversal.accuracy[arm=random]|mean:.3f`, the floor is
+*Dog bites man* is not *man bites dog*. To attention, the two are the same three words: without help it
+cannot tell which came first. Random vectors reach {{measured}}`reversal.accuracy[arm=random]|mean:.3f`, the floor is
 {{measured}}`floor:.2f`, and the effect {{measured}}`DD-7.7.alibi.effect:+.2f`.
 {LOADED}
 {DRAWN.format(data="", name="fig-one")}
@@ -94,6 +94,9 @@ def make(root, page=PAGE, **states):
     book.write("scorecard.md", SCORECARD)
     book.write("walk.md", WALK)
     book.write("lab-notes.md", LAB_NOTES)
-    book.write("lab-notes/good.md", "# Positional encoding\n\nThree seeds first.\n\n## Seeds\n\nThen ten.\n")
+    book.write(
+        "lab-notes/good.md",
+        "# Positional encoding\n\nThree seeds first.\n\n## Seeds\n\nThen ten.\n",
+    )
     book.write("ran.md", "# What ran\n\n```{runs-table}\n```\n")
     return book

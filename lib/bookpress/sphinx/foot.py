@@ -53,7 +53,7 @@ def _add_foot(app: Sphinx, doctree: nodes.document) -> None:
         return
     rooms.complain(env, room)
     judged = rooms.judged(env, room)
-    whole = next(iter(doctree.findall(nodes.section)), doctree)
+    whole: nodes.Element = next(iter(doctree.findall(nodes.section)), doctree)
     foot = ran_line("", _line(app, room, judged, page_of(env, doctree).notebook is not None))
     foot += fold(
         "",
@@ -61,7 +61,7 @@ def _add_foot(app: Sphinx, doctree: nodes.document) -> None:
         *_repeat(room, judged),
         summary="Data, and how to repeat this",
     )
-    whole += foot
+    whole.append(foot)
 
 
 def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.paragraph:
