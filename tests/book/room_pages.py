@@ -50,9 +50,9 @@ PAGE = f"""{FRONT}
 (good)=
 # Positional encoding
 
-*Dog bites man* is not *man bites dog*. To attention, the two are the same three words: without help it cannot
-tell which came first. Random vectors reach {{measured}}`reversal.accuracy[arm=random]|mean:.3f`, the floor is
-{{measured}}`floor:.2f`, and the effect {{measured}}`DD-7.7.alibi.effect:+.2f`.
+*Dog bites man* is not *man bites dog*. To attention, the two are the same three words: without help it
+cannot tell which came first. Random vectors reach {{measured}}`reversal.accuracy[arm=random]|mean:.3f`, the
+floor is {{measured}}`floor:.2f`, and the effect {{measured}}`DD-7.7.alibi.effect:+.2f`.
 {LOADED}
 {DRAWN.format(data="", name="fig-one")}
 As {{numref}}`fig-one` shows, {{claim}}`only the offset counts <CS-1.3>`, though {{claim}}`DD-7.7` and

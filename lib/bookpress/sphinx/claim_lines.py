@@ -24,7 +24,7 @@ from bookpress.sphinx.pieces import (
     fold,
     score_outcome,
 )
-from bookpress.sphinx.showing import Shows, badge, declared, measurement, sentence
+from bookpress.sphinx.showing import MARKUP, Shows, badge, declared, measurement, sentence
 from bookpress.sphinx.words import beside_in_words, result_in_words
 
 Record = Mapping[str, Any]
@@ -36,6 +36,7 @@ class Lines:
     Args:
         directive: the directive that they stand in, which parses the registry's texts.
         records: claim -> its record.
+        doubt: says why a claim's results may not hold; nothing where they do.
         source_words: says where a claim comes from.
     """
 
@@ -43,10 +44,12 @@ class Lines:
         self,
         directive: Shows,
         records: Mapping[str, Record],
+        doubt: Callable[[str], str],
         source_words: Callable[[Claim], str],
     ) -> None:
         self._directive = directive
         self._records = records
+        self._doubt = doubt
         self._source_words = source_words
 
     def line(self, claim: Claim, anchor: str) -> claim_line:
@@ -54,7 +57,7 @@ class Lines:
         record = self._records.get(claim.id)
         word = _word(claim, record)
         summary = claim_summary("", "", *self._sentence(claim), nodes.Text(" "), badge(word))
-        summary += self._effect(record)
+        summary += self._effect(claim, record)
         body = nodes.container(classes=["claim-body"])
         if record is not None and "parts" in record:
             body += measurement(outcome_of(record))
@@ -70,7 +73,7 @@ class Lines:
             record = self._records.get(claim.id)
             words = nodes.paragraph("", "", *self._sentence(claim), nodes.Text(" "))
             words += badge(_word(claim, record))
-            words += self._effect(record)
+            words += self._effect(claim, record)
             item = claim_item("", words, claim=claim.id, section=claim.section)
             item["statement"] = claim.statement
             items += item
@@ -90,13 +93,12 @@ class Lines:
         children = [child for child in holder.children if isinstance(child, nodes.Element)]
         return [node for child in children for node in list(child.children)]
 
-    @staticmethod
-    def _effect(record: Record | None) -> list[nodes.Node]:
-        if record is None:
-            return []
-        found: list[nodes.Node] = [nodes.Text(" ")]
-        found.append(nodes.inline("", result_in_words(record), classes=["claim-effect"]))
-        if why := record.get("doubt"):
+    def _effect(self, claim: Claim, record: Record | None) -> list[nodes.Node]:
+        found: list[nodes.Node] = []
+        if record is not None:
+            words = nodes.inline("", result_in_words(record), classes=["claim-effect"])
+            found += [nodes.Text(" "), words]
+        if why := self._doubt(claim.id):
             found += [nodes.Text(" "), nodes.inline("", f"({why})", classes=["claim-doubt"])]
         return found
 
@@ -159,7 +161,8 @@ def link_items(
             if claim_id in lines:
                 above += nodes.Text(", " if above.children else "")
                 link = nodes.reference("", claim_id, internal=True, refid=target_of(claim_id))
-                link["reftitle"] = item["statement"]
+                if not MARKUP.search(item["statement"]):
+                    link["reftitle"] = item["statement"]
                 above += link
                 item.parent.remove(item)
             else:
@@ -194,7 +197,7 @@ def _link_item(item: nodes.Element, anchor: str, doctree: nodes.document) -> str
     words = item.children[0]
     if isinstance(words, nodes.Element):
         link = nodes.reference("", title, internal=True, refid=target, classes=["claim-where"])
-        words += [nodes.Text(" "), link]
+        words[-1:-1] = [nodes.Text("\N{MIDDLE DOT} "), link, nodes.Text(" \N{MIDDLE DOT} ")]
     return target
 
 

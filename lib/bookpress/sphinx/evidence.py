@@ -22,6 +22,7 @@ other than the one the registry expects, and a claim shown nowhere are warnings.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -244,7 +245,9 @@ def _unrecorded(claim: Claim, room: str | None) -> str:
 class _Shows(Shows):
     def lines(self) -> Lines:
         """What writes claims on the page of a room."""
-        return Lines(self, payloads_of(self.env, self.state.document)["records"], self.source_words)
+        payloads = payloads_of(self.env, self.state.document)
+        doubt = functools.partial(rooms.doubts_of, self.env, room_of(self.env) or "")
+        return Lines(self, payloads["records"], doubt, self.source_words)
 
     def source_words(self, claim: Claim) -> str:
         if claim.kind == "cited":
@@ -423,13 +426,16 @@ def complete_page(app: Sphinx, doctree: nodes.document) -> None:
     for table in tables:
         table.replace_self(table.children)
     _check(env, docname, claims, shown=cards.keys() | rows.keys() | listed.keys(), doctree=doctree)
-    keep_outcomes(env, docname, claims, payloads_of(env, doctree)["records"], anchors)
+    room = room_of(env)
+    doubts = {key: rooms.doubts_of(env, room, key) for key in claims} if room else {}
+    keep_outcomes(env, docname, claims, payloads_of(env, doctree)["records"], anchors, doubts)
 
 
 def _cards(doctree: nodes.document) -> dict[str, nodes.Element]:
     cards: dict[str, nodes.Element] = {}
-    shown: list[nodes.Element] = [*doctree.findall(claim_card), *doctree.findall(claim_line)]
-    for card in shown:
+    for card in doctree.findall(nodes.Element):
+        if not isinstance(card, claim_card | claim_line):
+            continue
         if card["claim"] in cards:
             what = "card" if isinstance(card, claim_card) else "line"
             warn(f"claim {card['claim']} has a second {what} on this page", "claim", card)

@@ -61,7 +61,7 @@ def _add_foot(app: Sphinx, doctree: nodes.document) -> None:
         *_repeat(room, judged),
         summary="Data, and how to repeat this",
     )
-    whole += foot
+    whole.append(foot)
 
 
 def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.paragraph:

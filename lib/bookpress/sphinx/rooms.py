@@ -109,13 +109,10 @@ def _words(error: Exception) -> str:
 def payloads(env: BuildEnvironment, room: str) -> dict[str, Any]:
     """Return records and values in the form in which `evidence.records.payloads` gives those of cells.
 
-    A record says under ``profile`` that there is none, and under ``doubt`` why it may not hold.
+    A record says under ``profile`` that there is none.
     """
     found = judged(env, room)
-    records = {
-        claim_id: {**record, "profile": None, "doubt": doubts_of(env, room, claim_id)}
-        for claim_id, record in found.records.items()
-    }
+    records = {key: {**record, "profile": None} for key, record in found.records.items()}
     return {"records": records, "values": dict(found.values), "run": None}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import cast
 
 from docutils import nodes
 from measured_transformer.evidence.registry import SOURCES
@@ -41,8 +40,9 @@ class FillScores(SphinxPostTransform):
         for row in self.document.findall(score_row):
             row["verdict"] = rows[row["claim"]]["verdict"]
             if rows[row["claim"]]["room"]:  # one verdict, which takes the place of both
-                row.remove(row.children[2])
-                cast(nodes.Element, row.children[1])["morecols"] = 1
+                _, built, full = row.findall(nodes.entry)
+                row.remove(full)
+                built["morecols"] = 1
         for place in list(self.document.findall(score_outcome)):
             found = self._outcome(place["claim"], place["what"], rows) if rows else ()
             place.replace_self(list(found))
@@ -73,7 +73,7 @@ class FillScores(SphinxPostTransform):
             yield badge(row["verdict"])
             if row["doubt"]:
                 yield nodes.Text(" ")
-                yield nodes.inline("", row["doubt"], classes=["score-stale"])
+                yield nodes.inline("", f"({row['doubt']})", classes=["claim-doubt"])
         elif what == "measured":
             if row["covered"]:
                 yield measurement(row["outcome"], cited=row["cited"], brief=True)

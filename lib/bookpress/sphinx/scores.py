@@ -44,13 +44,14 @@ def keep_outcomes(
     claims: Mapping[str, Claim],
     records: Mapping[str, Any],
     anchors: Mapping[str, str],
+    doubts: Mapping[str, str],
 ) -> None:
-    """Keep what a page measured of its claims, and where it discusses each."""
+    """Keep what a page measured of its claims, where it discusses each, and why one may not hold."""
     kept = {
         claim_id: {
             "anchor": anchors.get(claim_id),
             "outcome": outcome_of(records[claim_id]) if claim_id in records else None,
-            "doubt": records.get(claim_id, {}).get("doubt", ""),
+            "doubt": doubts.get(claim_id, ""),
         }
         for claim_id, claim in claims.items()
         if claim.status == "covered"

@@ -57,11 +57,6 @@ class Measurement:
         return self.look(*args, **settings)
 
     @property
-    def __doc__(self) -> str | None:  # type: ignore[override]
-        """What is measured: the function's docstring."""
-        return self.look.__doc__
-
-    @property
     def what(self) -> str:
         """What is measured, in one line."""
         return (inspect.getdoc(self.look) or self.name).splitlines()[0]
