@@ -47,7 +47,7 @@ STEPS = {"stated": 500, "tuned": 300}
 
 def two_blocks_config(placement: str) -> Config:
     """Two layers of width 64."""
-    return Config(vocab=12, placement=placement, activation="relu")
+    return Config(vocab=12, placement=placement, activation="relu")  # type: ignore[arg-type]
 
 
 def two_blocks_trainings(seed: int) -> dict[tuple[str, str], Job]:
@@ -107,7 +107,7 @@ def deep(placement: str, depth: int = DEEP, **changes: Any) -> Config:
         n_heads=2,
         n_layers=depth,
         activation="relu",
-        placement=placement,
+        placement=placement,  # type: ignore[arg-type]
         **changes,
     )
 
@@ -309,7 +309,7 @@ def gradient_of_last(model: Model, seed: int, size: int = 64) -> float:
     batch = TASK.batch(make_generator(seed, "evaluation"), size)
     loss = cross_entropy(predict(model, batch), batch.targets, batch.scored)
     weight = model.blocks[-1].feedforward.down.weight  # type: ignore[union-attr,index]
-    (gradient,) = torch.autograd.grad(loss, weight)  # type: ignore[arg-type]
+    (gradient,) = torch.autograd.grad(loss, weight)
     return float(gradient.norm())
 
 
