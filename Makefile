@@ -6,10 +6,12 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 
 .NOTPARALLEL:
-.PHONY: help book test lab serve lock clean distclean environment
+.PHONY: help book measure attest test lab serve lock clean distclean environment
 
 help:
 	@echo 'make book       print the book into _build/html (sets up .venv first)'
+	@echo 'make measure    measure what is missing or stale, with all seeds (CHAPTER=norm_placement: one chapter)'
+	@echo 'make attest     show that changed code gives the values that are kept'
 	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
@@ -25,6 +27,12 @@ environment:
 book: environment
 	@$(PY) -m bookpress build
 
+measure: environment
+	@$(PY) -m measured_transformer.measuring $(CHAPTER) $(if $(RENEW),--renew)
+
+attest: environment
+	@$(PY) -m measured_transformer.measuring $(CHAPTER) --attest
+
 # A stage of `make test`: its number, its name, its command. The seconds follow when it passed.
 define stage
 @printf '\n[%s] %s\n' '$(1)' '$(2)'; start=$$(date +%s); \
@@ -33,14 +41,15 @@ printf '[%s] %s: passed in %s s\n' '$(1)' '$(2)' "$$(($$(date +%s) - start))"
 endef
 
 test: environment
-	$(call stage,1/8,style (ruff check),$(PY) -m ruff check .)
-	$(call stage,2/8,format (ruff format),$(PY) -m ruff format --check .)
-	$(call stage,3/8,types (mypy strict on lib/),$(PY) -m mypy)
-	$(call stage,4/8,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
-	$(call stage,5/8,prose (no bare measured numbers),$(PY) -m bookpress.prose)
-	$(call stage,6/8,chapters (pytest-nbmake),$(PY) -m bookpress execute)
-	$(call stage,7/8,book (warnings are errors),$(PY) -m bookpress build)
-	@printf '\n[8/8] unit tests and printed pages (pytest, two processes)\n'
+	$(call stage,1/9,style (ruff check),$(PY) -m ruff check .)
+	$(call stage,2/9,format (ruff format),$(PY) -m ruff format --check .)
+	$(call stage,3/9,types (mypy strict on lib/),$(PY) -m mypy)
+	$(call stage,4/9,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
+	$(call stage,5/9,prose (no bare measured numbers),$(PY) -m bookpress.prose)
+	$(call stage,6/9,repeat (first seeds measured again),$(PY) -m measured_transformer.measuring --repeat)
+	$(call stage,7/9,chapters (pytest-nbmake),$(PY) -m bookpress execute)
+	$(call stage,8/9,book (warnings are errors),$(PY) -m bookpress build)
+	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'
 	@MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
 lab: environment

@@ -91,11 +91,12 @@ def _values(
     index = kept.seeds.index(seed)
     for name, (_, new) in variables.items():
         old = kept.variables[name][1]
-        if new.shape != old[index].shape:
+        same = np.asarray(old[index])
+        if new.shape != same.shape:
             found.outside += new.size
-            found.where.append(f"{name}: shape {new.shape} in place of {old[index].shape}")
+            found.where.append(f"{name}: shape {new.shape} in place of {same.shape}")
             continue
-        equal = _equal(new, old[index])
+        equal = _equal(new, same)
         within = np.zeros_like(equal)
         if not exact:
             within = _within(new, old, index, measurement.tolerance.get(name, 0.0))
@@ -105,7 +106,7 @@ def _values(
 def _equal(new: np.ndarray, old: np.ndarray) -> np.ndarray:
     both: np.ndarray = np.asarray(new == old)
     if new.dtype.kind == "f":
-        both = both | (np.isnan(new) & np.isnan(np.asarray(old, dtype=np.float64)))
+        both = np.asarray(both | (np.isnan(new) & np.isnan(np.asarray(old, dtype=np.float64))))
     return both
 
 
@@ -115,7 +116,7 @@ def _within(new: np.ndarray, old: np.ndarray, index: int, tolerance: float) -> n
     with np.errstate(invalid="ignore"):
         spread = np.nanmax(values, 0) - np.nanmin(values, 0)
         allowed = np.fmax(spread, 0) + tolerance + CLOSE * np.abs(values[index])
-        near: np.ndarray = np.abs(new.astype(np.float64) - values[index]) <= allowed
+        near: np.ndarray = np.asarray(np.abs(new.astype(np.float64) - values[index]) <= allowed)
     return near
 
 

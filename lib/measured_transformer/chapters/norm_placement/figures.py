@@ -50,7 +50,7 @@ def plot_two_blocks(two_blocks: Dataset) -> Figure:
     return figure
 
 
-def _plain_ticks(axes: Axes, ticks: tuple[float, ...]) -> None:
+def _plain_ticks(axes: Axes, ticks: tuple[float | int, ...]) -> None:
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
