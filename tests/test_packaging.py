@@ -314,6 +314,7 @@ STAGES = [
     "-m mypy",
     "--no-logo",
     "-m bookpress.prose",
+    "-m measured_transformer.measuring --repeat",
     "-m bookpress execute",
     "-m bookpress build",
     "-m pytest -n 2 --dist loadfile",
@@ -329,7 +330,7 @@ def test_make_test_runs_every_stage_and_says_how_long_it_took(stage: Path):
     assert done.returncode == 0, done.stderr
     assert ran(done) == STAGES
     for number in range(1, len(STAGES)):
-        assert re.search(rf"^\[{number}/8\] .+: passed in \d+ s$", done.stdout, re.MULTILINE)
+        assert re.search(rf"^\[{number}/9\] .+: passed in \d+ s$", done.stdout, re.MULTILINE)
     assert done.stdout.endswith(f"ran: {STAGES[-1]}\n"), "pytest has the last word"
 
 

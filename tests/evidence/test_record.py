@@ -218,7 +218,7 @@ def test_the_full_run_measures_what_quick_leaves(monkeypatch: pytest.MonkeyPatch
     assert made.verdict is Verdict.CONFIRMED
     assert not any("left" in part["statistics"] for part in made.payload["parts"])
     assert record("DD-6.2", **arms).verdict is Verdict.CONFIRMED
-    with pytest.raises(ValueError, match=r"expected the values of shallow, deep .* came shallow$"):
+    with pytest.raises(ValueError, match=r"expected the values of shallow, deep .* got shallow$"):
         record("DD-6.1", {"shallow": arms})
     with pytest.raises(ValueError, match="expected the values treatment, baseline"):
         record("DD-6.2")
@@ -273,7 +273,7 @@ def test_profile_and_offset_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             {},
             "DD-7.7, part zeta: treatment: expected 5 values, one for each seed .* got 4",
         ),
-        (("DD-7.8",), {}, "expected a covered claim, came DD-7.8, which is planned"),
+        (("DD-7.8",), {}, "expected a covered claim, got DD-7.8, which is planned"),
         (("DD-7.9",), {}, "DD-7.9 is cited"),
     ],
 )
@@ -311,7 +311,7 @@ def test_reports_keep_numbers_as_they_are() -> None:
     ("values", "words"),
     [
         ({}, "at least one value"),
-        ({"min distance": 1}, "identifier .* came 'min distance'"),
+        ({"min distance": 1}, "identifier .* got 'min distance'"),
         ({"x": math.inf}, "x: expected finite"),
         ({"x": []}, "x: expected at least one"),
         ({"x": "words"}, "x: expected real numbers"),

@@ -140,7 +140,7 @@ def test_a_name_reported_with_other_values_is_an_error() -> None:
     other = {**REPORT, "values": {"min_distance": 1.5}}
     with pytest.raises(ValueError, match="cell 2: value min_distance is reported a second time"):
         payloads(notebook([output(REPORT), output(other)]))
-    with pytest.raises(ValueError, match="identifiers as names, came 'a b'"):
+    with pytest.raises(ValueError, match="identifiers as names, got 'a b'"):
         payloads(notebook([output({**REPORT, "values": {"a b": 1}})]))
 
 

@@ -365,7 +365,7 @@ BAD = {
     "empty": ({"treatment": [], "baseline": [1, 2]}, "treatment: expected at least one value"),
     "one seed": ({"treatment": [1], "baseline": [1]}, "at least 2 values"),
     "unequal pairs": ({"treatment": [1, 2, 3], "baseline": [1, 2]}, "got 3 and 2"),
-    "not a number": ({"treatment": [1, math.nan], "baseline": [1, 2]}, "came nan at index 1"),
+    "not a number": ({"treatment": [1, math.nan], "baseline": [1, 2]}, "got nan at index 1"),
     "infinite": ({"treatment": [1, 2], "baseline": [math.inf, 2]}, "baseline: .* inf at index 0"),
     "a matrix": ({"treatment": np.ones((2, 2)), "baseline": [1, 2]}, r"got shape \(2, 2\)"),
     "ragged": ({"treatment": [[1], [1, 2]], "baseline": [1, 2]}, "treatment: expected"),

@@ -233,8 +233,8 @@ def test_clopper_pearson_covers_at_least_as_often_as_it_says() -> None:
     ("values", "words"),
     [
         (np.array([1.0]), r"at least 2 values, got shape \(1,\)"),
-        (np.array([1.0, np.nan, 2.0]), "finite values, came nan at index 1"),
-        (np.array([1.0, 2.0, -np.inf]), "finite values, came -inf at index 2"),
+        (np.array([1.0, np.nan, 2.0]), "finite values, got nan at index 1"),
+        (np.array([1.0, 2.0, -np.inf]), "finite values, got -inf at index 2"),
     ],
 )
 def test_too_few_and_non_finite_values(values: np.ndarray, words: str) -> None:

@@ -99,8 +99,8 @@ def in_place(x, by):
         (lambda x, by: ..., "returns Ellipsis: is it still to be written"),
         (nothing_returned, "returns None: is it still to be written, or is a `return` missing?"),
         (4, "expected a function, got 4: pass its name, without calling it"),
-        (torch.ones(9), "expected a function, came tensor of shape (9,), float32"),
-        (nn.Linear, "expected a module, came its class Linear"),
+        (torch.ones(9), "expected a function, got tensor of shape (9,), float32"),
+        (nn.Linear, "expected a module, got its class Linear"),
         (lambda x: x, "can be called with ([0.6614, 0.2669, 0.06168] (float64), by=...), yours"),
         (raises, "the function raises RuntimeError: "),
         (raises, "in its line `return x @ x.new_ones(5)`"),
@@ -241,7 +241,7 @@ def test_numbers_of_every_kind(value):
         (torch.ones(2), "shall be one number, got 2 of them"),
         (float("inf"), "is inf, no finite number"),
         (float("nan"), "is nan, no finite number"),
-        ([1.0], "shall be a number, came [1.0]"),
+        ([1.0], "shall be a number, got [1.0]"),
     ],
 )
 def test_what_is_no_number(value, words):

@@ -9,7 +9,7 @@ Roles:
     {constant}`10000`              a definition or a setting
 
 Directives:
-    {claim} CS-1.3                 a card: the statement, how it was tested, what got out, also in the
+    {claim} CS-1.3                 a card: the statement, how it was tested, what came out, also in the
                                    last full run where this build is none
     {claims-table}                 all claims of the page
 
@@ -259,7 +259,7 @@ class _Shows(Shows):
     def measurement(
         self, claim: Claim, record: Mapping[str, Any] | None, *, brief: bool = False
     ) -> nodes.Element:
-        """Say what got out; `brief` folds a list of many parts."""
+        """Say what came out; `brief` folds a list of many parts."""
         outcome = None if record is None else outcome_of(record)
         return measurement(outcome, cited=claim.kind == "cited", brief=brief)
 

@@ -23,7 +23,7 @@ _RUN = ("profile", "seeds", "device", "date")
 
 
 def exported(claims: Mapping[str, Claim], rows: Mapping[str, Row]) -> dict[str, Any]:
-    """Return all rows as plain data: counts, and for each claim what is declared and what got out."""
+    """Return all rows as plain data: counts, and for each claim what is declared and what came out."""
     return {
         "title": "Scorecard",
         "sources": dict(SOURCES),

@@ -1,4 +1,4 @@
-"""What got out, put into the pages of claims once all pages are read."""
+"""What came out, put into the pages of claims once all pages are read."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def counted(words: Iterable[str]) -> str:
 def measurement(
     outcome: Outcome | None, *, cited: bool = False, brief: bool = False
 ) -> nodes.Element:
-    """Say what got out; `brief` folds a list of many parts."""
+    """Say what came out; `brief` folds a list of many parts."""
     if outcome is None:
         text = "Cited, not tested here." if cited else "Not recorded."
         return _plain(text)

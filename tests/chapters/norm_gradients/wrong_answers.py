@@ -44,7 +44,7 @@ WRONG = {
     "norm_gradients.equalise": {
         "arithmetic": (_to(lambda lengths: sum(lengths) / len(lengths)), "arithmetic mean"),
         "unit": (_to(lambda lengths: 1.0), "length one"),
-        "largest": (_to(max), "all got out"),
+        "largest": (_to(max), "all came out"),
         "not at all": (lambda gradients: gradients, "still differ"),
         "signs": (lambda gradients: [g.sign() for g in gradients], "another direction"),
         "one for all": (
