@@ -30,6 +30,7 @@ def made(monkeypatch: pytest.MonkeyPatch):
     """Make exercises that are forgotten after the test."""
     from measured_transformer.exercises import registry
 
+    registry.exercises()  # all rooms: what is loaded while the table is another one would be lost
     monkeypatch.setattr(registry, "_KNOWN", dict(registry._KNOWN))
 
     def make(checker):
