@@ -82,7 +82,7 @@ def test_bad_combinations() -> None:
     with pytest.raises(ValueError, match=r"levels, readings, every, majority.*'most'"):
         combine({"a": C}, "most")
     for verdict in (CONDITIONAL, UNDERSPECIFIED, Verdict.FACT):
-        with pytest.raises(ValueError, match=f"part 'a'.*came '{verdict.value}'"):
+        with pytest.raises(ValueError, match=f"part 'a'.*got '{verdict.value}'"):
             combine({"a": verdict})
 
 
