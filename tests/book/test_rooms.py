@@ -261,7 +261,7 @@ def test_a_claim_without_evidence_and_a_room_that_there_is_not(printed, tmp_path
     assert "room no_room: expected a chapter that declares measurements" in "\n".join(book.build())
 
 
-DECLARED = room_pages.DRAWN.format(data="measured: {{data: {specs}}}\n", name="fig-two")
+DECLARED = room_pages.DRAWN.format(data="measured: {data: {specs}}\n", name="fig-two")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
     (book / "book").mkdir(parents=True)
     (book / "_config.yml").write_text("")
     monkeypatch.chdir(book)
-    monkeypatch.setattr(results, "CHAPTERS", chapters)
+    monkeypatch.setattr(results, "_CHAPTERS", chapters)
     monkeypatch.setattr(measured_transformer.chapters, "__path__", [str(chapters)])
     known = registry.parse_claims(CLAIMS, "claims.toml")
     monkeypatch.setattr(registry, "_packaged", lambda: known)

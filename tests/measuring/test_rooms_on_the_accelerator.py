@@ -13,6 +13,7 @@ import pytest
 import torch
 from bookpress.chapters import front_matter, is_chapter, read_notebook
 from fake_cuda import fake_cuda, fakes_in
+from measured_transformer.analysis import solving
 from measured_transformer.measuring.jobs import wanted_searches
 from measured_transformer.measuring.measurement import (
     Measurement,
@@ -23,7 +24,7 @@ from measured_transformer.measuring.measurement import (
 )
 from measured_transformer.training import loop
 
-STEPS = 3
+STEPS = solving.WINDOW
 BOOK = Path(__file__).parents[2] / "book"
 
 

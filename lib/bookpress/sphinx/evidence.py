@@ -145,9 +145,7 @@ class _Full(SphinxRole):
         try:
             text = records.format_value(records.read_records(path), expression)
         except FileNotFoundError:
-            complaint = (
-                f"this page has no record of a full run ({path.name}), and asks for {expression}"
-            )
+            complaint = f"this page has no record of a full run ({path}), and asks for {expression}"
         except (KeyError, ValueError) as error:
             complaint = f"in the last full run: {error.args[0]}"
         else:

@@ -524,6 +524,7 @@ def claim(claim_id: str) -> Claim:
 
     Raises:
         KeyError: no such claim; the message gives the nearest ids.
+        ValueError: a file of claims breaks the schema; the message names file, claim and field.
     """
     known = _packaged()
     if claim_id not in known:

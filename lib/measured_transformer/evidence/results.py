@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 LISTED = 600
 """How many numbers of an array are written as a list; longer arrays are packed."""
-CHAPTERS = Path(str(resources.files("measured_transformer"))) / "chapters"
-"""The folder of the chapters' rooms."""
+_CHAPTERS = Path(str(resources.files("measured_transformer"))) / "chapters"
 _KINDS = {"f": "<f8", "i": "<i8", "u": "<i8", "b": "|b1"}
 _LIST = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")
 
@@ -89,16 +88,21 @@ class Result:
 # Reading ------------------------------------------------------------------------------------------
 
 
+def chapters_folder() -> Path:
+    """Where the rooms of the chapters lie, each a package of its own."""
+    return _CHAPTERS
+
+
 def results_folder(room: str) -> Path:
     """Where a room's results lie.
 
     Raises:
         ValueError: there is no such room.
     """
-    if not room.isidentifier() or not (CHAPTERS / room).is_dir():
-        known = sorted(path.name for path in CHAPTERS.glob("[a-z]*") if path.is_dir())
+    if not room.isidentifier() or not (chapters_folder() / room).is_dir():
+        known = sorted(path.name for path in chapters_folder().glob("[a-z]*") if path.is_dir())
         raise ValueError(f"expected one of the rooms {', '.join(known)}, got {room!r}")
-    return CHAPTERS / room / "results"
+    return chapters_folder() / room / "results"
 
 
 def load_result(room: str, name: str) -> xarray.Dataset:

@@ -29,6 +29,9 @@ class Search:
         seeds: tuning seeds, see `tuning_seeds`.
         steps: number of batches, the same as in the comparison.
         options: the other arguments of `train`.
+
+    Raises:
+        ValueError: no rate, or no seed.
     """
 
     name: str

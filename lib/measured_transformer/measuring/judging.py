@@ -50,7 +50,11 @@ class Shown:
 
     @property
     def dataset(self) -> Any:
-        """The values as an `xarray.Dataset`."""
+        """The values as an `xarray.Dataset`.
+
+        Raises:
+            ValueError: the result is missing or damaged; the message says which.
+        """
         if self.result is None:
             raise ValueError(self.why)
         return self.result.dataset

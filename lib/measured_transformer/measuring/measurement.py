@@ -220,7 +220,7 @@ def room_of(module: str) -> str:
 def rooms() -> list[str]:
     """The rooms that declare measurements, by name."""
     found = []
-    for path in sorted(results.CHAPTERS.glob("*/measure.py")):
+    for path in sorted(results.chapters_folder().glob("*/measure.py")):
         if "@measurement(" in path.read_text("utf-8"):
             found.append(path.parent.name)
     return found

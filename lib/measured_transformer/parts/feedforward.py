@@ -109,6 +109,7 @@ class FeedForward(nn.Module):
 
     @bend.setter
     def bend(self, function: Callable[[Tensor], Tensor]) -> None:
+        """Set `activate` by its former name."""
         warn_renamed("FeedForward.bend", "FeedForward.activate")
         self.activate = function
 
