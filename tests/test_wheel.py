@@ -229,7 +229,7 @@ def test_the_wheel_holds_the_library_and_nothing_else(contents: set[str]):
 
 def test_the_wheel_holds_every_file_of_the_library(contents: set[str]):
     library = ROOT / "lib" / NAME
-    kinds = {".css", ".js", ".json", ".py", ".toml", ".typed"}
+    kinds = {".css", ".js", ".json", ".jsonl", ".py", ".toml", ".typed"}
     expected = {
         path.relative_to(ROOT / "lib").as_posix()
         for path in library.rglob("*")
@@ -238,7 +238,7 @@ def test_the_wheel_holds_every_file_of_the_library(contents: set[str]):
     assert f"{NAME}/py.typed" in expected
     assert any(re.fullmatch(f"{NAME}/chapters/.+/claims[.]toml", name) for name in expected)
     assert any(re.fullmatch(f"{NAME}/chapters/.+/results/.+[.]json", name) for name in expected)
-    assert any(re.fullmatch(f"{NAME}/training/records/.+[.]json", name) for name in expected)
+    assert f"{NAME}/training/tuned.jsonl" in expected
     packed = {name for name in contents if name.startswith(f"{NAME}/")}
     assert packed == expected
 

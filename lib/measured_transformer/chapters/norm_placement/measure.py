@@ -80,7 +80,7 @@ def two_blocks(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]
     """Two blocks of width 64 on reversal of 12 tokens: steps to a loss of 0.05, and the loss at the end."""
     axes = ("placement", "rate")
 
-    def each(value: Any) -> tuple[tuple[str, str], list[list[float]]]:
+    def each(value: Any) -> tuple[tuple[str, str], list[list[Any]]]:
         return axes, [[value(runs[p, kind]) for kind in RATE_KINDS] for p in PLACEMENTS]
 
     return {
