@@ -15,7 +15,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 # Former module -> where its names are now, all below the package.
 MOVED: dict[str, tuple[str, ...]] = {
-    "analysis.activations": ("chapters.feed_forward.activations",),
+    "analysis.activations": ("chapters.feed_forward.measure",),
     "analysis.activations_and_widths": ("chapters.activations_and_widths.measure",),
     "analysis.allocation": ("chapters.allocation.measure",),
     "analysis.attention": (
@@ -24,8 +24,8 @@ MOVED: dict[str, tuple[str, ...]] = {
     ),
     "analysis.attention_only": ("variants.feedforward",),
     "analysis.branch_factor": ("variants.initialisation",),
-    "analysis.contributions": ("chapters.layers_as_steps.contributions",),
-    "analysis.curvature": ("chapters.warm_up.curvature",),
+    "analysis.contributions": ("chapters.layers_as_steps.measure",),
+    "analysis.curvature": ("chapters.warm_up.measure",),
     "analysis.entropy_signal": ("chapters.entropy_as_a_signal.measure",),
     "analysis.facts": ("chapters.facts.measure",),
     "analysis.far_apart": ("chapters.far_apart.measure",),
@@ -34,13 +34,13 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.fixed_tables": ("variants.embeddings",),
     "analysis.frozen_scores": ("variants.attention",),
     "analysis.head_roles": ("chapters.head_roles.measure",),
-    "analysis.heads": ("chapters.head_roles.heads",),
+    "analysis.heads": ("chapters.head_roles.measure",),
     "analysis.heads_split": ("chapters.heads.measure",),
     "analysis.initialisation": (
         "chapters.initialisation.measure",
         "analysis.states",
     ),
-    "analysis.layer_edits": ("chapters.layers_as_steps.layer_edits",),
+    "analysis.layer_edits": ("chapters.layers_as_steps.measure",),
     "analysis.learned_scale": ("variants.attention",),
     "analysis.learning_rate": ("chapters.learning_rate.measure",),
     "analysis.left_out": ("variants.component_ablation",),
@@ -62,8 +62,8 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.position_training": ("variants.positions",),
     "analysis.projections": ("chapters.projections.measure",),
     "analysis.pruning": ("chapters.pruning.measure",),
-    "analysis.pruning_arms": ("chapters.pruning.arms",),
-    "analysis.published": ("chapters.feed_forward.published",),
+    "analysis.pruning_arms": ("chapters.pruning.measure",),
+    "analysis.published": ("chapters.feed_forward.measure",),
     "analysis.regularisation": (
         "chapters.regularisation.measure",
         "variants.dropout",

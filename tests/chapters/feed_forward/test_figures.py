@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from measured_transformer.chapters.feed_forward import figures
-from measured_transformer.chapters.feed_forward.measure import Fit, by_hand
-from measured_transformer.chapters.feed_forward.published import published, whereabouts
+from measured_transformer.chapters.feed_forward.measure import Fit, by_hand, published, whereabouts
 
 
 def lines(drawn, panel):

@@ -11,8 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from measured_transformer.chapters.feed_forward.activations import approximation_error, derivative
-from measured_transformer.chapters.feed_forward.measure import Fit, SmallNetwork
+from measured_transformer.chapters.feed_forward.measure import (
+    Fit,
+    SmallNetwork,
+    approximation_error,
+    derivative,
+)
 from measured_transformer.figures.plots import (
     heat_map,
     legend_above,
