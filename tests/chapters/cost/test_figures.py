@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from measured_transformer.analysis.cost import Operations, Times, crossovers
+from measured_transformer.analysis.cost import Operations
 from measured_transformer.chapters.cost import figures as cost
+from measured_transformer.chapters.cost.measure import Times, crossovers
 
 
 def times(crossing: float) -> Times:

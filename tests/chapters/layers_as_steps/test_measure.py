@@ -14,7 +14,7 @@ from measured_transformer.analysis.lens import (
     probe_accuracies,
     rise_chosen_apart,
 )
-from measured_transformer.analysis.residual import deleted, ledger, random_model
+from measured_transformer.analysis.residual import ledger, random_model
 from measured_transformer.chapters.layers_as_steps.measure import (
     contributions,
     direct_attribution,
@@ -30,6 +30,7 @@ from measured_transformer.chapters.layers_as_steps.measure import (
     skip_costs,
     skipped,
 )
+from measured_transformer.chapters.residual_stream.measure import deleted
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.reversal import Reversal

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
-from measured_transformer.analysis.ffn_memory import Portrait
 from measured_transformer.chapters.neurons import figures
+from measured_transformer.chapters.neurons.measure import Portrait
 
 
 def texts(axes):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from measured_transformer.analysis.solving import Solved
 from measured_transformer.chapters.norm_gradients import figures
+from measured_transformer.chapters.norm_gradients.figures import steps_strip
 
 RNG = np.random.default_rng(0)
 SOON = Solved(np.array([20.0, 30.0, 60.0]), np.array([True, True, False]))
@@ -94,3 +95,9 @@ def test_remedies_ring_the_runs_that_were_stopped():
     ]
     assert rings == [([60.0], [0.0])]
     assert not any(len(x) for x, _, line in lines(bottom) if line.get_markersize() == 9)
+
+
+def test_steps_have_a_row_an_arm():
+    drawn = steps_strip({"a": ("pre", SOON), "b": ("post", LATE)}).figure
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["a", "b"]
+    assert any(np.allclose(x, SOON.steps) for x, _, _ in lines(drawn.axes[0]) if len(x) == 3)

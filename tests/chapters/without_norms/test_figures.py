@@ -3,6 +3,7 @@
 import numpy as np
 from measured_transformer.analysis.solving import Solved
 from measured_transformer.chapters.without_norms import figures
+from measured_transformer.chapters.without_norms.figures import success_map
 
 RNG = np.random.default_rng(0)
 SOON = Solved(np.array([20.0, 30.0, 60.0]), np.array([True, True, False]))
@@ -50,3 +51,19 @@ def test_substitutes_have_a_row_an_arm_and_stand_at_the_end_when_stopped():
         (line.get_markerfacecolor() == "none", tuple(x)) for x, _, line in lines(axes) if len(x)
     }
     assert {(True, (80.0, 80.0)), (True, (80.0,)), (False, (20.0, 30.0))} <= marks
+
+
+def test_map_has_a_number_in_each_cell_that_was_trained():
+    counts = {
+        "a": np.array([[2.0, np.nan], [0.0, 1.0]]),
+        "b": np.array([[np.nan, 2.0], [2.0, 2.0]]),
+    }
+    axes = success_map(counts, (2, 6), (0.001, 0.01), 2).figure.axes
+    for panel, found in zip(axes, counts.values(), strict=True):
+        written = {text.get_position(): text.get_text() for text in panel.texts}
+        assert written == {
+            (j, i): f"{number:.0f}" if np.isfinite(number) else "-"
+            for (i, j), number in np.ndenumerate(found)
+        }
+        assert [label.get_text() for label in panel.get_xticklabels()] == ["0.001", "0.01"]
+    assert axes[0].get_title(loc="left") == "a"

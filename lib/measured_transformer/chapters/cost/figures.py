@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from measured_transformer.analysis.cost import Crossovers, Operations, Times
+from measured_transformer.analysis.cost import Operations
+from measured_transformer.chapters.cost.measure import Crossovers, Times
 from measured_transformer.figures.plots import legend_above, panel_letters, subplots
 from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from measured_transformer.analysis.ffn_memory import Portrait
+from measured_transformer.chapters.neurons.measure import Portrait
 from measured_transformer.figures.diagrams import canvas
 from measured_transformer.figures.plots import legend_above, panel_letters, seed_strip, subplots
 from measured_transformer.figures.style import COLOURS, WIDTH, theme, themed, tint

@@ -173,3 +173,20 @@ def _seeds_and_median(axes: Axes, values: Array, concept: str, label: str) -> No
     for row in values:
         axes.plot(blocks, row, color=style["color"], alpha=0.3, linewidth=0.9)
     axes.plot(blocks, np.median(values, axis=0), **style, label=label, zorder=3)
+
+
+@themed
+def steps_strip(rows: Mapping[str, tuple[str, Solved]]) -> Figure:
+    """Draw one row an arm: the steps that each run took.
+
+    Args:
+        rows: name -> (placement, when its runs solved the task).
+    """
+    figure, axes = subplots(height=0.6 + 0.55 * len(rows))
+    seed_strip(
+        axes,
+        {name: found.steps for name, (_, found) in rows.items()},
+        label="steps to a loss of 0.05",
+        concepts={name: CONCEPTS[where] for name, (where, _) in rows.items()},
+    )
+    return figure
