@@ -230,9 +230,10 @@ CHANGED: dict[str, dict[str, str]] = {
         ),
         **_all_in("chapters.one_layer.measure", "nested six_operations staged"),
     },
+    "figures.diagrams": {"block_placements": "figures.diagrams:plot_block_placements"},
     "figures.norm_placement": {
-        "steps_strip": "chapters.norm_gradients.figures",
-        "success_map": "chapters.without_norms.figures",
+        "steps_strip": "chapters.norm_gradients.figures:plot_steps_strip",
+        "success_map": "chapters.without_norms.figures:plot_success_map",
     },
     "models.head": {"HeadedStack": "models.stack:Stack"},
 }
@@ -267,7 +268,8 @@ class _Former(ModuleType):
     def __getattr__(self, name: str) -> Any:
         homes = [import_module(f"{_PACKAGE}.{home}") for home in MOVED[_short(self.__name__)]]
         if name == "__all__":
-            return sorted({key for home in homes for key in vars(home) if not key.startswith("_")})
+            names = {key for home in homes for key in vars(home) if not key.startswith("_")}
+            return sorted(names | {key.removeprefix("plot_") for key in names})
         if (now := CHANGED.get(_short(self.__name__), {}).get(name)) is not None:
             module, new = _split(now, name)
             return getattr(import_module(module), new)

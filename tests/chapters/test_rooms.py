@@ -36,6 +36,24 @@ def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
         assert names_in(room) == NAMES
 
 
+def figure_functions(path: Path) -> list[str]:
+    """The functions of a module that draw a figure for both themes."""
+    return [
+        node.name
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and any(ast.unparse(one).startswith("themed") for one in node.decorator_list)
+    ]
+
+
+def test_functions_that_draw_a_figure_are_called_so():
+    files = [*(LIBRARY / "figures").glob("*.py"), *(LIBRARY / "chapters").glob("*/figures.py")]
+    drawing = [f"{path.parent.name}.{name}" for path in files for name in figure_functions(path)]
+    assert len(drawing) > 150
+    assert [name for name in drawing if not name.partition(".")[2].startswith("plot_")] == []
+
+
 def imported(code: str) -> Iterator[str]:
     """The modules of the library that code imports from, without the package's name."""
     for node in ast.walk(ast.parse(code)):
@@ -89,7 +107,7 @@ def users() -> dict[str, set[str]]:
 def test_an_instrument_serves_more_than_one_chapter():
     """What serves one alone belongs into its room, where whoever changes the chapter finds it."""
     found = users()
-    assert INSTRUMENTS < set(found)
+    assert set(found) > INSTRUMENTS
     few = {name: of for name, of in found.items() if len(of) < 2 and name not in INSTRUMENTS}
     assert few == {}
 

@@ -50,7 +50,7 @@ NAMES: Mapping[str, str] = {
 
 
 @themed
-def growth(sizes: Mapping[str, Array]) -> Figure:
+def plot_growth(sizes: Mapping[str, Array]) -> Figure:
     """Draw the size of an untrained model's stream over its blocks, on a logarithmic axis.
 
     Args:
@@ -69,7 +69,7 @@ def growth(sizes: Mapping[str, Array]) -> Figure:
 
 
 @themed
-def dimension_strip(powers: Mapping[str, Array], stated: float) -> Figure:
+def plot_dimension_strip(powers: Mapping[str, Array], stated: float) -> Figure:
     """Draw one row an arm: how many times the largest dimension exceeds the smallest; a dot a seed.
 
     Args:
@@ -91,7 +91,7 @@ def dimension_strip(powers: Mapping[str, Array], stated: float) -> Figure:
 
 
 @themed
-def success_by_depth(
+def plot_success_by_depth(
     found: Mapping[str, Sequence[Solved]], depths: Mapping[str, Sequence[int]]
 ) -> Figure:
     """Draw the share of runs that solve the task (a), and how long each takes (b), over depth.
@@ -131,7 +131,7 @@ def success_by_depth(
 
 
 @themed
-def substitutes_strip(found: Mapping[str, Solved], steps: int) -> Figure:
+def plot_substitutes_strip(found: Mapping[str, Solved], steps: int) -> Figure:
     """Draw one row an arm: the steps that each run took; open marks for runs that were stopped before.
 
     Args:
@@ -167,7 +167,7 @@ def _dots(axes: Axes, x: Array, y: Array, times: Solved, arm: str) -> None:
 
 
 @themed
-def success_map(
+def plot_success_map(
     counts: Mapping[str, Float[np.ndarray, "depth rate"]],
     depths: Sequence[int],
     rates: Sequence[float],
