@@ -54,7 +54,8 @@ def build(options: argparse.Namespace) -> int:
 def status(options: argparse.Namespace) -> int:
     """Say for each chapter whether it is up to date; exits 1 when one is stale."""
     from bookpress.chapters import load_book
-    from bookpress.execute import open_cache, survey
+    from bookpress.execute import survey
+    from bookpress.jobs import open_cache
 
     book = load_book(options.root)
     states = survey(book, open_cache(book.root))
@@ -69,7 +70,8 @@ def records(options: argparse.Namespace) -> int:
     from measured_transformer.evidence.profile import profile
 
     from bookpress.chapters import load_book
-    from bookpress.execute import open_cache, survey
+    from bookpress.execute import survey
+    from bookpress.jobs import open_cache
     from bookpress.records import publish
 
     book = load_book(options.root)

@@ -1,27 +1,25 @@
-"""Executing what is stale: find it, run it through pytest and nbmake, keep each chapter at once."""
+"""Executing what is stale: find it, run it side by side, keep each chapter the moment it passed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import nbformat
-import pytest
 from measured_transformer.evidence.profile import profile
 from myst_nb.core.read import MystMetadataParsingError
-from nbformat import NotebookNode
 
-from bookpress import cache, chapters, fingerprint, records
+from bookpress import chapters, fingerprint, records
 from bookpress.cache import Cache, Entry
 from bookpress.chapters import Book, Chapter
-from bookpress.collect import outcome_of
-from bookpress.forks import Shared, environment
-from bookpress.kernel import Failure, has_cuda, kernel_environment
-from bookpress.progress import Progress, warn
+from bookpress.jobs import ChapterFailedError, Job, open_cache, prepare
+from bookpress.kernel import Cells, Failure, Run, has_cuda, kernel_environment
+from bookpress.kernel_server import Shared, environment
+from bookpress.progress import Progress
 
 INTERRUPTED = 130
 
@@ -48,11 +46,6 @@ class Result:
     def status(self) -> int:
         """The exit status that says it."""
         return INTERRUPTED if self.interrupted else int(bool(self.failed))
-
-
-def open_cache(root: Path) -> Cache:
-    """The store of a book's executed chapters."""
-    return Cache(root / cache.FOLDER, warn)
 
 
 def survey(book: Book, store: Cache, *, force: bool = False) -> list[State]:
@@ -111,8 +104,8 @@ def _execute(book: Book, kernels: Shared, jobs: int | None, force: bool) -> Resu
         runnable = [state.chapter for state in stale if not state.broken]
         if runnable:
             ordered = _longest_first(book.root, runnable, store)
-            with environment(kernels.told):
-                _run(book.root, ordered, jobs or _jobs(), progress, result)
+            with environment(kernel_environment(book.root)):
+                _run(book.root, ordered, jobs or _jobs(), kernels, progress, result)
     finally:
         progress.close()
     return result
@@ -125,81 +118,44 @@ def restore_records(root: Path, states: list[State]) -> None:
             records.save(root, state.chapter, state.entry)
 
 
-def keep(outcome: dict[str, Any]) -> None:
-    """Put a chapter that passed into the cache and write its records.
-
-    A chapter whose library, data or cells changed while it ran is not kept: nobody can tell which
-    of both it ran with.
-    """
-    root = Path(outcome["root"])
-    chapter = chapters.chapter_at(root, root / outcome["source"])
-    notebook: NotebookNode = nbformat.read(outcome["notebook"], nbformat.NO_CONVERT)
-    if fingerprint.stamp(root, chapter.path).digest != outcome["stamp"]:
-        warn(f"what {chapter.source} depends on changed while it ran; it has to run again")
-        return
-    parts = outcome["parts"]
-    details = {
-        "stamp": outcome["stamp"],
-        "parts": parts,
-        "profile": parts["profile"],
-        "seed_offset": int(parts["seed offset"]),
-    }
-    entry = open_cache(root).add(notebook, chapter.source, outcome["seconds"], details)
-    records.save(root, chapter, entry)
-
-
-def _run(root: Path, stale: list[Chapter], jobs: int, progress: Progress, result: Result) -> None:
-    """Run chapters through pytest in this process, with nothing of pytest's own on the screen."""
-    watcher = _Watcher(progress, result)
-    workers = min(jobs, len(stale))
-    arguments = ["--nbmake", "-s", "--noconftest", "-c", os.devnull, "--rootdir", str(root)]
-    for plugin in ("bookpress.collect", "nbmake", "xdist", "no:terminal", "no:cacheprovider"):
-        arguments += ["-p", plugin]
-    if workers > 1:
-        arguments += ["-n", str(workers), "--dist", "load", "--maxschedchunk", "1"]
-    with _only_these_plugins():
-        status = pytest.main([*arguments, *(str(c.path) for c in stale)], plugins=[watcher])
-    if status == pytest.ExitCode.INTERRUPTED:
-        result.interrupted = True
-        progress.say("interrupted; the chapters that had finished are kept")
-        return
-    missed = {chapter.source for chapter in stale} - {*result.ran, *result.failed}
-    for source in sorted(missed):
-        progress.failed(Failure(source, f"pytest did not run it ({status!r})"))
-        result.failed.append(source)
-
-
-class _Watcher:
-    """Turns pytest's reports into progress and into the result."""
-
-    def __init__(self, progress: Progress, result: Result) -> None:
-        self._progress = progress
-        self._result = result
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._progress.start(nodeid.split("::")[0])
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        source = report.nodeid.split("::")[0]
-        outcome = outcome_of(report) or {}
-        if report.passed and outcome:
-            self._result.ran.append(source)
-            self._progress.passed(source, outcome["seconds"])
-        elif report.failed:
-            described = outcome.get("failure") or {
-                "source": source,
-                "error": "it could not be run",
-                "trace": report.longreprtext,
-            }
-            self._result.failed.append(source)
-            self._progress.failed(Failure(**described))
+def _run(
+    root: Path, stale: list[Chapter], jobs: int, kernels: Shared, progress: Progress, result: Result
+) -> None:
+    """Run chapters in this order, some side by side, each in a kernel that a thread waits for."""
+    waiting, running = deque(stale), dict[Future[Run], tuple[Job, Cells]]()
+    with ThreadPoolExecutor(jobs) as threads:
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    chapter = waiting.popleft()
+                    progress.start(chapter.source)
+                    with _told(chapter, progress, result):
+                        job = prepare(root, chapter)
+                        cells = job.cells(manager=kernels.manager)
+                        running[threads.submit(cells.execute)] = job, cells
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    job, _ = running.pop(future)
+                    with _told(job.chapter, progress, result):
+                        run = future.result()
+                        job.finish(run)
+                        result.ran.append(job.chapter.source)
+                        progress.passed(job.chapter.source, run.seconds)
+        except KeyboardInterrupt:
+            result.interrupted = True
+            progress.say("interrupted; the chapters that had finished are kept")
+        finally:
+            for _, cells in running.values():
+                cells.stop()
 
 
 @contextlib.contextmanager
-def _only_these_plugins() -> Iterator[None]:
-    """Keep pytest from loading what a chapter's run has no use for (it would import torch)."""
-    with environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}):
+def _told(chapter: Chapter, progress: Progress, result: Result) -> Iterator[None]:
+    """Write down and show a failure of the block."""
+    try:
         yield
+    except ChapterFailedError as error:
+        result.failed.append(chapter.source)
+        progress.failed(error.failure)
 
 
 def _restricted(book: Book, only: list[Path] | None) -> Book:

@@ -18,6 +18,7 @@ from sphinx.util import logging
 from bookpress import cache, chapters, execute, fingerprint
 from bookpress.chapters import Book
 from bookpress.execute import State
+from bookpress.jobs import open_cache
 
 SHOWN = "executed_notebook"
 """Page metadata: the identity of the executed notebook that the page was printed from."""
@@ -142,7 +143,7 @@ def _book(app: Sphinx) -> Book | None:
 
 
 def _survey(book: Book) -> list[State]:
-    return execute.survey(book, execute.open_cache(book.root))
+    return execute.survey(book, open_cache(book.root))
 
 
 def _path(env: BuildEnvironment, docname: str) -> Path:
