@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from measured_transformer.evidence.profile import profile
 from nbformat import NotebookNode
 
-from bookpress import cache, chapters, fingerprint, records
+from bookpress import cache, chapters, fingerprint, machine, records
 from bookpress.cache import Cache, Entry
 from bookpress.chapters import Chapter
 from bookpress.fingerprint import Stamp
@@ -38,10 +38,15 @@ class Job:
     stamp: Stamp
     notebook: NotebookNode
 
-    def cells(self, timeout: int | None = None, manager: type | None = None) -> Cells:
+    def cells(
+        self,
+        timeout: int | None = None,
+        manager: type | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Cells:
         """Its cells, to be executed; see `kernel.Cells`. Without `timeout` the profile's limit holds."""
         limit = CELL_TIMEOUT[profile().name] if timeout is None else timeout
-        return Cells(self.chapter, self.notebook, limit, manager)
+        return Cells(self.chapter, self.notebook, limit, manager, variables)
 
     def finish(self, run: Run, warn: Callable[[str], None] = warn) -> Entry | None:
         """Put what a run gave into the cache, write its records, and lay the notebook where it can be read.
@@ -65,7 +70,8 @@ class Job:
             warn(f"what {self.chapter.source} depends on changed while it ran; it has to run again")
             return None
         store = open_cache(self.root)
-        entry = store.add(run.notebook, self.chapter.source, run.seconds, details_of(self.stamp))
+        details = details_of(self.stamp, machine.here())
+        entry = store.add(run.notebook, self.chapter.source, run.seconds, details)
         records.save(self.root, self.chapter, entry)
         return entry
 
@@ -88,11 +94,11 @@ def open_cache(root: Path) -> Cache:
     return Cache(root / cache.FOLDER, warn)
 
 
-def details_of(stamp: Stamp) -> dict[str, object]:
-    """What the cache keeps with an executed notebook, beside what it took."""
+def details_of(stamp: Stamp, made_on: Mapping[str, str]) -> dict[str, object]:
+    """What the cache keeps with a notebook that was executed on some machine, beside what it took."""
     parts = stamp.parts
     told = {"profile": parts["profile"], "seed_offset": int(parts["seed offset"])}
-    return {"stamp": stamp.digest, "parts": parts, **told}
+    return {"stamp": stamp.digest, "parts": parts, "machine": dict(made_on), **told}
 
 
 def _failed(chapter: Chapter, error: str) -> ChapterFailedError:
