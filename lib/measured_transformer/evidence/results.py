@@ -310,7 +310,7 @@ def write_whole(path: Path, text: str) -> None:
 def pack(values: np.ndarray) -> dict[str, Any]:
     """An array as JSON has it: type and shape, and a list or packed bytes. NaN and infinities are kept."""
     kind = np.dtype(_KINDS[values.dtype.kind])
-    array = np.ascontiguousarray(values, dtype=kind)
+    array = np.asarray(values, dtype=kind, order="C")  # a single number stays without axes
     told: dict[str, Any] = {"dtype": kind.str, "shape": list(array.shape)}
     if array.size <= LISTED:
         return {**told, "values": _plain(array.ravel())}

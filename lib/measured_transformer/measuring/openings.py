@@ -26,9 +26,9 @@ DOUBLE_STEPS = 10
 """How many first losses are kept in double precision, at most."""
 NUDGE = 1e-13
 """By what share of themselves the weights of the second training are moved: some hundred times rounding."""
-CARRIES = 1e-10
+CARRIES = 1e-11
 """By what share of itself a loss may be moved by that, to be kept."""
-AGREES = 1e-9
+AGREES = 1e-10
 """By what share of itself a kept loss may differ on any machine."""
 _DIGITS = 13
 

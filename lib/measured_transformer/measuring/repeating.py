@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from measured_transformer.evidence.results import Result, write_result
-from measured_transformer.measuring.comparing import Comparison, compare
+from measured_transformer.measuring.comparing import Comparison, compare, compare_first
 from measured_transformer.measuring.judging import verdicts_of
 from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import Progress, Shown
@@ -115,14 +116,13 @@ def repeat(
         items.append(
             _planned(one, at, same_kind(at.result.provenance, now) if at.result else False, whole)
         )
-    by_one = {id(item.measurement): item for item in items}
     wanted = [
         Wanted(
             item.measurement,
             seed,
             item.measurement.settings(),
             item.measurement.digest(),
-            part="opening" if item.slice == "opening" else "all",
+            "all" if item.slice == "all" else "single" if item.exact else "double",
             doubles=whole or not item.exact,
         )
         for item in items
@@ -131,6 +131,20 @@ def repeat(
     for item in items:
         if not item.seeds:
             say(line_of(item))
+    _measure(items, wanted, Repeated.compare, executor, progress, say)
+    return items
+
+
+def _measure(
+    items: Sequence[Repeated],
+    wanted: Sequence[Wanted],
+    conclude: Callable[[Repeated], None],
+    executor: Executor | None,
+    progress: Shown,
+    say: Say,
+) -> None:
+    """Measure, and conclude on each item as soon as all of its seeds have ended, however they did."""
+    by_one = {id(item.measurement): item for item in items}
     with (
         tempfile.TemporaryDirectory() as folder,
         Progress(progress, say) as shown,
@@ -141,9 +155,8 @@ def repeat(
             item = by_one[id(asked.measurement)]
             item.take(asked.seed, outcome)
             if item.is_complete:
-                item.compare()
+                conclude(item)
                 shown.note(line_of(item))
-    return items
 
 
 def _planned(one: Measurement, at: Standing, exact: bool, whole: bool) -> Repeated:
@@ -164,8 +177,9 @@ def attest(
 
     Of each measurement whose result was measured with other code or versions, the first seeds are measured
     again in full. If they come back (equal on the same kind of machine, elsewhere within the spread, with no
-    verdict changed), the result is attested for the code as it is now; if not, it is stale. What another
-    process is at work on is left to that.
+    verdict changed), the result is attested for the code as it is now; if not, it is stale. A result of this
+    very code that lacks first losses in double precision gets these, and nothing else is measured. What
+    another process is at work on is left to that.
     """
     with ExitStack() as locks:
         mine = []
@@ -175,11 +189,53 @@ def attest(
                     mine.append(one)
                 else:
                     say(f"{one.label}: another process is measuring it")
-        found = repeat(mine, executor=executor, whole=True, progress=progress, say=say)
-        for item in found:
+        lacking = [one for one in mine if standing(one).of_this_code]
+        found = _completed(lacking, executor, progress, say)
+        changed = [one for one in mine if one not in lacking]
+        again = repeat(changed, executor=executor, whole=True, progress=progress, say=say)
+        for item in again:
             if item.kept is not None and not item.problem:
                 _conclude(item, item.kept)
-    return found
+    return found + again
+
+
+def _completed(
+    measurements: Sequence[Measurement], executor: Executor | None, progress: Shown, say: Say
+) -> list[Repeated]:
+    """Add first losses in double precision to results of this very code."""
+    items, now = [], here()
+    for one in measurements:
+        kept = standing(one).result
+        assert kept is not None
+        exact = same_kind(kept.provenance, now)
+        items.append(Repeated(one, kept.seeds[: one.repeated], "opening", kept, exact))
+    wanted = [
+        Wanted(
+            item.measurement,
+            seed,
+            item.measurement.settings(),
+            item.measurement.digest(),
+            "both",
+        )
+        for item in items
+        for seed in item.seeds
+    ]
+    _measure(items, wanted, _complete, executor, progress, say)
+    return items
+
+
+def _complete(item: Repeated) -> None:
+    assert item.kept is not None
+    item.seconds = sum(trial.seconds for trial in item.trials)
+    item.problem = said(item.failed)
+    if item.problem:
+        return
+    item.comparison = compare_first(item.kept, item.trials, exact=item.exact)
+    if item.passed:
+        _write(item, item.kept, {})
+    else:
+        command = f"make measure CHAPTER={item.measurement.room} RENEW=1"
+        item.problem = f"other first losses than those kept: run {command}"
 
 
 def _conclude(item: Repeated, kept: Result) -> None:
@@ -196,15 +252,19 @@ def _conclude(item: Repeated, kept: Result) -> None:
         **{name: told[name] for name in ("commit", "date", "device", "kind")},
         "versions": {**told["versions"], **one.versions()},
     }
-    doubles = {
+    _write(item, kept, {"attested": attested})
+
+
+def _write(item: Repeated, kept: Result, told: Mapping[str, Any]) -> None:
+    """Write a result again: with more in its provenance, and with first losses in double precision."""
+    doubles = kept.doubles or {
         name: {str(trial.seed): trial.doubles[name] for trial in item.trials}
         for name in item.trials[0].doubles
     }
     assert kept.path is not None
-    told = {**kept.provenance, "attested": attested}
-    new = replace(kept, provenance=told, doubles=kept.doubles or doubles)
     try:
-        write_result(new, kept.path)
+        provenance = {**kept.provenance, **told}
+        write_result(replace(kept, provenance=provenance, doubles=doubles), kept.path)
     except OSError as error:
         item.problem = f"its values came back, but that could not be written down: {error}"
 

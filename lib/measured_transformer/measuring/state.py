@@ -44,11 +44,13 @@ class Standing:
         state: one of the words of this module.
         why: what is the matter and which command mends it, in one sentence; empty where it holds.
         result: the result; None where it is missing or damaged.
+        of_this_code: whether it was measured with, or attested for, the code and versions as they are now.
     """
 
     state: str
     why: str
     result: Result | None
+    of_this_code: bool = False
 
 
 def folder_for(room: str, offset: int | None = None) -> Path:
@@ -95,9 +97,9 @@ def standing(measurement: Measurement, folder: Path | None = None) -> Standing:
     ):
         if now == told.get("digest") and same_versions(measurement, told):
             if measurement.trainings is not None and not result.doubles:
-                why = f"{file} keeps no first losses that all machines agree in; {both}"
-                return Standing(UNATTESTED, why, result)
-            return Standing(state, "", result)
+                why = f"{file} keeps no first losses that all machines agree in; run make attest {command}"
+                return Standing(UNATTESTED, why, result, of_this_code=True)
+            return Standing(state, "", result, of_this_code=True)
     if _note(measurement, now).exists():
         why = f"{file} is not what the code measures now; run make measure {command}"
         return Standing(STALE, why, result)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from measured_transformer.evidence.results import pack, unpack, write_whole
 from measured_transformer.measuring.measurement import Measurement, Variables, measurements_of
@@ -21,6 +21,8 @@ from measured_transformer.training.loop import Run
 from measured_transformer.training.store import Store
 
 Jobs = Mapping[Any, Job]
+Which = Literal["single", "double", "both"]
+"""First losses in single precision, as trainings have them, in double precision, or both."""
 OPENING = 20
 """How many first steps of a training are kept, so that a repeat can compare their losses."""
 CHECKPOINT_EVERY = 1000
@@ -88,18 +90,21 @@ class TimedJob(Job):
         return super().obtained(store) if data is None else self.unpacked(data)
 
 
-def timed(job: Job, share: int = 1) -> TimedJob:
-    """A job that notes its seconds, and keeps its state on the way where it is long."""
-    return TimedJob(job.config, job.task, job.seed, job.settings, CHECKPOINT_EVERY, share)
+def timed(job: Job, share: int = 1, *, checkpoint_every: int | None = None) -> TimedJob:
+    """A job that notes its seconds."""
+    return TimedJob(job.config, job.task, job.seed, job.settings, checkpoint_every, share)
 
 
 def train_one(job: Job, store: Store) -> None:
-    """Have the store hold a run."""
+    """Have the store hold a run; a long one leaves its state beside the store on the way."""
     with _ALONE:
         key = job.key()
         if key is not None:
             _remove_damaged(store.folder / f"{key}.checkpoint")
-        perform(timed(job), store)
+        try:
+            perform(timed(job, checkpoint_every=CHECKPOINT_EVERY), store)
+        except OSError:  # a full disk holds no such state
+            perform(timed(job), store)
 
 
 def take(
@@ -167,23 +172,28 @@ def open_by_name(
     digest: str,
     seed: int,
     settings: Mapping[str, Any],
-    *,
-    doubles: bool,
+    which: Which,
 ) -> Trial:
     """The first losses of a measurement's trainings from one seed, and nothing else.
 
     Args:
         label, digest, seed, settings: as for `take_by_name`.
-        doubles: whether in double precision.
+        which: 'single', 'double' to compare with kept ones, or 'both' to keep them: then those in double
+            precision go only as far as they carry.
     """
     start = time.perf_counter()
-    jobs = _found(label, digest, settings).jobs(seed, **settings)
+    jobs = {
+        name_of(n): job for n, job in _found(label, digest, settings).jobs(seed, **settings).items()
+    }
+    openings, doubles = {}, {}
     with _ALONE, cpu_threads(1):
-        if doubles:
-            double = {name_of(key): first_losses(job, double=True) for key, job in jobs.items()}
-            return Trial(seed, {}, {}, double, time.perf_counter() - start)
-        openings = {name_of(key): first_losses(job, OPENING) for key, job in jobs.items()}
-    return Trial(seed, {}, openings, {}, time.perf_counter() - start)
+        if which in ("single", "both"):
+            openings = {name: first_losses(job, OPENING) for name, job in jobs.items()}
+        if which == "double":
+            doubles = {name: first_losses(job, double=True) for name, job in jobs.items()}
+        if which == "both":
+            doubles = {name: double_opening(job) for name, job in jobs.items()}
+    return Trial(seed, {}, openings, doubles, time.perf_counter() - start)
 
 
 def _found(label: tuple[str, str], digest: str, settings: Mapping[str, Any]) -> Measurement:

@@ -8,6 +8,7 @@ those searches come in the same pool, and what waits for them follows.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import (
@@ -42,7 +43,7 @@ from measured_transformer.training.processes import LocalProcesses, ProcessDiedE
 from measured_transformer.training.store import Store
 from measured_transformer.training.tuning import keep_rates
 
-Part = Literal["all", "opening"]
+Part = Literal["all", "single", "double", "both"]
 _BROKE = (BrokenExecutor, ProcessDiedError)
 
 
@@ -54,8 +55,8 @@ class Wanted:
         measurement, seed: which.
         settings: of the measurement, all of them.
         digest: of its code, as it was when the work was planned.
-        part: 'all', or 'opening' for the first losses of its trainings alone.
-        doubles: whether with first losses in double precision; an opening has either these or the others.
+        part: 'all', or for the first losses of its trainings alone which of them, see `trials.Which`.
+        doubles: of 'all', whether with first losses in double precision.
         refused: as soon as it holds an error, this is wanted no more, and ends with it.
     """
 
@@ -155,11 +156,11 @@ class Workers:
     def places(self) -> float:
         """How many calls to have under way: a few more than can be done at once, and no queue behind them."""
         if not self._given:
-            return max(1, available_cores())
+            return float(max(1, available_cores()))
         if (number := getattr(self._executor, "_max_workers", None)) is not None:
-            return 2 * int(number)
+            return 2.0 * number
         client = getattr(self._executor, "_client", None)  # dask's: its cluster may grow
-        return float("inf") if client is None else max(1, 2 * sum(client.nthreads().values()))
+        return math.inf if client is None else max(1.0, 2.0 * sum(client.nthreads().values()))
 
     def submit(self, call: partial[Any]) -> Future[Any]:
         """Have a call done; where the executor is broken, on this machine."""
@@ -214,7 +215,7 @@ class _Work:
     def _plan(self, item: _Item) -> None:
         """Find out what an item waits for: choices of learning rates, or trainings, or nothing."""
         one = item.wanted
-        if one.part == "opening":
+        if one.part != "all":
             self._looks.append(item)
             return
         try:
@@ -283,9 +284,9 @@ class _Work:
     def _look(self, item: _Item) -> Future[Trial]:
         one, where = item.wanted, item.wanted.measurement
         label, settings = (where.room, where.name), dict(one.settings)
-        if one.part == "opening":
-            given: tuple[Any, ...] = (label, one.digest, one.seed, settings)
-            return self._workers.submit(partial(open_by_name, *given, doubles=one.doubles))
+        if one.part != "all":
+            given: tuple[Any, ...] = (label, one.digest, one.seed, settings, one.part)
+            return self._workers.submit(partial(open_by_name, *given))
         if where.room:
             given = (label, one.digest, one.seed, settings, self._store, dict(item.jobs))
             return self._workers.submit(partial(take_by_name, *given, doubles=one.doubles))
