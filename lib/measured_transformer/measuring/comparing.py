@@ -19,11 +19,12 @@ from measured_transformer.measuring.measurement import Measurement, Variables
 from measured_transformer.measuring.openings import AGREES
 from measured_transformer.measuring.trials import Trial
 
-FEW = 4.0
-"""How a spread is widened where seeds are few: by this many times itself, divided by the seeds less one.
+FEW = 60.0
+"""How a spread is widened where seeds are few: by this many times itself, over the square of the seeds less one.
 
-The range of three draws falls short of what a fourth may do, that of sixty hardly does. By so much, about one
-draw in a thousand lies farther from another one than that range (for normal draws, at any number of seeds).
+What a training that rounding led elsewhere gives is one more draw. The range of three draws falls far short of
+what a fourth may do, that of sixty hardly does: widened so, it leaves out about one draw in a thousand (of
+normal ones). With few seeds that says little; what says more are first losses, and verdicts.
 """
 NEAR = 1e-5
 """By what share of itself a training's very first loss may differ in single precision."""
@@ -148,7 +149,7 @@ def _within(new: np.ndarray, old: np.ndarray, index: int, tolerance: float) -> n
     values = old.astype(np.float64)
     with np.errstate(invalid="ignore"):
         spread = np.nanmax(values, 0) - np.nanmin(values, 0)
-        wide = 1 + FEW / max(len(values) - 1, 1)
+        wide = 1 + FEW / max(len(values) - 1, 1) ** 2
         allowed = wide * np.fmax(spread, 0) + tolerance + CLOSE * np.abs(values[index])
         near: np.ndarray = np.asarray(np.abs(new.astype(np.float64) - values[index]) <= allowed)
     return near
