@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from filelock import FileLock
 from jupyter_cache.base import CacheBundleIn
 from jupyter_cache.cache.db import NbCacheRecord
 from jupyter_cache.cache.main import JupyterCacheBase
@@ -87,6 +88,12 @@ class Cache:
 
         `name` is the chapter's file; `details` is kept with the entry and must be JSON.
         """
+        with FileLock(self.folder.with_name(f"{self.folder.name}.lock"), mode=0o644):
+            return self._add(notebook, name, seconds, details)
+
+    def _add(
+        self, notebook: NotebookNode, name: str, seconds: float, details: dict[str, Any]
+    ) -> Entry:
         hashed, key = self._store.create_hashed_notebook(notebook)
         content = nbformat.writes(hashed, nbformat.NO_CONVERT).encode("utf-8")
         data = {**details, "execution_seconds": seconds, "sha256": _checksum(content)}

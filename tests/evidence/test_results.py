@@ -43,16 +43,16 @@ def path(tmp_path: Path) -> Path:
 
 
 numbers = st.one_of(
-    arrays.arrays(np.float64, arrays.array_shapes(max_dims=3, max_side=12)),
-    arrays.arrays(np.int64, arrays.array_shapes(max_dims=3, max_side=12)),
-    arrays.arrays(np.bool_, arrays.array_shapes(max_dims=2)),
+    arrays.arrays(np.float64, arrays.array_shapes(min_dims=0, max_dims=3, max_side=12)),
+    arrays.arrays(np.int64, arrays.array_shapes(min_dims=0, max_dims=3, max_side=12)),
+    arrays.arrays(np.bool_, arrays.array_shapes(min_dims=0, max_dims=2)),
 )
 
 
 @given(numbers)
 def test_arrays_come_back_to_the_last_bit(values: np.ndarray) -> None:
     back = unpack(json.loads(json.dumps(pack(values))))
-    assert back.dtype == values.dtype
+    assert (back.dtype, back.shape) == (values.dtype, values.shape)
     np.testing.assert_array_equal(back, values)
 
 

@@ -11,7 +11,7 @@ from measured_transformer.measuring.state import standing
 
 @pytest.fixture
 def measured(room: Room, inline: Inline) -> Room:
-    measure_all(room.all, executor=inline, progress=False, say=lambda _: None)
+    measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None)
     return room
 
 

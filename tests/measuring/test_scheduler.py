@@ -1,7 +1,8 @@
 """Measuring: what is missing is measured, once, and what is there is never lost."""
 
 import json
-import os
+import math
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ from measured_transformer.evidence.results import read_result
 from measured_transformer.measuring.measurement import measurements_of, rooms
 from measured_transformer.measuring.scheduler import measure, measure_all
 from measured_transformer.measuring.state import standing
+from measured_transformer.measuring.trials import Trial, read_trial, write_trial
+from measured_transformer.provenance import digests
 
 
 def run(room: Room, inline: Inline, **options: object) -> object:
-    return measure_all(room.all, executor=inline, progress=False, say=lambda _: None, **options)
+    return measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None, **options)
 
 
 def test_rooms_are_found_by_what_they_declare(room: Room) -> None:
@@ -26,7 +29,7 @@ def test_rooms_are_found_by_what_they_declare(room: Room) -> None:
 
 def test_every_seed_is_measured_and_the_result_written(room: Room, inline: Inline) -> None:
     report = run(room, inline)
-    assert report.written == ["demo.losses", "demo.draws"]
+    assert sorted(report.written) == ["demo.draws", "demo.losses"]
     assert not report.failed
     result = read_result(room.results / "losses.json")
     assert result.seeds == [0, 10, 20]
@@ -70,7 +73,7 @@ def again(seed, runs, *, width=8):
 '''
     )
     both = [room.measurement("losses"), room.measurement("again")]
-    measure_all(both, executor=inline, progress=False, say=lambda _: None)
+    measure_all(both, executor=inline, progress="nothing", say=lambda _: None)
     assert inline.calls.count("train_one") == 6
 
 
@@ -113,15 +116,112 @@ def test_a_damaged_trial_is_measured_again(room: Room, inline: Inline) -> None:
     assert "seed 10" in report.failed["demo.draws"]
 
 
-def test_a_result_of_another_form_is_refused_and_its_trials_are_kept(
-    room: Room, inline: Inline
-) -> None:
-    run(room, inline)
+class OnePlace(Inline):
+    """Takes one call at a time."""
+
+    _max_workers = 0.5
+
+
+def test_a_result_of_another_form_is_refused_with_the_first_seed(room: Room) -> None:
+    one = OnePlace()
+    run(room, one)
     before = (room.results / "draws.json").read_bytes()
     room.edit('"control": 1.0', '"other": 1.0')
-    report = run(room, inline)
-    assert "gives other names or shapes" in report.failed["demo.draws"]
+    room.edit("@measurement(seeds=2)", "@measurement(seeds=9)")
+    one.calls.clear()
+    report = run(room, one)
+    said = report.failed["demo.draws"]
+    assert "gives other names or shapes" in said
+    assert "(control, other)" in said
+    assert "make measure CHAPTER=demo RENEW=1" in said
+    assert one.calls == ["take_by_name"]
     assert (room.results / "draws.json").read_bytes() == before
+    assert "demo.draws" in run(room, one, renew=True).written
+    assert set(read_result(room.results / "draws.json").variables) == {"error", "other"}
+    assert one.calls.count("take_by_name") == 9 + 3  # what was kept of the first is taken
+
+
+@pytest.mark.parametrize("renew", [False, True])
+def test_a_file_that_cannot_be_trusted_is_left_alone_and_nothing_is_measured(
+    room: Room, inline: Inline, renew: bool
+) -> None:
+    run(room, inline)
+    path = room.results / "draws.json"
+    path.write_text(path.read_text().replace("1.0", "2.0"))
+    before = path.read_bytes()
+    inline.calls.clear()
+    report = run(room, inline, renew=renew)
+    said = report.failed["demo.draws"]
+    assert str(path) in said
+    assert "changed after it was measured" in said
+    assert "make measure CHAPTER=demo" in said
+    assert path.read_bytes() == before
+    assert inline.calls.count("take_by_name") == (3 if renew else 0)  # the other one's
+    path.unlink()
+    assert "demo.draws" in run(room, inline).written
+
+
+def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
+    variables = {
+        "number": ((), np.asarray(1.5)),
+        "row": (("arm",), np.array([1.0, np.nan, np.inf])),
+        "solved": ((), np.asarray(True)),
+        "none": (("arm",), np.zeros(0, dtype=np.int64)),
+    }
+    trial = Trial(10, variables, {"a/b": [0.1, math.nan]}, {"a/b": [0.1]}, 2.5, ("cpu X",))
+    write_trial(trial, tmp_path / "10.json")
+    back = read_trial(tmp_path / "10.json")
+    assert back is not None
+    for name, (axes, values) in variables.items():
+        assert back.variables[name][0] == axes
+        assert back.variables[name][1].shape == values.shape
+        assert back.variables[name][1].dtype == values.dtype
+        np.testing.assert_array_equal(back.variables[name][1], values)
+    assert math.isnan(back.openings["a/b"][1])
+    assert (back.doubles, back.seconds, back.kinds) == (trial.doubles, 2.5, ("cpu X",))
+
+
+def test_one_that_differs_among_seeds_fails_alone(room: Room, inline: Inline) -> None:
+    room.edit('"control": 1.0', '"control": ("draw", [1.0] * (1 + seed // 10))')
+    report = run(room, inline)
+    assert report.written == ["demo.losses"]
+    assert "same names and shapes from every seed" in report.failed["demo.draws"]
+
+
+def test_one_whose_trainings_cannot_be_told_fails_alone(room: Room, inline: Inline) -> None:
+    room.edit("n_layers=1", "n_layers=0")
+    report = run(room, inline)
+    assert report.written == ["demo.draws"]
+    assert "3 of 3 seeds failed (seeds 0, 10, 20: ValueError: " in report.failed["demo.losses"]
+
+
+def test_what_holds_holds_for_these_versions_alone(
+    room: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(room, inline)
+    monkeypatch.setattr(digests, "_version", lambda package: "0.0.1")
+    now = standing(room.measurement("losses"))
+    assert now.state == "unattested"
+    assert "measured with other versions of packages" in now.why
+    assert standing(room.measurement("draws")).state == "current"  # plain Python
+
+
+def test_data_count_and_are_missed_by_name(room: Room, inline: Inline) -> None:
+    data = room.folder / "draws.txt"
+    data.write_text("a")
+    room.edit(
+        "@measurement(seeds=2)",
+        f"@measurement(seeds=2, data=[__import__('pathlib').Path({str(data)!r})])",
+    )
+    run(room, inline)
+    assert standing(room.measurement("draws")).state == "current"
+    data.write_text("b")
+    assert standing(room.measurement("draws")).state == "unattested"
+    data.unlink()
+    now = standing(room.measurement("draws"))
+    assert now.state == "unattested"
+    assert str(data) in now.why
+    assert str(data) in run(room, inline).failed["demo.draws"]
 
 
 def test_seeds_that_give_other_shapes_are_refused(room: Room, inline: Inline) -> None:
@@ -130,13 +230,26 @@ def test_seeds_that_give_other_shapes_are_refused(room: Room, inline: Inline) ->
         measure(room.measurement("draws"), seeds=2, executor=inline, progress=False)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_to_keeps_the_seeds(room: Room, inline: Inline) -> None:
-    room.results.mkdir()
-    room.results.chmod(0o500)
+def test_a_folder_that_cannot_be_written_to_keeps_the_seeds(
+    room: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tempfile.mkstemp
+
+    def refuses(
+        dir: Path, **options: str
+    ) -> tuple[int, str]:  # root may write wherever it is forbidden
+        if dir == room.results:
+            raise PermissionError(13, "Permission denied", str(dir))
+        return made(dir=dir, **options)
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuses)
     report = run(room, inline)
-    room.results.chmod(0o700)
-    assert "seeds are kept in" in report.failed["demo.draws"]
+    assert "Permission denied" in report.failed["demo.draws"]
+    assert "all 2 seeds are kept in" in report.failed["demo.draws"]
+    monkeypatch.setattr(tempfile, "mkstemp", made)
+    inline.calls.clear()
+    assert sorted(run(room, inline).written) == ["demo.draws", "demo.losses"]
+    assert inline.calls == []
 
 
 def test_a_full_disk_keeps_the_seeds(
@@ -144,7 +257,7 @@ def test_a_full_disk_keeps_the_seeds(
 ) -> None:
     from measured_transformer.measuring import scheduler
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(scheduler, "write_result", full)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from measured_transformer.provenance import (
     CodeUnknownError,
     digest,
@@ -14,7 +15,9 @@ from measured_transformer.provenance import (
     plain,
     reach,
     unchanging,
+    versions,
 )
+from measured_transformer.provenance.modules import source_of
 
 LIBRARY = Path(__file__).parents[2] / "lib"
 FILES = {
@@ -250,6 +253,264 @@ def test_a_change_is_seen_by_exactly_those_that_reach_it(
     shop.edit(f"shop/{file}.py", old, new)
     after = shop.digests()
     assert {i for i in range(4) if before[i] != after[i]} == stale
+
+
+BY_INSTANCE = """
+    class Scales:
+        factor: int = 2
+
+        def weigh(self, x):
+            return x * self.factor
+
+        @property
+        def halved(self):
+            return self.factor / 2
+    """
+CASES = {
+    # what is reached in a roundabout way: files, and an edit that the digest of m.a:use must show
+    "method of an instance": (
+        {
+            "m/a.py": "from m.b import make\n\n\ndef use(x):\n    return make().weigh(x)\n",
+            "m/b.py": "from m.c import Scales\n\n\ndef make():\n    return Scales()\n",
+            "m/c.py": BY_INSTANCE,
+        },
+        ("m/c.py", "x * self", "x + self"),
+    ),
+    "class attribute": (
+        {
+            "m/a.py": "from m.c import Scales\n\n\ndef use(x):\n    return Scales().weigh(x)\n",
+            "m/c.py": BY_INSTANCE,
+        },
+        ("m/c.py", "int = 2", "int = 3"),
+    ),
+    "property": (
+        {
+            "m/a.py": "from m.c import Scales\n\n\ndef use(x):\n    return Scales().halved\n",
+            "m/c.py": BY_INSTANCE,
+        },
+        ("m/c.py", "/ 2", "/ 4"),
+    ),
+    "table of functions": (
+        {
+            "m/a.py": "from m.b import TABLE\n\n\ndef use(x, kind='up'):\n    return TABLE[kind](x)\n",
+            "m/b.py": "from m.c import up, down\n\nTABLE = {'up': up, 'down': down}\n",
+            "m/c.py": "def up(x):\n    return x + 1\n\n\ndef down(x):\n    return x - 1\n",
+        },
+        ("m/c.py", "x - 1", "x - 2"),
+    ),
+    "a name asked for by a text": (
+        {
+            "m/a.py": "from m.b import B\n\n\ndef use(x):\n    return getattr(B(), 'go')(x)\n",
+            "m/b.py": "class B:\n    def go(self, x):\n        return x + 1\n",
+        },
+        ("m/b.py", "x + 1", "x + 2"),
+    ),
+    "a name put together": (
+        {
+            "m/a.py": "from m.b import B\n\n\ndef use(x, k):\n    return B().run(x, k)\n",
+            "m/b.py": """
+                class B:
+                    def run(self, x, kind):
+                        name = f"_{kind}_way"
+                        return getattr(self, name)(x)
+
+                    def _long_way(self, x):
+                        return x + 1
+                """,
+        },
+        ("m/b.py", "x + 1", "x + 2"),
+    ),
+    "a method above the one that calls it": (
+        {
+            "m/a.py": "from m.b import B\n\n\ndef use(x):\n    return B().run(x)\n",
+            "m/b.py": """
+                class B:
+                    def near(self, x):
+                        return x + 1
+
+                    def run(self, x):
+                        return self.near(x)
+                """,
+        },
+        ("m/b.py", "x + 1", "x + 2"),
+    ),
+    "an import on a condition": (
+        {
+            "m/a.py": """
+                import sys
+
+                if sys.platform == "linux":
+                    from m.fast import go
+                else:
+                    from m.slow import go
+
+
+                def use(x):
+                    return go(x)
+                """,
+            "m/fast.py": "def go(x):\n    return x + 1\n",
+            "m/slow.py": "def go(x):\n    return x + 1.0\n",
+        },
+        ("m/fast.py", "x + 1", "x + 2"),
+    ),
+    "an import on a condition, within": (
+        {
+            "m/a.py": """
+                def use(x):
+                    if x:
+                        from m.fast import go
+                    else:
+                        from m.slow import go
+                    return go(x)
+                """,
+            "m/fast.py": "def go(x):\n    return x + 1\n",
+            "m/slow.py": "def go(x):\n    return x + 1.0\n",
+        },
+        ("m/fast.py", "x + 1", "x + 2"),
+    ),
+    "an import that may fail": (
+        {
+            "m/a.py": """
+                try:
+                    from m.fast import go
+                except ImportError:
+                    def go(x):
+                        return x
+
+
+                def use(x):
+                    return go(x)
+                """,
+            "m/fast.py": "def go(x):\n    return x + 1\n",
+        },
+        ("m/fast.py", "x + 1", "x + 2"),
+    ),
+    "everything imported": (
+        {
+            "m/a.py": "from m.b import *\n\n\ndef use(x):\n    return go(x)\n",
+            "m/b.py": "from m.c import *\n",
+            "m/c.py": "def go(x):\n    return x + 1\n",
+        },
+        ("m/c.py", "x + 1", "x + 2"),
+    ),
+    "a name made at run time": (
+        {
+            "m/a.py": "from m import b\n\n\ndef use(x):\n    return b.old(x)\n",
+            "m/b.py": "from m import c\n\n\ndef __getattr__(name):\n    return getattr(c, 'new')\n",
+            "m/c.py": "def new(x):\n    return x + 1\n",
+        },
+        ("m/c.py", "x + 1", "x + 2"),
+    ),
+    "what an error carries": (
+        {
+            "m/a.py": """
+                class Found(Exception):
+                    pass
+
+
+                def use(x):
+                    try:
+                        raise Found(x + 1)
+                    except Found as found:
+                        return found.args
+                """,
+        },
+        ("m/a.py", "x + 1", "x + 2"),
+    ),
+    "a lambda": (
+        {
+            "m/a.py": "from m.b import go\n\n\ndef use(x):\n    return go(x)\n",
+            "m/b.py": "go = lambda x, by=1: x + by\n",
+        },
+        ("m/b.py", "by=1", "by=2"),
+    ),
+    "a default of a field": (
+        {
+            "m/a.py": "from m.b import B\n\n\ndef use():\n    return B().sizes\n",
+            "m/b.py": """
+                from dataclasses import dataclass, field
+
+
+                @dataclass
+                class B:
+                    sizes: list = field(default_factory=lambda: [1])
+                """,
+        },
+        ("m/b.py", "[1]", "[2]"),
+    ),
+    "a method of a base": (
+        {
+            "m/a.py": "from m.b import B\n\n\ndef use(x):\n    return B().go(x)\n",
+            "m/b.py": "from m.c import C\n\n\nclass B(C):\n    pass\n",
+            "m/c.py": "class C:\n    def go(self, x):\n        return x + 1\n",
+        },
+        ("m/c.py", "x + 1", "x + 2"),
+    ),
+    "a statement of the module": (
+        {
+            "m/a.py": "import m.b\n\n\ndef use(x):\n    return m.b.B().go(x)\n",
+            "m/b.py": """
+                class B:
+                    def go(self, x):
+                        return x
+
+
+                B.go = lambda self, x: x + 1
+                """,
+        },
+        ("m/b.py", "x + 1", "x + 2"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_reached_in_a_roundabout_way_counts(case: str, tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    files, (file, old, new) = CASES[case]
+    shop.write("m/__init__.py", "")
+    for name, text in files.items():
+        shop.write(name, textwrap.dedent(text))
+    before = shop.digests(("m.a:use",))
+    shop.edit(file, old, new)
+    assert shop.digests(("m.a:use",)) != before
+    shop.edit(file, new, old)
+    assert shop.digests(("m.a:use",)) == before
+
+
+def test_an_error_in_words_may_be_said_otherwise(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    text = "class BadError(Exception):\n    pass\n\n\ndef use(x):\n    raise BadError(f'got {x}')\n"
+    shop.write("m/a.py", text)
+    before = shop.digests(("m.a:use",))
+    shop.edit("m/a.py", "f'got {x}'", "f'expected less, ' f'got {x}'")
+    assert shop.digests(("m.a:use",)) == before
+
+
+def test_versions_are_those_of_the_packages_that_are_reached() -> None:
+    import platform
+
+    import numpy
+
+    loop = "measured_transformer.training.loop:train"
+    train = versions(loop)
+    assert train["torch"] == torch.__version__.partition("+")[0]
+    assert train["numpy"] == numpy.__version__
+    assert not {"python", "scipy", "tokenizers"} & set(train)
+    text = versions(loop, "measured_transformer.tasks.text:TextLM")
+    assert text["python"] == platform.python_version()
+    assert "tokenizers" in text
+    assert versions("measured_transformer.evidence.profile:profile") == {}
+
+
+def test_no_module_of_the_library_changes_another_while_it_is_imported() -> None:
+    """What the digest takes for granted; the package's own first lines, which know former names, apart."""
+    found = []
+    for path in sorted((LIBRARY / "measured_transformer").rglob("*.py")):
+        name = ".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__")
+        source = source_of(name)
+        if source is not None and source.loose is not None:
+            found.append(name)
+    assert found == ["measured_transformer"]
 
 
 def test_a_local_name_hides_that_of_the_module(shop: Shop) -> None:

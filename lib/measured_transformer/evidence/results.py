@@ -20,7 +20,7 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -56,7 +56,8 @@ class Result:
         provenance: commit, digest of the code, device, kind of machine, precision, versions, seconds, date,
             settings, and under ``attested`` what was attested since.
         openings: for each training of the first seeds, the losses of its first steps.
-        path: the file it got from.
+        doubles: the same in double precision, on a CPU, as far as they agree among all machines.
+        path: the file it came from.
     """
 
     room: str
@@ -66,6 +67,7 @@ class Result:
     coords: Mapping[str, Sequence[Any]]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     openings: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    doubles: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
     path: Path | None = None
 
     @property
@@ -75,14 +77,31 @@ class Result:
 
     @property
     def dataset(self) -> xarray.Dataset:
-        """The values as an `xarray.Dataset`: variables with named axes and coordinates."""
+        """The values as an `xarray.Dataset`: variables with named axes and coordinates.
+
+        Its attributes say what was measured, and where it comes from: commit, digest of the code, device,
+        precision, versions, seconds, date and the like.
+        """
         import xarray
 
         return xarray.Dataset(
             {name: (axes, values) for name, (axes, values) in self.variables.items()},
             coords={axis: list(labels) for axis, labels in self.coords.items()},
-            attrs={"measurement": f"{self.room}.{self.name}", "what": self.what},
+            attrs={
+                "measurement": f"{self.room}.{self.name}",
+                "what": self.what,
+                **dict(_flat(self.provenance)),
+            },
         )
+
+
+def _flat(told: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Provenance in one level, as attributes of a dataset have it: ``versions.torch``."""
+    for name, value in told.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", int(value) if isinstance(value, bool) else value
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -164,36 +183,44 @@ def read_result(path: Path) -> Result:
         raise damaged("its checksum is another one, so it was changed after it was measured")
     if (told["room"], told["measurement"]) != (room, name):
         raise damaged(f"it holds {told['room']}.{told['measurement']}, not {room}.{name}")
-    variables = {key: (tuple(one["axes"]), unpack(one)) for key, one in told["variables"].items()}
-    openings = {
-        training: {seed: [float(loss) for loss in losses] for seed, losses in each.items()}
-        for training, each in told["openings"].items()
-    }
     return Result(
         room,
         name,
         told["what"],
-        variables,
+        {key: (tuple(one["axes"]), unpack(one)) for key, one in told["variables"].items()},
         told["coords"],
         told["provenance"],
-        openings,
+        _losses(told["openings"]),
+        _losses(told.get("doubles", {})),
         path,
     )
+
+
+def _losses(told: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, dict[str, list[float]]]:
+    return {
+        training: {seed: [float(loss) for loss in losses] for seed, losses in each.items()}
+        for training, each in told.items()
+    }
 
 
 # Writing ------------------------------------------------------------------------------------------
 
 
-def write_result(result: Result, path: Path) -> None:
+def write_result(result: Result, path: Path, *, renew: bool = False) -> None:
     """Write a result: the whole file or, where that fails, nothing at all.
+
+    Args:
+        result: what to write.
+        path: where to.
+        renew: whether it may have other variables or axes than the result that is there.
 
     Raises:
         ValueError: axes and values that do not fit; other variables or axes than in the file that is there.
         OSError: the folder cannot be written to, or the disk is full; what was there is as it was.
     """
     check(result)
-    if path.exists():
-        _same_form(result, read_result(path), path)
+    if path.exists() and (names := differing(read_result(path), result.variables)) and not renew:
+        raise other_form(result.room, result.name, names, path)
     told: dict[str, Any] = {
         "format": FORMAT,
         "room": result.room,
@@ -202,6 +229,7 @@ def write_result(result: Result, path: Path) -> None:
         "coords": {axis: _plain(labels) for axis, labels in result.coords.items()},
         "variables": {n: {"axes": list(a), **pack(v)} for n, (a, v) in result.variables.items()},
         "openings": {t: {s: _plain(v) for s, v in o.items()} for t, o in result.openings.items()},
+        "doubles": {t: {s: _plain(v) for s, v in o.items()} for t, o in result.doubles.items()},
         "provenance": dict(result.provenance),
     }
     told["checksum"] = _checksum(told)
@@ -231,20 +259,35 @@ def check(result: Result) -> None:
             raise ValueError(f"{where}.{name}: expected numbers, got {values.dtype}")
 
 
-def _same_form(new: Result, old: Result, path: Path) -> None:
-    def form(result: Result) -> dict[str, Any]:
-        return {
-            name: (axes[1:], values.shape[1:], values.dtype.kind)
-            for name, (axes, values) in result.variables.items()
-        }
+def differing(
+    old: Result, variables: Mapping[str, tuple[tuple[str, ...], np.ndarray]]
+) -> list[str]:
+    """The names of variables that an old result does not have, or has with other axes, sizes or kinds.
 
-    if form(new) != form(old):
-        changed = sorted(set(form(new).items()) ^ set(form(old).items()))
-        names = ", ".join(dict.fromkeys(name for name, _ in changed))
-        raise ValueError(
-            f"{new.room}.{new.name} gives other names or shapes than {path} holds ({names}), which was "
-            "left as it was; delete that file if the new form is meant, and measure again"
-        )
+    Args:
+        old: the result.
+        variables: of another one, with the axis ``seed`` in front. How many seeds there are is no difference.
+    """
+    forms = [
+        {n: (axes[1:], values.shape[1:], values.dtype.kind) for n, (axes, values) in each.items()}
+        for each in (old.variables, variables)
+    ]
+    names = list(dict.fromkeys([*forms[0], *forms[1]]))
+    return [name for name in names if forms[0].get(name) != forms[1].get(name)]
+
+
+def other_form(room: str, name: str, names: Sequence[str], path: Path) -> ValueError:
+    """The error that a result has another form than the file that is there."""
+    return ValueError(
+        f"{room}.{name} gives other names or shapes than {path} holds ({', '.join(names)}), which was left as "
+        f"it was; if the new form is meant, run make measure CHAPTER={room} RENEW=1"
+    )
+
+
+def remove_parts(path: Path) -> None:
+    """Remove what a process that was killed while it wrote a file has left beside it."""
+    for part in path.parent.glob(f".{path.name}.*.part"):
+        part.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -267,7 +310,7 @@ def write_whole(path: Path, text: str) -> None:
 def pack(values: np.ndarray) -> dict[str, Any]:
     """An array as JSON has it: type and shape, and a list or packed bytes. NaN and infinities are kept."""
     kind = np.dtype(_KINDS[values.dtype.kind])
-    array = np.ascontiguousarray(values, dtype=kind)
+    array = np.asarray(values, dtype=kind, order="C")  # a single number stays without axes
     told: dict[str, Any] = {"dtype": kind.str, "shape": list(array.shape)}
     if array.size <= LISTED:
         return {**told, "values": _plain(array.ravel())}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import Any
 
 from measured_transformer.measuring.measurement import Measurement, measurements_of, rooms
+from measured_transformer.measuring.progress import Shown
 from measured_transformer.measuring.repeating import attest, flipped, repeat
 from measured_transformer.measuring.scheduler import measure_all
 from measured_transformer.measuring.state import HOLDS, standing
@@ -18,18 +22,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         chosen = _measurements(options.chapters)
-        status: int = options.command(chosen, options)
-    except ValueError as error:
+        with cluster(options.cluster) as options.executor:
+            status: int = options.command(chosen, options)
+    except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(
+            "interrupted: what is done is kept; the same command goes on from there",
+            file=sys.stderr,
+        )
+        return 130
     return status
+
+
+@contextmanager
+def cluster(address: str | None) -> Iterator[Executor | None]:
+    """What trains and looks: the workers of a dask cluster, or None for the cores of this machine.
+
+    Raises:
+        ValueError: dask is not installed, or nothing answers at that address.
+    """
+    if address is None:
+        yield None
+        return
+    try:
+        from dask.distributed import Client
+    except ModuleNotFoundError:
+        raise ValueError(
+            "expected the package dask[distributed] for --cluster: install measured-transformer[cluster]"
+        ) from None
+    try:
+        client: Any = Client(address, timeout=20)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"expected a dask scheduler at {address}, got {error}") from None
+    with client:
+        yield client.get_executor(pure=False)
 
 
 def _measure(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     """Measure what is missing or stale, with all seeds."""
     start = time.monotonic()
     report = measure_all(
-        chosen, renew=options.renew, progress=sys.stderr.isatty() or options.progress, say=_say
+        chosen, executor=options.executor, renew=options.renew, progress=_shown(options), say=_say
     )
     for label, why in report.failed.items():
         print(f"{label}: {why}", file=sys.stderr)
@@ -44,7 +79,7 @@ def _measure(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
 
 def _attest(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     """Show that changed code gives the values that are kept."""
-    found = attest(chosen, say=_say)
+    found = attest(chosen, executor=options.executor, progress=_shown(options), say=_say)
     failed = [item for item in found if item.problem]
     for item in failed:
         print(f"{item.measurement.label}: {item.problem}", file=sys.stderr)
@@ -55,7 +90,7 @@ def _attest(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
 def _repeat(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     """Measure the first seeds of everything again and compare."""
     start = time.monotonic()
-    found = repeat(chosen, say=_say)
+    found = repeat(chosen, executor=options.executor, progress=_shown(options), say=_say)
     changed = flipped(found)
     equal, within, outside = (
         sum(getattr(item.comparison, what) for item in found if item.comparison is not None)
@@ -87,6 +122,11 @@ def _measurements(names: Sequence[str]) -> list[Measurement]:
     return [one for room in chosen for one in measurements_of(room).values()]
 
 
+def _shown(options: argparse.Namespace) -> Shown:
+    """A bar in a terminal, lines in a log."""
+    return "bar" if sys.stderr.isatty() or options.progress else "lines"
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -98,7 +138,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("chapters", nargs="*", help="rooms of chapters (default: all)")
     parser.set_defaults(command=_measure)
     parser.add_argument("--renew", action="store_true", help="measure again what holds, too")
-    parser.add_argument("--progress", action="store_true", help="show bars in a log as well")
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS", help="of a dask scheduler, whose workers do all"
+    )
+    parser.add_argument("--progress", action="store_true", help="show a bar in a log as well")
     for command in (_attest, _repeat, _status):
         name = f"--{command.__name__.strip('_')}"
         told = (command.__doc__ or "").rstrip(".")

@@ -15,7 +15,7 @@ import numpy as np
 
 from measured_transformer.evidence import results
 from measured_transformer.evidence.profile import Profile, profile
-from measured_transformer.provenance import digest
+from measured_transformer.provenance import digest, versions
 
 CHAPTERS = "measured_transformer.chapters"
 Repeat = int | Literal["opening"]
@@ -37,8 +37,7 @@ class Measurement:
         repeat: how many of its first seeds every test run measures again; 'opening' where that takes too long:
             then only the first steps of its trainings are, and their losses compared.
         tolerance: for each variable named, how far a value may lie from the kept one on another kind of
-        machine,
-            beyond the spread of the seeds.
+            machine, beyond the spread of the seeds.
         data: files that it reads.
     """
 
@@ -90,9 +89,16 @@ class Measurement:
 
         How many seeds it is kept for, and how it is repeated, count for nothing.
         """
-        things = [self.look] if self.trainings is None else [self.look, self.trainings]
         told = {"settings": self.settings(**settings), "coords": dict(self.coords)}
-        return digest(*things, settings=told, data=self.data)
+        return digest(*self._things, settings=told, data=self.data)
+
+    def versions(self) -> dict[str, str]:
+        """The versions of packages that its values depend on."""
+        return versions(*self._things)
+
+    @property
+    def _things(self) -> list[object]:
+        return [self.look] if self.trainings is None else [self.look, self.trainings]
 
     def jobs(self, seed: int, **settings: Any) -> dict[Any, Any]:
         """What is trained from one seed, by name."""
@@ -103,8 +109,7 @@ class Measurement:
 
         Raises:
             ValueError: no value, a name that is not an identifier, axes that do not fit the shape or the
-            labels,
-                or values that are no numbers.
+                labels, or values that are no numbers.
         """
         if not given:
             raise ValueError(f"{self.label}: expected at least one named value, got none")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from measured_transformer.evidence.results import Result, write_result
-from measured_transformer.measuring.comparing import Comparison, compare, compare_openings
+from measured_transformer.measuring.comparing import Comparison, compare, compare_first
 from measured_transformer.measuring.judging import verdicts_of
 from measured_transformer.measuring.measurement import Measurement
+from measured_transformer.measuring.progress import Progress, Shown
+from measured_transformer.measuring.scheduler import locked, said
 from measured_transformer.measuring.state import (
-    HOLDS,
     UNATTESTED,
     Standing,
     here,
@@ -23,9 +24,8 @@ from measured_transformer.measuring.state import (
     same_kind,
     standing,
 )
-from measured_transformer.measuring.trials import Trial, name_of, open_one, take_by_name
-from measured_transformer.training.ensemble import available_cores
-from measured_transformer.training.processes import LocalProcesses
+from measured_transformer.measuring.trials import Trial
+from measured_transformer.measuring.work import Wanted, Workers
 from measured_transformer.training.store import Store
 
 Say = Callable[[str], None]
@@ -39,26 +39,57 @@ class Repeated:
         measurement: which.
         seeds: those that were measured again.
         slice: what of it: 'all', or 'opening' for the first steps of its trainings alone.
-        comparison: how many values got back; None where there is nothing to compare with.
+        kept: its result; None where it is missing or damaged.
+        exact: whether this is the kind of machine that the result was measured on.
+        comparison: how many values came back; None where there is nothing to compare with.
         seconds: what it took, added up over processes.
         problem: why it could not be repeated; empty where it was.
         trials: what was measured.
-        exact: whether this is the kind of machine that the result was measured on.
     """
 
     measurement: Measurement
     seeds: Sequence[int]
     slice: str
+    kept: Result | None = None
+    exact: bool = False
     comparison: Comparison | None = None
     seconds: float = 0.0
     problem: str = ""
     trials: list[Trial] = field(default_factory=list)
-    exact: bool = False
+    failed: dict[int, Exception] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
-        """Whether all values got back."""
-        return self.comparison is not None and not self.comparison.outside and not self.problem
+        """Whether all values came back, and there were any."""
+        told = self.comparison
+        return told is not None and told.total > 0 and not told.outside and not self.problem
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all seeds have ended."""
+        return len(self.trials) + len(self.failed) == len(self.seeds)
+
+    def take(self, seed: int, outcome: Trial | Exception) -> None:
+        """Take what came of a seed."""
+        if isinstance(outcome, Trial):
+            self.trials.append(outcome)
+        else:
+            self.failed[seed] = outcome
+
+    def compare(self) -> None:
+        """Compare with what is kept, when all seeds have ended."""
+        self.trials.sort(key=lambda trial: self.seeds.index(trial.seed))
+        self.seconds = sum(trial.seconds for trial in self.trials)
+        if self.failed:
+            self.problem = said(self.failed)
+        elif self.kept is not None:
+            values = self.slice == "all"
+            self.comparison = compare(
+                self.measurement, self.kept, self.trials, exact=self.exact, values=values
+            )
+            if not self.comparison.total:
+                room = self.measurement.room
+                self.problem = f"nothing is kept to compare with; run make attest CHAPTER={room}"
 
 
 def repeat(
@@ -66,6 +97,7 @@ def repeat(
     *,
     executor: Executor | None = None,
     whole: bool = False,
+    progress: Shown = "nothing",
     say: Say = print,
 ) -> list[Repeated]:
     """Measure the first seeds of each again, from nothing, and compare with what is kept. Writes nothing.
@@ -73,120 +105,175 @@ def repeat(
     Args:
         measurements: what to repeat; what has no result, or a damaged one, fails.
         executor: what trains and looks; the cores of this machine when not given.
-        whole: whether to measure seeds in full also where a measurement asks for the openings alone.
+        whole: whether to measure seeds in full also where a measurement asks for the openings alone, and to
+            add the first losses in double precision, for results that lack them.
+        progress: how to show how far it is.
         say: takes a line on each measurement as it ends.
     """
-    wanted, now = list(measurements), here()
-    standings = {one.label: standing(one) for one in wanted}
-    with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder))  # its own: what is there already would not be measured again
-        if executor is not None:
-            return _repeat(wanted, standings, now, executor, store, whole, say)
-        with LocalProcesses(max(1, available_cores())) as own:
-            return _repeat(wanted, standings, now, own, store, whole, say)
-
-
-def _repeat(
-    wanted: Sequence[Measurement],
-    standings: Mapping[str, Standing],
-    now: Mapping[str, Any],
-    executor: Executor,
-    store: Store,
-    whole: bool,
-    say: Say,
-) -> list[Repeated]:
-    futures: dict[Future[Any], tuple[Repeated, int]] = {}
-    found = []
-    for one in wanted:
-        at = standings[one.label]
-        opening = one.repeat == "opening" and not whole
-        seeds = [] if at.result is None else at.result.seeds[: one.repeated]
-        item = Repeated(
-            one, seeds, "opening" if opening else "all", problem="" if seeds else at.why
+    items, now = [], here()
+    for one in measurements:
+        at = standing(one)
+        items.append(
+            _planned(one, at, same_kind(at.result.provenance, now) if at.result else False, whole)
         )
-        item.exact = at.result is not None and same_kind(dict(at.result.provenance), dict(now))
-        found.append(item)
-        call = open_by_name if opening else take_by_name
-        for seed in seeds:
-            future = executor.submit(call, one.room, one.name, seed, one.settings(), store)
-            futures[future] = (item, seed)
-    left = {id(item): len(item.seeds) for item in found}
-    for future in as_completed(futures):
-        item, seed = futures[future]
-        try:
-            item.trials.append(future.result())
-        except Exception as error:
-            item.problem = f"seed {seed}: {type(error).__name__}: {error}"
-        left[id(item)] -= 1
-        if not left[id(item)]:
-            _conclude(item, standings[item.measurement.label].result, say)
-    return found
+    wanted = [
+        Wanted(
+            item.measurement,
+            seed,
+            item.measurement.settings(),
+            item.measurement.digest(),
+            "all" if item.slice == "all" else "single" if item.exact else "double",
+            doubles=whole or not item.exact,
+        )
+        for item in items
+        for seed in item.seeds
+    ]
+    for item in items:
+        if not item.seeds:
+            say(line_of(item))
+    _measure(items, wanted, Repeated.compare, executor, progress, say)
+    return items
 
 
-def open_by_name(
-    room: str, name: str, seed: int, settings: Mapping[str, Any], store: Store
-) -> Trial:
-    """The openings of a measurement's trainings from one seed, and nothing else. What a worker process does."""
-    del store  # openings are trained anew, and too short to be kept
-    from measured_transformer.measuring.measurement import measurements_of
+def _measure(
+    items: Sequence[Repeated],
+    wanted: Sequence[Wanted],
+    conclude: Callable[[Repeated], None],
+    executor: Executor | None,
+    progress: Shown,
+    say: Say,
+) -> None:
+    """Measure, and conclude on each item as soon as all of its seeds have ended, however they did."""
+    by_one = {id(item.measurement): item for item in items}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Progress(progress, say) as shown,
+        Workers(executor, shown) as work,
+    ):
+        store = Store(Path(folder))  # its own: what is there already would not be measured again
+        for asked, outcome in work.outcomes(wanted, store):
+            item = by_one[id(asked.measurement)]
+            item.take(asked.seed, outcome)
+            if item.is_complete:
+                conclude(item)
+                shown.note(line_of(item))
 
-    start = time.perf_counter()
-    jobs = measurements_of(room)[name].jobs(seed, **settings)
-    openings = {name_of(key): open_one(job) for key, job in jobs.items()}
-    return Trial(seed, {}, openings, time.perf_counter() - start)
 
-
-def _conclude(item: Repeated, kept: Result | None, say: Say) -> None:
-    item.trials.sort(key=lambda trial: item.seeds.index(trial.seed))
-    item.seconds = sum(trial.seconds for trial in item.trials)
-    if kept is not None and not item.problem:
-        if item.slice == "all":
-            item.comparison = compare(item.measurement, kept, item.trials, exact=item.exact)
-        else:
-            item.comparison = Comparison()
-            for trial in item.trials:
-                compare_openings(
-                    kept, trial.seed, trial.openings, item.comparison, exact=item.exact
-                )
-    say(line_of(item))
+def _planned(one: Measurement, at: Standing, exact: bool, whole: bool) -> Repeated:
+    opening = one.repeat == "opening" and not whole
+    seeds = [] if at.result is None else at.result.seeds[: one.repeated]
+    part = "opening" if opening else "all"
+    return Repeated(one, seeds, part, at.result, exact=exact, problem="" if seeds else at.why)
 
 
 def attest(
-    measurements: Iterable[Measurement], *, executor: Executor | None = None, say: Say = print
+    measurements: Iterable[Measurement],
+    *,
+    executor: Executor | None = None,
+    progress: Shown = "nothing",
+    say: Say = print,
 ) -> list[Repeated]:
     """Show that changed code gives the values that are kept, and write that down.
 
-    Of each measurement whose result was measured with other code, the first seeds are measured again in full.
-    If they come back (equal on the same kind of machine, elsewhere within the spread, with no verdict
-    changed), the result is attested for the code as it is now; if not, it is stale.
+    Of each measurement whose result was measured with other code or versions, the first seeds are measured
+    again in full. If they come back (equal on the same kind of machine, elsewhere within the spread, with no
+    verdict changed), the result is attested for the code as it is now; if not, it is stale. A result of this
+    very code that lacks first losses in double precision gets these, and nothing else is measured. What
+    another process is at work on is left to that.
     """
-    open_ones = [one for one in measurements if standing(one).state == UNATTESTED]
-    found = repeat(open_ones, executor=executor, whole=True, say=say)
-    for item in found:
-        kept = standing(item.measurement).result
-        if kept is None or item.problem:
-            continue
-        if not item.passed or flipped([item]):
-            note_stale(item.measurement)
-            item.problem = item.problem or "other values than those kept: run make measure"
-            continue
-        told = here()
-        attested = {
-            "digest": item.measurement.digest(),
-            "seeds": list(item.seeds),
-            "exact": item.exact,
-            **{name: told[name] for name in ("commit", "date", "device", "kind")},
-        }
-        assert kept.path is not None
-        write_result(replace(kept, provenance={**kept.provenance, "attested": attested}), kept.path)
-    return found
+    with ExitStack() as locks:
+        mine = []
+        for one in measurements:
+            if standing(one).state == UNATTESTED:
+                if locks.enter_context(locked(one, wait=False)):
+                    mine.append(one)
+                else:
+                    say(f"{one.label}: another process is measuring it")
+        lacking = [one for one in mine if standing(one).of_this_code]
+        found = _completed(lacking, executor, progress, say)
+        changed = [one for one in mine if one not in lacking]
+        again = repeat(changed, executor=executor, whole=True, progress=progress, say=say)
+        for item in again:
+            if item.kept is not None and not item.problem:
+                _conclude(item, item.kept)
+    return found + again
+
+
+def _completed(
+    measurements: Sequence[Measurement], executor: Executor | None, progress: Shown, say: Say
+) -> list[Repeated]:
+    """Add first losses in double precision to results of this very code."""
+    items, now = [], here()
+    for one in measurements:
+        kept = standing(one).result
+        assert kept is not None
+        exact = same_kind(kept.provenance, now)
+        items.append(Repeated(one, kept.seeds[: one.repeated], "opening", kept, exact))
+    wanted = [
+        Wanted(
+            item.measurement,
+            seed,
+            item.measurement.settings(),
+            item.measurement.digest(),
+            "both",
+        )
+        for item in items
+        for seed in item.seeds
+    ]
+    _measure(items, wanted, _complete, executor, progress, say)
+    return items
+
+
+def _complete(item: Repeated) -> None:
+    assert item.kept is not None
+    item.seconds = sum(trial.seconds for trial in item.trials)
+    item.problem = said(item.failed)
+    if item.problem:
+        return
+    item.comparison = compare_first(item.kept, item.trials, exact=item.exact)
+    if item.passed:
+        _write(item, item.kept, {})
+    else:
+        command = f"make measure CHAPTER={item.measurement.room} RENEW=1"
+        item.problem = f"other first losses than those kept: run {command}"
+
+
+def _conclude(item: Repeated, kept: Result) -> None:
+    one = item.measurement
+    if not item.passed or flipped([item]):
+        note_stale(one)
+        item.problem = f"other values than those kept: run make measure CHAPTER={one.room}"
+        return
+    told = here()
+    attested = {
+        "digest": one.digest(),
+        "seeds": list(item.seeds),
+        "exact": item.exact,
+        **{name: told[name] for name in ("commit", "date", "device", "kind")},
+        "versions": {**told["versions"], **one.versions()},
+    }
+    _write(item, kept, {"attested": attested})
+
+
+def _write(item: Repeated, kept: Result, told: Mapping[str, Any]) -> None:
+    """Write a result again: with more in its provenance, and with first losses in double precision."""
+    doubles = kept.doubles or {
+        name: {str(trial.seed): trial.doubles[name] for trial in item.trials}
+        for name in item.trials[0].doubles
+    }
+    assert kept.path is not None
+    try:
+        provenance = {**kept.provenance, **told}
+        write_result(replace(kept, provenance=provenance, doubles=doubles), kept.path)
+    except OSError as error:
+        item.problem = f"its values came back, but that could not be written down: {error}"
 
 
 def flipped(items: Iterable[Repeated]) -> dict[str, tuple[str, str]]:
     """The claims that get another verdict when the values measured again replace the kept ones."""
     rooms: dict[str, dict[str, Result]] = {}
     for item in items:
-        kept = standing(item.measurement).result
+        kept = item.kept
         if kept is None or item.slice != "all" or item.problem or not item.trials:
             continue
         variables = {}
@@ -208,7 +295,7 @@ def flipped(items: Iterable[Repeated]) -> dict[str, tuple[str, str]]:
 def line_of(item: Repeated) -> str:
     """A line of the table."""
     name = f"{item.measurement.label:<42}"
-    if item.comparison is None:
+    if item.comparison is None or item.problem:
         return f"{name} not repeated: {item.problem}"
     told = item.comparison
     seeds = f"{len(item.seeds)} {'seed' if len(item.seeds) == 1 else 'seeds'}"
@@ -218,8 +305,3 @@ def line_of(item: Repeated) -> str:
         f"{item.seconds:>7.1f} s"
     )
     return f"{line}  {'; '.join(told.where)}" if told.where else line
-
-
-def still_holds(standing_now: Standing) -> bool:
-    """Whether a page may show a result without a mark."""
-    return standing_now.state in HOLDS

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -42,11 +44,13 @@ class Standing:
         state: one of the words of this module.
         why: what is the matter and which command mends it, in one sentence; empty where it holds.
         result: the result; None where it is missing or damaged.
+        of_this_code: whether it was measured with, or attested for, the code and versions as they are now.
     """
 
     state: str
     why: str
     result: Result | None
+    of_this_code: bool = False
 
 
 def folder_for(room: str, offset: int | None = None) -> Path:
@@ -78,33 +82,52 @@ def standing(measurement: Measurement, folder: Path | None = None) -> Standing:
         return Standing(MISSING, f"{file} is missing; run make measure {command}", None)
     except DamagedResultError as error:
         return Standing(DAMAGED, str(error), None)
-    now, then = measurement.digest(), result.provenance
     if failed := set(seeds_of(measurement.seeds)) - set(result.seeds):
         why = f"{file} lacks {len(failed)} of {measurement.seeds} seeds; run make measure {command}"
         return Standing(STALE, why, result)
-    if now == then["digest"]:
-        return Standing(CURRENT, "", result)
-    if now == (then.get("attested") or {}).get("digest"):
-        return Standing(ATTESTED, "", result)
+    both = f"run make attest {command}, or make measure {command}"
+    try:
+        now = measurement.digest()
+    except FileNotFoundError as error:
+        why = f"{file} was measured with data that is not there ({error.filename}); {both}"
+        return Standing(UNATTESTED, why, result)
+    for state, told in (
+        (CURRENT, result.provenance),
+        (ATTESTED, result.provenance.get("attested") or {}),
+    ):
+        if now == told.get("digest") and same_versions(measurement, told):
+            if measurement.trainings is not None and not result.doubles:
+                why = f"{file} keeps no first losses that all machines agree in; run make attest {command}"
+                return Standing(UNATTESTED, why, result, of_this_code=True)
+            return Standing(state, "", result, of_this_code=True)
     if _note(measurement, now).exists():
         why = f"{file} is not what the code measures now; run make measure {command}"
         return Standing(STALE, why, result)
-    why = (
-        f"{file} was measured with other code; run make attest {command}, or make measure {command}"
-    )
-    return Standing(UNATTESTED, why, result)
+    others = "other versions of packages" if now == result.provenance["digest"] else "other code"
+    return Standing(UNATTESTED, f"{file} was measured with {others}; {both}", result)
+
+
+def same_versions(measurement: Measurement, told: Mapping[str, Any]) -> bool:
+    """Whether the packages that a measurement's values depend on are those of a provenance."""
+    then = told.get("versions", {})
+    return all(then.get(name, one) == one for name, one in measurement.versions().items())
 
 
 def note_stale(measurement: Measurement) -> None:
-    """Remember that the code, as it is now, gave other values than the ones kept."""
+    """Remember that the code, as it is now, gave other values than the ones kept.
+
+    Where that cannot be written, the result stays unattested, which no page shows without a mark either.
+    """
     note = _note(measurement, measurement.digest())
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.touch()
+    with suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
 
 
 def _note(measurement: Measurement, digest: str) -> Path:
     folder = build_folder() or Path(os.devnull)
-    return folder / "measuring" / "stale" / f"{measurement.label}-{digest[:16]}"
+    told = "-".join([digest[:16], *(f"{n}{v}" for n, v in sorted(measurement.versions().items()))])
+    return folder / "measuring" / "stale" / f"{measurement.label}-{told}"
 
 
 def here() -> dict[str, Any]:
@@ -124,7 +147,7 @@ def here() -> dict[str, Any]:
     }
 
 
-def same_kind(then: dict[str, Any], now: dict[str, Any]) -> bool:
+def same_kind(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether values must be equal to the last bit: the same kind of machine, and the same torch and numpy."""
     packages = ("torch", "numpy")
     versions = [[one.get("versions", {}).get(name) for name in packages] for one in (then, now)]

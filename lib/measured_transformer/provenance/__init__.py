@@ -7,6 +7,11 @@ imports and the names and places of modules and definitions, because a reference
 it leads to. So a better explanation, a move or a new function beside changes nothing, and a changed constant
 changes exactly what reaches it.
 
+Names are followed, not the course of a program: a definition counts where it is named (through imports,
+also on conditions and of everything, through attributes, through texts such as ``getattr(x, f"_{kind}")``).
+What puts itself into another module's table while it is imported is seen only by whoever names it, so no
+module of the library does.
+
 >>> from measured_transformer.provenance import digest, reach
 >>> from measured_transformer.parts.norms import RMSNorm
 >>> digest(RMSNorm) == digest("measured_transformer.parts.norms:RMSNorm")
@@ -24,6 +29,7 @@ from measured_transformer.provenance.digests import (
     reach,
     reach_source,
     roots,
+    versions,
 )
 from measured_transformer.provenance.modules import unchanging
 from measured_transformer.provenance.words import plain
@@ -39,4 +45,5 @@ __all__ = [
     "reach_source",
     "roots",
     "unchanging",
+    "versions",
 ]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import functools
 import hashlib
 import inspect
 import json
+import platform
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from measured_transformer.provenance.modules import (
     Target,
     file_of,
     imports_of,
+    is_comparing,
     is_installed,
     lead,
     source_of,
@@ -32,6 +36,10 @@ Node = tuple[str, str]
 """A definition: its module and its name."""
 _HOLE = re.compile("\0([0-9]+)\0")
 _CELLS = "<cells>"
+MATTERING = ("num2words", "numpy", "scipy", "tokenizers", "torch", "transformers")
+"""The packages that compute values, so that another version of one may give others."""
+_PYTHONS_OWN = ("pydoc_data",)
+"""Modules of Python itself whose content differs between its releases."""
 _MAGIC = re.compile(r"^\s*[%!]")
 
 
@@ -57,6 +65,26 @@ def digest(*things: object, settings: Any = None, data: Sequence[Path | str] = (
     told.append(json.dumps(plain(settings), sort_keys=True))
     told += [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in data]
     return _hash(told)
+
+
+def versions(*things: object) -> dict[str, str]:
+    """The installed versions that values of things depend on: of the packages that their code reaches.
+
+    Without what names a build of the same version, such as ``+cpu``. Of `MATTERING` only, since a newer
+    progress bar changes no value; and Python's own where a text is reached that comes with it.
+    """
+    reached = _walked(tuple(_roots(things))).packages
+    found = {name: _version(name) for name in MATTERING if name in reached}
+    if reached & set(_PYTHONS_OWN):
+        found["python"] = platform.python_version()
+    return found
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def reach(*things: object) -> dict[str, str]:
@@ -176,6 +204,7 @@ class _Walked:
     digest: str
     own: dict[str, str]
     stamps: tuple[tuple[str, int, int], ...]
+    packages: frozenset[str]
 
 
 _memory: dict[tuple[Node, ...], _Walked] = {}
@@ -223,7 +252,8 @@ def _walked_cells(cells: Sequence[str]) -> _Walked:
     tree = ast.Module(body, [])
     form = form_of([node for node in tree.body if not is_import(node)], lambda node: {})
     form.text += "\n".join(others)
-    source = Source(_CELLS, functions={"cells": form}, imports=imports_of(tree, _CELLS))
+    imports, further = imports_of(tree, _CELLS)
+    source = Source(_CELLS, functions={"cells": form}, imports=imports, further=further)
     with unchanging():
         return _Walk([(_CELLS, "cells")], {_CELLS: source}).finish()
 
@@ -238,10 +268,11 @@ class _Walk:
         self._pieces: dict[Node, list[tuple[str, Form]]] = {}
         self._methods: dict[Node, set[str]] = {}
         self._links: dict[int, list[Target]] = {}
-        waiting = list(roots)
-        while waiting:
+        waiting, asked = list(roots), -1
+        while waiting or asked != len(self._attributes):
             while waiting:
                 waiting += self._enter(waiting.pop())
+            asked = len(self._attributes)  # a method that becomes live may ask for one seen before
             for node in list(self._methods):
                 waiting += self._ask(node)
 
@@ -272,7 +303,7 @@ class _Walk:
         source, found = self._source(node[0]), []
         links = []
         for path in form.holes:
-            target = lead(source, path, form.imports)
+            target = lead(source, path, form.imports, form.further)
             links.append(target)
             self._attributes.update(target.rest.split(".") if target.module else ())
             found += self._nodes(target)
@@ -280,24 +311,34 @@ class _Walk:
         return found
 
     def _nodes(self, target: Target) -> list[Node]:
+        own = self._own_nodes(target)
+        for other in target.others:
+            own += self._own_nodes(other)
+        return list(dict.fromkeys(own))
+
+    def _own_nodes(self, target: Target) -> list[Node]:
         if not target.module:
             return []
         if target.name:
             return [(target.module, target.name)]
-        if target.rest:
-            return []  # a name that the module makes at run time
-        return [(target.module, name) for name in self._source(target.module).names]
+        names = self._source(target.module).names
+        if target.rest:  # made at run time, by a function that says how; or how code is compared
+            made = "__getattr__" in names and not is_comparing(f"{target.module}.{target.rest}")
+            return [(target.module, "__getattr__")] if made else []
+        return [(target.module, name) for name in names]
 
     def _ask(self, node: Node) -> list[Node]:
         """Methods of a live class that have become live."""
         made = self._source(node[0]).classes[node[1]]
         every = self._is_used_from_outside(node, set())
+        patterns = [name for name in self._attributes if "*" in name]
         found: list[Node] = []
         for name, form in made.methods.items():
             if name in self._methods[node]:
                 continue
             dunder = name.startswith("__") and name.endswith("__")
-            if every or dunder or name in self._attributes:
+            asked = name in self._attributes or any(fnmatch.fnmatch(name, p) for p in patterns)
+            if every or dunder or asked:
                 self._methods[node].add(name)
                 found += self._add(node, name, form)
         return found
@@ -309,7 +350,7 @@ class _Walk:
         source = self._source(node[0])
         made: ClassForm = source.classes[node[1]]
         for base in made.bases:
-            target = lead(source, base, {})
+            target = lead(source, base, {}, {})
             if not target.module:
                 if target.rest not in ("object", "typing.Generic", "Generic"):
                     return True
@@ -332,9 +373,13 @@ class _Walk:
                 hashes[node] = _hash([inner[node], *told])
         own = {f"{m}:{n}": _hash([self._text((m, n), {}, {})]) for m, n in self._live}
         modules = sorted({m for m, _ in self._live} - set(self._extra))
-        return _Walked(
-            _hash([hashes[root] for root in self._roots]), own, tuple(map(_stamp, modules))
-        )
+        whole = _hash([hashes[root] for root in self._roots])
+        return _Walked(whole, own, tuple(map(_stamp, modules)), self._packages())
+
+    def _packages(self) -> frozenset[str]:
+        """The first parts of all names that lead out of the project: packages, and whatever is built in."""
+        links = [t for links in self._links.values() for one in links for t in (one, *one.others)]
+        return frozenset(t.rest.partition(".")[0] for t in links if not t.module)
 
     def _edges(self) -> dict[Node, list[Node]]:
         edges = {}

@@ -6,6 +6,7 @@ What changes no value is left out: docstrings, annotations of functions, the wor
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 DECLARATIONS = ("measurement", "evidence", "number")
 """Decorators that declare what a function is for and leave what it computes alone."""
 _SKIPPED = {"ctx", "type_comment", "kind", "type_params", "returns", "lineno"}
+_ERRORS = frozenset(
+    name
+    for name, one in vars(builtins).items()
+    if isinstance(one, type) and issubclass(one, Exception) and one is not StopIteration
+)
+"""Python's own errors, which carry words and nothing else."""
+_ASKING = {"getattr", "methodcaller", "attrgetter"}
+"""Functions that ask an object for an attribute whose name is a value."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -23,14 +32,19 @@ class Form:
     Attributes:
         text: the tree; a name that leads out of it stands as a hole with its number.
         holes: those names, each with the attributes that follow it: ``("norms", "RMSNorm")`` for
-        `norms.RMSNorm`. attributes: all names that it may ask an object for.
+        `norms.RMSNorm`.
+        attributes: all names that it may ask an object for; ``*`` stands for what is only known at run time.
+        patterns: texts with gaps, which are names of attributes where the code asks for such by `_ASKING`.
         imports: what imports inside of it bind: name -> what `imported` says.
+        further: what they bind besides, where a name is imported in several places.
     """
 
     text: str = ""
     holes: list[tuple[str, ...]] = field(default_factory=list)
     attributes: set[str] = field(default_factory=set)
+    patterns: set[str] = field(default_factory=set)
     imports: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    further: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
 
 
 def form_of(
@@ -47,7 +61,7 @@ def form_of(
     """
     writer = _Writer(imported, set(hidden))
     writer.form.text = "\n".join(writer.write(node, []) for node in nodes if not is_idle(node))
-    return writer.form
+    return writer.finish()
 
 
 def is_idle(node: ast.AST) -> bool:
@@ -70,6 +84,12 @@ class _Writer:
     ) -> None:
         self.form, self._imported, self._hidden = Form(), imported, hidden
 
+    def finish(self) -> Form:
+        """The form, when all is written."""
+        if any(path[-1] in _ASKING for path in self.form.holes):
+            self.form.attributes |= self.form.patterns
+        return self.form
+
     def write(self, node: ast.AST, scopes: list[set[str]]) -> str:
         """The words of a node, inside of scopes that bind names."""
         if isinstance(node, ast.Name):
@@ -81,12 +101,17 @@ class _Writer:
         if isinstance(node, ast.Raise):
             return self._raise(node, scopes)
         if isinstance(node, ast.Import | ast.ImportFrom):
-            self.form.imports |= self._imported(node)
+            for name, bound in self._imported(node).items():
+                if (before := self.form.imports.get(name, bound)) != bound:
+                    self.form.further[name] = (*self.form.further.get(name, ()), before)
+                self.form.imports[name] = bound
             return ""
         if isinstance(node, Function | ast.Lambda):
             return self._function(node, scopes)
         if isinstance(node, ast.ClassDef):
             return self._class(node, scopes)
+        if isinstance(node, ast.JoinedStr):
+            self._patterns(node)
         if isinstance(node, _COMPREHENSIONS):
             own = {n.id for g in node.generators for n in _stored(g.target)}
             return self._fields(node, [*scopes, own])
@@ -141,10 +166,23 @@ class _Writer:
             self.form.attributes.add(node.value)
         return f"{type(node.value).__name__}:{node.value!r}"
 
+    def _patterns(self, node: ast.JoinedStr) -> None:
+        """A text with gaps may be the name that an object is asked for: `getattr(self, f"_{kind}")`."""
+        parts = [p.value if isinstance(p, ast.Constant) else "*" for p in node.values]
+        pattern = "".join(map(str, parts))
+        if pattern.strip("*_") and pattern.replace("*", "x").isidentifier():
+            self.form.patterns.add(pattern)
+
     def _raise(self, node: ast.Raise, scopes: list[set[str]]) -> str:
-        """An error without its words."""
-        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-        return f"(Raise {'' if raised is None else self.write(raised, scopes)})"
+        """An error without its words; what else it carries counts, for whoever catches it may use it."""
+        raised, carried = node.exc, ""
+        if isinstance(raised, ast.Call):
+            given = [*raised.args, *(word.value for word in raised.keywords)]
+            if isinstance(raised.func, ast.Name) and _may_carry(raised.func.id):
+                carried = " ".join(self.write(one, scopes) for one in given if not _is_text(one))
+            raised = raised.func
+        told = "" if raised is None else self.write(raised, scopes)
+        return f"(Raise {f'{told} {carried}'.strip()})"
 
     def _function(self, node: Function | ast.Lambda, scopes: list[set[str]]) -> str:
         arguments = node.args
@@ -219,6 +257,22 @@ class _Writer:
         return f"({self.write(node.target, scopes)}={value})"
 
 
+def _may_carry(name: str) -> bool:
+    """Whether an error of that name may be made for more than its words: a class, and none of Python's own."""
+    return name not in _ERRORS and name.strip("_")[:1].isupper()
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether an expression is text that is put together on the spot."""
+    if isinstance(node, ast.BinOp):
+        return _is_text(node.left)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and _is_text(node.func.value)
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
 def _declares(decorator: ast.AST) -> bool:
     """Whether a decorator only says what a function is for: how many seeds are kept changes no value of one."""
     name = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -261,7 +315,7 @@ def class_form(
     writer.form.text = f"(class {' '.join(words)})"
     bases = [path for base in node.bases if (path := _dotted(base)) is not None]
     made = {name: form_of(nodes, imported, hidden) for name, nodes in methods.items()}
-    return ClassForm(writer.form, bases, made)
+    return ClassForm(writer.finish(), bases, made)
 
 
 def _dotted(node: ast.AST) -> tuple[str, ...] | None:

@@ -6,10 +6,10 @@ import ast
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from measured_transformer.provenance.forms import (
 PACKAGES = ("measured_transformer", "bookpress")
 LOOSE = "<statements>"
 """The name under which a module's statements that define nothing are kept."""
-_ITSELF = "measured_transformer.provenance"  # how code is compared changes no value
+_ITSELF = "measured_transformer.provenance"
 _FOLDER = Path(__file__).parents[2]
 _PARSING = threading.Lock()  # Python 3.11 loses count of its depth where two threads parse at once
 
@@ -47,6 +47,7 @@ class Source:
         classes: classes by name.
         loose: statements that define nothing; they count for whatever reaches the module.
         imports: what its imports bind.
+        further: what they bind besides, where one name is bound in several places: on conditions, mostly.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Source:
     classes: dict[str, ClassForm] = field(default_factory=dict)
     loose: Form | None = None
     imports: dict[str, Import] = field(default_factory=dict)
+    further: dict[str, tuple[Import, ...]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -70,7 +72,7 @@ def file_of(module: str) -> Path | None:
 
     A reader's own was loaded from a file outside the interpreter's and the installed packages' folders.
     """
-    if module.startswith(_ITSELF) or module == "__main__":
+    if is_comparing(module) or module == "__main__":
         return None
     if (first := _first.get()) is not None and (path := _inside(first, module)) is not None:
         return path
@@ -89,6 +91,11 @@ def file_of(module: str) -> Path | None:
             if path.is_file():
                 return path
     return None
+
+
+def is_comparing(name: str) -> bool:
+    """Whether a module, or a name in one, belongs to this package: how code is compared changes no value."""
+    return name == _ITSELF or name.startswith(f"{_ITSELF}.")
 
 
 def _inside(folder: Path, module: str) -> Path | None:
@@ -166,7 +173,7 @@ def take_apart(
     def imported(node: ast.stmt) -> dict[str, Import]:
         return dict(_bindings(node, module, is_package))
 
-    source.imports = imports_of(tree, module, is_package)
+    source.imports, source.further = imports_of(tree, module, is_package)
     pieces: dict[str, list[ast.stmt]] = {}
     loose: list[ast.stmt] = []
     for node in tree.body:
@@ -196,19 +203,28 @@ def take_apart(
     return source
 
 
-def imports_of(tree: ast.Module, module: str, is_package: bool = False) -> dict[str, Import]:
-    """What the imports of a module bind, those inside of functions and classes left out."""
-    found: dict[str, Import] = {}
+def imports_of(
+    tree: ast.Module, module: str, is_package: bool = False
+) -> tuple[dict[str, Import], dict[str, tuple[Import, ...]]]:
+    """What the imports of a module bind, those inside of functions and classes left out.
+
+    Returns:
+        what each name is bound to last, and what it is bound to besides: an import in each branch of a
+        condition, say, of which either may be the one that counts.
+    """
+    found: dict[str, list[Import]] = {}
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop(0)
         if isinstance(node, ast.Import | ast.ImportFrom):
-            found |= dict(_bindings(node, module, is_package))
+            for name, bound in _bindings(node, module, is_package):
+                found[name] = [b for b in found.get(name, ()) if b != bound] + [bound]
         elif isinstance(node, ast.If | ast.Try | ast.With):
             waiting += ast.iter_child_nodes(node)
         elif isinstance(node, ast.ExceptHandler):
             waiting += node.body
-    return found
+    further = {name: tuple(each[:-1]) for name, each in found.items() if len(each) > 1}
+    return {name: each[-1] for name, each in found.items()}, further
 
 
 def _is_main(node: ast.stmt) -> bool:
@@ -276,7 +292,10 @@ def _bindings(node: ast.stmt, module: str, is_package: bool) -> Iterator[tuple[s
             package = package[: len(package) - node.level + 1]
             base = ".".join([*package, *([node.module] if node.module else [])])
         for alias in node.names:
-            yield alias.asname or alias.name, (base, alias.name)
+            if alias.name == "*":
+                yield f"*{base}", (base,)
+            else:
+                yield alias.asname or alias.name, (base, alias.name)
 
 
 # What a name leads to -----------------------------------------------------------------------------
@@ -290,29 +309,52 @@ class Target:
         module: of the project; empty for something outside.
         name: of the definition; empty for the whole module.
         rest: attributes that follow, or the full name of what lies outside.
+        others: what it leads to as well, where a condition decides between several.
     """
 
     module: str
     name: str = ""
     rest: str = ""
+    others: tuple[Target, ...] = ()
 
 
-def lead(source: Source, path: tuple[str, ...], imports: dict[str, Import]) -> Target:
+def lead(
+    source: Source,
+    path: tuple[str, ...],
+    imports: Mapping[str, Import],
+    further: Mapping[str, tuple[Import, ...]],
+) -> Target:
     """What a dotted name in a module leads to.
 
     Args:
         source: the module.
         path: the name and the attributes that follow it.
         imports: what imports inside of the piece of code bind, beside those of the module.
+        further: what they bind besides, see `Source`.
     """
-    bound = imports.get(path[0]) or (
-        None if path[0] in source.names else source.imports.get(path[0])
-    )
-    if bound is not None:
-        return _follow((*bound[0].split("."), *bound[1:], *path[1:]))
-    if path[0] in source.names:
-        return Target(source.name, path[0], ".".join(path[1:]))
-    return Target("", "", ".".join(path))
+    own = Target(source.name, path[0], ".".join(path[1:])) if path[0] in source.names else None
+    bound = [imports[path[0]], *further.get(path[0], ())] if path[0] in imports else []
+    if not bound:
+        last = source.imports.get(path[0])
+        bound = [*([last] if last else []), *source.further.get(path[0], ())]
+    found = [_follow((*".".join(one).split("."), *path[1:])) for one in bound]
+    if own is not None and path[0] not in imports:
+        found = [own, *(one for one in found if one.module)]
+    if found:
+        return replace(found[0], others=tuple(found[1:]))
+    return _starred(source, {**source.imports, **imports}, path) or Target("", "", ".".join(path))
+
+
+def _starred(
+    source: Source, imports: Mapping[str, Import], path: tuple[str, ...], depth: int = 0
+) -> Target | None:
+    """What a name leads to that came with all others of a module: `from module import *`."""
+    bases = [bound[0] for name, bound in imports.items() if name.startswith("*")]
+    for base in bases if depth <= 20 else ():
+        found = _follow((*base.split("."), *path), depth + 1)
+        if found.name and found.module != source.name:
+            return found
+    return None
 
 
 def _follow(path: tuple[str, ...], depth: int = 0) -> Target:
@@ -336,4 +378,5 @@ def _follow(path: tuple[str, ...], depth: int = 0) -> Target:
         onward = (*bound[0].split("."), *bound[1:], *rest[1:])
         if onward != path:
             return _follow(onward, depth + 1)
-    return Target(module, "", ".".join(rest))
+    made = Target(module, "", ".".join(rest))
+    return _starred(source, source.imports, rest, depth) or made

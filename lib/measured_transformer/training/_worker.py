@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
+import threading
+import time
 from typing import Any
 
 import torch
 
+_LOOK_EVERY = 0.5
+
 
 def main() -> None:
     """Read calls from the standard input, write results to what was the standard output."""
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is the parent's, which ends this process
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed must not get between the answers
     torch.set_num_threads(1)
@@ -33,6 +40,23 @@ def main() -> None:
             data = pickle.dumps((False, RuntimeError(f"{type(answer[1]).__name__}: {answer[1]}")))
         answers.write(data)
         answers.flush()
+
+
+def _end_with_parent() -> None:
+    """End this process soon after the one that started it, also in the middle of a call.
+
+    A parent that is killed cannot end its processes, and a training that nobody waits for goes on for long.
+    """
+    if os.name != "posix":
+        return  # there a process keeps the number of its parent, and notices at the end of its call
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_EVERY)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":

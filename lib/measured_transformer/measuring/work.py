@@ -1,0 +1,402 @@
+"""Doing what measurements ask for, all of them together: searches, trainings, looks.
+
+Every training is done once, however many measurements and seeds ask for it, the longest first. A seed is
+looked at as soon as its own trainings are there. Where learning rates are still to be chosen, the trainings of
+those searches come in the same pool, and what waits for them follows.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    wait,
+)
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from measured_transformer.measuring.jobs import Search, wanted_searches
+from measured_transformer.measuring.measurement import Measurement
+from measured_transformer.measuring.progress import A_LOOK, Progress, cost
+from measured_transformer.measuring.trials import (
+    Trial,
+    open_by_name,
+    stored_key,
+    take,
+    take_by_name,
+    timed,
+    train_one,
+)
+from measured_transformer.training.device import find_device
+from measured_transformer.training.ensemble import arrivals, available_cores
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.processes import LocalProcesses, ProcessDiedError
+from measured_transformer.training.store import Store
+from measured_transformer.training.tuning import keep_rates
+
+Part = Literal["all", "single", "double", "both"]
+_BROKE = (BrokenExecutor, ProcessDiedError)
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A measurement from one seed.
+
+    Attributes:
+        measurement, seed: which.
+        settings: of the measurement, all of them.
+        digest: of its code, as it was when the work was planned.
+        part: 'all', or for the first losses of its trainings alone which of them, see `trials.Which`.
+        doubles: of 'all', whether with first losses in double precision.
+        refused: as soon as it holds an error, this is wanted no more, and ends with it.
+    """
+
+    measurement: Measurement
+    seed: int
+    settings: Mapping[str, Any]
+    digest: str
+    part: Part = "all"
+    doubles: bool = False
+    refused: list[Exception] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """Of the measurement."""
+        return self.measurement.label
+
+
+Outcome = tuple[Wanted, Trial | Exception]
+
+
+@dataclass(eq=False)
+class _Item:
+    """What is wanted, and what it still waits for: keys of trainings, names of searches."""
+
+    wanted: Wanted
+    jobs: Mapping[Any, Job] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    waits: set[str] = field(default_factory=set)
+    ended: bool = False
+
+
+@dataclass(eq=False)
+class _Search:
+    """The choice of a learning rate, the trainings that it takes, and the items that wait for it."""
+
+    name: str
+    search: Search
+    trials: Mapping[tuple[float, int], Job]
+    keys: set[str] = field(default_factory=set)
+    waits: set[str] = field(default_factory=set)
+    items: list[_Item] = field(default_factory=list)
+    ended: bool = False
+
+
+@dataclass(eq=False)
+class _Training:
+    """One run that is missing, and what waits for it."""
+
+    key: str
+    job: Job
+    label: str
+    waiting: list[_Item | _Search] = field(default_factory=list)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing waits for it any more."""
+        return all(isinstance(one, _Item) and one.wanted.refused for one in self.waiting)
+
+
+class Workers:
+    """Trains and looks: in processes on this machine, through an executor, or stacked on an accelerator.
+
+    Args:
+        executor: what trains and looks; processes on the cores of this machine when not given.
+        progress: what is told of it.
+    """
+
+    def __init__(self, executor: Executor | None, progress: Progress) -> None:
+        self._progress, self._open = progress, ExitStack()
+        self._given = executor is not None
+        self._executor = self._own() if executor is None else executor
+
+    def __enter__(self) -> Workers:
+        """Ready for work."""
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        """End the processes; after an error at once."""
+        return self._open.__exit__(*error)
+
+    def _own(self) -> Executor:
+        executor: Executor = self._open.enter_context(LocalProcesses(max(1, available_cores())))
+        return executor
+
+    def outcomes(self, wanted: Iterable[Wanted], store: Store) -> Iterator[Outcome]:
+        """Each wanted thing once, with its trial or the error that it ended with, as they come in."""
+        yield from _Work(self, wanted, store, self._progress).outcomes()
+
+    # What the work asks for ---------------------------------------------------------------------
+
+    @property
+    def on_device(self) -> bool:
+        """Whether this process trains, on an accelerator, while others look."""
+        return not self._given and find_device().type != "cpu"
+
+    @property
+    def places(self) -> float:
+        """How many calls to have under way: a few more than can be done at once, and no queue behind them."""
+        if not self._given:
+            return float(max(1, available_cores()))
+        if (number := getattr(self._executor, "_max_workers", None)) is not None:
+            return 2.0 * number
+        client = getattr(self._executor, "_client", None)  # dask's: its cluster may grow
+        return math.inf if client is None else max(1.0, 2.0 * sum(client.nthreads().values()))
+
+    def submit(self, call: partial[Any]) -> Future[Any]:
+        """Have a call done; where the executor is broken, on this machine."""
+        try:
+            return self._executor.submit(call.func, *call.args, **call.keywords)
+        except BrokenExecutor:
+            self.replace()
+            return self._executor.submit(call.func, *call.args, **call.keywords)
+
+    def replace(self) -> None:
+        """Go on with processes of this machine, in the place of an executor that broke."""
+        if self._given:
+            self._progress.note("the executor broke; this machine's processes go on")
+            self._executor, self._given = self._own(), False
+
+
+class _Work:
+    """What there is to do, at one time."""
+
+    def __init__(
+        self, workers: Workers, wanted: Iterable[Wanted], store: Store, progress: Progress
+    ) -> None:
+        self._workers, self._store, self._progress = workers, store, progress
+        self._items = [_Item(one) for one in wanted]
+        self._trainings: dict[str, _Training] = {}
+        self._searches: dict[str, _Search] = {}
+        self._broken: dict[str, str] = {}  # trainings that failed, and how
+        self._queue: list[tuple[float, int, _Training]] = []  # a heap: the longest first
+        self._looks: deque[_Item] = deque()
+        self._running: dict[Future[Any], _Item | _Training] = {}
+        self._died: set[int] = set()
+        self._found: deque[Outcome] = deque()
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Each wanted thing with what came of it."""
+        for item in self._items:
+            self._progress.expect("looks", item.wanted.label, A_LOOK)
+            self._plan(item)
+        while True:
+            while self._found:
+                yield self._found.popleft()
+            if not (self._queue or self._looks or self._running):
+                return
+            self._start()
+            on_device = bool(self._queue) and self._workers.on_device
+            if on_device:
+                self._train_a_stack()
+            self._collect(block=not (self._found or on_device))
+
+    # Planning -----------------------------------------------------------------------------------
+
+    def _plan(self, item: _Item) -> None:
+        """Find out what an item waits for: choices of learning rates, or trainings, or nothing."""
+        one = item.wanted
+        if one.part != "all":
+            self._looks.append(item)
+            return
+        try:
+            with wanted_searches() as searches:
+                jobs = one.measurement.jobs(one.seed, **one.settings)
+            if not searches:
+                item.jobs = jobs
+                self._ask(jobs.values(), item)
+                self._look_if_ready(item)
+                return
+            chosen = [self._search(search, item) for search in searches]
+        except Exception as error:
+            self._end(item, error)
+            return
+        for search in dict.fromkeys(chosen):
+            self._choose_if_ready(search)
+
+    def _search(self, search: Search, item: _Item) -> _Search:
+        trials = search.trials()
+        name = "\0".join([search.name, *(str(job.key()) for job in trials.values())])
+        chosen = self._searches.get(name)
+        if chosen is None:
+            chosen = self._searches[name] = _Search(name, search, trials)
+            self._ask(trials.values(), chosen)
+        if item not in chosen.items:
+            chosen.items.append(item)
+        item.waits.add(name)
+        return chosen
+
+    def _ask(self, jobs: Iterable[Job], asking: _Item | _Search) -> None:
+        """Have runs trained, but for those that the store has, and those that no store can have."""
+        label = asking.wanted.label if isinstance(asking, _Item) else asking.search.name
+        for job in jobs:
+            key = job.key()
+            if key is None:
+                continue  # it is trained where it is looked at
+            asking.keys.add(key)
+            if key in self._broken or stored_key(job, self._store) is not None:
+                continue
+            training = self._trainings.get(key)
+            if training is None:
+                training = self._trainings[key] = _Training(key, job, label)
+                heapq.heappush(self._queue, (-cost(job), len(self._trainings), training))
+                self._progress.expect("trainings", label, cost(job))
+            training.waiting.append(asking)
+            asking.waits.add(key)
+
+    # Starting -----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        places = self._workers.places
+        while self._looks and len(self._running) < places:
+            item = self._looks.popleft()
+            if item.wanted.refused:
+                self._end(item, item.wanted.refused[0])
+            else:
+                self._running[self._look(item)] = item
+        while self._queue and not self._workers.on_device and len(self._running) < places:
+            _, _, training = heapq.heappop(self._queue)
+            if training.is_refused:
+                self._trained(training, None)
+                continue
+            call = partial(train_one, training.job, self._store)
+            self._running[self._workers.submit(call)] = training
+
+    def _look(self, item: _Item) -> Future[Trial]:
+        one, where = item.wanted, item.wanted.measurement
+        label, settings = (where.room, where.name), dict(one.settings)
+        if one.part != "all":
+            given: tuple[Any, ...] = (label, one.digest, one.seed, settings, one.part)
+            return self._workers.submit(partial(open_by_name, *given))
+        if where.room:
+            given = (label, one.digest, one.seed, settings, self._store, dict(item.jobs))
+            return self._workers.submit(partial(take_by_name, *given, doubles=one.doubles))
+        future: Future[Trial] = Future()  # defined in a notebook: no other process can find it
+        try:
+            future.set_result(take(where, one.seed, settings, self._store, item.jobs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def _train_a_stack(self) -> None:
+        """Train, here and now, all queued runs that differ from the longest one in their seeds alone."""
+        first = self._queue[0][2].job
+
+        def alike(job: Job) -> bool:
+            same = (job.config, job.task) == (first.config, first.task)
+            return same and repr(job.settings) == repr(first.settings)
+
+        together = {entry[2].job.seed: entry[2] for entry in self._queue if alike(entry[2].job)}
+        self._queue = [entry for entry in self._queue if not alike(entry[2].job)]
+        heapq.heapify(self._queue)
+        jobs = [Job(first.config, first.task, seed, first.settings) for seed in together]
+        for job, run in arrivals([timed(job, len(jobs)) for job in jobs], store=self._store):
+            self._trained(together[job.seed], run if isinstance(run, Exception) else None)
+
+    # Ending -------------------------------------------------------------------------------------
+
+    def _collect(self, *, block: bool) -> None:
+        if not self._running:
+            return
+        done, _ = wait(self._running, None if block else 0, FIRST_COMPLETED)
+        for future in done:
+            what = self._running.pop(future)
+            try:
+                result, error = future.result(), None
+            except (Exception, CancelledError) as caught:
+                result, error = None, caught
+            if isinstance(error, _BROKE) and self._again(what, error):
+                continue
+            if isinstance(what, _Training):
+                self._trained(what, error)
+            else:
+                self._end(what, error if result is None else result)
+
+    def _again(self, what: _Item | _Training, error: BaseException) -> bool:
+        """Put back what died with its process, once."""
+        if isinstance(error, BrokenExecutor):
+            self._workers.replace()
+        if id(what) in self._died:
+            return False
+        self._died.add(id(what))
+        if isinstance(what, _Training):
+            heapq.heappush(self._queue, (-cost(what.job), -len(self._died), what))
+        else:
+            self._looks.append(what)
+        return True
+
+    def _trained(self, training: _Training, error: BaseException | None) -> None:
+        self._progress.advance("trainings", training.label, cost(training.job))
+        if error is not None:
+            told = f"training from seed {training.job.seed}: {type(error).__name__}: {error}"
+            self._broken[training.key] = told
+        for waiting in training.waiting:
+            waiting.waits.discard(training.key)
+            if isinstance(waiting, _Item):
+                self._look_if_ready(waiting)
+            else:
+                self._choose_if_ready(waiting)
+
+    def _choose_if_ready(self, chosen: _Search) -> None:
+        """Keep what a search found, when all of its trainings are there; then go on with what waited."""
+        if chosen.waits or chosen.ended:
+            return
+        chosen.ended, search, problem = True, chosen.search, self._problem(chosen.keys)
+        try:
+            if not problem:
+                keep_rates(
+                    search.name,
+                    search.config,
+                    search.task,
+                    {key: timed(job) for key, job in chosen.trials.items()},
+                    rates=search.rates,
+                    seeds=search.seeds,
+                    steps=search.steps,
+                    options=search.options,
+                    store=self._store,
+                )
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        for item in chosen.items:
+            item.waits.discard(chosen.name)
+            if problem:
+                self._end(item, RuntimeError(f"no learning rate for {search.name}: {problem}"))
+            elif not item.waits and not item.ended:
+                self._plan(item)
+
+    def _look_if_ready(self, item: _Item) -> None:
+        if item.waits or item.ended:
+            return
+        if problem := self._problem(item.keys):
+            self._end(item, RuntimeError(problem))
+        else:
+            self._looks.append(item)
+
+    def _problem(self, keys: Iterable[str]) -> str:
+        """What is wrong with trainings, in words; nothing where they are well."""
+        return "; ".join(self._broken[key] for key in sorted(keys) if key in self._broken)
+
+    def _end(self, item: _Item, outcome: Any) -> None:
+        if not item.ended:
+            item.ended = True
+            self._progress.advance("looks", item.wanted.label, A_LOOK)
+            self._found.append((item.wanted, outcome))
