@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -188,7 +189,10 @@ def _all_in(home: str, names: str) -> dict[str, str]:
 
 # Module -> a name that it had -> where that is now: a module, and the name there if it is another one.
 CHANGED: dict[str, dict[str, str]] = {
-    "analysis.attention_only": {"Given": "variants.feedforward:FixedEmbeddings"},
+    "analysis.attention_only": {
+        "Given": "variants.feedforward:FixedEmbeddings",
+        "NoNetwork": "variants.substitutes:Silent",
+    },
     "analysis.circuits": {"offset_turn": "analysis.circuits:offset_rotation"},
     "analysis.cost": _all_in(
         "chapters.cost.measure",
@@ -230,11 +234,16 @@ CHANGED: dict[str, dict[str, str]] = {
         ),
         **_all_in("chapters.one_layer.measure", "nested six_operations staged"),
     },
+    "analysis.substitutes": {"Nothing": "variants.substitutes:Silent"},
     "figures.diagrams": {"block_placements": "figures.diagrams:plot_block_placements"},
     "figures.norm_placement": {
         "steps_strip": "chapters.norm_gradients.figures:plot_steps_strip",
         "success_map": "chapters.without_norms.figures:plot_success_map",
     },
+    "interop.bert": {"write_config": "interop.bert:BERT.write_config"},
+    "interop.gpt2": {"write_config": "interop.gpt2:GPT2.write_config"},
+    "interop.llama": {"write_config": "interop.llama:LLAMA.write_config"},
+    "interop.t5": {"write_config": "interop.t5:T5.write_config"},
     "models.head": {"HeadedStack": "models.stack:Stack"},
 }
 
@@ -252,7 +261,7 @@ def former_names(module: str) -> Callable[[str], Any]:
             DeprecationWarning,
             stacklevel=2,
         )
-        return getattr(import_module(home), new)
+        return attrgetter(new)(import_module(home))
 
     return __getattr__
 
@@ -272,7 +281,7 @@ class _Former(ModuleType):
             return sorted(names | {key.removeprefix("plot_") for key in names})
         if (now := CHANGED.get(_short(self.__name__), {}).get(name)) is not None:
             module, new = _split(now, name)
-            return getattr(import_module(module), new)
+            return attrgetter(new)(import_module(module))
         for home in homes:
             for new in (name, f"plot_{name}"):  # what draws a figure was called by what it shows
                 if not name.startswith("__") and new in vars(home):
