@@ -2,11 +2,11 @@
 
 A test run does so for a share of them, another share with each commit, so that all have their turn.
 
-On the same kind of machine every value must be equal to the last bit. Elsewhere rounding differs, and a
-training amplifies it: of two seeds, as most of these chapters have, either may end anywhere among what such
-trainings give. There a value counts as within rounding up to `SHARE` of the largest of its name and
-`SPREADS` times what lies between its seeds; of a chapter's values one in `FEW` may lie outside, and no
-verdict may change.
+On the same kind of machine values come back equal, but for the last bits of float64 sums whose order depends
+on where in memory their numbers lie (`BITS`). Elsewhere rounding differs, and a training amplifies it: of two
+seeds, as most of these chapters have, either may end anywhere among what such trainings give. There a value
+counts as within rounding up to `SHARE` of the largest of its name and `SPREADS` times what lies between its
+seeds; of a chapter's values one in `FEW` may lie outside, and no verdict may change.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from bookpress.jobs import ChapterFailedError, Job
 from bookpress.kept import Kept
 from bookpress.kernel import Failure, Run
 
+BITS = 1e-9
+"""By what share of the largest of its name a value may differ on the same kind of machine."""
+ZERO = 1e-12
+"""What is nothing but rounding, whatever its size."""
 SHARE = 0.01
 SPREADS = 3
 FEW = 20
@@ -39,7 +43,7 @@ class Repeated:
         seconds: what executing it took.
         exact: whether this is the kind of machine that the kept values are of.
         equal: values equal to the last bit.
-        within: values that rounding explains, on another kind of machine.
+        within: values that rounding explains.
         outside: all others.
         where: which those are; also names that have no values, or another number of them.
         flipped: claims with another verdict, with both.
@@ -127,7 +131,7 @@ def _compare(then: Mapping[str, Any], now: Mapping[str, Any], found: Repeated) -
             found.where.append(f"{name} ({len(after)} in place of {len(before)})")
             continue
         equal = [a == b for a, b in zip(before, after, strict=True)]
-        near = [False] * len(before) if found.exact else _near(before, after)
+        near = _near(before, after, found.exact)
         outside = sum(not (same or close) for same, close in zip(equal, near, strict=True))
         found.equal += sum(equal)
         found.outside += outside
@@ -140,8 +144,9 @@ def _compare(then: Mapping[str, Any], now: Mapping[str, Any], found: Repeated) -
             found.flipped[claim] = verdicts
 
 
-def _near(before: list[float], after: list[float]) -> list[bool]:
-    allowed = SHARE * max(map(abs, before)) + SPREADS * (max(before) - min(before))
+def _near(before: list[float], after: list[float], exact: bool) -> list[bool]:
+    largest, spread = max(map(abs, before)), max(before) - min(before)
+    allowed = ZERO + (BITS * largest if exact else SHARE * largest + SPREADS * spread)
     return [abs(a - b) <= allowed for a, b in zip(before, after, strict=True)]
 
 
