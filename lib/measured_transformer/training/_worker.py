@@ -18,7 +18,9 @@ _LOOK_EVERY = 0.5
 def main() -> None:
     """Read calls from the standard input, write results to what was the standard output."""
     _end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is the parent's, which ends this process
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # an interruption is the parent's, which ends this process
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed must not get between the answers
     torch.set_num_threads(1)
