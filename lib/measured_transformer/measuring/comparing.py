@@ -20,7 +20,7 @@ from measured_transformer.measuring.openings import AGREES
 from measured_transformer.measuring.trials import Trial
 
 FEW = 60.0
-"""How a spread is widened where seeds are few: by this many times itself over the square of the seeds but one.
+"""How a spread is widened where seeds are few: by so many times itself, over the square of the seeds less one.
 
 What a training that rounding led elsewhere gives is one more draw. The range of three draws falls far short of
 what a fourth may do, that of sixty hardly does: widened so, it leaves out about one draw in a thousand (of

@@ -28,6 +28,7 @@ from measured_transformer.measuring.jobs import Search, wanted_searches
 from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import A_LOOK, Progress, cost
 from measured_transformer.measuring.trials import (
+    OPENING,
     Trial,
     open_by_name,
     stored_key,
@@ -85,6 +86,7 @@ class _Item:
     jobs: Mapping[Any, Job] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
     waits: set[str] = field(default_factory=set)
+    units: float = A_LOOK
     ended: bool = False
 
 
@@ -197,7 +199,8 @@ class _Work:
     def outcomes(self) -> Iterator[Outcome]:
         """Each wanted thing with what came of it."""
         for item in self._items:
-            self._progress.expect("looks", item.wanted.label, A_LOOK)
+            item.units = _units(item.wanted)
+            self._progress.expect("looks", item.wanted.label, item.units)
             self._plan(item)
         while True:
             while self._found:
@@ -398,5 +401,17 @@ class _Work:
     def _end(self, item: _Item, outcome: Any) -> None:
         if not item.ended:
             item.ended = True
-            self._progress.advance("looks", item.wanted.label, A_LOOK)
+            self._progress.advance("looks", item.wanted.label, item.units)
             self._found.append((item.wanted, outcome))
+
+
+def _units(wanted: Wanted) -> float:
+    """About what a look costs; first losses are short trainings."""
+    if wanted.part == "all":
+        return A_LOOK
+    with wanted_searches():
+        try:
+            jobs = wanted.measurement.jobs(wanted.seed, **wanted.settings).values()
+        except Exception:
+            return A_LOOK  # it ends with that error, where it is done
+    return A_LOOK + sum(cost(job) * OPENING / job.settings["steps"] for job in jobs)
