@@ -119,7 +119,7 @@ def read(path: Path) -> Kept:
     line, _, grids = content.partition(b"\n")
     told = json.loads(line)
     if told["form"] != _FORM:
-        raise DamagedError(f"{FOLDER}/{path.name} has form {told['form']}, expected {_FORM}")
+        raise DamagedError(f"expected form {_FORM} of {FOLDER}/{path.name}, got {told['form']}")
     return Kept(path, told, grids)
 
 
