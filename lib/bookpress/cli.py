@@ -123,7 +123,7 @@ def records(options: argparse.Namespace) -> int:
     stale = [s.chapter.source for s in survey(book, open_cache(book.root)) if s.entry is None]
     if stale:
         raise ValueError(
-            f"expected every chapter to be up to date, not so {', '.join(stale)}: "
+            f"expected every chapter to be up to date, got stale ones, {', '.join(stale)}: "
             "run python -m bookpress execute first"
         )
     for path in publish(book, profile().name):
