@@ -3,7 +3,7 @@
 Trainings are cut to a few steps: values mean nothing here. What mixes devices fails.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from measured_transformer.measuring.measurement import (
     seeds_of,
 )
 from measured_transformer.training import loop
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Run
+from measured_transformer.training.stacked import CannotStackError, train_stacked
 
 STEPS = solving.WINDOW
 BOOK = Path(__file__).parents[2] / "book"
@@ -43,10 +46,24 @@ def taken(measurement: Measurement) -> Variables:
             for name, job in jobs.items()
         }
         assert not fakes_in(runs)
+        assert not fakes_in(stacks(jobs.values()))
         arguments = [seed] if measurement.trainings is None else [seed, runs]
         given = measurement.look(*arguments, **settings)
         assert not fakes_in(given)
         return measurement.variables(given)
+
+
+def stacks(jobs: Iterable[Job]) -> list[Run]:
+    """What an accelerator makes of such trainings: of each arm two seeds in a stack, where that is possible."""
+    found: list[Run] = []
+    arms = {repr((job.config, job.task, job.settings)): job for job in jobs}
+    for job in arms.values():
+        settings = {**shortened(job.settings), "steps": 2}
+        try:
+            found += train_stacked(job.config, job.task, [job.seed, job.seed + 10], **settings)
+        except CannotStackError:
+            continue
+    return found
 
 
 def shortened(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,5 +162,8 @@ def test_what_stayed_on_the_device_fails(room, monkeypatch, tmp_path):
     monkeypatch.setattr(loop, "finished", stays)
     with pytest.raises(AssertionError):
         taken(measurements_of("demo")["losses"])
+    jobs = measurements_of("demo")["losses"].jobs(0).values()
+    with fake_cuda():
+        assert fakes_in(stacks(jobs))
     with pytest.raises(RuntimeError, match="to be on the same device"):
         run_cells(PAGE, tmp_path / "page.md")
