@@ -22,7 +22,7 @@ from measured_transformer.measuring.measurement import (
     rooms,
     seeds_of,
 )
-from measured_transformer.training import loop
+from measured_transformer.training import loop, stacked
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Run
 from measured_transformer.training.stacked import CannotStackError, train_stacked
@@ -166,7 +166,8 @@ def test_what_stayed_on_the_device_fails(room, monkeypatch, tmp_path):
         run.model.to("cuda")
         return run
 
-    monkeypatch.setattr(loop, "finished", stays)
+    for module in (loop, stacked):
+        monkeypatch.setattr(module, "finished", stays)
     with pytest.raises(AssertionError):
         taken(measurements_of("demo")["losses"])
     jobs = measurements_of("demo")["losses"].jobs(0).values()
