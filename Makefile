@@ -3,6 +3,8 @@
 
 PYTHON ?=
 VENV ?= .venv
+# How `make test` executes chapters: all with --force; else what is stale, and one of so many shares again.
+EXECUTE ?= --again 4
 PY := $(VENV)/bin/python
 
 .NOTPARALLEL:
@@ -47,7 +49,7 @@ test: environment
 	$(call stage,4/9,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
 	$(call stage,5/9,prose (no bare measured numbers),$(PY) -m bookpress.prose)
 	$(call stage,6/9,repeat (first seeds measured again),$(PY) -m measured_transformer.measuring --repeat)
-	$(call stage,7/9,chapters (pytest-nbmake),$(PY) -m bookpress execute)
+	$(call stage,7/9,chapters (a share executed again),$(PY) -m bookpress execute $(EXECUTE))
 	$(call stage,8/9,book (warnings are errors),$(PY) -m bookpress build)
 	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'
 	@MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile

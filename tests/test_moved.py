@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 import warnings
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
-from measured_transformer._moved import MOVED
+from measured_transformer._moved import CHANGED, MOVED
 
 NAME = "measured_transformer"
 
@@ -80,3 +82,35 @@ def test_a_name_that_it_never_had_is_an_error():
         _ = former.sandwhich
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(f"{NAME}.analysis.never_was")
+
+
+STANDING = [(module, name) for module in CHANGED if module not in MOVED for name in CHANGED[module]]
+
+
+def now_at(module: str, name: str) -> tuple[str, str]:
+    home, _, new = CHANGED[module][name].partition(":")
+    return f"{NAME}.{home}", new or name
+
+
+@pytest.mark.parametrize(("module", "name"), STANDING)
+def test_a_name_that_left_a_module_is_still_known_there(module: str, name: str):
+    home, new = now_at(module, name)
+    told = f"{NAME}.{module}.{name} is now {home}.{new}; the former name works for one version"
+    with pytest.warns(DeprecationWarning, match=re.escape(told)):
+        found = getattr(importlib.import_module(f"{NAME}.{module}"), name)
+    assert found == attrgetter(new)(importlib.import_module(home))
+
+
+@pytest.mark.parametrize("module", sorted({module for module, _ in STANDING}))
+def test_other_names_are_errors(module: str):
+    with pytest.raises(AttributeError, match="no attribute 'never_was'"):
+        _ = importlib.import_module(f"{NAME}.{module}").never_was
+
+
+@pytest.mark.parametrize("former", [module for module in CHANGED if module in MOVED])
+def test_names_that_changed_when_their_module_moved(former: str):
+    with pytest.warns(DeprecationWarning, match="former name works"):
+        module = importlib.import_module(f"{NAME}.{former}")
+    for name in CHANGED[former]:
+        home, new = now_at(former, name)
+        assert getattr(module, name) is attrgetter(new)(importlib.import_module(home))

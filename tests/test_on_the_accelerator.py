@@ -12,13 +12,13 @@ from measured_transformer.analysis.ablation import effects, heads
 from measured_transformer.analysis.early_stopping import train_until_solved
 from measured_transformer.analysis.extrapolation import excess_loss
 from measured_transformer.analysis.gradients import stream_gradients
-from measured_transformer.analysis.layers import rise_without
 from measured_transformer.analysis.positions import position_r2_by_layer
 from measured_transformer.analysis.residual import ledger
 from measured_transformer.chapters.head_roles.measure import look
 from measured_transformer.chapters.heads.measure import pair_effects
 from measured_transformer.chapters.initialisation.measure import passage
 from measured_transformer.chapters.layer_norm.measure import norm_divisors
+from measured_transformer.chapters.layers.measure import rise_without
 from measured_transformer.chapters.network_or_attention.measure import replaced
 from measured_transformer.chapters.norm_gradients.measure import (
     EqualRates,
@@ -31,13 +31,19 @@ from measured_transformer.chapters.norm_gradients.measure import (
 from measured_transformer.chapters.norm_placement.measure import logit_deviation
 from measured_transformer.chapters.pieces.measure import rises_when_taken
 from measured_transformer.chapters.projections.measure import reading
-from measured_transformer.chapters.pruning.arms import LoadWeights
-from measured_transformer.chapters.pruning.measure import confidence, gradient_importance
+from measured_transformer.chapters.pruning.measure import (
+    LoadWeights,
+    confidence,
+    gradient_importance,
+)
 from measured_transformer.chapters.scale.measure import first_look
 from measured_transformer.chapters.small_steps.measure import first_step_shift
 from measured_transformer.chapters.training_attention.measure import head_evenness
-from measured_transformer.chapters.warm_up.curvature import largest_eigenvalue, snapshots
-from measured_transformer.chapters.warm_up.measure import quiet_branches
+from measured_transformer.chapters.warm_up.measure import (
+    largest_eigenvalue,
+    quiet_branches,
+    snapshots,
+)
 from measured_transformer.chapters.without_norms.measure import TakesOver, block_gradients
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene

@@ -91,6 +91,8 @@ def test_checks_run_for_pull_requests_and_main_and_do_what_ci_does():
     assert checks["on"]["push"] == {"branches": ["main"]}
     everything = checks["jobs"]["everything"]
     assert any(step.get("run") == ".ci/run" for step in everything["steps"])
+    (checkout,) = steps_using(everything, "actions/checkout")
+    assert checkout["with"]["fetch-depth"] == 0, "the number of commits decides what has its turn"
     versions = {
         *checks["jobs"]["library"]["strategy"]["matrix"]["python"],
         *(
@@ -115,7 +117,7 @@ def test_the_gpu_run_starts_weekly_on_release_tags_and_by_hand_only():
 def test_the_gpu_run_measures_the_full_profile_on_a_gpu_that_it_names():
     measure = load("gpu.yml")["jobs"]["measure"]
     assert measure["runs-on"] == ["self-hosted", "linux", "x64", "gpu"]
-    assert measure["env"]["MEASURED_PROFILE"] == "full"
+    assert measure["env"] == {"MEASURED_PROFILE": "full", "EXECUTE": "--force"}
     scripts = [step.get("run", "") for step in measure["steps"]]
     shown = next(i for i, script in enumerate(scripts) if "nvidia-smi" in script)
     assert "torch.__version__" in scripts[shown]

@@ -1,9 +1,10 @@
 """What prints the book: execution, staleness, and the Sphinx extension.
 
-From a chapter to its page: `chapters` reads the cells, `imports` and `fingerprint` tell what else they
-depend on, `cache` holds the notebooks that were executed, `execute` runs what is missing there through
-pytest and nbmake (`collect`, `items`, `kernel`) and shows `progress`, `records` writes down what was
-measured, `staleness` lets Sphinx print from the cache, and `cli` is the command line.
+From a chapter to its page: `chapters` reads the cells, `fingerprint` tells what else they depend
+on, `cache` holds the notebooks that were executed, `execute` runs what is missing there (`jobs`, each
+in a `kernel`, which `kernel_server` may fork) and shows `progress`, `records` writes down what was measured,
+`staleness` lets Sphinx print from the cache, and `cli` is the command line. `collect` and `items` let
+`pytest --nbmake` run chapters as well.
 """
 
 import sys

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from filelock import FileLock
 from jupyter_cache.base import CacheBundleIn
 from jupyter_cache.cache.db import NbCacheRecord
 from jupyter_cache.cache.main import JupyterCacheBase
@@ -56,15 +57,14 @@ class Cache:
         self.warn = warn
         self._store = JupyterCacheBase(folder)
 
-    def find(self, notebook: NotebookNode, name: str) -> Entry | None:
-        """Find the executed notebook with the same cells and fingerprint.
+    def find(self, key: str, name: str) -> Entry | None:
+        """Find the executed notebook with a key: with the same cells and fingerprint (see `key_of`).
 
         Returns None when there is none, also when what is there was damaged: then a warning that
         mentions `name` says so, and the damaged entry is removed.
         """
         if not self.folder.is_dir():
             return None
-        _, key = self._store.create_hashed_notebook(notebook)
         try:
             row = NbCacheRecord.record_from_hashkey(key, self._store.db)
         except KeyError:
@@ -87,6 +87,12 @@ class Cache:
 
         `name` is the chapter's file; `details` is kept with the entry and must be JSON.
         """
+        with FileLock(self.folder.with_name(f"{self.folder.name}.lock"), mode=0o644):
+            return self._add(notebook, name, seconds, details)
+
+    def _add(
+        self, notebook: NotebookNode, name: str, seconds: float, details: dict[str, Any]
+    ) -> Entry:
         hashed, key = self._store.create_hashed_notebook(notebook)
         content = nbformat.writes(hashed, nbformat.NO_CONVERT).encode("utf-8")
         data = {**details, "execution_seconds": seconds, "sha256": _checksum(content)}

@@ -32,11 +32,15 @@ _HEADING = re.compile(r"^#[ \t]+(.+?)[ \t]*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Chapter:
-    """One chapter: its file, its name for Sphinx (`book/positions/rotary`) and its title."""
+    """One chapter: its file, its name for Sphinx (`book/positions/rotary`), its title, and its room.
+
+    A chapter of the second edition names its room in its front matter; others have none.
+    """
 
     path: Path
     docname: str
     title: str
+    room: str | None = None
 
     @property
     def source(self) -> str:
@@ -61,7 +65,7 @@ def load_book(root: Path) -> Book:
     root = root.resolve()
     toc = root / TOC
     if not toc.is_file():
-        raise ValueError(f"expected a book's root folder, with {TOC} in it; {root} has none")
+        raise ValueError(f"expected a book's root folder, with {TOC} in it, got {root}")
     chapters = []
     for docname in parse_toc_yaml(toc):
         path = root / docname
@@ -71,8 +75,7 @@ def load_book(root: Path) -> Book:
             raise ValueError(f"{TOC} names {docname!r}, but {root} has no such page")
         text = path.read_text("utf-8")
         if is_chapter(path, text):
-            relative = path.relative_to(root).with_suffix("").as_posix()
-            chapters.append(Chapter(path, relative, _title(text) or relative))
+            chapters.append(chapter_at(root, path, text))
     for name, count in Counter(chapter.path.stem for chapter in chapters).items():
         if count > 1:
             raise ValueError(f"expected one chapter called {name}, got {count}; rename all but one")
@@ -95,11 +98,13 @@ def is_chapter(path: Path, text: str | None = None) -> bool:
     return "{code-cell}" in text and is_myst_markdown_notebook(text)
 
 
-def chapter_at(root: Path, path: Path) -> Chapter:
+def chapter_at(root: Path, path: Path, text: str | None = None) -> Chapter:
     """Describe the chapter in one file, whether or not `_toc.yml` names it."""
     path = path.resolve()
+    text = path.read_text("utf-8") if text is None else text
     docname = path.relative_to(root.resolve()).with_suffix("").as_posix()
-    return Chapter(path, docname, _title(path.read_text("utf-8")) or docname)
+    room = (front_matter(text).get("measured") or {}).get("room")
+    return Chapter(path, docname, _title(text) or docname, room)
 
 
 def notebook(chapter: Chapter, fingerprint: str | None = None) -> NotebookNode:
@@ -157,7 +162,10 @@ def _with_front_matter(text: str, changed: dict[str, Any]) -> str:
     """
     match = _FRONT_MATTER.match(text)
     if match is None:
-        raise ValueError("expected a page that begins with front matter between two lines of ---")
+        first = text.partition("\n")[0]
+        raise ValueError(
+            f"expected a page that begins with front matter between two lines of ---, got {first!r}"
+        )
     metadata = front_matter(text) | changed
     line = yaml.safe_dump(metadata, default_flow_style=True, width=float("inf"), allow_unicode=True)
     padding = "\n" * (match.group(1).count("\n") - 1)

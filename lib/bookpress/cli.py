@@ -1,4 +1,4 @@
-"""The press from the command line: `python -m bookpress execute | build | status | records`."""
+"""The press from the command line: `python -m bookpress execute | build | status | keep | records`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-PAGES = "_build/html"
+from bookpress.printed import PAGES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,21 +25,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the chapters that are stale."""
+    from bookpress.again import summary
     from bookpress.execute import execute
 
     only = [Path(name) for name in options.chapters] or None
     start = time.monotonic()
-    result = execute(options.root, jobs=options.jobs, force=options.force, only=only)
+    settings = {"jobs": options.jobs, "force": options.force, "again": options.again}
+    result = execute(options.root, only=only, **settings)
     _conclude(result.failed, len(result.ran), time.monotonic() - start)
+    if result.repeated:
+        print(summary(result.repeated), flush=True)
     return result.status
 
 
 def build(options: argparse.Namespace) -> int:
     """Run the chapters that are stale, then print the pages; any warning is an error."""
-    options.chapters = []
+    from bookpress import printed
+
+    pages = (options.root / PAGES / "index.html").resolve()
+    if not options.force and printed.is_current(options.root):
+        print(f"nothing changed since the book was printed: {pages}")
+        return 0
+    before = printed.sources(options.root)
+    options.chapters, options.again = [], 0
     status = execute(options)
     if status:
         return status
+    for name in printed.mend(options.root):
+        print(f"{PAGES}/{name} is not what was printed; it will be printed again")
     command = [sys.executable, "-m", "bookpress.printing", str(options.root)]
     command += ["-n", "-W", "--keep-going"]
     command += ["-q"] if options.quiet else []
@@ -47,14 +60,16 @@ def build(options: argparse.Namespace) -> int:
     if finished.returncode:
         print("the pages could not be printed; see above", file=sys.stderr)
         return finished.returncode
-    print(f"the book: {(options.root / PAGES / 'index.html').resolve()}")
+    printed.remember(options.root, before)
+    print(f"the book: {pages}")
     return 0
 
 
 def status(options: argparse.Namespace) -> int:
     """Say for each chapter whether it is up to date; exits 1 when one is stale."""
     from bookpress.chapters import load_book
-    from bookpress.execute import open_cache, survey
+    from bookpress.jobs import open_cache
+    from bookpress.survey import survey
 
     book = load_book(options.root)
     states = survey(book, open_cache(book.root))
@@ -64,19 +79,51 @@ def status(options: argparse.Namespace) -> int:
     return int(any(state.entry is None for state in states))
 
 
+def keep(options: argparse.Namespace) -> int:
+    """Keep what the cells of first-edition chapters gave, so that clones print without executing them."""
+    from measured_transformer.evidence.profile import profile
+
+    from bookpress import kept
+    from bookpress.chapters import load_book
+    from bookpress.jobs import open_cache
+    from bookpress.survey import survey
+
+    now = profile()
+    if (now.name, now.seed_offset) != ("quick", 0):
+        raise ValueError(
+            f"expected profile quick with seed offset 0, got {now.name} with {now.seed_offset}: "
+            "only what everybody prints is kept"
+        )
+    book = load_book(options.root)
+    states = survey(book, open_cache(book.root))
+    executed = {state.chapter: state.entry for state in states if state.entry is not None}
+    for path in kept.keep(book.root, executed, book.chapters):
+        size = f"{path.stat().st_size / 1000:.0f} kB" if path.exists() else "removed"
+        print(f"{path.relative_to(book.root)} ({size})", flush=True)
+    left = [s.chapter.source for s in states if s.entry is None and s.chapter.room is None]
+    if left:
+        print(
+            f"{len(left)} not kept, because they are stale: {', '.join(left)}; run python -m bookpress "
+            "execute first",
+            file=sys.stderr,
+        )
+    return int(bool(left))
+
+
 def records(options: argparse.Namespace) -> int:
     """Copy what was measured into the book's own folder."""
     from measured_transformer.evidence.profile import profile
 
     from bookpress.chapters import load_book
-    from bookpress.execute import open_cache, survey
+    from bookpress.jobs import open_cache
     from bookpress.records import publish
+    from bookpress.survey import survey
 
     book = load_book(options.root)
     stale = [s.chapter.source for s in survey(book, open_cache(book.root)) if s.entry is None]
     if stale:
         raise ValueError(
-            f"expected every chapter to be up to date, not so {', '.join(stale)}: "
+            f"expected every chapter to be up to date, got stale ones, {', '.join(stale)}: "
             "run python -m bookpress execute first"
         )
     for path in publish(book, profile().name):
@@ -94,7 +141,7 @@ def _conclude(failed: list[str], passed: int, seconds: float) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m bookpress", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (execute, build, status, records):
+    for command in (execute, build, status, keep, records):
         described = (command.__doc__ or "").splitlines()[0]
         sub = commands.add_parser(command.__name__, help=described, description=described)
         sub.set_defaults(command=command)
@@ -108,4 +155,18 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--quiet", "-q", action="store_true", help="warnings only from Sphinx")
         if command is execute:
             sub.add_argument("chapters", nargs="*", help="files to look at (default: all)")
+            sub.add_argument(
+                "--again",
+                type=_shares,
+                default=0,
+                metavar="SHARES",
+                help="run one share of so many again, another with each commit, and compare with what is kept",
+            )
     return parser
+
+
+def _shares(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, got {text!r}")
+    return number

@@ -8,14 +8,13 @@ build need not run them again.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from bookpress.items import ChapterFile
 
-CELL_TIMEOUT = {"quick": 1800, "full": 12 * 3600}  # seconds
 _NBMAKE_S_OWN = 300
 
 
@@ -29,17 +28,16 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ChapterFil
         return None
     from bookpress.items import ChapterFile
 
-    found: ChapterFile = ChapterFile.from_parent(parent, path=file_path)
-    return found
+    made: ChapterFile = ChapterFile.from_parent(parent, path=file_path)
+    return made
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the book's chapters to a run that names no paths, and keep what passes."""
+    """Add the book's chapters to a run that names no paths."""
     if not _enabled(config) or hasattr(config, "workerinput"):
         return
     from bookpress import chapters
 
-    config.pluginmanager.register(Keeper(), "bookpress-keeper")
     root = chapters.find_root(config.rootpath)
     if config.args_source is not pytest.Config.ArgsSource.ARGS and root == config.rootpath:
         config.args.extend(str(chapter.path) for chapter in chapters.load_book(root).chapters)
@@ -52,29 +50,10 @@ def cell_timeout(config: pytest.Config) -> int:
     """
     from measured_transformer.evidence.profile import profile
 
+    from bookpress.jobs import CELL_TIMEOUT
+
     given: int = config.option.nbmake_timeout
     return given if given != _NBMAKE_S_OWN else CELL_TIMEOUT[profile().name]
-
-
-class Keeper:
-    """Puts each chapter that passed into the cache of executed notebooks, the moment it did."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """See a report, in the process that all reports reach."""
-        outcome = outcome_of(report)
-        if outcome is not None and report.passed:
-            from bookpress.execute import keep
-
-            keep(outcome)
-
-
-def outcome_of(report: pytest.TestReport) -> dict[str, Any] | None:
-    """What a chapter's run left in its report; None for other tests and other phases."""
-    if report.when != "call":
-        return None
-    found: dict[str, Any] | None = dict(report.user_properties).get("chapter")  # type: ignore[assignment]
-    return found
 
 
 def _enabled(config: pytest.Config) -> bool:

@@ -1,39 +1,31 @@
-"""Executing what is stale: find it, run it through pytest and nbmake, keep each chapter at once."""
+"""Executing what is stale: find it, run it side by side, keep each chapter the moment it passed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import nbformat
-import pytest
 from measured_transformer.evidence.profile import profile
-from myst_nb.core.read import MystMetadataParsingError
-from nbformat import NotebookNode
 
-from bookpress import cache, chapters, fingerprint, records
+from bookpress import chapters, records
+from bookpress.again import Repeated, compare, turn_of
 from bookpress.cache import Cache, Entry
 from bookpress.chapters import Book, Chapter
-from bookpress.collect import outcome_of
-from bookpress.forks import Shared, environment
-from bookpress.kernel import Failure, has_cuda, kernel_environment
-from bookpress.progress import Progress, warn
+from bookpress.jobs import ChapterFailedError, Job, open_cache, prepare
+from bookpress.kept import Kept
+from bookpress.kernel import Cells, Failure, Run, has_cuda, kernel_environment
+from bookpress.kernel_server import Shared, environment
+from bookpress.memo import memo_of
+from bookpress.progress import Progress
+from bookpress.survey import State, restore_records, state_of
 
 INTERRUPTED = 130
-
-
-@dataclass(frozen=True)
-class State:
-    """Where one chapter stands: executed as it is now (`entry`), or stale for a `reason`."""
-
-    chapter: Chapter
-    entry: Entry | None
-    reason: str = ""
-    broken: bool = False
 
 
 @dataclass
@@ -42,6 +34,7 @@ class Result:
 
     ran: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    repeated: list[Repeated] = field(default_factory=list)
     interrupted: bool = False
 
     @property
@@ -50,29 +43,13 @@ class Result:
         return INTERRUPTED if self.interrupted else int(bool(self.failed))
 
 
-def open_cache(root: Path) -> Cache:
-    """The store of a book's executed chapters."""
-    return Cache(root / cache.FOLDER, warn)
-
-
-def survey(book: Book, store: Cache, *, force: bool = False) -> list[State]:
-    """Tell for each chapter whether it is up to date, and if not, why."""
-    return [_state(book, store, chapter, force) for chapter in book.chapters]
-
-
-def _state(book: Book, store: Cache, chapter: Chapter, force: bool) -> State:
-    try:
-        stamp = fingerprint.stamp(book.root, chapter.path)
-        notebook = chapters.notebook(chapter, stamp.digest)
-    except (ValueError, MystMetadataParsingError) as error:
-        return State(chapter, None, str(error), broken=True)
-    entry = None if force else store.find(notebook, chapter.source)
-    reason = "" if entry else "asked for" if force else _reason(store, chapter, stamp.parts)
-    return State(chapter, entry, reason)
-
-
 def execute(
-    root: Path, *, jobs: int | None = None, force: bool = False, only: list[Path] | None = None
+    root: Path,
+    *,
+    jobs: int | None = None,
+    force: bool = False,
+    only: list[Path] | None = None,
+    again: int = 0,
 ) -> Result:
     """Run the chapters that are stale and keep each one that passes.
 
@@ -81,125 +58,120 @@ def execute(
         jobs: how many chapters run side by side; two on a CPU, one on a GPU where it is None.
         force: run every chapter, also those that are up to date.
         only: the chapters' files to look at; all where it is None.
+        again: into how many shares the chapters are divided whose outputs the repository keeps, one of
+            which runs again to be compared; with it, chapters that have a room always run. None where it is 0.
 
     Chapters that are up to date have their records written again where these are missing or belong
     to another run.  A chapter that fails leaves what an earlier run of it left.
     """
     book = _restricted(chapters.load_book(root), only)
     kernels = Shared(lambda: kernel_environment(book.root), has_cuda)
-    try:
-        return _execute(book, kernels, jobs, force)
-    finally:
-        kernels.close()
+    with contextlib.closing(kernels):
+        states, turn = [], turn_of(book, again) if again else {}
+        store = open_cache(book.root)
+        for chapter in book.chapters:
+            forced = force or bool(again and chapter.room)
+            states.append(state_of(book.root, store, chapter, force=forced))
+            if states[-1].entry is None or chapter in turn:
+                kernels.expect()
+        memo_of(book.root).save()
+        restore_records(book.root, states)
+        return _execute(book, states, turn, kernels, jobs or _jobs(), store)
 
 
-def _execute(book: Book, kernels: Shared, jobs: int | None, force: bool) -> Result:
-    store, states = open_cache(book.root), []
-    for chapter in book.chapters:
-        states.append(_state(book, store, chapter, force))
-        if states[-1].entry is None:
-            kernels.expect()
+def _execute(
+    book: Book,
+    states: list[State],
+    turn: dict[Chapter, Kept],
+    kernels: Shared,
+    jobs: int,
+    store: Cache,
+) -> Result:
     stale = [state for state in states if state.entry is None]
-    restore_records(book.root, states)
-    progress = Progress(len(stale))
-    progress.plan(((s.chapter.source, s.reason) for s in stale), len(states) - len(stale))
-    result = Result()
-    try:
+    again = [s.chapter for s in states if s.entry and _is_kept(s.entry, turn.get(s.chapter))]
+    told = [(s.chapter.source, s.reason) for s in stale]
+    told += [(chapter.source, "its turn to be compared") for chapter in again]
+    progress, result = Progress(len(told)), Result()
+    progress.plan(told, len(states) - len(told))
+    with contextlib.closing(progress), tempfile.TemporaryDirectory() as runs:
         for state in (s for s in stale if s.broken):
             progress.failed(Failure(state.chapter.source, state.reason))
             result.failed.append(state.chapter.source)
-        runnable = [state.chapter for state in stale if not state.broken]
-        if runnable:
-            ordered = _longest_first(book.root, runnable, store)
-            with environment(kernels.told):
-                _run(book.root, ordered, jobs or _jobs(), progress, result)
-    finally:
-        progress.close()
+        ordered = _longest_first(
+            book.root, [*(s.chapter for s in stale if not s.broken), *again], store
+        )
+        if ordered:
+            with environment(kernel_environment(book.root)):
+                running = _Running(book.root, {c: turn[c] for c in again}, kernels, runs)
+                running.run(ordered, jobs, progress, result)
     return result
 
 
-def restore_records(root: Path, states: list[State]) -> None:
-    """Write the records of chapters that are up to date where they are missing or another run's."""
-    for state in states:
-        if state.entry and not records.is_current(root, state.chapter, state.entry):
-            records.save(root, state.chapter, state.entry)
+def _is_kept(entry: Entry, kept: Kept | None) -> bool:
+    return kept is not None and kept.told["key"] == entry.key
 
 
-def keep(outcome: dict[str, Any]) -> None:
-    """Put a chapter that passed into the cache and write its records.
+@dataclass
+class _Running:
+    """Runs chapters side by side, each in a kernel that a thread waits for.
 
-    A chapter whose library, data or cells changed while it ran is not kept: nobody can tell which
-    of both it ran with.
+    What is run to be compared trains from nothing: it finds no trained model in `runs`, a folder of its own.
     """
-    root = Path(outcome["root"])
-    chapter = chapters.chapter_at(root, root / outcome["source"])
-    notebook: NotebookNode = nbformat.read(outcome["notebook"], nbformat.NO_CONVERT)
-    if fingerprint.stamp(root, chapter.path).digest != outcome["stamp"]:
-        warn(f"what {chapter.source} depends on changed while it ran; it has to run again")
-        return
-    parts = outcome["parts"]
-    details = {
-        "stamp": outcome["stamp"],
-        "parts": parts,
-        "profile": parts["profile"],
-        "seed_offset": int(parts["seed offset"]),
-    }
-    entry = open_cache(root).add(notebook, chapter.source, outcome["seconds"], details)
-    records.save(root, chapter, entry)
 
+    root: Path
+    turn: dict[Chapter, Kept]
+    kernels: Shared
+    runs: str
 
-def _run(root: Path, stale: list[Chapter], jobs: int, progress: Progress, result: Result) -> None:
-    """Run chapters through pytest in this process, with nothing of pytest's own on the screen."""
-    watcher = _Watcher(progress, result)
-    workers = min(jobs, len(stale))
-    arguments = ["--nbmake", "-s", "--noconftest", "-c", os.devnull, "--rootdir", str(root)]
-    for plugin in ("bookpress.collect", "nbmake", "xdist", "no:terminal", "no:cacheprovider"):
-        arguments += ["-p", plugin]
-    if workers > 1:
-        arguments += ["-n", str(workers), "--dist", "load", "--maxschedchunk", "1"]
-    with _only_these_plugins():
-        status = pytest.main([*arguments, *(str(c.path) for c in stale)], plugins=[watcher])
-    if status == pytest.ExitCode.INTERRUPTED:
-        result.interrupted = True
-        progress.say("interrupted; the chapters that had finished are kept")
-        return
-    missed = {chapter.source for chapter in stale} - {*result.ran, *result.failed}
-    for source in sorted(missed):
-        progress.failed(Failure(source, f"pytest did not run it ({status!r})"))
-        result.failed.append(source)
+    def run(self, chapters: list[Chapter], jobs: int, progress: Progress, result: Result) -> None:
+        """Run chapters in this order, keep or compare each the moment it has ended, and say so."""
+        waiting, running = deque(chapters), dict[Future[Run], tuple[Job, Cells]]()
+        with ThreadPoolExecutor(jobs) as threads:
+            try:
+                while waiting or running:
+                    while waiting and len(running) < jobs:
+                        chapter = waiting.popleft()
+                        progress.start(chapter.source)
+                        with _told(chapter, progress, result):
+                            job = prepare(self.root, chapter)
+                            cells = self._cells(job)
+                            running[threads.submit(cells.execute)] = job, cells
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        job, _ = running.pop(future)
+                        with _told(job.chapter, progress, result):
+                            self._finish(job, future.result(), progress, result)
+            except KeyboardInterrupt:
+                result.interrupted = True
+                progress.say("interrupted; the chapters that had finished are kept")
+            finally:
+                for _, cells in running.values():
+                    cells.stop()
 
+    def _cells(self, job: Job) -> Cells:
+        own = {"MEASURED_RUNS_DIR": self.runs} if job.chapter in self.turn else {}
+        return job.cells(manager=self.kernels.manager, variables=own)
 
-class _Watcher:
-    """Turns pytest's reports into progress and into the result."""
-
-    def __init__(self, progress: Progress, result: Result) -> None:
-        self._progress = progress
-        self._result = result
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._progress.start(nodeid.split("::")[0])
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        source = report.nodeid.split("::")[0]
-        outcome = outcome_of(report) or {}
-        if report.passed and outcome:
-            self._result.ran.append(source)
-            self._progress.passed(source, outcome["seconds"])
-        elif report.failed:
-            described = outcome.get("failure") or {
-                "source": source,
-                "error": "it could not be run",
-                "trace": report.longreprtext,
-            }
-            self._result.failed.append(source)
-            self._progress.failed(Failure(**described))
+    def _finish(self, job: Job, run: Run, progress: Progress, result: Result) -> None:
+        if (before := self.turn.get(job.chapter)) is None:
+            job.finish(run)
+        else:
+            repeated = compare(job, run, before)
+            result.repeated.append(repeated)
+            progress.say(repeated.line)
+            if repeated.problem:
+                raise ChapterFailedError(Failure(job.chapter.source, repeated.problem))
+        result.ran.append(job.chapter.source)
+        progress.passed(job.chapter.source, run.seconds)
 
 
 @contextlib.contextmanager
-def _only_these_plugins() -> Iterator[None]:
-    """Keep pytest from loading what a chapter's run has no use for (it would import torch)."""
-    with environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}):
+def _told(chapter: Chapter, progress: Progress, result: Result) -> Iterator[None]:
+    """Write down and show a failure of the block."""
+    try:
         yield
+    except ChapterFailedError as error:
+        result.failed.append(chapter.source)
+        progress.failed(error.failure)
 
 
 def _restricted(book: Book, only: list[Path] | None) -> Book:
@@ -226,16 +198,3 @@ def _longest_first(root: Path, stale: list[Chapter], store: Cache) -> list[Chapt
 
 def _jobs() -> int:
     return 1 if has_cuda() else min(2, os.cpu_count() or 1)
-
-
-def _reason(store: Cache, chapter: Chapter, parts: dict[str, str]) -> str:
-    """Say what changed since the chapter's newest run."""
-    before = (store.latest(chapter.source) or {}).get("parts")
-    if before is None:
-        return "never executed"
-    changed = [name for name in sorted(parts | before) if parts.get(name) != before.get(name)]
-    changed = [name for name in changed if not name.startswith("<")]
-    if not changed:
-        return "its cells changed"
-    shown = ", ".join(changed[:3])
-    return f"changed: {shown}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")

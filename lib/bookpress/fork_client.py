@@ -1,4 +1,4 @@
-"""Stands for a kernel that `fork_server.py` forks; see `forks`. Run as a script.
+"""Stands for a kernel that `fork_server.py` forks; see `kernel_server`. Run as a script.
 
 Arguments: the server's address, then the command of an ordinary kernel. Loads little, so that it is there
 at once.

@@ -1,4 +1,4 @@
-"""Loads packages and forks into kernels; see `forks`. Run as a script: the address to listen at.
+"""Loads packages and forks into kernels; see `kernel_server`. Run as a script: the address to listen at.
 
 Imports nothing of this package, so that a kernel that is forked from it has nothing of it loaded.
 """

@@ -1,33 +1,30 @@
-"""Running one chapter in a kernel through nbmake, and saying precisely where it failed."""
+"""Running the cells of one chapter in a kernel through nbclient, and saying precisely where it failed."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import nbformat
-from nbclient.client import NotebookClient
 from nbformat import NotebookNode
-from nbmake import nb_run
-from nbmake.nb_run import NotebookRun
-from traitlets.config import Config
 
 from bookpress.cache import with_outputs
 from bookpress.chapters import Chapter, cell_line
-from bookpress.forks import environment, options_for
 
 IPYTHON = "_build/ipython"
 IPYTHON_CONFIG = """\
@@ -60,10 +57,6 @@ class Failure:
             f"  {self.error}"
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a report that crosses processes."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Run:
@@ -72,73 +65,107 @@ class Run:
     notebook: NotebookNode
     seconds: float
     failure: Failure | None
+    timings: list[dict[str, Any]]
+    """Of each cell that was executed, the slowest first: see `timings_of`."""
 
 
-@dataclass(frozen=True)
-class _Staged:
-    """Where nbmake finds a notebook, and the folder to run it in.
+class Cells:
+    """The cells of a chapter, to be executed once; another thread may stop that.
 
-    nbmake reads `str(filename)` and starts the kernel in `filename.parent`; a chapter runs in its own
-    folder although its notebook lies in the build folder.
+    Args:
+        chapter: whose cells they are; its folder is the working directory.
+        source: the chapter as a notebook.
+        timeout: what one cell may take, in seconds.
+        manager: the kind of kernel manager, where it is not Jupyter's own.
+        variables: environment variables for the kernel, beside those of this process.
     """
 
-    path: Path
-    parent: Path
+    def __init__(
+        self,
+        chapter: Chapter,
+        source: NotebookNode,
+        timeout: int,
+        manager: type | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._chapter, self._source = chapter, source
+        self._timeout, self._manager = timeout, manager
+        self._variables = dict(variables or {})
+        self._at: int | None = None
+        self._client: Any = None
+        self._stopped = False
 
-    def __str__(self) -> str:
-        return str(self.path)
+    def execute(self) -> Run:
+        """Execute all cells in a kernel of their own, up to the first one that fails."""
+        from nbclient.exceptions import CellExecutionError
+
+        executed, failure = copy.deepcopy(self._source), None
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="kernel-") as folder:  # short: see _settings
+            self._client = self._client_for(executed, folder)
+            try:
+                told = {**os.environ, **self._variables}
+                self._client.execute(cwd=str(self._chapter.path.parent), env=told)
+            except CellExecutionError as error:
+                failure = self._failure(f"{error.ename}: {error.evalue}", error.traceback)
+            except Exception as error:  # it took too long, or the kernel died or never came up
+                words, _, trace = f"{type(error).__name__}: {error}".partition("\n")
+                failure = self._failure(words, trace)
+        seconds = time.monotonic() - start
+        timings = timings_of(executed)
+        return Run(with_outputs(self._source, executed), seconds, failure, timings)
+
+    def stop(self) -> None:
+        """End the kernel, or keep it from executing its first cell; `execute` then returns soon."""
+        self._stopped = True
+        manager = self._client and self._client.km
+        if manager is not None and manager.provisioner is not None and manager.provisioner.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(manager.provisioner.pid, signal.SIGKILL)
+
+    def _client_for(self, executed: NotebookNode, folder: str) -> Any:
+        from nbclient import NotebookClient
+        from traitlets.config import Config
+
+        kind: dict[str, Any] = (
+            {} if self._manager is None else {"kernel_manager_class": self._manager}
+        )
+        config = Config(KernelManager=_settings(folder))
+        return NotebookClient(
+            executed, timeout=self._timeout, on_cell_start=self._enter, config=config, **kind
+        )
+
+    def _enter(self, cell: NotebookNode, cell_index: int) -> None:
+        del cell
+        self._at = cell_index
+        if self._stopped:
+            raise InterruptedError("stopped")
+
+    def _failure(self, error: str, trace: str) -> Failure:
+        error, trace = _COLOURS.sub("", error), _COLOURS.sub("", trace)
+        if self._at is None:
+            return Failure(self._chapter.source, error, trace)
+        cells = self._source.cells[: self._at + 1]
+        lines = [line for line in cells[-1].source.splitlines() if line.strip()]
+        return Failure(
+            source=self._chapter.source,
+            error=error,
+            trace=trace,
+            cell=sum(cell.cell_type == "code" for cell in cells),
+            line=cell_line(self._chapter, self._source, self._at),
+            code=lines[0] if lines else "",
+        )
 
 
-def run_chapter(
-    chapter: Chapter, source: NotebookNode, staged: Path, root: Path, timeout: int
-) -> Run:
-    """Execute the cells of `source` in the chapter's folder and leave the notebook at `staged`.
-
-    The kernel is that of the running interpreter; `timeout` (seconds) is for one cell.
-    """
-    write_notebook(source, staged)
-    run = NotebookRun(cast(Path, _Staged(staged, chapter.path.parent)), timeout)
-    start = time.monotonic()
-    variables = kernel_environment(root)
-    with environment(variables), _sockets_of_its_own():
-        try:
-            result = run.execute()
-        except Exception as error:  # the kernel died or never came up
-            index = _cell_at(error)
-            reason = f"{type(error).__name__}: {error}"
-            failure = _failure(chapter, source, index, reason, "")
-            return Run(source, time.monotonic() - start, failure)
-    seconds = time.monotonic() - start
-    merged = with_outputs(source, result.nb)
-    write_notebook(merged, staged)
-    write_timings(result.nb, staged.with_suffix(".seconds.json"))
-    if result.error is None:
-        return Run(merged, seconds, None)
-    problem = result.error
-    failure = _failure(chapter, source, problem.failing_cell_index, problem.summary, problem.trace)
-    return Run(merged, seconds, failure)
-
-
-@contextlib.contextmanager
-def _sockets_of_its_own() -> Iterator[None]:
-    """Let nbmake start a kernel that is forked, and that listens on files in place of TCP ports.
+def _settings(folder: str) -> dict[str, str]:
+    """Let a kernel listen on files in a folder in place of TCP ports.
 
     A kernel binds its ports seconds after they were found free: of chapters that start side by side,
-    one now and then takes a port of the other, and both hang.
+    one now and then takes a port of the other, and both hang. A socket's path has 104 bytes at most.
     """
     if os.name != "posix":
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="kernel-") as folder:  # short: a path has 104 bytes
-        settings = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
-        client = functools.partial(
-            NotebookClient, config=Config(KernelManager=settings), **options_for()
-        )
-        nb_run.NotebookClient = client
-        try:
-            yield
-        finally:
-            nb_run.NotebookClient = NotebookClient
+        return {}
+    return {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
 
 
 def write_notebook(notebook: NotebookNode, path: Path) -> None:
@@ -149,10 +176,15 @@ def write_notebook(notebook: NotebookNode, path: Path) -> None:
     half.replace(path)
 
 
-def write_timings(executed: NotebookNode, path: Path) -> None:
-    """Write what each code cell of an executed notebook took, the slowest first.
+def write_timings(timings: list[dict[str, Any]], path: Path) -> None:
+    """Write what each code cell took."""
+    path.write_text(json.dumps(timings, indent=1) + "\n", "utf-8")
 
-    A list of tables: ``seconds``, ``cell`` (code cells counted from 1) and its first line of ``code``.
+
+def timings_of(executed: NotebookNode) -> list[dict[str, Any]]:
+    """What each code cell of an executed notebook took, the slowest first.
+
+    Tables: ``seconds``, ``cell`` (code cells counted from 1) and its first line of ``code``.
     """
     took = []
     code = [cell for cell in executed.cells if cell.cell_type == "code"]
@@ -165,8 +197,7 @@ def write_timings(executed: NotebookNode, path: Path) -> None:
             )
             seconds = round((ended - began).total_seconds(), 1)
             took.append({"seconds": seconds, "cell": number, "code": cell.source.splitlines()[0]})
-    took.sort(key=lambda cell: cell["seconds"], reverse=True)
-    path.write_text(json.dumps(took, indent=1) + "\n", "utf-8")
+    return sorted(took, key=lambda cell: -cell["seconds"])
 
 
 def kernel_environment(root: Path) -> dict[str, str]:
@@ -200,32 +231,3 @@ def has_cuda() -> bool:
     code = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     return asked.returncode == 0
-
-
-def _failure(
-    chapter: Chapter, source: NotebookNode, index: int | None, error: str, trace: str
-) -> Failure:
-    error, trace = _COLOURS.sub("", error), _COLOURS.sub("", trace)
-    if index is None or not 0 <= index < len(source.cells):
-        return Failure(chapter.source, error, trace)
-    before = [cell for cell in source.cells[: index + 1] if cell.cell_type == "code"]
-    lines = [line for line in source.cells[index].source.splitlines() if line.strip()]
-    return Failure(
-        source=chapter.source,
-        error=error,
-        trace=trace,
-        cell=len(before),
-        line=cell_line(chapter, source, index),
-        code=lines[0] if lines else "",
-    )
-
-
-def _cell_at(error: BaseException) -> int | None:
-    """The cell that nbclient was executing when it gave up, from the error's traceback."""
-    frame = error.__traceback__
-    while frame is not None:
-        if frame.tb_frame.f_code.co_name == "async_execute_cell":
-            index = frame.tb_frame.f_locals.get("cell_index")
-            return index if isinstance(index, int) else None
-        frame = frame.tb_next
-    return None

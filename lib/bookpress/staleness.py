@@ -15,9 +15,10 @@ from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
-from bookpress import cache, chapters, execute, fingerprint
+from bookpress import cache, chapters, fingerprint
 from bookpress.chapters import Book
-from bookpress.execute import State
+from bookpress.jobs import open_cache
+from bookpress.survey import State, restore_records, survey
 
 SHOWN = "executed_notebook"
 """Page metadata: the identity of the executed notebook that the page was printed from."""
@@ -58,7 +59,7 @@ def execute_stale(app: Sphinx) -> None:
     unsure = [state.chapter.source for state in states if state.entry is None]
     if unsure:
         raise SystemExit(f"changed while the book was built: {', '.join(unsure)}; build again")
-    execute.restore_records(book.root, states)
+    restore_records(book.root, states)
     identities = {s.chapter.path: s.entry.identity for s in states if s.entry is not None}
     app.env.bookpress_executed = identities  # type: ignore[attr-defined]
 
@@ -142,7 +143,7 @@ def _book(app: Sphinx) -> Book | None:
 
 
 def _survey(book: Book) -> list[State]:
-    return execute.survey(book, execute.open_cache(book.root))
+    return survey(book, open_cache(book.root))
 
 
 def _path(env: BuildEnvironment, docname: str) -> Path:

@@ -1,13 +1,14 @@
-"""Former names of modules: they work for one version, with a warning that names the new ones."""
+"""Former names, of modules and in them: they work for one version, with a warning that names the new ones."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +16,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 # Former module -> where its names are now, all below the package.
 MOVED: dict[str, tuple[str, ...]] = {
-    "analysis.activations": ("chapters.feed_forward.activations",),
+    "analysis.activations": ("chapters.feed_forward.measure",),
     "analysis.activations_and_widths": ("chapters.activations_and_widths.measure",),
     "analysis.allocation": ("chapters.allocation.measure",),
     "analysis.attention": (
@@ -24,8 +25,8 @@ MOVED: dict[str, tuple[str, ...]] = {
     ),
     "analysis.attention_only": ("variants.feedforward",),
     "analysis.branch_factor": ("variants.initialisation",),
-    "analysis.contributions": ("chapters.layers_as_steps.contributions",),
-    "analysis.curvature": ("chapters.warm_up.curvature",),
+    "analysis.contributions": ("chapters.layers_as_steps.measure",),
+    "analysis.curvature": ("chapters.warm_up.measure",),
     "analysis.entropy_signal": ("chapters.entropy_as_a_signal.measure",),
     "analysis.facts": ("chapters.facts.measure",),
     "analysis.far_apart": ("chapters.far_apart.measure",),
@@ -34,13 +35,13 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.fixed_tables": ("variants.embeddings",),
     "analysis.frozen_scores": ("variants.attention",),
     "analysis.head_roles": ("chapters.head_roles.measure",),
-    "analysis.heads": ("chapters.head_roles.heads",),
+    "analysis.heads": ("chapters.head_roles.measure",),
     "analysis.heads_split": ("chapters.heads.measure",),
     "analysis.initialisation": (
         "chapters.initialisation.measure",
         "analysis.states",
     ),
-    "analysis.layer_edits": ("chapters.layers_as_steps.layer_edits",),
+    "analysis.layer_edits": ("chapters.layers_as_steps.measure",),
     "analysis.learned_scale": ("variants.attention",),
     "analysis.learning_rate": ("chapters.learning_rate.measure",),
     "analysis.left_out": ("variants.component_ablation",),
@@ -62,8 +63,8 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.position_training": ("variants.positions",),
     "analysis.projections": ("chapters.projections.measure",),
     "analysis.pruning": ("chapters.pruning.measure",),
-    "analysis.pruning_arms": ("chapters.pruning.arms",),
-    "analysis.published": ("chapters.feed_forward.published",),
+    "analysis.pruning_arms": ("chapters.pruning.measure",),
+    "analysis.published": ("chapters.feed_forward.measure",),
     "analysis.regularisation": (
         "chapters.regularisation.measure",
         "variants.dropout",
@@ -174,9 +175,100 @@ MOVED: dict[str, tuple[str, ...]] = {
         "chapters.without_norms.figures",
         "figures.solving",
     ),
-    "analysis.until_solved": ("analysis.early_stopping",),
+    "analysis.until_solved": (
+        "analysis.early_stopping",
+        "chapters.norm_gradients.measure",
+    ),
     "parts.linear": ("parts.kernels.linear",),
 }
+
+
+def _all_in(home: str, names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), home)
+
+
+# Module -> a name that it had -> where that is now: a module, and the name there if it is another one.
+CHANGED: dict[str, dict[str, str]] = {
+    "analysis.attention_only": {
+        "Given": "variants.feedforward:FixedEmbeddings",
+        "NoNetwork": "variants.substitutes:Silent",
+    },
+    "analysis.circuits": {"offset_turn": "analysis.circuits:offset_rotation"},
+    "analysis.cost": _all_in(
+        "chapters.cost.measure",
+        "Array Crossovers Measured Times counted_attention counted_network crossovers drawn_sizes "
+        "equal_from measured_sublayers pattern_to_stream",
+    ),
+    "analysis.extrapolation": _all_in(
+        "chapters.extrapolation.measure", "by_bucket interpolated longest_within"
+    ),
+    "analysis.fact_counts": {"log_ratio": "chapters.facts.measure"},
+    "analysis.ffn_memory": _all_in(
+        "chapters.neurons.measure",
+        "Portrait Reader activations auc convention_error firing_rates forced forced_changes kinds "
+        "portrait pushes rise set_auc silenced table variance_explained",
+    ),
+    "analysis.gradients": _all_in(
+        "chapters.residual_stream.measure",
+        "branch_gains by_length every_path finite_difference last_gradient shares",
+    ),
+    "analysis.grammar_probes": _all_in(
+        "chapters.layers.measure", "agreement_learnt carrying_model pronouns_learnt word_kinds"
+    ),
+    "analysis.layers": _all_in(
+        "chapters.layers.measure",
+        "Lens lens locality null_distances random_attention rise_without row_statistics thirds",
+    ),
+    "analysis.positions": {
+        "score_map": "chapters.rotary_and_alibi.measure",
+        **_all_in(
+            "chapters.surviving.measure",
+            "changed_positions explained_by_position loss_without_places task_loss untrained",
+        ),
+    },
+    "analysis.pruning_arms": {"Given": "chapters.pruning.measure:LoadWeights"},
+    "analysis.residual": {
+        **_all_in(
+            "chapters.residual_stream.measure",
+            "deleted embedding_part growth kept_cosines mirror_attention needed_cosine step_ratios",
+        ),
+        **_all_in("chapters.one_layer.measure", "nested six_operations staged"),
+    },
+    "analysis.substitutes": {"Nothing": "variants.substitutes:Silent"},
+    "figures.diagrams": {"block_placements": "figures.diagrams:plot_block_placements"},
+    "figures.norm_placement": {
+        "steps_strip": "chapters.norm_gradients.figures:plot_steps_strip",
+        "success_map": "chapters.without_norms.figures:plot_success_map",
+    },
+    "interop.bert": {"write_config": "interop.bert:BERT.write_config"},
+    "interop.gpt2": {"write_config": "interop.gpt2:GPT2.write_config"},
+    "interop.llama": {"write_config": "interop.llama:LLAMA.write_config"},
+    "interop.t5": {"write_config": "interop.t5:T5.write_config"},
+    "models.head": {"HeadedStack": "models.stack:Stack"},
+}
+
+
+def former_names(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module that goes on knowing the names it had, each with a warning."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        now = CHANGED.get(_short(module), {}).get(name)
+        if now is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, new = _split(now, name)
+        warnings.warn(
+            f"{module}.{name} is now {home}.{new}; the former name works for one version",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return attrgetter(new)(import_module(home))
+
+    return __getattr__
+
+
+def _split(now: str, name: str) -> tuple[str, str]:
+    home, _, new = now.partition(":")
+    return f"{_PACKAGE}.{home}", new or name
 
 
 class _Former(ModuleType):
@@ -185,10 +277,15 @@ class _Former(ModuleType):
     def __getattr__(self, name: str) -> Any:
         homes = [import_module(f"{_PACKAGE}.{home}") for home in MOVED[_short(self.__name__)]]
         if name == "__all__":
-            return sorted({key for home in homes for key in vars(home) if not key.startswith("_")})
+            names = {key for home in homes for key in vars(home) if not key.startswith("_")}
+            return sorted(names | {key.removeprefix("plot_") for key in names})
+        if (now := CHANGED.get(_short(self.__name__), {}).get(name)) is not None:
+            module, new = _split(now, name)
+            return attrgetter(new)(import_module(module))
         for home in homes:
-            if not name.startswith("__") and hasattr(home, name):
-                return getattr(home, name)
+            for new in (name, f"plot_{name}"):  # what draws a figure was called by what it shows
+                if not name.startswith("__") and new in vars(home):
+                    return getattr(home, new)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 

@@ -183,7 +183,13 @@ def test_every_page_with_measurements_says_what_ran(chapters):
         if article.select("span.measured, .claim, .claims-table, .cell_output figure")
     }
     assert measuring, "no page measures anything"
-    none([page for page, article in measuring.items() if len(article.select("div.ran, div.ran-line")) != 1])
+    none(
+        [
+            page
+            for page, article in measuring.items()
+            if len(article.select("div.ran, div.ran-line")) != 1
+        ]
+    )
 
 
 def test_every_chapter_offers_its_notebook(built, chapters, notebooks):

@@ -577,7 +577,10 @@ def test_a_value_that_no_full_run_measured_fails_the_build(tmp_path):
     full_record(book, "page", share=0.5)
     told = "\n".join(book.build())
     assert re.search(r"page\.md.*in the last full run: no measured value 'shre'.*share", told)
-    assert re.search(r"other\.md.*no record of a full run \(.*/other/results/legacy-full\.json\).*asks for share", told)
+    assert re.search(
+        r"other\.md.*no record of a full run \(.*/other/results/legacy-full\.json\).*asks for share",
+        told,
+    )
 
 
 def test_a_claim_of_a_chapter_that_is_not_in_the_book(tmp_path):

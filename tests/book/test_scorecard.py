@@ -567,5 +567,7 @@ def test_damaged_records_of_a_full_run_are_named(tmp_path):
     book.write("page.md", "# Page\n\n```{scorecard}\n```\n")
     book.write("lib/measured_transformer/chapters/page/results/legacy-full.json", '{"records": {')
     lines = book.build()
-    assert any("legacy-full.json: expected records in JSON, got damage" in line for line in lines), lines
+    assert any(
+        "legacy-full.json: expected records in JSON, got damage" in line for line in lines
+    ), lines
     assert book.failed

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bookpress.cache import FOLDER, Cache
 from bookpress.chapters import load_book
-from bookpress.execute import State, survey
+from bookpress.survey import State, survey
 
 CONFIG = """\
 title: A small book

@@ -48,6 +48,15 @@ def test_chapters_always_run_and_what_passed_is_kept(new_book: SmallBook) -> Non
     assert new_book.runs() == ["one"]
 
 
+def test_a_cell_that_takes_too_long_is_named(new_book: SmallBook) -> None:
+    new_book.replace("lib/tiny/glass.py", "return 1", "import time\n    time.sleep(100)")
+    failed = new_book.pytest("--nbmake", "--nbmake-timeout", "1", "book/one.md")
+    assert failed.returncode == 1
+    assert "book/one.md, code cell 2 (line 24)" in failed.stdout
+    assert "CellTimeoutError: A cell timed out" in failed.stdout
+    assert new_book.stale() == {"one", "two"}
+
+
 @pytest.mark.parametrize(("given", "expected"), [(300, 1800), (7, 7)])
 def test_a_cell_has_the_time_that_is_given_or_the_profile_s(given: int, expected: int) -> None:
     config = SimpleNamespace(option=SimpleNamespace(nbmake_timeout=given))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -30,7 +31,7 @@ def test_the_seconds_of_each_cell_lie_beside_the_executed_notebook(book: SmallBo
     assert all(cell["code"] == first[cell["cell"] - 1] for cell in took)
 
 
-def test_the_slowest_cell_comes_first(tmp_path) -> None:
+def test_the_slowest_cell_comes_first() -> None:
     notebook = nbformat.v4.new_notebook()
     notebook.cells.append(nbformat.v4.new_markdown_cell("no code"))
     for source, seconds in (("one()\nmore()", 2), ("two()", 61), ("three()", None)):
@@ -43,8 +44,7 @@ def test_the_slowest_cell_comes_first(tmp_path) -> None:
                 "shell.execute_reply": ended,
             }
         notebook.cells.append(cell)
-    kernel.write_timings(notebook, tmp_path / "seconds.json")
-    assert json.loads((tmp_path / "seconds.json").read_text("utf-8")) == [
+    assert kernel.timings_of(notebook) == [
         {"seconds": 61.5, "cell": 2, "code": "two()"},
         {"seconds": 2.5, "cell": 1, "code": "one()"},
     ]
@@ -130,7 +130,8 @@ def test_another_seed_offset_makes_both_stale(
 
 def test_an_interrupt_between_two_chapters_keeps_the_finished_one(book: SmallBook) -> None:
     shutil.rmtree(book.root / "_build")
-    waiting = "from pathlib import Path\nimport time\nwhile not Path('go').exists():\n"
+    waiting = "import os\nfrom pathlib import Path\nimport time\nPath('pid').write_text(str(os.getpid()))\n"
+    waiting += "while not Path('go').exists():\n"
     waiting += "    time.sleep(0.05)"
     book.replace("book/part/two.md", "from tiny.mirror", f"{waiting}\nfrom tiny.mirror")
     process = book.start_press("execute")
@@ -138,8 +139,12 @@ def test_an_interrupt_between_two_chapters_keeps_the_finished_one(book: SmallBoo
     log = book.root / "runs.log"
     wait_for("chapter one's records", record.exists)
     wait_for("chapter two to run", lambda: "two" in log.read_text())
+    kernel = book.root / "book/part/pid"
+    wait_for("chapter two to wait", kernel.exists)
     output = interrupt(process)
     assert process.returncode == 130, output
+    assert "interrupted; the chapters that had finished are kept" in output
+    wait_for("the kernel to end", lambda: not Path("/proc", kernel.read_text()).exists(), 5)
     assert book.runs() == ["one", "two"]
     assert book.stale() == {"two"}
     (book.root / "book/part/go").touch()

@@ -4,7 +4,14 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import same_color
 from matplotlib.patches import Circle, FancyBboxPatch
-from measured_transformer.figures.diagrams import block, block_placements, box, canvas, plus, wire
+from measured_transformer.figures.diagrams import (
+    block,
+    box,
+    canvas,
+    plot_block_placements,
+    plus,
+    wire,
+)
 from measured_transformer.figures.style import COLOURS
 
 
@@ -48,7 +55,7 @@ def test_wrong_words_are_refused(axes):
 
 
 def test_the_diagram_draws_for_both_themes():
-    drawn = block_placements()
+    drawn = plot_block_placements()
     assert drawn.light.startswith(b"\x89PNG")
     assert drawn.light != drawn.dark
     plus(drawn.figure.axes[0], (1.0, 1.0))  # the light figure can be drawn on further

@@ -2,7 +2,7 @@
 
 import numpy as np
 from measured_transformer.analysis.fact_counts import Stored
-from measured_transformer.figures.fact_tables import stored
+from measured_transformer.figures.fact_tables import plot_stored
 
 
 def lines(axes):
@@ -17,7 +17,7 @@ def test_every_count_is_drawn_with_the_tables_that_were_tried():
         "much": [Stored(40, {40: 1.0, 57: 0.5}, False), Stored(57, {40: 0.99, 57: 1.0}, True)],
         "little": [Stored(20, {40: 0.2, 28: 0.5, 20: 1.0}, False)] * 2,
     }
-    drawn = stored(found, {"much": "ffn", "little": "none"})
+    drawn = plot_stored(found, {"much": "ffn", "little": "none"})
     above, below = drawn.figure.axes
     shown = lines(above)
     for counts in found.values():

@@ -10,9 +10,13 @@ from measured_transformer.figures.style import ThemedFigure
 RNG = np.random.default_rng(0)
 SEEDS = RNG.random(5)
 DRAWN = {
-    "position_maps": lambda: figures.position_maps({n: RNG.random((4, 4)) for n in "abc"}),
-    "strip": lambda: figures.strip({"none": SEEDS, "rotary": SEEDS}, label="loss", reference=0.5),
-    "strips": lambda: figures.strips(
+    "plot_position_maps": lambda: figures.plot_position_maps(
+        {n: RNG.random((4, 4)) for n in "abc"}
+    ),
+    "plot_strip": lambda: figures.plot_strip(
+        {"none": SEEDS, "rotary": SEEDS}, label="loss", reference=0.5
+    ),
+    "plot_strips": lambda: figures.plot_strips(
         {"one": {"none": SEEDS}, "two": {"none": SEEDS, "rotary": SEEDS}}, label="loss"
     ),
 }

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from measured_transformer.analysis.solving import LEVEL, WINDOW
-from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
-from measured_transformer.training.arms import tune_arms
-from measured_transformer.training.ensemble import train_ensemble
 from measured_transformer.training.loop import Run, Step, train
-from measured_transformer.training.tuning import Arm
 
 LOOK_EVERY = 40
 """After how many steps it is looked whether the task is solved."""
@@ -63,7 +58,7 @@ def train_until_solved(
     """Train as `train` does, but stop at the first look at which the task is solved, or which is the last.
 
     The run is the beginning of the one that `train` would give for all the steps, bit for bit on a CPU, so
-    `norm_placement.solved` says the same of both.
+    `analysis.solving.solved` says the same of both.
 
     Args:
         config, task, seed: as for `train`.
@@ -78,49 +73,3 @@ def train_until_solved(
         raise ValueError(f"expected {WINDOW} <= look_every <= steps, got {look_every} and {steps}")
     hook = WhenSolved(look_every)
     return train(config, task, seed=seed, steps=steps, after_step=hook, **options)
-
-
-def solve_arms(
-    name: str,
-    arms: Mapping[str, Arm | Config],
-    task: Task,
-    *,
-    steps: int,
-    tuned_at: int,
-    rates: Sequence[float],
-    profile: Profile,
-    quick: int = 5,
-    full: int = 10,
-    trials: int = 2,
-    **options: Any,
-) -> dict[str, list[Run]]:
-    """Tune the learning rate of each arm on the same grid, then train each seed until the task is solved.
-
-    Rates are chosen as `training.arms.tune_arms` does: on seeds of their own, by the loss after `tuned_at`
-    steps. That should be about as many as the slowest arm needs: after many more, all losses are small and
-    say nothing of speed.
-
-    Args:
-        name, arms, task, rates, profile, trials: as for `tune_arms`.
-        steps: the most that a run takes.
-        tuned_at: the steps of a tuning run.
-        quick, full: number of evaluation seeds at each profile.
-        options: passed to `train` for all arms.
-
-    Returns:
-        for each arm one `Run` a seed, in the order of the seeds; of unequal lengths.
-
-    Raises:
-        ValueError: as `tune_arms` and `train_ensemble`.
-    """
-    tuned = tune_arms(
-        name, arms, task, steps=tuned_at, profile=profile, rates=rates, trials=trials, **options
-    )
-    runs = {}
-    for arm, side in arms.items():
-        own = side if isinstance(side, Arm) else Arm(side)
-        settings = {**options, **own.options, "learning_rate": tuned[arm].rates[arm]}
-        seeds = profile.seeds(quick=quick, full=full)
-        settings["after_step"] = WhenSolved()
-        runs[arm] = train_ensemble(own.config, task, seeds, steps=steps, **settings)
-    return runs

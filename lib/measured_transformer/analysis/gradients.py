@@ -7,16 +7,17 @@ $J_{oi} = \partial f_o / \partial x_i$, so that a gradient $g$ at the output bec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.func import jacrev, vjp, vmap
+from torch.func import jacrev
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from measured_transformer._moved import former_names
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
@@ -32,24 +33,6 @@ def jacobian(f: Map, x: Tensor) -> Float[Tensor, "output input"]:
     with sdpa_kernel(SDPBackend.MATH):  # the fused kernels cannot be differentiated in batches
         rows = jacrev(f)(x)
     return rows.detach().reshape(-1, x.numel())
-
-
-@torch.no_grad()
-def finite_difference(f: Map, x: Tensor, gradient: Tensor, *, step: float = 1e-5) -> Tensor:
-    """The gradient of sum(gradient * f(x)) with respect to `x`, from differences of values alone.
-
-    Central differences, one entry of `x` at a time; the error is of the order of step^2. `x` is left as
-    it was.
-    """
-    result = torch.empty_like(x)
-    for index in np.ndindex(*x.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = x.detach().clone()
-            moved[index] += sign * step
-            ends.append((gradient * f(moved)).sum())
-        result[index] = (ends[0] - ends[1]) / (2 * step)
-    return result
 
 
 def stream_gradients(model: Decoder | Encoder, batch: Batch) -> Float[np.ndarray, "state"]:
@@ -70,14 +53,6 @@ def stream_gradients(model: Decoder | Encoder, batch: Batch) -> Float[np.ndarray
         loss = cross_entropy(model(batch.inputs), batch.targets, batch.scored)
         gradients = torch.autograd.grad(loss, [seen[name] for name in names])
     return np.array([float(g.norm(dim=-1).mean()) for g in gradients])
-
-
-def last_gradient(model: Decoder | Encoder, last: Tensor, batch: Batch) -> Tensor:
-    """The loss gradient at the last state of the stream, below the final norm."""
-    with torch.enable_grad():
-        x = last.detach().clone().requires_grad_()
-        loss = cross_entropy(model.unembed(x), batch.targets, batch.scored)
-        return torch.autograd.grad(loss, x)[0]
 
 
 def sublayers(model: Decoder | Encoder) -> list[tuple[Map, Map]]:
@@ -119,98 +94,5 @@ def _same(x: Tensor) -> Tensor:
     return x
 
 
-def every_path(
-    model: Decoder | Encoder,
-    states: Float[Tensor, "state batch position d_model"],
-    gradient: Float[Tensor, "batch position d_model"],
-) -> Float[Tensor, "path batch position d_model"]:
-    r"""Split the gradient at the embedding into its $2^{2L}$ paths, one for each choice at each sublayer.
-
-    On its way down the gradient meets each sublayer twice: it takes the skip connection, or it goes through
-    the branch. Norms on the stream (post-norm) lie on both. Path number p goes through the branch of
-    sublayer k where bit k of p is set; path 0 is the pure skip path. The sum over all paths is the gradient.
-
-    Args:
-        model: see `sublayers`.
-        states: of the same forward pass, from `ledger`.
-        gradient: at the last state.
-    """
-    paths = gradient[None]
-    for through, straight in _backwards(model, states):
-        below = torch.stack([straight(paths), through(paths)], dim=1)
-        paths = below.flatten(0, 1)  # the newest sublayer is the lowest bit
-    return paths.detach()
-
-
-def by_length(
-    model: Decoder | Encoder,
-    states: Float[Tensor, "state batch position d_model"],
-    gradient: Float[Tensor, "batch position d_model"],
-) -> Float[Tensor, "length batch position d_model"]:
-    r"""The same sum, with the paths gathered by the number of branches that they go through, 0 to 2L.
-
-    The number of paths doubles with each sublayer; that of lengths grows by one. So this goes to any depth.
-    """
-    lengths = gradient[None]
-    for through, straight in _backwards(model, states):
-        skipped, taken = straight(lengths), through(lengths)
-        none = torch.zeros_like(gradient)[None]
-        lengths = torch.cat([skipped, none]) + torch.cat([none, taken])
-    return lengths.detach()
-
-
-def _backwards(
-    model: Decoder | Encoder, states: Float[Tensor, "state batch position d_model"]
-) -> Iterator[tuple[Map, Map]]:
-    """From the last sublayer to the first: how gradients, many at once, get through it and past it."""
-    functions = sublayers(model)
-    for k in reversed(range(len(functions))):
-        branch, norm = functions[k]
-        with sdpa_kernel(SDPBackend.MATH):  # the fused kernels cannot be differentiated in batches
-            write, back_branch = _pull_back(branch, states[k])
-            _, back_norm = _pull_back(norm, states[k] + write)
-            yield _ways(back_branch, back_norm)
-
-
-def _pull_back(f: Map, x: Tensor) -> tuple[Tensor, Map]:
-    """The value of `f` at `x`, and the map from a gradient at the output to that at the input."""
-    result: tuple[Any, ...] = vjp(f, x)
-    value, back = result[0], result[1]
-    return value, lambda gradient: back(gradient)[0]
-
-
-def _ways(back_branch: Map, back_norm: Map) -> tuple[Map, Map]:
-    def straight(above: Tensor) -> Tensor:
-        return vmap(back_norm)(above)
-
-    def through(above: Tensor) -> Tensor:
-        return vmap(lambda g: back_branch(back_norm(g)))(above)
-
-    return through, straight
-
-
-def shares(parts: Float[Tensor, "part batch position d_model"]) -> Float[np.ndarray, "part"]:
-    r"""Each part's share of the sum: its projection on the sum, divided by the sum's length.
-
-    $\langle p, s \rangle / \langle s, s \rangle$ over all entries: the shares add up to one, and a part
-    that works against the sum has a negative one.
-    """
-    total = parts.sum(0)
-    share = (parts * total).flatten(1).sum(1) / total.square().sum()
-    return share.double().cpu().numpy()
-
-
-def branch_gains(
-    model: Decoder | Encoder,
-    states: Float[Tensor, "state batch position d_model"],
-    gradient: Float[Tensor, "batch position d_model"],
-) -> Float[np.ndarray, "sublayer"]:
-    """For each sublayer how much longer or shorter its branch alone makes this gradient.
-
-    The length of g J over the length of g, over all entries, J being the branch's Jacobian at the state.
-    """
-    gains = []
-    for k, (branch, _) in enumerate(sublayers(model)):
-        _, back = _pull_back(branch, states[k])
-        gains.append(float(back(gradient).detach().norm() / gradient.norm()))
-    return np.array(gains)
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

@@ -1,4 +1,4 @@
-"""What changes from layer to layer: where it looks, how evenly, and what it adds.
+"""What changes from layer to layer: where it looks and how evenly, and where in the depth a score is gained.
 
 Layers are counted from 1, and stand as shares of the depth: of L blocks, block l reaches from (l - 1) / L to
 l / L and has its middle at (l - 1/2) / L. All statistics of attention are those of a causal model and leave out
@@ -8,23 +8,21 @@ over the keys up to the query.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from measured_transformer.analysis.ablation import Component, effects
-from measured_transformer.analysis.ablation import loss as mean_loss
+from measured_transformer._moved import former_names
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.task import Batch
-from measured_transformer.training.losses import cross_entropy
 
 Pattern = Float[Tensor, "*batch query key"]
+
 # Where a layer looks ------------------------------------------------------------------------------
 
 
@@ -77,24 +75,6 @@ def gini(pattern: Pattern) -> float:
     return float(rows.mean())
 
 
-def row_statistics(weights: Sequence[float]) -> dict[str, float]:
-    """Distance, entropy and Gini coefficient of a single row: of the last position's weights on all positions.
-
-    >>> row_statistics([0.0, 0.5, 0.0, 0.5])
-    {'distance': 1.0, 'entropy': 0.5, 'gini': 0.666667}
-    """
-    n = len(weights)
-    pattern = torch.zeros(n, n, dtype=torch.float64)
-    pattern[1:, 0] = 1.0  # single keys, so that only the last row has any entropy
-    pattern[-1] = torch.tensor(list(weights))
-    others = n - 2  # rows but the first and the last
-    return {
-        "distance": round(mean_distance(pattern) * (n - 1) - sum(range(1, n - 1)), 6),
-        "entropy": round(relative_entropy(pattern) * (n - 1), 6),
-        "gini": round(gini(pattern) * (n - 1) - others, 6),
-    }
-
-
 STATISTICS = {
     "distance": mean_distance,
     "adjacent": previous_mass,
@@ -118,60 +98,6 @@ def patterns_of(model: Decoder, batch: Batch) -> list[Float[Tensor, "batch head 
     return [seen[f"blocks.{i}.attention.pattern"] for i in range(model.config.n_layers)]
 
 
-def locality(patterns: list[Float[Tensor, "batch head query key"]]) -> Float[Tensor, "offset"]:
-    """How much weight falls on each offset, mean over all layers, heads, sequences and rows that have it.
-
-    The row of the first position is left out. Sums to one or more: short rows know only small offsets.
-    """
-    stacked = torch.stack([p.double().mean((0, 1)) for p in patterns]).mean(0)[1:]
-    n = stacked.shape[-1]
-    rows = torch.arange(1, n)
-    back = rows[:, None] - torch.arange(n)
-    total = torch.zeros(n, dtype=torch.float64)
-    total.index_add_(0, back[back >= 0], stacked[back >= 0])
-    return total / torch.bincount(back[back >= 0], minlength=n)
-
-
-def random_attention(
-    profile: Float[Tensor, "offset"], shape: tuple[int, ...], generator: torch.Generator
-) -> Float[Tensor, "*batch query key"]:
-    """Patterns that attend at random with a given locality, and with no regard to layer or token.
-
-    Each row picks one key. A key at offset o is picked with a chance in proportion to `profile[o]`, among the
-    keys that the row may see; a row that sees no offset of the profile picks any key.
-
-    Args:
-        profile: weight of each offset, such as that of `locality`.
-        shape: of the axes before query and key.
-        generator: of the picks.
-    """
-    n = len(profile)
-    place = torch.arange(n)
-    back = place[:, None] - place
-    chance = torch.where(back >= 0, profile[back.clamp_min(0)], 0.0)
-    chance[chance.sum(-1) == 0] = (back >= 0).to(chance)[chance.sum(-1) == 0]
-    count = int(np.prod(shape))
-    picks = torch.multinomial(chance, count, replacement=True, generator=generator)
-    one = torch.nn.functional.one_hot(picks.T, n).double()
-    return one.reshape(*shape, n, n)
-
-
-def null_distances(
-    patterns: list[Float[Tensor, "batch head query key"]], generator: torch.Generator
-) -> Float[ndarray, "layer"]:
-    """The mean distances of a model of the same locality whose layers have no order, by one draw.
-
-    Every head of every layer attends at random by the locality of all layers together.
-
-    Args:
-        patterns: of the model that is copied, layer by layer.
-        generator: of the picks.
-    """
-    profile, shape = locality(patterns), tuple(patterns[0].shape[:2])
-    found = [mean_distance(random_attention(profile, shape, generator)) for _ in patterns]
-    return np.array(found)
-
-
 # From layer to layer ------------------------------------------------------------------------------
 
 
@@ -183,21 +109,6 @@ def slope(values: Float[ndarray, "layer"]) -> float:
     """
     place = np.arange(len(values)) - (len(values) - 1) / 2
     return float(place @ np.asarray(values, dtype=float) / (place @ place))
-
-
-def thirds(values: Float[ndarray, "layer"]) -> tuple[float, float, float]:
-    """The means of the first, the middle and the last third of the layers.
-
-    Raises:
-        ValueError: when the number of layers cannot be divided by three.
-
-    >>> thirds(np.array([1.0, 3.0, 5.0, 5.0, 0.0, 2.0]))
-    (2.0, 5.0, 1.0)
-    """
-    if len(values) % 3:
-        raise ValueError(f"thirds need a number of layers that three divides, got {len(values)}")
-    first, middle, last = np.asarray(values, dtype=float).reshape(3, -1).mean(1).tolist()
-    return first, middle, last
 
 
 def gains(scores: Float[ndarray, "state"]) -> Float[ndarray, "layer"]:
@@ -233,9 +144,6 @@ def centre_of_gravity(scores: Float[ndarray, "state"]) -> float:
     return float(gained @ (np.arange(len(gained)) + 0.5) / len(gained) / gained.sum())
 
 
-# What a layer adds --------------------------------------------------------------------------------
-
-
 @torch.no_grad()
 def states_by_depth(model: Decoder, batch: Batch) -> Float[Tensor, "state batch position d_model"]:
     """The residual stream as embedded, and after each block."""
@@ -245,56 +153,5 @@ def states_by_depth(model: Decoder, batch: Batch) -> Float[Tensor, "state batch 
     return torch.stack([seen[name] for name in ("embedding", *names)])
 
 
-def rise_without(model: Decoder, batch: Batch, reference: Batch) -> Float[ndarray, "layer"]:
-    """By how many nats the loss rises when all that a layer writes is replaced by its mean.
-
-    What attention and feed-forward network write is replaced, position by position, by its mean over the
-    sequences of `reference`, taken from the whole model; one layer at a time.
-
-    Args:
-        model: trained.
-        batch: what the loss is measured on.
-        reference: other sequences of the same length.
-    """
-    writes = [
-        [Component(f"blocks.{i}.attention.out"), Component(f"blocks.{i}.feedforward.out")]
-        for i in range(model.config.n_layers)
-    ]
-    return effects(model, writes, batch, reference=reference, metric=mean_loss)
-
-
-@dataclass(frozen=True)
-class Lens:
-    """What the final norm and the unembedding read from the stream at each depth.
-
-    Attributes:
-        agreement: share of positions at which the most likely next word is the one that the whole model names.
-        kinds: the same for the most likely kind of word.
-        loss: cross-entropy of what is read, in nats per scored position.
-    """
-
-    agreement: Float[ndarray, "state"]
-    kinds: Float[ndarray, "state"]
-    loss: Float[ndarray, "state"]
-
-
-@torch.no_grad()
-def lens(model: Decoder, batch: Batch, kind: Int[Tensor, "vocab"]) -> Lens:
-    """Read predictions early: from the stream as embedded, and after each block (the last is the model's own).
-
-    Known as the logit lens (nostalgebraist, 2020).
-
-    Args:
-        model: whose stream is read.
-        batch: of its task.
-        kind: number of each word's kind, such as `word_kinds`; a kind is as likely as its words together.
-    """
-    read = [model.unembed(state) for state in states_by_depth(model, batch)]
-    of_kind = torch.nn.functional.one_hot(kind).to(read[0])
-    named = [(each.argmax(-1), (each.softmax(-1) @ of_kind).argmax(-1)) for each in read]
-    agreement, kinds = (
-        np.array([float((each[i] == named[-1][i]).double().mean()) for each in named])
-        for i in (0, 1)
-    )
-    losses = [float(cross_entropy(each, batch.targets, batch.scored)) for each in read]
-    return Lens(agreement, kinds, np.array(losses))
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

@@ -1,31 +1,27 @@
-r"""Measuring how order enters a model, and what training makes of it: probes, and changes to trained models.
+r"""Measuring how order enters a model, and what training makes of it: probes of positions and their vectors.
 
-The geometry of position vectors is in `sinusoids`, rotations and their precision in `rotary`, longer sequences
-in `extrapolation`, and what is changed before training in `position_training`.
+The geometry of position vectors is in `sinusoids`, longer sequences in `extrapolation`, and what is changed
+before training in `variants.positions`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from measured_transformer._moved import former_names
 from measured_transformer.internals.capture import capture
-from measured_transformer.internals.intervene import intervene
-from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
-from measured_transformer.parts.attention import causal_mask
 from measured_transformer.tasks.task import Task
-from measured_transformer.training.seeding import make_generator, seeded
+from measured_transformer.training.seeding import make_generator
 
 Model = Decoder | Encoder
 
@@ -42,24 +38,6 @@ def equivariance_error(
     shuffled_first = attention(x[:, order], causal=causal)
     shuffled_after = attention(x, causal=causal)[:, order]
     return (shuffled_first - shuffled_after).abs().max().item()
-
-
-def explained_by_position(
-    pattern: Float[Tensor, "batch head query key"], *, causal: bool = False
-) -> Float[Tensor, "head"]:
-    """Share of the variance of each head's weights that the places of query and key account for.
-
-    The mean pattern over the batch is what depends on places alone; the rest depends on the tokens. Entries
-    are compared with the flat pattern (each query's weight spread evenly over the keys that it sees), so a
-    head that attends evenly to all has nothing to explain and gets 0.
-    """
-    n_query, n_key = pattern.shape[-2:]
-    seen = causal_mask(n_query, n_key) if causal else torch.ones(n_query, n_key, dtype=torch.bool)
-    seen = seen.to(pattern.device)
-    centred = (pattern - seen / seen.sum(-1, keepdim=True)).double()
-    total = centred.pow(2).mean(0).sum((-2, -1))
-    by_place = centred.mean(0).pow(2).sum((-2, -1))
-    return torch.where(total > 0, by_place / total.clamp(min=1e-300), torch.zeros_like(total))
 
 
 def _ridge(
@@ -159,37 +137,6 @@ def position_scores(model: Model, n: int) -> Float[Tensor, "head query key"]:
 
 
 @torch.no_grad()
-def score_map(config: Config, n: int, *, seed: int = 0) -> Float[Tensor, "query key"]:
-    """Scores of the first head of an untrained encoder when the same token stands at all n positions.
-
-    The tokens being equal, whatever differs between two scores comes from the positions.
-    """
-    with seeded(seed):
-        model = Encoder(config).eval()
-    tokens = torch.zeros(1, n, dtype=torch.long)
-    with capture(model, "blocks.0.attention.scores") as seen:
-        model(tokens)
-    return seen["blocks.0.attention.scores"][0, 0]
-
-
-@contextmanager
-def changed_positions(model: Model, vectors: Float[Tensor, "position d_model"]) -> Iterator[None]:
-    """While the block runs, the model adds these vectors instead of its own (zeros: no positions)."""
-    own = position_vectors(model, len(vectors))
-    with intervene(model, {"embedding": lambda x: x - own + vectors}):
-        yield
-
-
-@torch.no_grad()
-def task_loss(model: Model, task: Task, *, seed: int, size: int = 256) -> float:
-    """Cross-entropy per scored position on sequences of the evaluation stream."""
-    device = next(model.parameters()).device
-    batch = task.batch(make_generator(seed, "evaluation"), size).to(device)
-    logits = model(batch.inputs)
-    return F.cross_entropy(logits[batch.scored], batch.targets[batch.scored]).item()
-
-
-@torch.no_grad()
 def captured(
     model: Model, task: Task, *patterns: str, seed: int, size: int = 128
 ) -> dict[str, Tensor]:
@@ -210,23 +157,5 @@ def position_r2_by_layer(
     return np.array([probe_r2(seen[name], shuffle_seed=shuffle_seed) for name in names])
 
 
-@torch.no_grad()
-def loss_without_places(model: Model, task: Task, *, seed: int, size: int = 256) -> list[float]:
-    """Loss after what tells the positions apart is taken out of the stream at one place.
-
-    At each place (the embedding, then the exit of each block) the mean of the stream at each position, over
-    the batch, is replaced by the mean over batch and positions: what remains of a position is what its
-    tokens brought. One number a place.
-    """
-    places = ["embedding", *(f"blocks.{i}.residual_post" for i in range(model.config.n_layers))]
-    losses = []
-    for place in places:
-        with intervene(model, {place: lambda x: x - x.mean(0) + x.mean((0, 1))}):
-            losses.append(task_loss(model, task, seed=seed, size=size))
-    return losses
-
-
-def untrained(model: Model, *, seed: int) -> Model:
-    """A fresh model of the same config, for comparison."""
-    with seeded(seed):
-        return type(model)(model.config).to(next(model.parameters()).device).eval()
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

@@ -9,24 +9,21 @@ of Elhage et al. (2021), "A Mathematical Framework for Transformer Circuits".
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from measured_transformer._moved import former_names
 from measured_transformer.internals.capture import capture
-from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.stack import Stack
-from measured_transformer.parts.block import Block
 from measured_transformer.training.loop import make_model
 from measured_transformer.training.seeding import make_generator
 
@@ -104,23 +101,6 @@ def write_cosines(account: Ledger) -> Float[np.ndarray, "sublayer"]:
     return _numpy(cosines.mean(dim=(1, 2)))
 
 
-def kept_cosines(
-    states: Float[Tensor, "state batch position d_model"],
-) -> Float[np.ndarray, "step"]:
-    """Mean cosine between each state and the next: 1 when the direction is kept, 0 when it is new."""
-    return _numpy(F.cosine_similarity(states[:-1], states[1:], dim=-1).mean(dim=(1, 2)))
-
-
-def step_ratios(states: Float[Tensor, "state batch position d_model"]) -> Float[np.ndarray, "step"]:
-    """Mean length of the change from each state to the next, divided by the mean length before it."""
-    return _numpy(states.diff(dim=0).norm(dim=-1).mean(dim=(1, 2))) / stream_norms(states)[:-1]
-
-
-def growth(norms: Float[np.ndarray, "state"]) -> float:
-    """Slope of log(norm) against the number of the state: relative growth per step."""
-    return float(np.polyfit(np.arange(norms.size), np.log(norms), 1)[0])
-
-
 def token_spread(
     states: Float[Tensor, "state batch position d_model"],
 ) -> Float[np.ndarray, "state"]:
@@ -131,151 +111,6 @@ def token_spread(
     """
     apart = (states - states.mean(dim=2, keepdim=True)).square().sum(dim=(2, 3))
     return _numpy((apart / states.square().sum(dim=(2, 3))).sqrt().mean(dim=1))
-
-
-@torch.no_grad()
-def embedding_part(
-    model: Stack, tokens: Int[Tensor, "batch position"]
-) -> Float[Tensor, "state batch position d_model"]:
-    r"""The part of each state that comes from the embedding along the skip connections alone.
-
-    Without a norm on the stream that is the embedding itself, everywhere. A norm *on* the stream
-    (post-norm) is a linear map once its divisor is fixed at the value it has in this pass: centre, divide,
-    multiply by the weight. The part goes through that map at each norm and loses size there.
-
-    Raises:
-        ValueError: when a post-norm model's norm is not a LayerNorm.
-    """
-    account = ledger(model, tokens)
-    part = account.states[0]
-    if model.config.placement == "pre" or model.config.norm == "none":
-        return part.expand_as(account.states)
-    if model.config.norm != "layer":
-        raise ValueError(
-            f"expected the norm 'layer' in a post-norm model, got {model.config.norm!r}; "
-            "only LayerNorm's linear part is known here"
-        )
-    with capture(model, "blocks.*.scale") as scales:
-        model(tokens)
-    parts = [part]
-    for name in account.names:
-        norm = model.get_submodule(f"{name}_norm")
-        weight = norm.get_parameter("weight")
-        part = (part - part.mean(dim=-1, keepdim=True)) / scales[f"{name}_norm.scale"] * weight
-        parts.append(part)
-    return torch.stack(parts)
-
-
-@torch.no_grad()
-def mirror_attention(
-    model: Stack, tokens: Int[Tensor, "batch position"]
-) -> Float[np.ndarray, "block"]:
-    """For each block the attention weight that position i gives to position n - 1 - i.
-
-    Averaged over heads, positions and sequences. In the reversal task it tells in which block attention
-    fetches the answer.
-    """
-    with capture(model, "*.attention.pattern") as seen:
-        model(tokens)
-    patterns = torch.stack(
-        [seen[f"blocks.{i}.attention.pattern"] for i in range(model.config.n_layers)]
-    )
-    mirrored = patterns.flip(-1).diagonal(dim1=-2, dim2=-1)
-    return _numpy(mirrored.mean(dim=(1, 2, 3)))
-
-
-def needed_cosine(before: float, writes: Sequence[float], after: float) -> float:
-    r"""Mean cosine that the stream and its writes must have, for their lengths to add up as stated.
-
-    From $|x + \sum_k w_k|^2 = \sum_k |v_k|^2 + 2 \sum_{k<m} |v_k||v_m| \cos_{km}$ with $v_0 = x$: the
-    average of the cosines, weighted by the products of lengths. Outside [-1, 1] the lengths contradict
-    one another.
-
-    >>> needed_cosine(3.0, [4.0], 5.0)
-    0.0
-    >>> needed_cosine(3.0, [4.0], 7.0)
-    1.0
-    """
-    lengths = np.array([before, *writes], dtype=float)
-    squares = float(np.square(lengths).sum())
-    pairs = float(lengths.sum()) ** 2 - squares
-    return (after**2 - squares) / pairs
-
-
-@contextmanager
-def deleted(model: Stack, sublayer: str, what: Literal["branch", "skip"]) -> Iterator[None]:
-    """Take one branch or one skip connection out of a pre-norm model while the `with` block runs.
-
-    Without the branch the stream passes the sublayer unchanged; without the skip connection the sublayer's
-    write replaces the stream. Nothing is retrained.
-
-    Args:
-        model: a pre-norm (or norm-free) model with residual connections.
-        sublayer: `blocks.{i}.attention` or `blocks.{i}.feedforward`.
-        what: which of the two to delete.
-
-    Raises:
-        ValueError: when the model has norms on the stream or no skip connections.
-        KeyError: when there is no such sublayer.
-    """
-    if model.config.placement == "post" and model.config.norm != "none":
-        raise ValueError("expected a pre-norm model: after a norm the write cannot be told apart")
-    if not model.config.residual:
-        raise ValueError("expected a model with residual connections, this one has none to delete")
-    if what == "branch":
-        with intervene(model, {f"{sublayer}.out": 0.0}):
-            yield
-        return
-    block, part = sublayer.rsplit(".", 1)
-    after = f"{block}.residual_mid" if part == "attention" else f"{block}.residual_post"
-    write: dict[str, Tensor] = {}
-
-    def keep(value: Tensor) -> Tensor:
-        write["last"] = value
-        return value
-
-    with intervene(model, {f"{sublayer}.out": keep, after: lambda _: write["last"]}):
-        yield
-
-
-def six_operations(
-    x: Float[Tensor, "batch position d_model"], layer: nn.TransformerEncoderLayer
-) -> Float[Tensor, "batch position d_model"]:
-    """One post-norm layer written out in the order in which its operations happen.
-
-    Uses the weights of a PyTorch layer and its dropout after each of the two sublayers. In training mode the
-    attention weights are dropped as that layer does it, within operation 2; its dropout inside the
-    feed-forward network is not among the six operations and is left out here.
-    """
-    drop = layer.dropout1.p
-    residual = x  # 1. the input
-    a = layer.self_attn(x, x, x, need_weights=False)[0]  # 2. multi-head self-attention
-    x = residual + F.dropout(a, drop, layer.training)  # 3. dropout, then the first addition
-    x = layer.norm1(x)  # 4. the first norm
-    f = layer.linear2(layer.activation(layer.linear1(x)))  # 5. feed-forward
-    x = x + F.dropout(f, drop, layer.training)  # 6. dropout, the second addition ...
-    return layer.norm2(x)  # ... and the second norm
-
-
-def staged(
-    block: Block, x: Float[Tensor, "batch position d_model"]
-) -> Float[Tensor, "batch position d_model"]:
-    """A post-norm layer in two stages, O1 = LN1(SA(X) + X) and LN2(FFN(O1) + O1)."""
-    o1 = block.attention_norm(block.attention(x) + x)
-    return block.feedforward_norm(block.feedforward(o1) + o1)
-
-
-def nested(
-    block: Block, x: Float[Tensor, "batch position d_model"]
-) -> Float[Tensor, "batch position d_model"]:
-    """The same layer as one expression in X, with the first stage written out twice."""
-    ln1, ln2, sa, ffn = (
-        block.attention_norm,
-        block.feedforward_norm,
-        block.attention,
-        block.feedforward,
-    )
-    return ln2(ffn(ln1(sa(x) + x)) + ln1(sa(x) + x))
 
 
 def random_model(
@@ -311,3 +146,7 @@ def random_model(
 
 def _numpy(x: Tensor) -> np.ndarray:
     return x.detach().double().cpu().numpy()
+
+
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

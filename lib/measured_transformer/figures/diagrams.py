@@ -9,11 +9,13 @@ of the axes, made by `canvas`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
+from measured_transformer._moved import former_names
 from measured_transformer.figures.plots import subplots
 from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
@@ -162,7 +164,7 @@ def block(
 
 
 @themed
-def block_placements() -> Figure:
+def plot_block_placements() -> Figure:
     """Draw a pre-norm and a post-norm block side by side."""
     figure, both = subplots(1, 2, height=5.6)
     for axes, placement in zip(both, ("pre", "post"), strict=True):
@@ -180,3 +182,7 @@ def block_placements() -> Figure:
             fontweight="bold",
         )
     return figure
+
+
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

@@ -16,7 +16,7 @@ from measured_transformer.figures.style import look, theme, themed
 
 
 @themed
-def stored(found: Mapping[str, Sequence[Stored]], concepts: Mapping[str, str]) -> Figure:
+def plot_stored(found: Mapping[str, Sequence[Stored]], concepts: Mapping[str, str]) -> Figure:
     """Draw the share recalled over the size of the table, and beneath it how many facts each seed stores.
 
     Args:

@@ -35,7 +35,7 @@ def _relabelled(
 
 
 @themed
-def position_maps(matrices: Mapping[str, ArrayLike]) -> Figure:
+def plot_position_maps(matrices: Mapping[str, ArrayLike]) -> Figure:
     """Matrices over (position, position), one panel below the other in rows of two; names as titles."""
     count = len(matrices)
     rows = -(-count // 2)
@@ -56,7 +56,7 @@ def position_maps(matrices: Mapping[str, ArrayLike]) -> Figure:
 
 
 @themed
-def strip(
+def plot_strip(
     groups: Mapping[str, ArrayLike],
     *,
     label: str,
@@ -71,7 +71,7 @@ def strip(
 
 
 @themed
-def strips(
+def plot_strips(
     panels: Mapping[str, Mapping[str, ArrayLike]],
     *,
     label: str,

@@ -3,7 +3,7 @@
 A figure function is written once, in plain matplotlib, and decorated with `themed`::
 
     @themed
-    def decay(distances, similarity):
+    def plot_decay(distances, similarity):
         figure, axes = subplots()
         seed_lines(axes, distances, similarity, concept="sinusoidal")
         axes.set_xlabel("distance")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from measured_transformer._moved import former_names
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
     Family,
-    Model,
     activation,
+    applying,
     architecture,
     dropout,
     misfits,
@@ -110,10 +111,9 @@ def tidy(theirs: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Ten
     return tensors
 
 
-def write_config(model: Model) -> dict[str, Any] | str:
-    """The settings of the model, or why it is no BERT."""
-    c = model.config
-    unlike = misfits(
+def unlike(c: Config) -> list[str]:
+    """Why a config is no BERT's."""
+    alike = misfits(
         c,
         positions="learned",
         norm="layer",
@@ -129,23 +129,25 @@ def write_config(model: Model) -> dict[str, Any] | str:
         head_bias=c.head == "mlm",
         logit_scale=1.0,
     )
-    if not isinstance(model, Encoder):
-        unlike.append("it must be an Encoder")
-    if c.head_width * c.n_heads != c.d_model:
-        unlike.append("the heads must be d_model wide together")
-    if c.attention_scale not in (None, 1 / math.sqrt(c.head_width)):
-        unlike.append(f"attention_scale must be None, is {c.attention_scale}")
-    if c.activation not in NAMES:
-        unlike.append(f"activation must be one without a gate, is {c.activation!r}")
-    if c.token_types == 0:
-        unlike.append("token_types must be 1 or more, is 0")
-    if c.head == "linear":
-        unlike.append("head must be 'mlm' or 'none', is 'linear'")
-    if unlike:
-        return "; ".join(unlike)
+    return alike + applying(
+        (c.head_width * c.n_heads != c.d_model, "the heads must be d_model wide together"),
+        (
+            c.attention_scale not in (None, 1 / math.sqrt(c.head_width)),
+            f"attention_scale must be None, is {c.attention_scale}",
+        ),
+        (
+            c.activation not in NAMES,
+            f"activation must be one without a gate, is {c.activation!r}",
+        ),
+        (c.token_types == 0, "token_types must be 1 or more, is 0"),
+        (c.head == "linear", "head must be 'mlm' or 'none', is 'linear'"),
+    )
+
+
+def settings(c: Config) -> dict[str, Any]:
+    """BERT's settings for such a config."""
     with_head = "BertForPreTraining" if c.pooler else "BertForMaskedLM"
     return {
-        "model_type": "bert",
         "architectures": ["BertModel" if c.head == "none" else with_head],
         "vocab_size": c.vocab,
         "hidden_size": c.d_model,
@@ -169,6 +171,12 @@ BERT = Family(
     build=build,
     entries=entries,
     second_names=second_names,
-    write_config=write_config,
+    kind=Encoder,
+    unlike=unlike,
+    settings=settings,
     tidy=tidy,
 )
+
+
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

@@ -62,7 +62,9 @@ class Family:
         build: a fresh model for a checkpoint; raises ValueError for settings that are not supported.
         entries: the table of names, without prefix.
         second_names: names that repeat a tensor, and that tensor's name.
-        write_config: the settings of a model, or the reason why it is none of this architecture.
+        kind: the class of its models.
+        unlike: reasons why a config is none of this architecture; empty when there are none.
+        settings: its settings for such a config, beside `model_type`.
         tidy: the tensors under today's names, without those that the settings leave unread.
     """
 
@@ -72,7 +74,9 @@ class Family:
     build: Callable[[Checkpoint, Mapping[str, Tensor]], Model]
     entries: Callable[[Config], list[Entry]]
     second_names: Callable[[Config], dict[str, str]]
-    write_config: Callable[[Model], dict[str, Any] | str]
+    kind: type[Decoder] | type[Encoder] | type[EncoderDecoder]
+    unlike: Callable[[Config], list[str]]
+    settings: Callable[[Config], dict[str, Any]]
     tidy: Callable[[Mapping[str, Any], dict[str, Tensor]], dict[str, Tensor]] = lambda _, held: held
 
     def cleaned(self, checkpoint: Checkpoint, ignore: Iterable[str]) -> dict[str, Tensor]:
@@ -93,6 +97,16 @@ class Family:
                 raise ValueError(f"the checkpoint holds {short} twice, with and without prefix")
             kept[short] = tensor
         return self.tidy(checkpoint.config, kept)
+
+    def write_config(self, model: Model) -> dict[str, Any] | str:
+        """The settings of a model, or the reasons why it is none of this architecture."""
+        unlike = self.unlike(model.config)
+        if not isinstance(model, self.kind):
+            article = "a" if self.kind is Decoder else "an"
+            unlike = [*unlike, f"it must be {article} {self.kind.__name__}"]
+        if unlike:
+            return "; ".join(unlike)
+        return {"model_type": self.name, **self.settings(model.config)}
 
     def with_prefix(self, tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
         """The tensors under the names that a model with or without head gives them."""
@@ -160,3 +174,8 @@ def misfits(config: Config, **wanted: Any) -> list[str]:
         for name, value in wanted.items()
         if getattr(config, name) != value
     ]
+
+
+def applying(*reasons: tuple[bool, str]) -> list[str]:
+    """The reasons that apply, of pairs: whether it does, and the reason."""
+    return [reason for applies, reason in reasons if applies]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from measured_transformer._moved import former_names
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
     Family,
-    Model,
     activation,
+    applying,
     architecture,
     dropout,
     misfits,
@@ -88,10 +89,9 @@ def second_names(config: Config) -> dict[str, str]:
     return {"lm_head.weight": "wte.weight"} if config.tie_embeddings else {}
 
 
-def write_config(model: Model) -> dict[str, Any] | str:
-    """The settings of the model, or why it is no GPT-2."""
-    c = model.config
-    unlike = misfits(
+def unlike(c: Config) -> list[str]:
+    """Why a config is no GPT-2's."""
+    alike = misfits(
         c,
         positions="learned",
         norm="layer",
@@ -108,20 +108,24 @@ def write_config(model: Model) -> dict[str, Any] | str:
         head_bias=False,
         logit_scale=1.0,
     )
-    if not isinstance(model, Decoder):
-        unlike.append("it must be a Decoder")
-    if c.head_width * c.n_heads != c.d_model:
-        unlike.append("the heads must be d_model wide together")
-    if c.attention_scale not in (None, 1.0, 1 / math.sqrt(c.head_width)):
-        unlike.append(f"attention_scale must be None or 1, is {c.attention_scale}")
-    if c.activation not in NAMES:
-        unlike.append(f"activation must be one without a gate, is {c.activation!r}")
-    if c.head == "mlm":
-        unlike.append("head must be 'linear' or 'none', is 'mlm'")
-    if unlike:
-        return "; ".join(unlike)
+    scales = (None, 1.0, 1 / math.sqrt(c.head_width))
+    return alike + applying(
+        (c.head_width * c.n_heads != c.d_model, "the heads must be d_model wide together"),
+        (
+            c.attention_scale not in scales,
+            f"attention_scale must be None or 1, is {c.attention_scale}",
+        ),
+        (
+            c.activation not in NAMES,
+            f"activation must be one without a gate, is {c.activation!r}",
+        ),
+        (c.head == "mlm", "head must be 'linear' or 'none', is 'mlm'"),
+    )
+
+
+def settings(c: Config) -> dict[str, Any]:
+    """GPT-2's settings for such a config."""
     return {
-        "model_type": "gpt2",
         "architectures": ["GPT2Model" if c.head == "none" else "GPT2LMHeadModel"],
         "vocab_size": c.vocab,
         "n_embd": c.d_model,
@@ -146,5 +150,11 @@ GPT2 = Family(
     build=build,
     entries=entries,
     second_names=second_names,
-    write_config=write_config,
+    kind=Decoder,
+    unlike=unlike,
+    settings=settings,
 )
+
+
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from measured_transformer._moved import former_names
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
     UNGATED,
     Family,
-    Model,
     activation,
+    applying,
     architecture,
     dropout,
     gated,
@@ -115,10 +116,9 @@ def second_names(config: Config) -> dict[str, str]:
     return {"lm_head.weight": "embed_tokens.weight"} if config.tie_embeddings else {}
 
 
-def write_config(model: Model) -> dict[str, Any] | str:
-    """The settings of the model, or why it is no Llama."""
-    c = model.config
-    unlike = misfits(
+def unlike(c: Config) -> list[str]:
+    """Why a config is no Llama's."""
+    alike = misfits(
         c,
         positions="rotary",
         rotary_pairing="halves",
@@ -132,18 +132,22 @@ def write_config(model: Model) -> dict[str, Any] | str:
         head_bias=False,
         logit_scale=1.0,
     )
-    if not isinstance(model, Decoder):
-        unlike.append("it must be a Decoder")
-    if c.attention_scale not in (None, 1 / math.sqrt(c.head_width)):
-        unlike.append(f"attention_scale must be None, is {c.attention_scale}")
-    if c.activation not in UNGATED:
-        unlike.append(f"activation must be one with a gate, is {c.activation!r}")
-    if c.head == "mlm":
-        unlike.append("head must be 'linear' or 'none', is 'mlm'")
-    if unlike:
-        return "; ".join(unlike)
+    return alike + applying(
+        (
+            c.attention_scale not in (None, 1 / math.sqrt(c.head_width)),
+            f"attention_scale must be None, is {c.attention_scale}",
+        ),
+        (
+            c.activation not in UNGATED,
+            f"activation must be one with a gate, is {c.activation!r}",
+        ),
+        (c.head == "mlm", "head must be 'linear' or 'none', is 'mlm'"),
+    )
+
+
+def settings(c: Config) -> dict[str, Any]:
+    """Llama's settings for such a config."""
     return {
-        "model_type": "llama",
         "architectures": ["LlamaModel" if c.head == "none" else "LlamaForCausalLM"],
         "vocab_size": c.vocab,
         "hidden_size": c.d_model,
@@ -171,5 +175,11 @@ LLAMA = Family(
     build=build,
     entries=entries,
     second_names=second_names,
-    write_config=write_config,
+    kind=Decoder,
+    unlike=unlike,
+    settings=settings,
 )
+
+
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

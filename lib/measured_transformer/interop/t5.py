@@ -8,18 +8,19 @@ each distance, shared by the blocks of a stack, is the only news of positions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from measured_transformer._moved import former_names
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
     UNGATED,
     Family,
-    Model,
     activation,
+    applying,
     architecture,
     gated,
     misfits,
@@ -150,10 +151,9 @@ def second_names(config: Config) -> dict[str, str]:
     return names
 
 
-def write_config(model: Model) -> dict[str, Any] | str:
-    """The settings of the model, or why it is no T5."""
-    c = model.config
-    unlike = misfits(
+def unlike(c: Config) -> list[str]:
+    """Why a config is no T5's."""
+    alike = misfits(
         c,
         positions="relative",
         norm="rms",
@@ -168,19 +168,29 @@ def write_config(model: Model) -> dict[str, Any] | str:
         attention_scale=1.0,
         head_bias=False,
     )
-    if not isinstance(model, EncoderDecoder):
-        unlike.append("it must be an EncoderDecoder")
+    scaled = _reads_scaled(c)
+    return alike + applying(
+        (
+            not scaled and c.logit_scale != 1,
+            f"logit_scale must be 1 or 1/sqrt(d_model), is {c.logit_scale}",
+        ),
+        (
+            scaled and not c.tie_embeddings,
+            "an unembedding of its own must read a state that is not scaled",
+        ),
+    )
+
+
+def _reads_scaled(c: Config) -> bool:
+    """Whether the unembedding reads the final state divided by the root of its width."""
+    return c.logit_scale == c.d_model**-0.5 and c.d_model != 1
+
+
+def settings(c: Config) -> dict[str, Any]:
+    """T5's settings for such a config."""
     plain = UNGATED.get(c.activation, c.activation)
-    scaled = c.logit_scale == c.d_model**-0.5 and c.d_model != 1
-    if not scaled and c.logit_scale != 1:
-        unlike.append(f"logit_scale must be 1 or 1/sqrt(d_model), is {c.logit_scale}")
-    if scaled and not c.tie_embeddings:
-        unlike.append("an unembedding of its own must read a state that is not scaled")
-    if unlike:
-        return "; ".join(unlike)
     name = _GATED_NAMES.get(c.activation) or NAMES[plain]
     return {
-        "model_type": "t5",
         "architectures": ["T5Model" if c.head == "none" else "T5ForConditionalGeneration"],
         "is_encoder_decoder": True,
         "vocab_size": c.vocab,
@@ -195,7 +205,7 @@ def write_config(model: Model) -> dict[str, Any] | str:
         "layer_norm_epsilon": c.norm_eps,
         "feed_forward_proj": f"gated-{name}" if is_gated(c.activation) else name,
         "dropout_rate": c.dropout,
-        "tie_word_embeddings": scaled or c.head == "none",
+        "tie_word_embeddings": _reads_scaled(c) or c.head == "none",
         "pad_token_id": 0,
         "eos_token_id": 1,
         "decoder_start_token_id": 0,
@@ -209,5 +219,11 @@ T5 = Family(
     build=build,
     entries=entries,
     second_names=second_names,
-    write_config=write_config,
+    kind=EncoderDecoder,
+    unlike=unlike,
+    settings=settings,
 )
+
+
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

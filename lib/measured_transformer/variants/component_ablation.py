@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-
 from measured_transformer.models.config import Config
 from measured_transformer.models.stack import Stack
 from measured_transformer.parts.block import Block
-from measured_transformer.parts.tap import Tap
 from measured_transformer.training.loop import Model
 from measured_transformer.training.tuning import Arm
+from measured_transformer.variants.substitutes import Silent
 
 PIECES = ("attention", "positions", "skip", "norm", "ffn")
 """What is left out, one kind at a time, in every layer: `skip` stands for the residual connections."""
-
-
-class Silent(nn.Module):
-    """Stands where a sublayer stood and writes zeros: the stream passes unchanged.
-
-    Taps: `out` (batch position d_model), as the sublayers have it.
-    """
-
-    def __init__(self) -> None:
-        """Make the tap; there is nothing to learn."""
-        super().__init__()
-        self.out = Tap()
-
-    def forward(self, x: Float[Tensor, "batch position d_model"], **_: Any) -> Tensor:
-        """Zeros like the stream, whatever else a sublayer would be told."""
-        return self.out(torch.zeros_like(x))
 
 
 def without_attention(model: Model) -> None:

@@ -17,16 +17,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import is_gated
 from measured_transformer.training.loop import Model
-
-
-class NoNetwork(nn.Module):
-    """Stands where a feed-forward network was, and adds nothing to the stream."""
-
-    def forward(
-        self, x: Float[Tensor, "batch position d_model"]
-    ) -> Float[Tensor, "batch position d_model"]:
-        """What a network would write to the stream: zeros, of the shape of `x`."""
-        return torch.zeros_like(x)
+from measured_transformer.variants.substitutes import Silent
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ class FixedEmbeddings:
         if not self.network:
             for block in model.modules():
                 if isinstance(block, Block):
-                    block.feedforward = NoNetwork()  # type: ignore[assignment]
+                    block.feedforward = Silent()  # type: ignore[assignment]
                     block.feedforward_norm = nn.Identity()
         if self.bits:
             table = model.token_embedding.weight
@@ -77,7 +68,7 @@ class FixedEmbeddings:
 
 
 def bit_vectors(bits: int, config: Config) -> Float[Tensor, "vocab d_model"]:
-    """The vectors that `Given` fixes, of length 1: the same for every model of a width.
+    """The vectors that `FixedEmbeddings` fixes, of length 1: the same for every model of a width.
 
     Raises:
         ValueError: when the vocabulary is not 2^bits, or the stream is not wider than there are bits.

@@ -14,20 +14,27 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import is_gated
+from measured_transformer.parts.tap import Tap
 from measured_transformer.training.loop import Model
 
 Network = Literal["whole", "linear", "none"]
 Attention = Literal["whole", "fixed", "none"]
 
 
-class Nothing(nn.Module):
-    """Stands where a sublayer was, and adds nothing to the stream."""
+class Silent(nn.Module):
+    """Stands where a sublayer stood and writes zeros: the stream passes unchanged.
 
-    def forward(
-        self, x: Float[Tensor, "batch position d_model"], **unused: Any
-    ) -> Float[Tensor, "batch position d_model"]:
-        """What the sublayer would write: zeros, of the shape of `x`."""
-        return torch.zeros_like(x)
+    Taps: `out` (batch position d_model), as the sublayers have it.
+    """
+
+    def __init__(self) -> None:
+        """Make the tap; there is nothing to learn."""
+        super().__init__()
+        self.out = Tap()
+
+    def forward(self, x: Float[Tensor, "batch position d_model"], **_: Any) -> Tensor:
+        """Zeros like the stream, whatever else a sublayer would be told."""
+        return self.out(torch.zeros_like(x))
 
 
 class FixedPattern(nn.Module):
@@ -137,7 +144,7 @@ class Instead:
             if self.network == "linear":
                 block.feedforward.activate = _straight
             if self.network == "none":
-                block.feedforward = Nothing()  # type: ignore[assignment]
+                block.feedforward = Silent()  # type: ignore[assignment]
                 block.feedforward_norm = nn.Identity()
             if self.attention == "fixed":
                 old = block.attention
@@ -145,7 +152,7 @@ class Instead:
                     old.value, old.output, n_heads=config.n_heads, length=config.max_length
                 )
             if self.attention == "none":
-                block.attention = Nothing()  # type: ignore[assignment]
+                block.attention = Silent()  # type: ignore[assignment]
                 block.attention_norm = nn.Identity()
 
 
@@ -156,7 +163,7 @@ def _straight(x: Tensor) -> Tensor:
 def network_made_up(config: Config) -> Config:
     """The config of a model without attention that has as many parameters, nearly: more neurons.
 
-    The other way round, a model without networks with more heads, is `attention_only.without_network`.
+    The other way round, a model without networks with more heads, is `variants.feedforward.without_network`.
 
     >>> network_made_up(Config(vocab=10, d_model=32, n_heads=4)).neurons
     192

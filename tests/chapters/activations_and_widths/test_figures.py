@@ -12,7 +12,7 @@ def lines(axes):
 
 
 def test_each_activation_multiplies_in_a_panel_of_its_own():
-    drawn = figures.products_by_hand()
+    drawn = figures.plot_products_by_hand()
     titles = [axes.get_title(loc="right") for axes in drawn.figure.axes]
     assert titles == ["ReLU", "GELU", "squared ReLU", "SwiGLU"]
     assert drawn.light != drawn.dark
@@ -37,7 +37,7 @@ def test_losses_are_drawn_for_every_rate_with_a_ring_at_the_best():
             "GELU": {0.01: [1.0, 1.2], 0.02: [1.5, 1.6]},
         }
     }
-    drawn = figures.losses_by_rate(found, limits={"text": (0.0, 3.0)})
+    drawn = figures.plot_losses_by_rate(found, limits={"text": (0.0, 3.0)})
     (axes,) = drawn.figure.axes
     shown = lines(axes)
     for arm in found["text"].values():
@@ -52,7 +52,7 @@ def test_losses_are_drawn_for_every_rate_with_a_ring_at_the_best():
 
 def test_differences_stand_over_a_shaded_margin():
     found = {"text": {"GELU": np.array([-0.02, 0.01])}, "sums": {"GELU": np.array([0.3, 0.5])}}
-    drawn = figures.against_relu(found, margin=0.05, limits={"sums": (-1.0, 1.0)})
+    drawn = figures.plot_against_relu(found, margin=0.05, limits={"sums": (-1.0, 1.0)})
     for axes, values in zip(drawn.figure.axes, found.values(), strict=True):
         band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
         assert np.allclose([band.x0, band.x1], [-0.05, 0.05])
@@ -65,7 +65,7 @@ def test_every_width_is_drawn_with_its_seeds_and_their_mean():
     found = {
         "loss": {"width": {1.0: [2.0, 2.1], 4.0: [1.9]}, "parameters": {1.0: [1.8], 4.0: [1.9]}}
     }
-    drawn = figures.by_width(found, {"width": "ffn", "parameters": "residual"})
+    drawn = figures.plot_by_width(found, {"width": "ffn", "parameters": "residual"})
     (axes,) = drawn.figure.axes
     shown = lines(axes)
     assert any(np.allclose(y, [2.05, 1.9]) for _, y in shown if len(y) == 2)

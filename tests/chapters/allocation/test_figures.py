@@ -30,7 +30,7 @@ def shows_seeds(drawn, x, rows, panel=0):
 
 
 def test_purses_are_cut_as_the_softmax_cuts():
-    drawn = allocation.purses([(8, 1, 2.0), (64, 5, 10.0)])
+    drawn = allocation.plot_purses([(8, 1, 2.0), (64, 5, 10.0)])
     widths = [bar.get_width() for bar in drawn.figure.axes[0].patches]
     for n, m, lead in ((8, 1, 2.0), (64, 5, 10.0)):
         weights = led_weights(lead, n, m)
@@ -42,7 +42,7 @@ def test_purses_are_cut_as_the_softmax_cuts():
 
 def test_leads_and_masses_are_those_of_the_formula():
     lengths = [8, 32, 128]
-    drawn = allocation.leads_and_masses(lengths, (1, 4), (2.0, 4.0))
+    drawn = allocation.plot_leads_and_masses(lengths, (1, 4), (2.0, 4.0))
     for m in (1, 4):
         assert shows(drawn, lengths, [needed_lead(0.99, n, m) for n in lengths])
     for lead in (2.0, 4.0):
@@ -54,18 +54,18 @@ def test_leads_and_masses_are_those_of_the_formula():
 def test_readings_show_seeds_and_prediction():
     lengths, measured = [32, 64], {1: table(2), 10: table(2)}
     predicted = {1: np.array([0.9, 0.8]), 10: np.array([0.99, 0.98])}
-    drawn = allocation.readings(lengths, measured, predicted, trained_at=32)
+    drawn = allocation.plot_readings(lengths, measured, predicted, trained_at=32)
     for m in measured:
         assert shows_seeds(drawn, lengths, measured[m])
         assert shows(drawn, lengths, predicted[m])
     curves = {32: table(4), 512: table(4)}
-    drawn = allocation.learning_to_read([0, 1, 2, 3], curves)
+    drawn = allocation.plot_learning_to_read([0, 1, 2, 3], curves)
     assert all(shows_seeds(drawn, [0, 1, 2, 3], rows) for rows in curves.values())
 
 
 def test_remedies_have_a_row_each():
     found = {"none": RNG.random(4), "some": RNG.random(4)}
-    axes = allocation.remedies(found, label="R2", reference=1.0).figure.axes[0]
+    axes = allocation.plot_remedies(found, label="R2", reference=1.0).figure.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["none", "some"]
     drawn = np.concatenate([np.atleast_1d(line.get_xdata()) for line in axes.get_lines()])
     for values in found.values():
@@ -74,18 +74,18 @@ def test_remedies_have_a_row_each():
 
 def test_evenness_and_losses_show_every_seed():
     measured, predicted = {"a": table(3), "b": table(3)}, {"a": np.ones(3), "b": np.zeros(3)}
-    drawn = training_attention.evenness_by_length((8, 16, 32), measured, predicted, 0.99)
+    drawn = training_attention.plot_evenness_by_length((8, 16, 32), measured, predicted, 0.99)
     for name in measured:
         assert shows_seeds(drawn, (8, 16, 32), measured[name])
         assert shows(drawn, (8, 16, 32), predicted[name])
     arms = {"a": table(4), "b": table(4)}
-    drawn = training_attention.losses_over_steps([1, 2, 3, 4], arms, 1.0)
+    drawn = training_attention.plot_losses_over_steps([1, 2, 3, 4], arms, 1.0)
     assert all(shows_seeds(drawn, [1, 2, 3, 4], rows) for rows in arms.values())
 
 
 def test_three_arms_have_a_panel_a_task():
     losses = {task: {arm: RNG.random(4) for arm in ("x", "y", "z")} for task in ("one", "two")}
-    drawn = training_attention.three_arms(losses, {"one": 0.0, "two": 0.4})
+    drawn = training_attention.plot_three_arms(losses, {"one": 0.0, "two": 0.4})
     for axes, (task, arms) in zip(drawn.figure.axes, losses.items(), strict=True):
         assert axes.get_title(loc="right") == task
         assert [label.get_text() for label in axes.get_yticklabels()] == list(arms)
@@ -95,24 +95,26 @@ def test_three_arms_have_a_panel_a_task():
 
 def test_shares_and_similarities_show_every_seed():
     seeds = [[Spent(*RNG.dirichlet(np.ones(4))) for _ in range(3)] for _ in range(SEEDS)]
-    drawn = training_attention.where_it_goes((0, 5, 9), {"first": seeds, "second": seeds[::-1]})
+    drawn = training_attention.plot_where_it_goes(
+        (0, 5, 9), {"first": seeds, "second": seeds[::-1]}
+    )
     for panel in (0, 1):
         for kind in Spent._fields:
             rows = np.array([[getattr(one, kind) for one in seed] for seed in seeds])
             assert shows_seeds(drawn, (0, 5, 9), rows, panel)
     found = [Similarity(RNG.random(5), RNG.random(5) / 9) for _ in range(SEEDS)]
-    drawn = training_attention.similarity_by_block({"trained": found})
+    drawn = training_attention.plot_similarity_by_block({"trained": found})
     assert shows_seeds(drawn, range(5), np.array([one.same - one.random for one in found]))
 
 
 def test_evenness_over_steps_shows_every_head():
     blocks = {"first": table(3), "second": table(3)}
-    drawn = training_attention.evenness_over_steps((0, 5, 9), blocks)
+    drawn = training_attention.plot_evenness_over_steps((0, 5, 9), blocks)
     assert all(shows_seeds(drawn, (0, 5, 9), rows) for rows in blocks.values())
 
 
 def test_nudges_draw_weights_and_moves():
-    drawn = training_attention.nudges([0.5, 0.3, 0.2], [1.0, 3.0, 2.0], [-0.4, 0.36, 0.04])
+    drawn = training_attention.plot_nudges([0.5, 0.3, 0.2], [1.0, 3.0, 2.0], [-0.4, 0.36, 0.04])
     above, below = drawn.figure.axes
     assert [bar.get_height() for bar in above.patches] == [0.5, 0.3, 0.2]
     assert [bar.get_height() for bar in below.patches] == [-0.4, 0.36, 0.04]

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from measured_transformer.analysis.cost import Operations, Times, crossovers
+from measured_transformer.analysis.cost import Operations
 from measured_transformer.chapters.cost import figures as cost
+from measured_transformer.chapters.cost.measure import Times, crossovers
 
 
 def times(crossing: float) -> Times:
@@ -20,7 +21,7 @@ def lines(drawn, panel=0):
 
 
 def test_shares_fill_the_panel_and_mark_the_crossovers():
-    drawn = cost.shares_over_length(crossovers())
+    drawn = cost.plot_shares_over_length(crossovers())
     axes = drawn.figure.axes[0]
     assert sorted(x[0] for x, _ in lines(drawn)) == [1, 2, 4, 6]
     assert [text.get_text() for text in axes.texts] == ["n = d", "A", "B", "C"]
@@ -30,7 +31,7 @@ def test_shares_fill_the_panel_and_mark_the_crossovers():
 
 
 def test_times_are_drawn_with_count_and_crossings():
-    drawn = cost.times_over_length({"one": times(200.0)}, {"one": "attention"})
+    drawn = cost.plot_times_over_length({"one": times(200.0)}, {"one": "attention"})
     found = lines(drawn)
     one = times(200.0)
     assert any(np.allclose(y, one.ratios) for _, y in found if len(y) == 4)
@@ -43,9 +44,9 @@ def test_times_are_drawn_with_count_and_crossings():
 
 def test_bars_have_the_lengths_of_their_shares():
     models = {"a": {"projections": 1.0, "pairs": 1.0, "network": 2.0}}
-    widths = [bar.get_width() for bar in cost.shares_of_models(models).figure.axes[0].patches]
+    widths = [bar.get_width() for bar in cost.plot_shares_of_models(models).figure.axes[0].patches]
     assert widths == [0.25, 0.25, 0.5]
-    drawn = cost.multiplications(3, 2)
+    drawn = cost.plot_multiplications(3, 2)
     bars = [[bar.get_width() for bar in axes.patches] for axes in drawn.figure.axes]
     assert sum(bars[0]) == Operations(3, 2).attention
     assert sum(bars[1]) == Operations(3, 2).network

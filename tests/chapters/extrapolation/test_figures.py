@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from measured_transformer.chapters.extrapolation.figures import beyond_panels, extrapolation
+from measured_transformer.chapters.extrapolation.figures import (
+    plot_beyond_panels,
+    plot_extrapolation,
+)
 from measured_transformer.figures.style import ThemedFigure
 
 
@@ -20,7 +23,7 @@ def lines(axes: Axes) -> list[np.ndarray]:
 
 
 def test_every_seed_is_shown_from_where_all_is_scored() -> None:
-    drawn = extrapolation({"rotary": rising(3)}, trained=16, chance=1.0, smooth=4)
+    drawn = plot_extrapolation({"rotary": rising(3)}, trained=16, chance=1.0, smooth=4)
     assert isinstance(drawn, ThemedFigure)
     assert drawn.light != drawn.dark
     shown = lines(drawn.figure.axes[0])
@@ -31,7 +34,7 @@ def test_every_seed_is_shown_from_where_all_is_scored() -> None:
 
 
 def test_panels_hold_their_own_arms_under_the_names_that_readers_see() -> None:
-    drawn = beyond_panels(
+    drawn = plot_beyond_panels(
         {
             "one": {"rotary": rising(2), "rotary, base": rising(2)},
             "two": {"alibi": rising(2)},

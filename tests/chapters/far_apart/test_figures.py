@@ -16,7 +16,7 @@ def shown(axes, x, rows):
 
 
 def test_paths_have_one_arrow_above_and_a_chain_below():
-    drawn = far_apart.paths(["k", "v", ".", "k"])
+    drawn = far_apart.plot_paths(["k", "v", ".", "k"])
     arrows = [
         sum(isinstance(part, FancyArrowPatch) for part in axes.patches)
         for axes in drawn.figure.axes
@@ -27,9 +27,9 @@ def test_paths_have_one_arrow_above_and_a_chain_below():
 
 def test_influence_and_accuracies_show_every_seed():
     groups = {"a": RNG.random((3, 4)), "b": RNG.random((3, 4))}
-    drawn = far_apart.influence_by_distance((1, 4, 16, 64), groups)
+    drawn = far_apart.plot_influence_by_distance((1, 4, 16, 64), groups)
     assert all(shown(drawn.figure.axes[0], range(4), rows) for rows in groups.values())
     panels = {"4 tokens": groups, "256 tokens": {"a": RNG.random((3, 4))}}
-    drawn = far_apart.accuracies((10, 20, 30, 40), panels, 0.2, 0.95)
+    drawn = far_apart.plot_accuracies((10, 20, 30, 40), panels, 0.2, 0.95)
     for axes, models in zip(drawn.figure.axes, panels.values(), strict=True):
         assert all(shown(axes, range(4), rows) for rows in models.values())

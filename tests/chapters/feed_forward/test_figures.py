@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from measured_transformer.chapters.feed_forward import figures
-from measured_transformer.chapters.feed_forward.measure import Fit, by_hand
-from measured_transformer.chapters.feed_forward.published import published, whereabouts
+from measured_transformer.chapters.feed_forward.measure import Fit, by_hand, published, whereabouts
 
 
 def lines(drawn, panel):
@@ -15,7 +14,7 @@ def lines(drawn, panel):
 
 
 def test_the_token_stands_on_its_contour():
-    drawn = figures.ramps(by_hand(), (2.0, 1.0))
+    drawn = figures.plot_ramps(by_hand(), (2.0, 1.0))
     assert drawn.light != drawn.dark
     for panel in (0, 1):
         assert any(x.tolist() == [2.0] and y.tolist() == [1.0] for x, y in lines(drawn, panel))
@@ -29,7 +28,7 @@ def test_each_width_has_its_fits_and_ticks():
         m: [Fit(np.linspace(-1, 1, m), m * x, 0.0), Fit(np.zeros(m), -m * x, 0.0)]
         for m in (1, 2, 3, 4)
     }
-    drawn = figures.widths(x, x**2, fits)
+    drawn = figures.plot_widths(x, x**2, fits)
     for panel, m in enumerate(fits):
         found = lines(drawn, panel)
         assert any(np.allclose(y, m * x) for _, y in found if len(y) == 5)
@@ -40,7 +39,7 @@ def test_each_width_has_its_fits_and_ticks():
 def test_zeros_between_positions_are_empty_cells():
     attention, network = np.tril(np.ones((3, 3))), np.eye(3)
     attention[1, 0] = 1e-15  # small is not zero
-    drawn = figures.seen_positions(attention, network)
+    drawn = figures.plot_seen_positions(attention, network)
     shown = [axes.get_images()[0].get_array() for axes in drawn.figure.axes[:2]]
     for found, blocks in zip(shown, (attention, network), strict=True):
         cells = np.ma.filled(np.ma.masked_invalid(found).astype(float), np.nan)
@@ -49,7 +48,7 @@ def test_zeros_between_positions_are_empty_cells():
 
 def test_every_seed_of_every_arm_is_drawn():
     values = {"a": np.array([0.1, 0.2, 0.4]), "b": np.array([0.9, 0.8, 1.0])}
-    drawn = figures.arms(
+    drawn = figures.plot_arms(
         {"one": values, "two": values}, {"one": 0.1, "two": 0.2}, {"a": "ffn", "b": "attention"}
     )
     for panel in (0, 1):
@@ -60,14 +59,14 @@ def test_every_seed_of_every_arm_is_drawn():
 
 def test_accuracy_over_length_has_each_seed_and_the_mean():
     values = np.array([[0.1, 0.5], [0.3, 0.7]])
-    drawn = figures.by_length((1, 8), {"a": values}, {"a": "ffn"}, trained=8, guess=0.125)
+    drawn = figures.plot_by_length((1, 8), {"a": values}, {"a": "ffn"}, trained=8, guess=0.125)
     rows = [y.tolist() for x, y in lines(drawn, 0) if x.tolist() == [1, 8]]
     assert rows == [[0.1, 0.5], [0.3, 0.7], pytest.approx([0.2, 0.6])]
 
 
 def test_bars_of_parameters_are_their_shares():
     models = {name: whereabouts(model.count) for name, model in published().items()}
-    drawn = figures.whereabouts_of_models(models)
+    drawn = figures.plot_whereabouts_of_models(models)
     bars = [bar.get_width() for bar in drawn.figure.axes[0].patches]
     assert len(bars) == 15
     for place, groups in enumerate(models.values()):
@@ -78,9 +77,9 @@ def test_bars_of_parameters_are_their_shares():
 
 
 def test_activations_and_approximations_are_drawn_as_they_are():
-    drawn = figures.activations()
+    drawn = figures.plot_activations()
     relu = next(y for x, y in lines(drawn, 0) if len(x) == 800)
     assert relu.min() == 0
     assert {float(v) for v in lines(drawn, 1)[0][1]} == {0.0, 1.0}
-    errors = [np.abs(y).max() for x, y in lines(figures.approximations(), 0) if len(x) == 2001]
+    errors = [np.abs(y).max() for x, y in lines(figures.plot_approximations(), 0) if len(x) == 2001]
     assert errors == pytest.approx([4.7e-4, 2.03e-2], rel=0.02)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from measured_transformer.chapters.feed_forward import activations, published
 from measured_transformer.chapters.feed_forward import measure as ff
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
@@ -126,50 +125,40 @@ def test_derivatives_are_those_of_differences_and_of_the_closed_form():
     for name in ("gelu", "silu", "gelu_tanh"):
         f = ff.activation_function(name)
         central = (f(x + 1e-5) - f(x - 1e-5)) / 2e-5
-        assert torch.allclose(activations.derivative(name, x), central, atol=1e-8)
-    assert torch.allclose(
-        activations.derivative("gelu", x), activations.gelu_derivative(x), atol=1e-12
-    )
-    assert (
-        activations.derivative("gelu", x) - activations.gelu_derivative(x, second_term=False)
-    ).abs().max() > 0.1
+        assert torch.allclose(ff.derivative(name, x), central, atol=1e-8)
+    assert torch.allclose(ff.derivative("gelu", x), ff.gelu_derivative(x), atol=1e-12)
+    assert (ff.derivative("gelu", x) - ff.gelu_derivative(x, second_term=False)).abs().max() > 0.1
     with pytest.raises(ValueError, match="order must be"):
-        activations.derivative("gelu", x, order=3)
+        ff.derivative("gelu", x, order=3)
 
 
 def test_constants_of_activations():
-    assert activations.largest_jump("relu") == 1
-    assert activations.largest_jump("gelu") < 1e-6
-    assert activations.lipschitz("relu") == 1
+    assert ff.largest_jump("relu") == 1
+    assert ff.largest_jump("gelu") < 1e-6
+    assert ff.lipschitz("relu") == 1
     # GELU is steepest at root 2, its derivative at 0, where it is twice the density
     root = torch.tensor([math.sqrt(2)], dtype=torch.float64)
-    assert activations.lipschitz("gelu") == pytest.approx(
-        float(activations.gelu_derivative(root)), abs=1e-8
-    )
-    assert activations.lipschitz("gelu", of_derivative=True) == pytest.approx(
-        2 / math.sqrt(2 * math.pi)
-    )
-    assert activations.lipschitz("relu", of_derivative=True) == math.inf
+    assert ff.lipschitz("gelu") == pytest.approx(float(ff.gelu_derivative(root)), abs=1e-8)
+    assert ff.lipschitz("gelu", of_derivative=True) == pytest.approx(2 / math.sqrt(2 * math.pi))
+    assert ff.lipschitz("relu", of_derivative=True) == math.inf
     zero = torch.zeros(1, dtype=torch.float64)
-    assert activations.approximation_error("gelu_tanh", zero).item() == 0
+    assert ff.approximation_error("gelu_tanh", zero).item() == 0
 
 
 def test_published_models_have_their_published_sizes():
-    found = {name: model.count for name, model in published.published().items()}
+    found = {name: model.count for name, model in ff.published().items()}
     assert found["BERT-base"].total == 109_482_240
     assert found["GPT-2"].total == 124_439_808
     assert found["LLaMA-7B"].total == 6_738_415_616
     for count in found.values():
-        assert sum(published.whereabouts(count).values()) == count.total
-    small = published.published()["GPT-2"].config.replace(
-        vocab=7, d_model=24, n_layers=2, max_length=5
-    )
+        assert sum(ff.whereabouts(count).values()) == count.total
+    small = ff.published()["GPT-2"].config.replace(vocab=7, d_model=24, n_layers=2, max_length=5)
     model = Decoder(small)
     inside = {
         name: sum(p.numel() for n, p in model.named_parameters() if f".{name}." in n)
         for name in ("attention", "feedforward")
     }
-    ratio = published.Published(small, "decoder").network_over_attention
+    ratio = ff.Published(small, "decoder").network_over_attention
     assert ratio == pytest.approx(inside["feedforward"] / inside["attention"])
 
 

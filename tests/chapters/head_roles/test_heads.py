@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer.analysis.handmade import heads_model, induction_model
-from measured_transformer.chapters.head_roles.heads import (
+from measured_transformer.chapters.head_roles.measure import (
     CLASSES,
     DECLARED,
     STRICT,

@@ -10,11 +10,11 @@ from measured_transformer.analysis.handmade import (
     heads_model,
     reversal_model,
 )
-from measured_transformer.chapters.head_roles.heads import observe
 from measured_transformer.chapters.head_roles.measure import (
     Attention,
     exchange_error,
     look,
+    observe,
     permute_heads,
     rows,
     study,

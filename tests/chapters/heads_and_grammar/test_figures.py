@@ -9,7 +9,9 @@ RNG = np.random.default_rng(0)
 
 
 def test_each_arc_is_an_arrow_on_its_side():
-    drawn = relations.sentence_arcs(["a", "b", "c"], {"agreement": [(2, 0)], "adjective": [(0, 1)]})
+    drawn = relations.plot_sentence_arcs(
+        ["a", "b", "c"], {"agreement": [(2, 0)], "adjective": [(0, 1)]}
+    )
     axes = drawn.figure.axes[0]
     arrows = [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
     assert [text.get_text() for text in axes.texts] == ["a", "b", "c"]
@@ -22,7 +24,7 @@ def test_each_arc_is_an_arrow_on_its_side():
 
 def test_distances_are_shares():
     found = {"agreement": [-1, -1, -1, -4], "adjective": [1, 2, 1, 1]}
-    drawn = relations.distances(found)
+    drawn = relations.plot_distances(found)
     for axes, expected in zip(
         drawn.figure.axes, ({-1: 0.75, -4: 0.25}, {1: 0.75, 2: 0.25}), strict=True
     ):
@@ -33,12 +35,12 @@ def test_distances_are_shares():
 
 def test_strips_and_removal_show_every_seed():
     panels = {"one": {"x": RNG.random(5), "y": RNG.random(5)}, "two": {"x": RNG.random(5)}}
-    drawn = relations.strips(panels, label="F1", reference=0.5)
+    drawn = relations.plot_strips(panels, label="F1", reference=0.5)
     for axes, groups in zip(drawn.figure.axes, panels.values(), strict=True):
         points = np.concatenate([np.atleast_1d(line.get_xdata()) for line in axes.get_lines()])
         assert all(np.isclose(points, v).any() for values in groups.values() for v in values)
     curves = {"best first": RNG.random((3, 4)), "worst first": RNG.random((3, 4))}
-    axes = relations.removal([0, 1, 2, 4], curves).figure.axes[0]
+    axes = relations.plot_removal([0, 1, 2, 4], curves).figure.axes[0]
     rows = [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]
     for values in curves.values():
         for row in (*values, values.mean(0)):

@@ -27,7 +27,7 @@ def test_the_view_keeps_angles_of_the_page_and_sets_ones_upright():
 
 
 def test_the_circle_lies_in_the_plane_and_the_point_on_it():
-    drawn = norms.plane_and_circle((4.0, 1.0, 1.0), (1.0, 2.0, 0.5))
+    drawn = norms.plot_plane_and_circle((4.0, 1.0, 1.0), (1.0, 2.0, 0.5))
     texts = [text.get_text() for text in drawn.figure.axes[0].texts]
     assert "(4, 1, 1)" in texts
     assert "(2, -1, -1)" in texts
@@ -44,7 +44,7 @@ def test_measured_dots_lie_on_the_curves_of_the_trap():
     widths, scales = [2, 8, 64], np.geomspace(1e-7, 1, 8)
     outputs = {"definition": size_by_definition(scales, eps=1e-5),
                "code": size_outside(scales, d_model=64, eps=1e-5)}  # fmt: skip
-    drawn = norms.epsilon_trap(
+    drawn = norms.plot_epsilon_trap(
         widths, np.sqrt(1 - 1 / np.array(widths)), scales, outputs, d_model=64, eps=1e-5
     )
     curve, dots = lines(drawn)[:2]
@@ -56,14 +56,14 @@ def test_measured_dots_lie_on_the_curves_of_the_trap():
 
 
 def test_zeros_lie_on_the_floor():
-    drawn = norms.what_passes({"plain": np.array([1.0, 0.5, 1e-17])}, {"plain": "norm"})
+    drawn = norms.plot_what_passes({"plain": np.array([1.0, 0.5, 1e-17])}, {"plain": "norm"})
     assert lines(drawn)[0][1].tolist() == [1.0, 0.5, 1e-3]
 
 
 def test_every_seed_is_a_dot():
     values = {"first": np.array([0.1, 0.2, 0.3]), "second": np.array([0.2, 0.2, 0.5])}
     tokens = np.random.default_rng(0).uniform(1, 3, (3, 4000))
-    drawn = norms.constant_or_not(values, tokens, margin=0.1)
+    drawn = norms.plot_constant_or_not(values, tokens, margin=0.1)
     dots = [x for x, _ in lines(drawn) if x.size == 3]
     np.testing.assert_allclose(dots, np.stack(list(values.values())))
     curves = [(x, y) for x, y in lines(drawn, 1) if x.size == 40]
@@ -71,12 +71,12 @@ def test_every_seed_is_a_dot():
     for x, density in curves:  # evenly from a half to one and a half times the mean of two
         assert density.sum() * (x[1] - x[0]) == pytest.approx(1)
         assert density[(x < 0.45) | (x > 1.55)].max() == 0
-    drawn = norms.quality(values, label="loss")
+    drawn = norms.plot_quality(values, label="loss")
     assert [x.size for x, _ in lines(drawn)].count(3) == 2
-    drawn = norms.quality(values | {"third": np.array([1.0, 1.1, 1.2])}, label="loss")
+    drawn = norms.plot_quality(values | {"third": np.array([1.0, 1.1, 1.2])}, label="loss")
     assert [x.size for x, _ in lines(drawn)].count(3) == 3
     with pytest.raises(ValueError, match="two or three rows, got 1"):
-        norms.quality({"first": values["first"]}, label="loss")
+        norms.plot_quality({"first": values["first"]}, label="loss")
 
 
 def test_times_are_ratios():
@@ -87,7 +87,7 @@ def test_times_are_ratios():
         for name, seconds in (("LayerNorm", 2.0), ("RMSNorm", 1.0))
         for end in ("", ", written out")
     ]  # fmt: skip
-    drawn = norms.times_over_widths(NormRun({}, 3, rows))
+    drawn = norms.plot_times_over_widths(NormRun({}, 3, rows))
     marked = [y for _, y in lines(drawn) if len(y) == 2 and not np.allclose(y, 1)]
     assert marked
     assert all(np.allclose(y, 0.5) for y in marked)

@@ -36,7 +36,7 @@ def shows_points(drawn, values, panel=0):
 
 def test_rows_are_drawn_as_they_are():
     rows = {"even": [0.25] * 4, "one": [0.0, 0.0, 1.0, 0.0]}
-    drawn = layers.rows_of_weights(rows, {"even": "distance 1.5", "one": "distance 1"})
+    drawn = layers.plot_rows_of_weights(rows, {"even": "distance 1.5", "one": "distance 1"})
     for panel, (name, weights) in zip(drawn.figure.axes, rows.items(), strict=True):
         assert [bar.get_height() for bar in panel.patches] == weights
         assert any(text.get_text().startswith(name) for text in panel.texts)
@@ -46,7 +46,7 @@ def test_rows_are_drawn_as_they_are():
 def test_every_seed_of_every_model_is_there_by_layer():
     kinds = {name: table(6) for name in layers.MODELS}
     null = table(6)
-    drawn = layers.by_layer({"a": kinds, "b": kinds}, {"a": (0.5, "even")}, {"b": null})
+    drawn = layers.plot_by_layer({"a": kinds, "b": kinds}, {"a": (0.5, "even")}, {"b": null})
     for panel in (0, 1):
         for rows in kinds.values():
             assert shows_seeds(drawn, range(1, 7), rows, panel)
@@ -57,7 +57,7 @@ def test_every_seed_of_every_model_is_there_by_layer():
 
 def test_probes_and_controls():
     found = {name: {"probe": table(7), "control": table(7)} for name in ("x", "y")}
-    drawn = layers.probes(found, chance={"x": 0.5, "y": 0.4})
+    drawn = layers.plot_probes(found, chance={"x": 0.5, "y": 0.4})
     for panel, name in enumerate(found):
         for rows in found[name].values():
             assert shows_seeds(drawn, range(7), rows, panel)
@@ -67,7 +67,7 @@ def test_probes_and_controls():
 
 def test_centres_join_the_seeds():
     found = {kind: {"one": RNG.random(4), "two": RNG.random(4)} for kind in layers.MODELS}
-    drawn = layers.centres(found)
+    drawn = layers.plot_centres(found)
     for place, properties in enumerate(found.values()):
         for values in properties.values():
             assert shows_points(drawn, values)
@@ -78,7 +78,7 @@ def test_centres_join_the_seeds():
 def test_passing_on_shows_rise_and_lens():
     rise = {"trained": table(6), "untrained": table(6) * 1e-6}
     read = {"agreement": table(7), "rest": table(7)}
-    drawn = layers.passing_on(rise, read)
+    drawn = layers.plot_passing_on(rise, read)
     assert all(
         shows(drawn, range(1, 7), np.maximum(row, 1e-3)) for rows in rise.values() for row in rows
     )
@@ -87,7 +87,7 @@ def test_passing_on_shows_rise_and_lens():
 
 def test_what_training_makes_has_a_panel_a_statistic():
     panels = {s: {kind: RNG.random(4) for kind in layers.MODELS} for s in ("p", "q")}
-    drawn = layers.made_by_training(panels)
+    drawn = layers.plot_made_by_training(panels)
     for panel, kinds in enumerate(panels.values()):
         assert all(shows_points(drawn, values, panel) for values in kinds.values())
         names = [t.get_text() for t in drawn.figure.axes[panel].get_yticklabels()]

@@ -38,7 +38,7 @@ def test_two_teams_are_drawn_as_they_walk():
         "refiners": {"whole": [8, 4, 2], "one skipped": [8, 4]},
         "relay": {"whole": [8, 8, 0], "one skipped": [8, 8]},
     }
-    drawn = figures.two_teams(teams)
+    drawn = figures.plot_two_teams(teams)
     for panel, walks in enumerate(teams.values()):
         for distance in walks.values():
             assert shows(drawn, range(len(distance)), distance, panel)
@@ -47,7 +47,7 @@ def test_two_teams_are_drawn_as_they_walk():
 
 def test_what_is_read_off_has_every_seed_and_the_guess():
     panels = {task: {name: table(7) for name in figures.READERS} for task in ("one", "two")}
-    drawn = figures.read_off(panels, {"one": (2.5, "even guess"), "two": (1.5, "shares")})
+    drawn = figures.plot_read_off(panels, {"one": (2.5, "even guess"), "two": (1.5, "shares")})
     for panel, (task, readers) in enumerate(panels.items()):
         assert all(shows_seeds(drawn, range(7), rows, panel) for rows in readers.values())
         assert shows(drawn, [0, 1], [{"one": 2.5, "two": 1.5}[task]] * 2, panel)
@@ -56,7 +56,7 @@ def test_what_is_read_off_has_every_seed_and_the_guess():
 
 def test_the_map_of_edits_says_each_cost():
     skip, repeat, swap = RNG.random(3), RNG.random(3), RNG.random((3, 3))
-    drawn = figures.edit_map({"task": (skip, repeat, swap)}, label="nats")
+    drawn = figures.plot_edit_map({"task": (skip, repeat, swap)}, label="nats")
     told = words(drawn, 0)
     assert len(told) == 3 + 3 + 6  # no layer changes places with itself
     assert told[:6] == [f"{value:.2f}" for value in (*skip, *repeat)]
@@ -71,14 +71,14 @@ def test_the_map_of_edits_says_each_cost():
 
 def test_cosines_are_means_over_seeds():
     cosines = RNG.uniform(-0.5, 0.5, (SEEDS, 4, 4))
-    drawn = figures.cosines_of_writes({"one": cosines, "two": -cosines})
+    drawn = figures.plot_cosines_of_writes({"one": cosines, "two": -cosines})
     assert len(words(drawn, 0)) == 12
     assert words(drawn, 0)[0] == f"{cosines[:, 0, 1].mean():.2f}".replace("-0.00", "0.00")
 
 
 def test_what_is_kept_has_every_seed_and_both_lines():
     found = {"token": table(13), "position": table(13)}
-    drawn = figures.kept(found, chance=0.1, bound=0.99)
+    drawn = figures.plot_kept(found, chance=0.1, bound=0.99)
     assert all(shows_seeds(drawn, np.arange(13) / 2, rows) for rows in found.values())
     assert shows(drawn, [0, 1], [0.1, 0.1])
     assert shows(drawn, [0, 1], [0.99, 0.99])
@@ -86,7 +86,7 @@ def test_what_is_kept_has_every_seed_and_both_lines():
 
 def test_surplus_layers_have_every_training():
     found = {name: table(6) for name in figures.ARMS}
-    drawn = figures.surplus(found, bound=0.3)
+    drawn = figures.plot_surplus(found, bound=0.3)
     assert all(shows_seeds(drawn, range(1, 7), rows) for rows in found.values())
     assert shows(drawn, [0, 1], [0.3, 0.3])
     assert drawn.figure.axes[0].get_yscale() == "log"
@@ -96,7 +96,7 @@ def test_lengths_and_losses_show_each_sublayer_and_each_seed():
     length = [RNG.random(6), RNG.random(8)]
     rise = [RNG.random(6) - 0.3, RNG.random(8) - 0.3]
     agreement = {"zero": RNG.uniform(-1, 1, SEEDS), "mean": RNG.uniform(-1, 1, SEEDS)}
-    drawn = figures.lengths_and_losses(length, rise, agreement, bound=0.7)
+    drawn = figures.plot_lengths_and_losses(length, rise, agreement, bound=0.7)
     for kind in (0, 1):
         x = np.concatenate([one[kind::2] for one in length])
         y = np.maximum(np.concatenate([one[kind::2] for one in rise]), 1e-3)

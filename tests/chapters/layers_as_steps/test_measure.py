@@ -14,24 +14,23 @@ from measured_transformer.analysis.lens import (
     probe_accuracies,
     rise_chosen_apart,
 )
-from measured_transformer.analysis.residual import deleted, ledger, random_model
-from measured_transformer.chapters.layers_as_steps.contributions import (
+from measured_transformer.analysis.residual import ledger, random_model
+from measured_transformer.chapters.layers_as_steps.measure import (
     contributions,
     direct_attribution,
     direct_logits,
+    edit_costs,
+    exchanged,
     layer_cosines,
     length_shares,
     rank_correlation,
-    share_of_pairs,
-)
-from measured_transformer.chapters.layers_as_steps.layer_edits import (
-    edit_costs,
-    exchanged,
     rearranged,
     repeated,
+    share_of_pairs,
     skip_costs,
     skipped,
 )
+from measured_transformer.chapters.residual_stream.measure import deleted
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.reversal import Reversal

@@ -24,7 +24,7 @@ def test_budgets_stand_end_to_end_and_straight_networks_are_hatched():
         "straight": Budget(10, 20, False, 50),
         "attention": Budget(30, 0, False, 50),
     }
-    drawn = figures.budgets(found)
+    drawn = figures.plot_budgets(found)
     bars = [p for p in drawn.figure.axes[0].patches if isinstance(p, Rectangle)]
     shown = [(bar.get_x(), bar.get_width(), bool(bar.get_hatch())) for bar in bars]
     assert shown == [
@@ -39,7 +39,7 @@ def test_budgets_stand_end_to_end_and_straight_networks_are_hatched():
 
 def test_the_second_plane_tells_the_pairs_apart_by_its_line():
     found = two_heads()
-    first, second = figures.two_planes(found).figure.axes
+    first, second = figures.plot_two_planes(found).figure.axes
     assert drawn_at(first, [0, 1], [1, 0])
     assert drawn_at(first, [0, 1], [0, 1])
     odd = found.bits.sum(1) == 1
@@ -53,7 +53,9 @@ def test_the_second_plane_tells_the_pairs_apart_by_its_line():
 def test_strips_have_a_panel_a_measure_and_a_reference_where_there_is_one():
     loss = {"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}
     panels = {"loss": loss, "accuracy": {"a": np.array([0.5, 0.6])}}
-    drawn = figures.strips(panels, {"a": "ffn", "b": "attention"}, {"accuracy": 0.1}).figure.axes
+    drawn = figures.plot_strips(
+        panels, {"a": "ffn", "b": "attention"}, {"accuracy": 0.1}
+    ).figure.axes
     assert [axes.get_xlabel() for axes in drawn] == ["loss", "accuracy"]
     assert any(np.array_equal(x, [3.0, 4.0]) for x, _ in lines(drawn[0]))
     dashed = [line for line in drawn[1].get_lines() if line.get_linestyle() == "--"]
@@ -65,7 +67,7 @@ def test_every_seed_of_every_task_stands_in_both_planes():
     one = {"reversal": (np.array([0.0, 0.01]), np.array([2.0, 2.1])),
            "text": (np.array([0.04, -0.02]), np.array([0.2, 0.3]))}  # fmt: skip
     two = {"reversal": (np.array([0.5, 0.6]), np.array([5.0, 6.1]))}
-    drawn = figures.plane({"trained": one, "replaced": two}, margin=0.1).figure
+    drawn = figures.plot_plane({"trained": one, "replaced": two}, margin=0.1).figure
     for axes, tasks in zip(drawn.axes, (one, two), strict=True):
         for across, up in tasks.values():
             assert drawn_at(axes, across, up)
@@ -79,7 +81,7 @@ def test_every_seed_of_every_task_stands_in_both_planes():
 
 def test_each_block_has_a_row_for_either_part():
     network, attention = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]])
-    (axes,) = figures.by_block({"text": (network, attention)}).figure.axes
+    (axes,) = figures.plot_by_block({"text": (network, attention)}).figure.axes
     rows = [tick.get_text() for tick in axes.get_yticklabels()]
     assert rows == [
         "attention, block 1", "network, block 1", "attention, block 2", "network, block 2",

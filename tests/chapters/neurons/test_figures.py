@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
-from measured_transformer.analysis.ffn_memory import Portrait
 from measured_transformer.chapters.neurons import figures
+from measured_transformer.chapters.neurons.measure import Portrait
 
 
 def texts(axes):
@@ -22,7 +22,7 @@ def test_a_neuron_shades_what_it_fires_at():
         products={"a": np.array([-1.0, 0.5, 2.0]), " ": np.array([-3.0, -2.0, -1.0])},
         pushes={"b": 1.5, "a": -0.5, " ": -1.0},
     )
-    drawn = figures.one_neuron(seen)
+    drawn = figures.plot_one_neuron(seen)
     assert drawn.light != drawn.dark
     top, left, right = drawn.figure.axes
     assert texts(top) == ["a", "␣", "b", "b", "↵", "a"]
@@ -36,11 +36,11 @@ def test_a_neuron_shades_what_it_fires_at():
 
 def test_a_neuron_that_says_nothing_can_be_drawn():
     seen = Portrait([["a"]], [[0.0]], {"a": np.zeros(3)}, {"a": 0.0})
-    assert rectangles(figures.one_neuron(seen).figure.axes[0]) == []
+    assert rectangles(figures.plot_one_neuron(seen).figure.axes[0]) == []
 
 
 def test_both_conventions_mark_one_key_and_one_value():
-    drawn = figures.conventions(d_model=3, d_ff=5, neuron=1)
+    drawn = figures.plot_conventions(d_model=3, d_ff=5, neuron=1)
     for axes in drawn.figure.axes:
         cells = rectangles(axes)
         assert len(cells) == 15 + 15 + 3
@@ -56,7 +56,7 @@ def test_every_seed_of_every_arm_is_a_sorted_line():
     areas = {
         "one": {"trained": np.array([[0.9, 0.1], [0.2, 0.3]]), "untrained": np.full((2, 2), 0.5)}
     }
-    (axes,) = figures.told_apart(areas, 0.95).figure.axes
+    (axes,) = figures.plot_told_apart(areas, 0.95).figure.axes
     rows = [np.asarray(line.get_ydata(), float).tolist() for line in axes.get_lines()]
     assert rows[1:] == [[0.1, 0.9], [0.2, 0.3], [0.5, 0.5], [0.5, 0.5]]
     assert rows[0] == [0.95, 0.95]
@@ -67,7 +67,7 @@ def test_strips_have_a_dot_for_each_seed():
         "first": {"a": np.array([0.1, 0.3]), "b": np.array([0.2, 0.4])},
         "second": {"a": np.ones(3)},
     }
-    drawn = figures.strips(panels, {"a": "ffn", "b": "none"}, limits=(0.0, 2.0), reference=0.5)
+    drawn = figures.plot_strips(panels, {"a": "ffn", "b": "none"}, limits=(0.0, 2.0), reference=0.5)
     for axes, groups in zip(drawn.figure.axes, panels.values(), strict=True):
         dots = [
             np.asarray(line.get_xdata(), float).tolist()
@@ -81,7 +81,7 @@ def test_strips_have_a_dot_for_each_seed():
 
 def test_shares_over_steps_and_widths():
     over = {"ReLU": np.array([[0.5, 0.4], [0.5, 0.2]])}
-    left, right = figures.busy(
+    left, right = figures.plot_busy(
         [0, 300], over, {32: np.array([0.1]), 64: np.array([0.3])}
     ).figure.axes
     means = [line for line in left.get_lines() if line.get_marker() == "^"]
@@ -94,9 +94,11 @@ def test_shares_over_steps_and_widths():
 
 def test_dots_stand_at_promised_and_measured_changes():
     promise, measure = np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(2, 3) ** 2
-    (axes,) = figures.promised({"last block": (promise, measure)}).figure.axes
+    (axes,) = figures.plot_promised({"last block": (promise, measure)}).figure.axes
     dots = axes.get_lines()[-1]
     assert np.asarray(dots.get_xdata(), float).tolist() == promise.ravel().tolist()
     assert np.asarray(dots.get_ydata(), float).tolist() == measure.ravel().tolist()
-    fewer = figures.promised({"last": (promise, measure)}, most=4).figure.axes[0].get_lines()[-1]
+    fewer = (
+        figures.plot_promised({"last": (promise, measure)}, most=4).figure.axes[0].get_lines()[-1]
+    )
     assert len(np.asarray(fewer.get_xdata())) == 4

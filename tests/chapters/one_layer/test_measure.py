@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from measured_transformer.analysis.residual import random_model
+from measured_transformer.analysis.residual import (
+    ledger,
+    random_model,
+)
 from measured_transformer.chapters.one_layer.measure import (
     ENTERS,
     MIXES,
@@ -11,8 +14,11 @@ from measured_transformer.chapters.one_layer.measure import (
     costs,
     entries_kept,
     expected_share,
+    nested,
     operations,
     shuffle_error,
+    six_operations,
+    staged,
     strips,
     toy_layer,
     trace,
@@ -207,3 +213,30 @@ def test_dropout_behind_the_addition_multiplies_chances_and_keeps_the_mean(rate)
     spread = np.sqrt(((1 - rate) ** -8.0 - 1) / entries)
     assert np.abs(means - 1).max() < 5 * spread
     assert np.array_equal(found[0], entries_kept(rate, layers=4, seed=0, behind=True, tokens=256))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_six_operations_are_pytorchs_post_norm_layer(training):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.4, batch_first=True).double()
+    layer.self_attn.dropout = layer.dropout.p = 0.0
+    layer.train(training)
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    results = []
+    for function in (layer, lambda x: six_operations(x, layer)):
+        torch.manual_seed(1)
+        with torch.no_grad():
+            results.append(function(x))
+    torch.testing.assert_close(*results, rtol=0, atol=1e-12)
+
+
+def test_nested_and_staged_forms_are_the_post_norm_block_and_not_the_pre_norm_one():
+    model, tokens = random_model(4, placement="post", n_layers=1)
+    other, _ = random_model(4, placement="pre", n_layers=1)
+    states = ledger(model, tokens).states
+    with torch.no_grad():
+        for form in (nested, staged):
+            torch.testing.assert_close(form(model.blocks[0], states[0]), states[-1])
+            assert not torch.allclose(
+                form(other.blocks[0], states[0]), other.blocks[0](states[0]), atol=1e-2
+            )

@@ -23,7 +23,7 @@ def test_every_piece_has_a_name_and_a_colour():
 
 
 def test_six_models_are_drawn_and_named():
-    panels = figures.five_models().figure.axes
+    panels = figures.plot_five_models().figure.axes
     assert len(panels) == 6
     written = [{text.get_text() for text in axes.texts} for axes in panels]
     titles = [axes.get_title() for axes in panels]
@@ -41,7 +41,7 @@ def test_ranking_sorts_by_the_mean_and_shows_the_floors():
         "text": {"skip": np.array([0.2, 0.2]), "whole": np.array([2.0, 3.0])},
     }
     floors = {"reversal": {"at best": 1.7, "bag": 1.2}, "text": {"at best": 2.4}}
-    top, bottom = figures.ranking(losses, floors).figure.axes
+    top, bottom = figures.plot_ranking(losses, floors).figure.axes
     assert [t.get_text() for t in top.get_yticklabels()] == ["nothing", "skip connections"]
     assert [t.get_text() for t in bottom.get_yticklabels()] == ["skip connections", "nothing"]
     for axes, task in ((top, "reversal"), (bottom, "text")):
@@ -53,7 +53,7 @@ def test_ranking_sorts_by_the_mean_and_shows_the_floors():
 
 def test_curves_are_averages_over_steps():
     found = RNG.uniform(size=(3, 25))
-    (axes,) = figures.learning_curves({"text": {"norm": found}}, over=10).figure.axes
+    (axes,) = figures.plot_learning_curves({"text": {"norm": found}}, over=10).figure.axes
     wanted = np.stack([found[:, :10].mean(1), found[:, 10:20].mean(1)], axis=1)
     for row in (*wanted, wanted.mean(0)):
         assert any(np.allclose(y, row) for _, y, _ in lines(axes) if len(y) == 2)
@@ -63,7 +63,7 @@ def test_curves_are_averages_over_steps():
 def test_rises_stand_by_layer_and_beside_them_the_models_built_without():
     rises = {"text": {part: RNG.uniform(size=(4, 3)) for part in ("attention", "ffn")}}
     built = {"text": {part: RNG.uniform(size=4) for part in ("attention", "ffn")}}
-    (axes,) = figures.taken_away(rises, built).figure.axes
+    (axes,) = figures.plot_taken_away(rises, built).figure.axes
     labels = [t.get_text() for t in axes.get_xticklabels()]
     assert labels == ["layer 1", "layer 2", "all layers", "built\nwithout"]
     for part, shift in (("attention", -1), ("ffn", 1)):
@@ -79,7 +79,7 @@ def test_widths_draw_trained_fresh_and_expected(seeds):
     at, between = [0.25, 1.0, 4.0], [0.5, 1.0]
     trained, fresh = RNG.uniform(0.3, 2, (seeds, 2)), RNG.uniform(0.3, 2, (seeds, 3))
     expected = np.array([0.7, 1.0, 0.7])
-    axes = figures.writes_by_width((between, trained), (at, fresh), expected).figure.axes[0]
+    axes = figures.plot_writes_by_width((between, trained), (at, fresh), expected).figure.axes[0]
     for where, rows in ((between, trained), (at, [*fresh, expected])):
         drawn = [y for x, y, _ in lines(axes) if list(x) == where]
         assert all(any(np.allclose(row, y) for y in drawn) for row in rows)
@@ -91,7 +91,7 @@ def test_two_ways_each_have_their_own_ratios():
         "a": ([0.5, 1.0, 2.0], RNG.uniform(0.5, 1, (2, 3))),
         "b": ([0.25, 4.0], RNG.uniform(0.5, 1, (2, 2))),
     }
-    axes = figures.two_ways(ways).figure.axes[0]
+    axes = figures.plot_two_ways(ways).figure.axes[0]
     for at, found in ways.values():
         for row in found:
             assert any(list(x) == at and np.allclose(y, row) for x, y, _ in lines(axes))

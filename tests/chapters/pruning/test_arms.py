@@ -5,8 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from measured_transformer.chapters.pruning.arms import LoadWeights, PrunedTo, Study, pruned, tuned
-from measured_transformer.chapters.pruning.measure import cut, gradient_importance, keep_by_layer
+from measured_transformer.chapters.pruning.measure import (
+    LoadWeights,
+    PrunedTo,
+    Study,
+    cut,
+    gradient_importance,
+    keep_by_layer,
+    pruned,
+    tuned,
+)
 from measured_transformer.evidence.profile import Profile
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model

@@ -20,13 +20,13 @@ def shows(drawn: ThemedFigure, row: np.ndarray, panel: int = 0) -> bool:
 @pytest.mark.parametrize(
     ("drawn", "panel"),
     [
-        (figures.what_is_left(TABLE, TABLE / 2), 0),
-        (figures.paths(TABLE, (1, 2, 3, 4, 6), TABLE, TABLE[:, 0]), 0),
-        (figures.gradient_sizes({"a": (TABLE, TABLE), "b": (10**TABLE, 2 * 10**TABLE)}), 1),
-        (figures.collapse((10**TABLE, TABLE), {"a": TABLE[0], "b": TABLE[1]}, 0.2), 0),
-        (figures.growth({"a": (TABLE, "residual")}), 0),
-        (figures.steps(dict.fromkeys("abc", TABLE), dict.fromkeys("abc", TABLE)), 1),
-        (figures.cuts({"a": TABLE, "b": TABLE}, {"a": TABLE, "b": TABLE}), 0),
+        (figures.plot_what_is_left(TABLE, TABLE / 2), 0),
+        (figures.plot_paths(TABLE, (1, 2, 3, 4, 6), TABLE, TABLE[:, 0]), 0),
+        (figures.plot_gradient_sizes({"a": (TABLE, TABLE), "b": (10**TABLE, 2 * 10**TABLE)}), 1),
+        (figures.plot_collapse((10**TABLE, TABLE), {"a": TABLE[0], "b": TABLE[1]}, 0.2), 0),
+        (figures.plot_growth({"a": (TABLE, "residual")}), 0),
+        (figures.plot_steps(dict.fromkeys("abc", TABLE), dict.fromkeys("abc", TABLE)), 1),
+        (figures.plot_cuts({"a": TABLE, "b": TABLE}, {"a": TABLE, "b": TABLE}), 0),
     ],
 )
 def test_every_seed_and_the_mean_are_drawn(drawn, panel):
@@ -37,11 +37,11 @@ def test_every_seed_and_the_mean_are_drawn(drawn, panel):
 
 
 def test_strips_show_every_seed():
-    drawn = figures.norm_put_back({"none": TABLE[0], "pre": TABLE[1], "post": TABLE[2]})
+    drawn = figures.plot_norm_put_back({"none": TABLE[0], "pre": TABLE[1], "post": TABLE[2]})
     xs = [np.asarray(line.get_xdata()) for line in drawn.figure.axes[0].get_lines()]
     for row in TABLE:
         assert any(len(x) == len(row) and np.allclose(x, row) for x in xs)
-    drawn = figures.writers({"one": TABLE[:, :2], "two": TABLE[:, 2:4]})
+    drawn = figures.plot_writers({"one": TABLE[:, :2], "two": TABLE[:, 2:4]})
     names = [label.get_text() for label in drawn.figure.axes[0].get_yticklabels()]
     assert names == [
         f"{block}\n{part}" for block in ("one", "two") for part in ("attention", "feed-forward")
@@ -49,13 +49,13 @@ def test_strips_show_every_seed():
 
 
 def test_growth_has_a_logarithmic_axis_with_plain_numbers():
-    axes = figures.growth({"a": (TABLE, "residual")}).figure.axes[0]
+    axes = figures.plot_growth({"a": (TABLE, "residual")}).figure.axes[0]
     assert axes.get_yscale() == "log"
     assert axes.yaxis.get_major_formatter()(0.5, 0) == "0.5"
 
 
 def test_by_hand_ends_where_the_sums_end():
-    drawn = figures.by_hand((3.0, 1.0), [(-1.0, 2.0), (1.0, 1.0)], [(0.8, 1.2), (0.9, 1.1)])
+    drawn = figures.plot_by_hand((3.0, 1.0), [(-1.0, 2.0), (1.0, 1.0)], [(0.8, 1.2), (0.9, 1.1)])
     left, right = drawn.figure.axes
     assert (left.get_lines()[-1].get_xdata()[0], left.get_lines()[-1].get_ydata()[0]) == (3, 4)
     assert (right.get_lines()[-1].get_xdata()[0], right.get_lines()[-1].get_ydata()[0]) == (

@@ -9,11 +9,13 @@ from measured_transformer.figures.style import ThemedFigure
 
 RNG = np.random.default_rng(0)
 DRAWN = {
-    "turned_vectors": lambda: figures.turned_vectors(
+    "plot_turned_vectors": lambda: figures.plot_turned_vectors(
         [(1, 0), (2, 1)], rate=0.5, query_angle=0.1, key_angle=0.2
     ),
-    "score_drift": lambda: figures.score_drift([1, 10], {"a": [0.0, 1e-3], "b": [1e-2, 1.0]}),
-    "learning_curves": lambda: figures.learning_curves(
+    "plot_score_drift": lambda: figures.plot_score_drift(
+        [1, 10], {"a": [0.0, 1e-3], "b": [1e-2, 1.0]}
+    ),
+    "plot_learning_curves": lambda: figures.plot_learning_curves(
         {"rotary": RNG.random((2, 30)), "none": RNG.random((2, 30))}, best=0.1, level=0.2, window=5
     ),
 }
@@ -28,7 +30,7 @@ def test_figure_is_drawn_for_both_themes(name: str) -> None:
     assert drawn.light != drawn.dark
     assert drawn.width == 640
     labels = [axes.get_xlabel() for axes in drawn.figure.axes if axes.axison]
-    assert any(labels) or name == "turned_vectors"
+    assert any(labels) or name == "plot_turned_vectors"
 
 
 def test_every_figure_function_is_tried() -> None:

@@ -6,7 +6,13 @@ import math
 
 import numpy as np
 import torch
-from measured_transformer.chapters.rotary_and_alibi.measure import rotary_drift, rotary_scores
+from measured_transformer.analysis.sinusoids import explained_by_offset
+from measured_transformer.chapters.rotary_and_alibi.measure import (
+    rotary_drift,
+    rotary_scores,
+    score_map,
+)
+from measured_transformer.models.config import Config
 
 DOUBLE = torch.float64
 
@@ -32,3 +38,12 @@ def test_drift_is_rounding_with_exact_angles_and_ruinous_with_rounded_ones() -> 
     low = rotary_drift([1, 10000], dtype=torch.bfloat16)
     wrong = rotary_drift([1, 10000], dtype=torch.bfloat16, angles_in_dtype=True)
     assert low.error.max() < 0.1 < 1 < wrong.error.max()
+
+
+def test_score_maps_show_each_scheme_for_what_it_is() -> None:
+    one = Config(vocab=2, d_model=16, n_heads=1, n_layers=1, max_length=20)
+    none = score_map(one.replace(positions="none"), 20)
+    assert (none - none[0, 0]).abs().max() < 1e-5
+    for scheme, relative in (("rotary", True), ("alibi", True), ("learned", False)):
+        share = explained_by_offset(score_map(one.replace(positions=scheme), 20).double())
+        assert (share > 0.999) == relative, scheme

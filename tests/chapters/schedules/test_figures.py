@@ -30,7 +30,7 @@ def test_shapes_are_the_schedules_themselves():
         {name: next(iter(of.values())) for name, of in made(100).items()}
         for made in (contenders, bystanders)
     ]
-    drawn = figures.shapes(panels, 100)
+    drawn = figures.plot_shapes(panels, 100)
     for panel, group in enumerate(panels):
         for schedule in group.values():
             assert shows(drawn, range(100), [schedule(step) for step in range(100)], panel)
@@ -38,7 +38,7 @@ def test_shapes_are_the_schedules_themselves():
 
 
 def test_branches_meet_at_the_peaks():
-    drawn = figures.two_branches(64, (20, 40), 100)
+    drawn = figures.plot_two_branches(64, (20, 40), 100)
     for warmup in (20, 40):
         schedule = Noam(64, warmup)
         assert shows(drawn, range(1, 101), [schedule(step) for step in range(100)])
@@ -55,7 +55,7 @@ def test_every_trial_is_drawn_and_the_choice_is_circled():
         ]
         for name, shapes in contenders(200).items()
     }
-    drawn = figures.trials(tried)
+    drawn = figures.plot_trials(tried)
     for panel, (name, found) in enumerate(tried.items()):
         assert drawn.figure.axes[panel].get_title() == name
         for shape in {trial.shape for trial in found}:
@@ -70,7 +70,7 @@ def test_every_trial_is_drawn_and_the_choice_is_circled():
 
 def test_the_tournament_has_a_row_for_each_schedule_and_every_seed():
     groups = dict(zip(figures.CONCEPTS, np.abs(RNG.normal(size=(4, 5))), strict=False))
-    drawn = figures.tournament({"one": groups, "two": groups})
+    drawn = figures.plot_tournament({"one": groups, "two": groups})
     for panel in range(2):
         axes = drawn.figure.axes[panel]
         assert [label.get_text() for label in axes.get_yticklabels()] == list(groups)
@@ -80,14 +80,16 @@ def test_the_tournament_has_a_row_for_each_schedule_and_every_seed():
 
 
 def test_the_table_of_constants_writes_every_loss():
-    drawn = figures.constants_of_decay(TABLE[:, :4], (1e-3, 2e-3, 3e-3, 4e-3), (5.0, 50.0, 500.0))
+    drawn = figures.plot_constants_of_decay(
+        TABLE[:, :4], (1e-3, 2e-3, 3e-3, 4e-3), (5.0, 50.0, 500.0)
+    )
     written = [text.get_text() for text in drawn.figure.axes[0].texts]
     assert written == [f"{loss:.2f}" for loss in TABLE[:, :4].ravel()]
 
 
 def test_the_budget_marks_runs_whose_peak_is_too_high():
     runs = [(0.1, 1.0, False), (0.2, 0.5, False), (9.0, 0.9, True)]
-    drawn = figures.budget({"constant": runs}, {"half": 0.5})
+    drawn = figures.plot_budget({"constant": runs}, {"half": 0.5})
     assert shows(drawn, [0.1, 0.2], [1.0, 0.5])
     assert shows(drawn, [9.0], [0.9])
     marks = {
@@ -97,12 +99,12 @@ def test_the_budget_marks_runs_whose_peak_is_too_high():
 
 
 def test_curves_and_paths_show_every_seed():
-    drawn = figures.curves(
+    drawn = figures.plot_curves(
         {"a": {"constant": TABLE}, "b": {"cosine": 2 * TABLE}}, {"a": 1.0, "b": 2.0}
     )
     for row in TABLE:
         assert shows(drawn, range(1, 7), row, 0)
         assert shows(drawn, range(1, 7), 2 * row, 1)
-    drawn = figures.generalisation({"constant": (TABLE, 1.5 * TABLE)}, 0.3)
+    drawn = figures.plot_generalisation({"constant": (TABLE, 1.5 * TABLE)}, 0.3)
     for row in TABLE:
         assert shows(drawn, row, 1.5 * row)

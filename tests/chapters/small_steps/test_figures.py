@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from measured_transformer.analysis.solving import Solved
 from measured_transformer.chapters.small_steps.figures import (
-    largest_depths,
-    shifts_by_depth,
-    steps_by_factor,
-    tuning_losses,
-    turns_by_block,
+    plot_largest_depths,
+    plot_shifts_by_depth,
+    plot_steps_by_factor,
+    plot_tuning_losses,
+    plot_turns_by_block,
 )
 from measured_transformer.chapters.small_steps.measure import Descent
 from measured_transformer.models.config import Config
@@ -35,7 +35,7 @@ def names(figure):
 def test_turns_show_every_seed_the_mean_and_the_limit():
     panels = {w: {f: RNG.uniform(1, 90, (3, 7)) for f in FACTORS} for w in ("pre", "post")}
     limit = np.linspace(90, 10, 7)
-    figure = turns_by_block(panels, limit, unit="write").figure
+    figure = plot_turns_by_block(panels, limit, unit="write").figure
     assert figure.axes[1].get_xlabel() == "write"
     for panel, lines in zip(figure.axes, panels.values(), strict=True):
         for values in lines.values():
@@ -51,7 +51,7 @@ def test_each_run_has_a_mark_open_where_it_was_stopped():
         2.0: Solved(np.array([90.0, 150.0]), np.array([True, False])),
         0.1: Solved(np.array([40.0, 50.0]), np.array([True, True])),
     }
-    (axes,) = steps_by_factor(found).figure.axes
+    (axes,) = plot_steps_by_factor(found).figure.axes
     marks = [
         (x, round(y), line.get_markerfacecolor() == "none")
         for line in axes.get_lines()
@@ -66,7 +66,7 @@ def test_losses_stand_over_their_rates():
         depth: {f: {r: list(RNG.uniform(0.01, 1, 2)) for r in (1e-2, 1e-3)} for f in FACTORS}
         for depth in (12, 48)
     }
-    figure = tuning_losses(panels, 0.05).figure
+    figure = plot_tuning_losses(panels, 0.05).figure
     for panel, (depth, lines) in zip(figure.axes, panels.items(), strict=True):
         assert str(depth) in panel.get_ylabel()
         for found in lines.values():
@@ -82,7 +82,7 @@ def test_a_line_of_shifts_ends_where_numbers_end():
     panels = {w: {f: np.exp(RNG.normal(size=(3, 3))) for f in FACTORS} for w in ("pre", "none")}
     panels["none"][2.0][:, 2] = np.nan, np.inf, 1.0
     del panels["none"][0.3]
-    figure = shifts_by_depth(panels, (3, 12, 48)).figure
+    figure = plot_shifts_by_depth(panels, (3, 12, 48)).figure
     for panel, lines in zip(figure.axes, panels.values(), strict=True):
         assert panel.get_yscale() == "log"
         for values in lines.values():
@@ -112,7 +112,7 @@ def descent(*largest):
 
 def test_largest_depths_have_a_row_a_model_and_open_marks_for_none():
     found = {"pre": {0.1: descent(12, 12)}, "none": {1.0: descent(6, 0)}}
-    (axes,) = largest_depths(found, (6, 12)).figure.axes
+    (axes,) = plot_largest_depths(found, (6, 12)).figure.axes
     marks = [
         (x, round(y), line.get_markerfacecolor() == "none")
         for line in axes.get_lines()
@@ -125,7 +125,7 @@ def test_largest_depths_have_a_row_a_model_and_open_marks_for_none():
 
 def test_five_factors_are_told_apart_without_colour():
     panels = {"pre": {f: RNG.uniform(1, 90, (2, 7)) for f in (*FACTORS, 10.0)}}
-    figure = turns_by_block(panels, np.ones(7)).figure
+    figure = plot_turns_by_block(panels, np.ones(7)).figure
     (legend,) = figure.legends
     marks = [handle.get_marker() for handle in legend.legend_handles]
     assert len(set(marks)) == 5
@@ -134,9 +134,9 @@ def test_five_factors_are_told_apart_without_colour():
 
 def test_a_factor_looks_the_same_wherever_it_stands():
     panels = {"pre": {f: RNG.uniform(1, 90, (2, 7)) for f in (*FACTORS, 10.0)}}
-    legend = turns_by_block(panels, np.ones(7)).figure.legends[0]
+    legend = plot_turns_by_block(panels, np.ones(7)).figure.legends[0]
     looks = {handle.get_label(): handle for handle in legend.legend_handles}
-    (axes,) = steps_by_factor({2.0: Solved(np.ones(2), np.ones(2, bool))}).figure.axes
+    (axes,) = plot_steps_by_factor({2.0: Solved(np.ones(2), np.ones(2, bool))}).figure.axes
     line = axes.get_lines()[0]
     assert line.get_color() == looks["2"].get_color()
     assert line.get_marker() == looks["2"].get_marker()
@@ -144,4 +144,4 @@ def test_a_factor_looks_the_same_wherever_it_stands():
 
 def test_a_factor_without_a_look_is_refused():
     with pytest.raises(ValueError, match=r"expected factors of .*0\.7"):
-        steps_by_factor({0.7: Solved(np.ones(2), np.ones(2, bool))})
+        plot_steps_by_factor({0.7: Solved(np.ones(2), np.ones(2, bool))})

@@ -9,7 +9,7 @@ from measured_transformer.figures.style import ThemedFigure
 
 RNG = np.random.default_rng(0)
 DRAWN = {
-    "through_depth": lambda: figures.through_depth(
+    "plot_through_depth": lambda: figures.plot_through_depth(
         {"sinusoidal": RNG.random((2, 4)), "other": RNG.random((2, 4))},
         RNG.random((2, 4)),
         RNG.random((2, 4)),
@@ -17,7 +17,9 @@ DRAWN = {
         shuffled=RNG.random((2, 4)),
         chance=1.0,
     ),
-    "trained_patterns": lambda: figures.trained_patterns({n: RNG.random((4, 4)) for n in "abc"}),
+    "plot_trained_patterns": lambda: figures.plot_trained_patterns(
+        {n: RNG.random((4, 4)) for n in "abc"}
+    ),
 }
 
 

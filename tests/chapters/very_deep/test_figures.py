@@ -2,7 +2,10 @@
 
 import numpy as np
 from measured_transformer.analysis.solving import Solved
-from measured_transformer.chapters.very_deep.figures import success_over_depth, through_the_blocks
+from measured_transformer.chapters.very_deep.figures import (
+    plot_success_over_depth,
+    plot_through_the_blocks,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -10,7 +13,7 @@ RNG = np.random.default_rng(0)
 def test_both_panels_show_every_seed_and_placement():
     apart = {name: np.exp(RNG.normal(size=(3, 5))) for name in ("pre", "post", "deep")}
     turn = {name: np.exp(RNG.normal(size=(3, 4))) for name in ("pre", "post", "deep")}
-    top, bottom = through_the_blocks(apart, turn).figure.axes
+    top, bottom = plot_through_the_blocks(apart, turn).figure.axes
     assert top.get_yscale() == "log"
     for axes, given, first in ((top, apart, 0), (bottom, turn, 1)):
         drawn = [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]
@@ -26,7 +29,7 @@ def test_each_run_has_a_mark_of_its_own_open_where_it_was_stopped():
     done = Solved(np.array([40.0, 50.0, 50.0]), np.array([True, True, True]))
     mixed = Solved(np.array([90.0, 150.0, 150.0]), np.array([True, False, False]))
     found, depths = {"pre": [done], "post": [done, mixed]}, {"pre": (24,), "post": (2, 24)}
-    shares, steps = success_over_depth(found, depths).figure.axes
+    shares, steps = plot_success_over_depth(found, depths).figure.axes
     assert [list(line.get_ydata()) for line in shares.get_lines()] == [[1.0], [1.0, 1 / 3]]
     marks = [
         (x, y, line.get_markerfacecolor() == "none")

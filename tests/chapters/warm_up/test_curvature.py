@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from measured_transformer.chapters.warm_up.curvature import (
+from measured_transformer.chapters.warm_up.measure import (
     flat,
     largest_eigenvalue,
     prediction_shift,

@@ -16,7 +16,7 @@ def shows(drawn, row, panel):
 
 def test_first_steps_show_every_seed_and_count_steps_from_one():
     tables = [dict.fromkeys(LABELS, factor * TABLE) for factor in (1, 2, 3, 4)]
-    drawn = figures.first_steps(*tables, LOOKS, LABELS)
+    drawn = figures.plot_first_steps(*tables, LOOKS, LABELS)
     for panel, axes in enumerate(drawn.figure.axes):
         for row in TABLE:
             assert shows(drawn, (panel + 1) * row, panel)
@@ -25,7 +25,7 @@ def test_first_steps_show_every_seed_and_count_steps_from_one():
 
 
 def test_curvature_marks_the_limit():
-    drawn = figures.curvature({"none": TABLE}, {"none": 2 * TABLE}, LOOKS, LABELS)
+    drawn = figures.plot_curvature({"none": TABLE}, {"none": 2 * TABLE}, LOOKS, LABELS)
     for row in TABLE:
         assert shows(drawn, row, 0)
         assert shows(drawn, 2 * row, 1)
@@ -34,7 +34,7 @@ def test_curvature_marks_the_limit():
 
 def test_bands_have_a_panel_an_arm_and_ticks_at_the_rates():
     rates = (1e-3, 2e-3, 4e-3, 1e-2, 3e-2)
-    drawn = figures.bands(
+    drawn = figures.plot_bands(
         {"post": TABLE, "pre": 2 * TABLE}, rates, {"post": "a", "pre": "b"}, success=0.1
     )
     assert shows(drawn, TABLE[0], 0)
@@ -46,7 +46,7 @@ def test_bands_have_a_panel_an_arm_and_ticks_at_the_rates():
 def test_remedies_pair_losses_with_spreads_of_the_same_seeds():
     names = list("abcdefg")
     losses = {name: TABLE[0] + place for place, name in enumerate(names)}
-    drawn = figures.remedies(losses, dict.fromkeys(names, TABLE[1, :3]), 0.5)
+    drawn = figures.plot_remedies(losses, dict.fromkeys(names, TABLE[1, :3]), 0.5)
     top, bottom = drawn.figure.axes
     assert [label.get_text() for label in top.get_yticklabels()] == names
     for line, name in zip(bottom.get_lines(), names, strict=True):
@@ -56,7 +56,7 @@ def test_remedies_pair_losses_with_spreads_of_the_same_seeds():
 
 def test_spikes_are_marked_where_they_are():
     events = np.array([False, False, True, False, True])
-    drawn = figures.spikes(TABLE[0], TABLE[1], events, {"a": TABLE[2]})
+    drawn = figures.plot_spikes(TABLE[0], TABLE[1], events, {"a": TABLE[2]})
     marks = drawn.figure.axes[0].get_lines()[1]
     assert np.allclose(marks.get_xdata(), [2, 4])
     assert np.allclose(marks.get_ydata(), TABLE[0][events])
@@ -64,7 +64,7 @@ def test_spikes_are_marked_where_they_are():
 
 
 def test_explosion_is_logarithmic():
-    drawn = figures.explosion({"none": TABLE}, {"none": "none"})
+    drawn = figures.plot_explosion({"none": TABLE}, {"none": "none"})
     assert drawn.figure.axes[0].get_yscale() == "log"
     for row in TABLE:
         assert shows(drawn, row, 0)

@@ -38,7 +38,7 @@ BEND_CONCEPTS: Mapping[str, str] = {
 
 
 @themed
-def products_by_hand(*, reach: float = 2.0) -> Figure:
+def plot_products_by_hand(*, reach: float = 2.0) -> Figure:
     """Draw what the four networks of `product_network` write over a plane of two numbers.
 
     Args:
@@ -73,7 +73,7 @@ def products_by_hand(*, reach: float = 2.0) -> Figure:
 
 
 @themed
-def losses_by_rate(
+def plot_losses_by_rate(
     found: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
     *,
     limits: Mapping[str, tuple[float, float]] | None = None,
@@ -112,7 +112,7 @@ def losses_by_rate(
 
 
 @themed
-def against_relu(
+def plot_against_relu(
     found: Mapping[str, Mapping[str, Array]],
     *,
     margin: float,
@@ -140,7 +140,7 @@ def against_relu(
 
 
 @themed
-def by_width(
+def plot_by_width(
     found: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
     concepts: Mapping[str, str],
     *,

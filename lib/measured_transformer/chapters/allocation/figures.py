@@ -27,7 +27,7 @@ _SERIES = ("residual", "attention", "ffn", "norm")
 
 
 @themed
-def purses(rows: Sequence[tuple[int, int, float]]) -> Figure:
+def plot_purses(rows: Sequence[tuple[int, int, float]]) -> Figure:
     """Draw softmax weights as a bar of length one a row, cut into the needed tokens' shares and the rest.
 
     Args:
@@ -70,7 +70,7 @@ def purses(rows: Sequence[tuple[int, int, float]]) -> Figure:
 
 
 @themed
-def leads_and_masses(
+def plot_leads_and_masses(
     lengths: Sequence[int], counts: Sequence[int], leads: Sequence[float]
 ) -> Figure:
     """Draw the lead that a mass of 0.99 needs, and the mass that fixed leads buy, over the length.
@@ -107,7 +107,7 @@ def leads_and_masses(
 
 
 @themed
-def readings(
+def plot_readings(
     lengths: Sequence[int],
     measured: Mapping[int, Array],
     predicted: Mapping[int, Array],
@@ -136,7 +136,7 @@ def readings(
 
 
 @themed
-def learning_to_read(steps: Sequence[int], curves: Mapping[int, Array]) -> Figure:
+def plot_learning_to_read(steps: Sequence[int], curves: Mapping[int, Array]) -> Figure:
     """Draw the R2 of readers over the steps of their training, by the length that they are trained at.
 
     Args:
@@ -154,7 +154,7 @@ def learning_to_read(steps: Sequence[int], curves: Mapping[int, Array]) -> Figur
 
 
 @themed
-def remedies(found: Mapping[str, Array], *, label: str, reference: float) -> Figure:
+def plot_remedies(found: Mapping[str, Array], *, label: str, reference: float) -> Figure:
     """Draw R2 with each remedy, a row each with a dot a seed; dashed where nothing would be lost.
 
     Args:

@@ -22,7 +22,7 @@ _MARKERS = ("o", "s", "^", "D")
 
 
 @themed
-def by_hand(
+def plot_by_hand(
     words: Sequence[str],
     queries: Array,
     keys: Array,
@@ -136,7 +136,7 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> 
 
 
 @themed
-def hull(
+def plot_hull(
     words: Sequence[str], values: Array, outputs: Array, cloud: Array, *, axis_names: Sequence[str]
 ) -> Figure:
     """Draw values as corners, outputs inside, and where random scores would bring an output.
@@ -170,7 +170,7 @@ def hull(
 
 
 @themed
-def budget(
+def plot_budget(
     scores: Array, softmax: Array, sigmoid: Array, names: Sequence[str], *, moved: str
 ) -> Figure:
     """Draw the weights of one query, stacked, while one score moves: with softmax and without a budget.
@@ -205,7 +205,7 @@ def budget(
 
 
 @themed
-def masks(allowed: Mapping[str, Mask], words: Sequence[str]) -> Figure:
+def plot_masks(allowed: Mapping[str, Mask], words: Sequence[str]) -> Figure:
     """Draw masks as boards: filled where a query (row) may look at a key (column).
 
     Args:
@@ -243,7 +243,7 @@ def masks(allowed: Mapping[str, Mask], words: Sequence[str]) -> Figure:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of attention, for `kinds`.
+    """One kind of attention, for `plot_kinds`.
 
     Attributes:
         name: of the kind.
@@ -262,7 +262,7 @@ class Kind:
 
 
 @themed
-def kinds(drawn: Sequence[Kind]) -> Figure:
+def plot_kinds(drawn: Sequence[Kind]) -> Figure:
     """Draw who may look at whom: those that ask above, those that are asked below, lines where allowed."""
     figure, panels = subplots(len(drawn), 1, height=2.1)
     for axes, kind in zip(np.atleast_1d(panels), drawn, strict=True):

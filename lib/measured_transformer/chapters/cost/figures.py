@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from measured_transformer.analysis.cost import Crossovers, Operations, Times
+from measured_transformer.analysis.cost import Operations
+from measured_transformer.chapters.cost.measure import Crossovers, Times
 from measured_transformer.figures.plots import legend_above, panel_letters, subplots
 from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
 
@@ -27,7 +28,7 @@ def _shares(of: Operations) -> dict[str, float]:
 
 
 @themed
-def shares_over_length(crossings: Crossovers, *, width: int = 256) -> Figure:
+def plot_shares_over_length(crossings: Crossovers, *, width: int = 256) -> Figure:
     """Draw how a block's operations are divided over n / d, with the lengths of equality.
 
     Args:
@@ -69,7 +70,7 @@ def shares_over_length(crossings: Crossovers, *, width: int = 256) -> Figure:
 
 
 @themed
-def times_over_length(found: Mapping[str, Times], concepts: Mapping[str, str]) -> Figure:
+def plot_times_over_length(found: Mapping[str, Times], concepts: Mapping[str, str]) -> Figure:
     """Draw attention's time in units of the network's over n / d; circles where they are equal.
 
     Args:
@@ -102,7 +103,7 @@ def times_over_length(found: Mapping[str, Times], concepts: Mapping[str, str]) -
 
 
 @themed
-def shares_of_models(models: Mapping[str, Mapping[str, float]]) -> Figure:
+def plot_shares_of_models(models: Mapping[str, Mapping[str, float]]) -> Figure:
     """Draw a bar a model, cut into the shares of its blocks' operations.
 
     Args:
@@ -139,7 +140,7 @@ def shares_of_models(models: Mapping[str, Mapping[str, float]]) -> Figure:
 
 
 @themed
-def multiplications(n: int, d: int) -> Figure:
+def plot_multiplications(n: int, d: int) -> Figure:
     """Draw both sublayers as their matrix products, each with its sizes and its operations.
 
     Args:

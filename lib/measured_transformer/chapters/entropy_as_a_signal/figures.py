@@ -17,7 +17,7 @@ _LEAST = 1e-3
 
 
 @themed
-def plane_of_runs(
+def plot_plane_of_runs(
     rates: Array, scales: Array, entropies: Array, failed: Bool[np.ndarray, "run"]
 ) -> Figure:
     """Draw every run where its learning rate and the scale of its first weights put it.
@@ -62,7 +62,7 @@ def plane_of_runs(
 
 
 @themed
-def entropy_and_end(
+def plot_entropy_and_end(
     entropies: Mapping[str, Array], finals: Mapping[str, Array], limit: float
 ) -> Figure:
     """Draw the final loss over the entropy at the look, a mark a run.
@@ -95,7 +95,7 @@ def entropy_and_end(
 
 
 @themed
-def areas(found: Mapping[str, Array], *, demanded: float, chance: Sequence[float]) -> Figure:
+def plot_areas(found: Mapping[str, Array], *, demanded: float, chance: Sequence[float]) -> Figure:
     """Draw how well each number tells failed runs from others, a dot a group.
 
     Args:

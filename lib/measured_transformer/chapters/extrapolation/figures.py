@@ -22,7 +22,7 @@ _SHOWN = {
 
 
 @themed
-def extrapolation(
+def plot_extrapolation(
     excess: Mapping[str, ArrayLike], *, trained: int, chance: float, smooth: int = 8
 ) -> Figure:
     """Excess loss at each position, every seed faint: (seed, position); the trained length is marked."""
@@ -33,7 +33,7 @@ def extrapolation(
 
 
 @themed
-def beyond_panels(
+def plot_beyond_panels(
     panels: Mapping[str, Mapping[str, ArrayLike]],
     *,
     trained: int,
@@ -41,7 +41,7 @@ def beyond_panels(
     concepts: Mapping[str, str] | None = None,
     smooth: int = 8,
 ) -> Figure:
-    """Panels like `extrapolation` below one another, on common axes.
+    """Panels like `plot_extrapolation` below one another, on common axes.
 
     Args:
         panels: name of the panel -> name of the arm -> excess loss, (seed, position).

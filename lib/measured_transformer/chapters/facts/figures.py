@@ -20,7 +20,7 @@ Array = Float[np.ndarray, "..."]
 
 
 @themed
-def who_fires(written: Array, learned: Array) -> Figure:
+def plot_who_fires(written: Array, learned: Array) -> Figure:
     """Draw the activations of neurons (rows) for facts (columns): written by hand, and learned.
 
     Args:
@@ -38,7 +38,7 @@ def who_fires(written: Array, learned: Array) -> Figure:
 
 
 @themed
-def recall_left(
+def plot_recall_left(
     numbers: Sequence[int], found: Mapping[str, Array], concepts: Mapping[str, str], *, judged: int
 ) -> Figure:
     """Draw recall over the number of neurons silenced, every seed faint.
@@ -66,7 +66,9 @@ def recall_left(
 
 
 @themed
-def answers_lost(edits: Mapping[str, Mapping[str, Array]], concepts: Mapping[str, str]) -> Figure:
+def plot_answers_lost(
+    edits: Mapping[str, Mapping[str, Array]], concepts: Mapping[str, str]
+) -> Figure:
     """Draw which share of other facts' answers an edit changes, a panel for each kind of edit.
 
     Args:
@@ -85,7 +87,7 @@ def answers_lost(edits: Mapping[str, Mapping[str, Array]], concepts: Mapping[str
 
 
 @themed
-def shares_recalled(found: Mapping[str, Array], concepts: Mapping[str, str]) -> Figure:
+def plot_shares_recalled(found: Mapping[str, Array], concepts: Mapping[str, str]) -> Figure:
     """Draw the share of a table that each model recalls.
 
     Args:

@@ -13,14 +13,16 @@ Sources: Geva et al. (2021); Dai et al. (2022), "Knowledge neurons"; Meng et al.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from measured_transformer.analysis.fact_counts import recall, recalled
+from measured_transformer.analysis.fact_counts import Stored, recall, recalled
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
@@ -431,3 +433,18 @@ def _network(model: Decoder) -> FeedForward:
     if network.gate is not None:
         raise ValueError(f"expected a network without a gate, got {network.activation!r}")
     return network
+
+
+def log_ratio(treatment: Sequence[Stored], baseline: Sequence[Stored]) -> Float[np.ndarray, "seed"]:
+    """Natural logarithm of how many times as many facts are stored, pair by pair.
+
+    >>> log_ratio([Stored(200, {}, False)], [Stored(100, {}, False)]).round(3).tolist()
+    [0.693]
+
+    Raises:
+        ValueError: when there are not as many of both.
+    """
+    if len(treatment) != len(baseline):
+        raise ValueError(f"expected pairs, got {len(treatment)} and {len(baseline)}")
+    pairs = zip(treatment, baseline, strict=True)
+    return np.array([np.log(more.number / less.number) for more, less in pairs])

@@ -19,7 +19,7 @@ _SERIES = ("attention", "residual", "ffn", "norm")
 
 
 @themed
-def paths(tokens: Sequence[str]) -> Figure:
+def plot_paths(tokens: Sequence[str]) -> Figure:
     """Draw how the first token reaches the last: by one step of attention, and through a chain of states.
 
     Args:
@@ -70,7 +70,7 @@ def _arrow(
 
 
 @themed
-def influence_by_distance(distances: Sequence[int], groups: Mapping[str, Array]) -> Figure:
+def plot_influence_by_distance(distances: Sequence[int], groups: Mapping[str, Array]) -> Figure:
     """Draw how strongly the last logits depend on a token over how far back it stands, both logarithmic.
 
     Args:
@@ -90,7 +90,7 @@ def influence_by_distance(distances: Sequence[int], groups: Mapping[str, Array])
 
 
 @themed
-def accuracies(
+def plot_accuracies(
     steps: Sequence[int], distances: Mapping[str, Mapping[str, Array]], chance: float, level: float
 ) -> Figure:
     """Draw accuracies over the steps of training, a panel a distance, each seed faint.

@@ -11,8 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from measured_transformer.chapters.feed_forward.activations import approximation_error, derivative
-from measured_transformer.chapters.feed_forward.measure import Fit, SmallNetwork
+from measured_transformer.chapters.feed_forward.measure import (
+    Fit,
+    SmallNetwork,
+    approximation_error,
+    derivative,
+)
 from measured_transformer.figures.plots import (
     heat_map,
     legend_above,
@@ -43,7 +47,7 @@ _GROUP_NAMES = {
 
 
 @themed
-def ramps(network: SmallNetwork, token: Sequence[float], *, reach: float = 4.0) -> Figure:
+def plot_ramps(network: SmallNetwork, token: Sequence[float], *, reach: float = 4.0) -> Figure:
     """Draw where each neuron of a network on two numbers is at work, and the first number that it writes.
 
     Args:
@@ -103,7 +107,7 @@ def ramps(network: SmallNetwork, token: Sequence[float], *, reach: float = 4.0) 
 
 
 @themed
-def widths(x: Array, target: Array, fits: Mapping[int, Sequence[Fit]]) -> Figure:
+def plot_widths(x: Array, target: Array, fits: Mapping[int, Sequence[Fit]]) -> Figure:
     """Draw a curve and its fits by networks of several widths; ticks mark where the neurons of the first begin.
 
     Args:
@@ -133,7 +137,7 @@ def widths(x: Array, target: Array, fits: Mapping[int, Sequence[Fit]]) -> Figure
 
 
 @themed
-def seen_positions(attention: Array, network: Array) -> Figure:
+def plot_seen_positions(attention: Array, network: Array) -> Figure:
     """Draw the norms of the Jacobian's blocks of causal attention and of a network; exact zeros stay empty.
 
     Args:
@@ -156,7 +160,7 @@ def seen_positions(attention: Array, network: Array) -> Figure:
 
 
 @themed
-def arms(
+def plot_arms(
     tasks: Mapping[str, Mapping[str, Array]],
     references: Mapping[str, float],
     concepts: Mapping[str, str],
@@ -179,7 +183,7 @@ def arms(
 
 
 @themed
-def by_length(
+def plot_by_length(
     lengths: Sequence[int],
     found: Mapping[str, Array],
     concepts: Mapping[str, str],
@@ -215,7 +219,7 @@ def by_length(
 
 
 @themed
-def whereabouts_of_models(models: Mapping[str, Mapping[str, int]]) -> Figure:
+def plot_whereabouts_of_models(models: Mapping[str, Mapping[str, int]]) -> Figure:
     """Draw a bar a model, cut into the shares of its parameters.
 
     Args:
@@ -255,7 +259,7 @@ _CURVES: Mapping[Activation, tuple[str, str]] = {
 
 
 @themed
-def activations(*, reach: float = 4.0) -> Figure:
+def plot_activations(*, reach: float = 4.0) -> Figure:
     """Draw ReLU, GELU and SiLU, and their derivatives.
 
     Args:
@@ -279,7 +283,7 @@ def activations(*, reach: float = 4.0) -> Figure:
 
 
 @themed
-def approximations(*, reach: float = 6.0) -> Figure:
+def plot_approximations(*, reach: float = 6.0) -> Figure:
     """Draw what GELU's two approximations are off by: the values, and the derivatives.
 
     Args:

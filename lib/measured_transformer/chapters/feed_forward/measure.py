@@ -2,11 +2,14 @@ r"""What the feed-forward network computes, and what attention alone can do.
 
 The network acts on one position, $\text{FFN}(x) = g(x W_1 + b_1) W_2 + b_2$; attention mixes positions. The
 functions here put that to the test: the Jacobian between positions, superposition, the span of the values,
-and small networks by hand.
+and small networks by hand. Then how an activation bends (GELU: Hendrycks and Gimpel, 2016, "Gaussian Error
+Linear Units"), and where the parameters of published models are, counted from their configurations (gates:
+Shazeer, 2020, "GLU Variants Improve Transformer").
 """
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +18,15 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from measured_transformer.analysis.gradients import jacobian
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
+from measured_transformer.models.sizes import Count, count_parameters
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import Activation, FeedForward, activation_function
@@ -410,3 +416,144 @@ def accuracy_at(
 
 def _held(pattern: Tensor) -> Any:
     return lambda now: pattern.expand_as(now)
+
+
+# How an activation bends ---------------------------------------------------------------------------
+
+
+def derivative(
+    activation: Activation, x: Float[Tensor, "x"], *, order: int = 1
+) -> Float[Tensor, "x"]:
+    """The derivative of an activation at each x, by PyTorch's differentiation.
+
+    Args:
+        activation: its name; of gated forms the function on the gate.
+        x: where.
+        order: 1 or 2.
+
+    Raises:
+        ValueError: for another order.
+    """
+    if order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, got {order}")
+    with torch.enable_grad():
+        at = x.detach().clone().requires_grad_()
+        value = activation_function(activation)(at)
+        for remaining in range(order, 0, -1):
+            (value,) = torch.autograd.grad(value.sum(), at, create_graph=remaining > 1)
+    return value.detach()
+
+
+def gelu_derivative(x: Float[Tensor, "x"], *, second_term: bool = True) -> Float[Tensor, "x"]:
+    r"""$\Phi(x) + x \varphi(x)$, from the Gaussian distribution function and its density."""
+    below = (1 + torch.erf(x / math.sqrt(2))) / 2
+    density = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
+    return below + x * density if second_term else below
+
+
+def largest_jump(activation: Activation, *, step: float = 1e-6, reach: float = 3.0) -> float:
+    """Largest change of the derivative over a step, on a coarse grid and in a fine neighbourhood of zero.
+
+    Outside of that neighbourhood, every 200th of a unit is looked at: for a function that is smooth there, or
+    straight, that is enough.
+    """
+    fine = torch.arange(-50, 50, dtype=torch.float64) * step + step / 2
+    coarse = torch.linspace(-reach, reach, round(400 * reach) + 1, dtype=torch.float64)
+    at = torch.cat([fine, coarse])
+    change = derivative(activation, at + step) - derivative(activation, at)
+    return float(change.abs().max())
+
+
+def lipschitz(activation: Activation, *, of_derivative: bool = False, reach: float = 8.0) -> float:
+    """Largest absolute slope between -reach and reach: of the function, or of its derivative.
+
+    ReLU's derivative has none: it jumps. The result is then infinite.
+    """
+    if of_derivative and activation in ("relu", "reglu"):
+        return math.inf
+    x = torch.linspace(-reach, reach, 320001, dtype=torch.float64)
+    return float(derivative(activation, x, order=2 if of_derivative else 1).abs().max())
+
+
+@torch.no_grad()
+def approximation_error(activation: Activation, x: Float[Tensor, "x"]) -> Float[Tensor, "x"]:
+    """What an approximation of GELU gives minus the exact form."""
+    return activation_function(activation)(x) - F.gelu(x)
+
+
+# Where parameters are ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published model, and which kind of model its config describes.
+
+    Attributes:
+        config: its sizes and choices.
+        kind: 'encoder' or 'decoder'.
+    """
+
+    config: Config
+    kind: Any
+
+    @property
+    def count(self) -> Count:
+        """Its parameters by part."""
+        return count_parameters(self.config, self.kind)
+
+    @property
+    def network_over_attention(self) -> float:
+        """Parameters of the networks over those of attention."""
+        return self.count.feedforward / self.count.attention
+
+
+def published() -> dict[str, Published]:
+    """BERT-base, GPT-2 and LLaMA-7B.
+
+    As their papers and published settings have them (Devlin et al. 2019; Radford et al. 2019; Touvron et al.
+    2023). BERT is counted with its pooler and without the layer that predicts masked words.
+    """
+    gpt = {"positions": "learned", "max_length": 1024, "activation": "gelu_tanh"}
+    llama = {"positions": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}
+    return {
+        "BERT-base": Published(
+            Config(
+                vocab=30522,
+                d_model=768,
+                n_layers=12,
+                n_heads=12,
+                d_ff=3072,
+                max_length=512,
+                positions="learned",
+                placement="post",
+                token_types=2,
+                embedding_norm=True,
+                pooler=True,
+                head="none",
+                embedding_scale=1.0,
+            ),
+            "encoder",
+        ),
+        "GPT-2": Published(
+            Config(vocab=50257, d_model=768, n_layers=12, n_heads=12, tie_embeddings=True, **gpt),  # type: ignore[arg-type]
+            "decoder",
+        ),
+        "LLaMA-7B": Published(
+            Config(vocab=32000, d_model=4096, n_layers=32, n_heads=32, d_ff=11008, **llama),  # type: ignore[arg-type]
+            "decoder",
+        ),
+    }
+
+
+def whereabouts(count: Count) -> dict[str, int]:
+    """Parameters in five groups: 'embeddings', 'attention', 'networks', 'norms' and 'head'.
+
+    Positions count as embeddings; the head is an unembedding that is not tied, or BERT's pooler.
+    """
+    return {
+        "embeddings": count.embedding + count.positions,
+        "attention": count.attention + count.cross_attention,
+        "networks": count.feedforward,
+        "norms": count.norms,
+        "head": count.head,
+    }

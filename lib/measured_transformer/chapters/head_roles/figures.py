@@ -28,12 +28,12 @@ CLASS_CONCEPTS = {
     "several": "rotary",
     "none": "none",
 }
-"""The colour of each class in `classes`; `several` are the heads that are in more than one."""
+"""The colour of each class in `plot_classes`; `several` are the heads that are in more than one."""
 _ARCHITECTURES = ("attention", "residual", "ffn", "norm")
 
 
 @themed
-def handmade_maps(
+def plot_handmade_maps(
     maps: Mapping[str, Array], place_share: Sequence[float], entropy: Sequence[float]
 ) -> Figure:
     """Draw one small map a head, with the share that the place explains and the entropy below it.
@@ -59,7 +59,7 @@ def handmade_maps(
 
 
 @themed
-def between_two_numbers(
+def plot_between_two_numbers(
     share: Mapping[str, Array], mass: Mapping[str, Array], *, content_below: float = 0.5
 ) -> Figure:
     """Draw each head of each seed by what the place explains of it and how much it looks at the mirror image.
@@ -93,7 +93,7 @@ def between_two_numbers(
 
 
 @themed
-def found_rows(
+def plot_found_rows(
     counts: Mapping[str, Mapping[str, Sequence[int]]],
     trials: Mapping[str, int],
     untrained: Mapping[str, Mapping[str, int]],
@@ -160,7 +160,7 @@ def found_rows(
 
 
 @themed
-def classes(models: Mapping[str, Sequence[Sequence[str]]], n_heads: int) -> Figure:
+def plot_classes(models: Mapping[str, Sequence[Sequence[str]]], n_heads: int) -> Figure:
     """Draw the class of every head: a row for each seed, a column for each head, layer beside layer.
 
     Args:
@@ -207,7 +207,7 @@ def _class_grid(axes: Axes, rows: Sequence[Sequence[str]], n_heads: int) -> None
 
 
 @themed
-def which_layer(models: Mapping[str, tuple[Array, Array]]) -> Figure:
+def plot_which_layer(models: Mapping[str, tuple[Array, Array]]) -> Figure:
     """Draw each model by the weight on the mirrored position in its two layers.
 
     Args:
@@ -231,7 +231,7 @@ def which_layer(models: Mapping[str, tuple[Array, Array]]) -> Figure:
 
 
 @themed
-def falls(groups: Mapping[str, Mapping[str, Array]]) -> Figure:
+def plot_falls(groups: Mapping[str, Mapping[str, Array]]) -> Figure:
     """Draw how far the accuracy falls, a panel for what is taken away and a row for how.
 
     Args:

@@ -70,7 +70,7 @@ def _sign(axes: Axes, x: float, y: float, sign: str) -> None:
 
 
 @themed
-def block_product(outputs: Sequence[Array], blocks: Sequence[Array]) -> Figure:
+def plot_block_product(outputs: Sequence[Array], blocks: Sequence[Array]) -> Figure:
     """Draw heads side by side times stacked blocks, and the same product as a sum with a term a head.
 
     Args:
@@ -134,7 +134,7 @@ def block_product(outputs: Sequence[Array], blocks: Sequence[Array]) -> Figure:
 
 
 @themed
-def induction_circuits(
+def plot_induction_circuits(
     noted: Array,
     matched: Array,
     product: Array,
@@ -185,7 +185,7 @@ def _parts(axes: Axes, parts: Mapping[str, tuple[int, int]]) -> None:
 
 
 @themed
-def chains(
+def plot_chains(
     tokens: Sequence[str], panels: Mapping[str, tuple[Array, Array, str]], place: int
 ) -> Figure:
     """Draw where two heads in a row look, a panel a way of building on one another.
@@ -248,7 +248,7 @@ def _looks(
 
 
 @themed
-def learning(
+def plot_learning(
     steps: ArrayLike, curves: Mapping[str, Array], *, judged: int, chance: float
 ) -> Figure:
     """Draw accuracy against training steps for models with several numbers of heads.
@@ -272,7 +272,7 @@ def learning(
 
 
 @themed
-def head_counts(counts: Sequence[int], losses: Mapping[str, Array]) -> Figure:
+def plot_head_counts(counts: Sequence[int], losses: Mapping[str, Array]) -> Figure:
     """Draw the loss against the number of heads, a panel a task.
 
     Args:
@@ -292,7 +292,7 @@ def head_counts(counts: Sequence[int], losses: Mapping[str, Array]) -> Figure:
 
 
 @themed
-def interactions(
+def plot_interactions(
     shares: Mapping[str, Array], fits: Array, effects: Array, *, baseline: float, allowed: float
 ) -> Figure:
     """Draw how much of joint effects is interaction, and interaction against how well weights fit.

@@ -35,7 +35,9 @@ NAMES = {
 
 
 @themed
-def sentence_arcs(words: Sequence[str], arcs: Mapping[str, Sequence[tuple[int, int]]]) -> Figure:
+def plot_sentence_arcs(
+    words: Sequence[str], arcs: Mapping[str, Sequence[tuple[int, int]]]
+) -> Figure:
     """Draw a sentence from top to bottom, with an arrow for each arc: back on the left, ahead on the right.
 
     Args:
@@ -69,7 +71,7 @@ def sentence_arcs(words: Sequence[str], arcs: Mapping[str, Sequence[tuple[int, i
 
 
 @themed
-def distances(found: Mapping[str, ArrayLike]) -> Figure:
+def plot_distances(found: Mapping[str, ArrayLike]) -> Figure:
     """Draw how far the arcs of each relation reach, a panel a relation; the most frequent distance is full.
 
     Args:
@@ -97,7 +99,7 @@ def distances(found: Mapping[str, ArrayLike]) -> Figure:
 
 
 @themed
-def strips(
+def plot_strips(
     panels: Mapping[str, Mapping[str, ArrayLike]],
     *,
     label: str,
@@ -129,7 +131,7 @@ def strips(
 
 
 @themed
-def removal(
+def plot_removal(
     removed: Sequence[int], curves: Mapping[str, Float[np.ndarray, "seed removed"]]
 ) -> Figure:
     """Draw how often the number of a verb stays right as heads are taken away, in two or more orders.

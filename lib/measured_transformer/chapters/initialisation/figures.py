@@ -27,7 +27,7 @@ ARM_CONCEPTS = {"plain": "none", "skip": "residual", "pre": "norm", "post": "att
 
 
 @themed
-def through_matrices(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
+def plot_through_matrices(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
     """Draw how large rows are after each of many random matrices, a panel an activation.
 
     Args:
@@ -48,7 +48,7 @@ def through_matrices(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
 
 
 @themed
-def passages(arms: Mapping[str, Mapping[float, Array]], *, label: str, x_label: str) -> Figure:
+def plot_passages(arms: Mapping[str, Mapping[float, Array]], *, label: str, x_label: str) -> Figure:
     """Draw how large something is along an untrained model, a panel a way to build it, a line a scale.
 
     The panels of a row share their axis: those without norms reach much further than those with.
@@ -88,7 +88,7 @@ def passages(arms: Mapping[str, Mapping[float, Array]], *, label: str, x_label: 
 
 
 @themed
-def losses_by_scale(
+def plot_losses_by_scale(
     scales: Sequence[float], arms: Mapping[str, tuple[str, Array]], start: float
 ) -> Figure:
     """Draw the loss after training against the factor on the first weights, a line an arm.
@@ -116,7 +116,7 @@ def losses_by_scale(
 
 
 @themed
-def write_rules(rules: Mapping[str, Sequence[float]]) -> Figure:
+def plot_write_rules(rules: Mapping[str, Sequence[float]]) -> Figure:
     """Draw the deviation that each rule gives the writing matrices of each layer.
 
     Args:
@@ -135,7 +135,7 @@ def write_rules(rules: Mapping[str, Sequence[float]]) -> Figure:
 
 
 @themed
-def rule_losses(differences: Mapping[str, Array], margin: float) -> Figure:
+def plot_rule_losses(differences: Mapping[str, Array], margin: float) -> Figure:
     """Draw, for each task, how much lower or higher the loss is with one rule than with the other.
 
     Args:

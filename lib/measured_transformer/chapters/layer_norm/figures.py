@@ -48,7 +48,7 @@ def seen_from(points: Array) -> Array:
 
 
 @themed
-def plane_and_circle(vector: Sequence[float], gamma: Sequence[float]) -> Figure:
+def plot_plane_and_circle(vector: Sequence[float], gamma: Sequence[float]) -> Figure:
     """Draw three numbers on their way through a norm: (a) onto the plane and the circle, (b) times gamma.
 
     Args:
@@ -142,7 +142,7 @@ def _written(x: Array) -> str:
 
 
 @themed
-def epsilon_trap(
+def plot_epsilon_trap(
     widths: Sequence[int],
     ratios: Array,
     scales: Array,
@@ -193,7 +193,7 @@ def epsilon_trap(
 
 
 @themed
-def what_passes(values: Mapping[str, Array], concepts: Mapping[str, str]) -> Figure:
+def plot_what_passes(values: Mapping[str, Array], concepts: Mapping[str, str]) -> Figure:
     """Draw singular values in falling order, those below the last tick on the floor.
 
     Args:
@@ -219,7 +219,9 @@ def what_passes(values: Mapping[str, Array], concepts: Mapping[str, str]) -> Fig
 
 
 @themed
-def constant_or_not(variations: Mapping[str, Array], tokens: Array, *, margin: float) -> Figure:
+def plot_constant_or_not(
+    variations: Mapping[str, Array], tokens: Array, *, margin: float
+) -> Figure:
     """Draw (a) how the divisor of each norm varies over tokens and (b) how one norm's divisors are spread.
 
     Args:
@@ -245,7 +247,7 @@ def constant_or_not(variations: Mapping[str, Array], tokens: Array, *, margin: f
 
 
 @themed
-def times_over_widths(run: NormRun) -> Figure:
+def plot_times_over_widths(run: NormRun) -> Figure:
     """Draw the time of RMSNorm in units of LayerNorm's over the width, with intervals over rounds."""
     figure, axes = subplots(height=3.4)
     kinds = (
@@ -272,7 +274,7 @@ def times_over_widths(run: NormRun) -> Figure:
 
 
 @themed
-def quality(excess: Mapping[str, Array], *, label: str) -> Figure:
+def plot_quality(excess: Mapping[str, Array], *, label: str) -> Figure:
     """Draw a row a norm: the loss beyond the best possible one, a dot a seed.
 
     Args:

@@ -25,7 +25,7 @@ MODELS = {"trained": "attention", "shuffled words": "ffn", "untrained": "none"}
 
 
 @themed
-def rows_of_weights(rows: Mapping[str, Sequence[float]], notes: Mapping[str, str]) -> Figure:
+def plot_rows_of_weights(rows: Mapping[str, Sequence[float]], notes: Mapping[str, str]) -> Figure:
     """Draw a few rows of attention as bars over the tokens, the one that looks at the right, with a note each.
 
     Args:
@@ -52,7 +52,7 @@ def rows_of_weights(rows: Mapping[str, Sequence[float]], notes: Mapping[str, str
 
 
 @themed
-def by_layer(
+def plot_by_layer(
     panels: Mapping[str, Mapping[str, Array]],
     references: Mapping[str, tuple[float, str]],
     null: Mapping[str, Array] | None = None,
@@ -88,7 +88,9 @@ def by_layer(
 
 
 @themed
-def probes(panels: Mapping[str, Mapping[str, Array]], *, chance: Mapping[str, float]) -> Figure:
+def plot_probes(
+    panels: Mapping[str, Mapping[str, Array]], *, chance: Mapping[str, float]
+) -> Figure:
     """Draw what probes and their controls reach by depth, a panel for each property, with every seed.
 
     Args:
@@ -111,7 +113,7 @@ def probes(panels: Mapping[str, Mapping[str, Array]], *, chance: Mapping[str, fl
 
 
 @themed
-def centres(found: Mapping[str, Mapping[str, Array]]) -> Figure:
+def plot_centres(found: Mapping[str, Mapping[str, Array]]) -> Figure:
     """Draw the centres of gravity of two properties in each kind of model; the middle third is tinted.
 
     Args:
@@ -140,7 +142,7 @@ def centres(found: Mapping[str, Mapping[str, Array]]) -> Figure:
 
 
 @themed
-def passing_on(
+def plot_passing_on(
     rise: Mapping[str, Array], agreement: Mapping[str, Array], *, floor: float = 1e-3
 ) -> Figure:
     """Draw the rise of the loss without each layer, and how early the final prediction can be read.
@@ -180,7 +182,7 @@ def _thirds(axes: Axes, n_layers: int) -> None:
 
 
 @themed
-def made_by_training(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
+def plot_made_by_training(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
     """Draw a statistic of the order of layers in each kind of model, a panel each and a dot a seed.
 
     Args:

@@ -41,7 +41,7 @@ _EDITS = ("residual", "attention", "ffn", "norm")
 
 
 @themed
-def two_teams(teams: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
+def plot_two_teams(teams: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
     """Draw how far from the goal two small teams of layers are, step by step, whole and edited.
 
     Args:
@@ -62,7 +62,7 @@ def two_teams(teams: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
 
 
 @themed
-def read_off(
+def plot_read_off(
     panels: Mapping[str, Mapping[str, Array]], guesses: Mapping[str, tuple[float, str]]
 ) -> Figure:
     """Draw the loss that is read off the stream at each depth, a panel a task, with every seed.
@@ -91,7 +91,7 @@ def read_off(
 
 
 @themed
-def edit_map(found: Mapping[str, tuple[Array, Array, Array]], *, label: str) -> Figure:
+def plot_edit_map(found: Mapping[str, tuple[Array, Array, Array]], *, label: str) -> Figure:
     """Draw what each edit of a stack of layers costs, as a table of colours with the numbers in it.
 
     Args:
@@ -122,7 +122,7 @@ def edit_map(found: Mapping[str, tuple[Array, Array, Array]], *, label: str) -> 
 
 
 @themed
-def cosines_of_writes(found: Mapping[str, Array]) -> Figure:
+def plot_cosines_of_writes(found: Mapping[str, Array]) -> Figure:
     """Draw the cosines between the writes of each two layers, a panel a task.
 
     Args:
@@ -161,7 +161,7 @@ def _numbers(panel: Axes, table: Array, diverging: Colorbar | None = None) -> No
 
 
 @themed
-def kept(found: Mapping[str, Array], *, chance: float, bound: float) -> Figure:
+def plot_kept(found: Mapping[str, Array], *, chance: float, bound: float) -> Figure:
     """Draw how often probes read what entered, at each state of the stream, with every seed.
 
     Args:
@@ -182,7 +182,7 @@ def kept(found: Mapping[str, Array], *, chance: float, bound: float) -> Figure:
 
 
 @themed
-def surplus(found: Mapping[str, Array], *, bound: float) -> Figure:
+def plot_surplus(found: Mapping[str, Array], *, bound: float) -> Figure:
     """Draw how large the writes of each layer are beside the stream, for each training, with every seed.
 
     Args:
@@ -203,7 +203,7 @@ def surplus(found: Mapping[str, Array], *, bound: float) -> Figure:
 
 
 @themed
-def lengths_and_losses(
+def plot_lengths_and_losses(
     length: Sequence[Array],
     rise: Sequence[Array],
     agreement: Mapping[str, Array],

@@ -27,7 +27,7 @@ OPTIMISER_CONCEPTS = ("attention", "residual", "ffn")
 
 
 @themed
-def descents(paths: Mapping[str, Array], reach: float = 1.25) -> Figure:
+def plot_descents(paths: Mapping[str, Array], reach: float = 1.25) -> Figure:
     """Draw steps of gradient descent on a parabola, a panel a rate.
 
     Args:
@@ -53,7 +53,7 @@ def descents(paths: Mapping[str, Array], reach: float = 1.25) -> Figure:
 
 
 @themed
-def two_directions(paths: Mapping[str, Array]) -> Figure:
+def plot_two_directions(paths: Mapping[str, Array]) -> Figure:
     """Draw the loss over the steps in a valley that is steep one way and flat the other.
 
     Args:
@@ -70,7 +70,9 @@ def two_directions(paths: Mapping[str, Array]) -> Figure:
 
 
 @themed
-def loss_by_rate(rates: Sequence[float], losses: Array, *, levels: Mapping[str, float]) -> Figure:
+def plot_loss_by_rate(
+    rates: Sequence[float], losses: Array, *, levels: Mapping[str, float]
+) -> Figure:
     """Draw the loss after training against the learning rate, every seed.
 
     Args:
@@ -93,7 +95,7 @@ def loss_by_rate(rates: Sequence[float], losses: Array, *, levels: Mapping[str, 
 
 
 @themed
-def factor_means(names: Mapping[str, Sequence[object]], means: Array) -> Figure:
+def plot_factor_means(names: Mapping[str, Sequence[object]], means: Array) -> Figure:
     """Draw the mean loss at each level of each factor, a panel a factor, every search.
 
     Args:
@@ -114,7 +116,7 @@ def factor_means(names: Mapping[str, Sequence[object]], means: Array) -> Figure:
 
 
 @themed
-def factor_shares(searches: Mapping[str, Mapping[str, Array]]) -> Figure:
+def plot_factor_shares(searches: Mapping[str, Mapping[str, Array]]) -> Figure:
     """Draw the share of each factor in the variance of the loss, a dot a search, a panel a space.
 
     Args:
@@ -131,7 +133,7 @@ def factor_shares(searches: Mapping[str, Mapping[str, Array]]) -> Figure:
 
 
 @themed
-def after_a_jump(sizes: Mapping[str, Mapping[str, Array]], before: int) -> Figure:
+def plot_after_a_jump(sizes: Mapping[str, Mapping[str, Array]], before: int) -> Figure:
     """Draw the size of Adam's steps around a change of the gradient, a panel a change.
 
     Args:
@@ -153,7 +155,7 @@ def after_a_jump(sizes: Mapping[str, Mapping[str, Array]], before: int) -> Figur
 
 
 @themed
-def optimisers(
+def plot_optimisers(
     tables: Mapping[str, Mapping[float, float]], differences: Mapping[str, Array], margin: float
 ) -> Figure:
     """Draw (a) the loss of each optimiser against the rate and (b) what separates them at the best rates.

@@ -26,7 +26,7 @@ TASKS: Mapping[str, str] = {
 
 
 @themed
-def budgets(found: Mapping[str, Budget]) -> Figure:
+def plot_budgets(found: Mapping[str, Budget]) -> Figure:
     """Draw how many parameters of a block belong to attention and to the network.
 
     Args:
@@ -57,7 +57,7 @@ def budgets(found: Mapping[str, Budget]) -> Figure:
 
 
 @themed
-def two_planes(found: TwoHeads) -> Figure:
+def plot_two_planes(found: TwoHeads) -> Figure:
     """Draw the four pairs of bits as they are and by what two heads make of them, marked by exclusive-or.
 
     Args:
@@ -100,7 +100,7 @@ def two_planes(found: TwoHeads) -> Figure:
 
 
 @themed
-def strips(
+def plot_strips(
     panels: Mapping[str, Mapping[str, Array]],
     concepts: Mapping[str, str],
     references: Mapping[str, float],
@@ -125,7 +125,7 @@ def strips(
 
 
 @themed
-def plane(
+def plot_plane(
     panels: Mapping[str, Mapping[str, tuple[Array, Array]]], *, margin: float = 0.1
 ) -> Figure:
     """Draw the rise without the network (across) against that without attention (up), every seed a mark.
@@ -177,7 +177,7 @@ def _equal(axes: Axes, low: float, high: float, margin: float) -> None:
 
 
 @themed
-def by_block(found: Mapping[str, tuple[Array, Array]]) -> Figure:
+def plot_by_block(found: Mapping[str, tuple[Array, Array]]) -> Figure:
     """Draw the rise of the loss when one sublayer of a trained model is replaced, a panel a task.
 
     Args:

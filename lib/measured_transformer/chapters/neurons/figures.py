@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from measured_transformer.analysis.ffn_memory import Portrait
+from measured_transformer.chapters.neurons.measure import Portrait
 from measured_transformer.figures.diagrams import canvas
 from measured_transformer.figures.plots import legend_above, panel_letters, seed_strip, subplots
 from measured_transformer.figures.style import COLOURS, WIDTH, theme, themed, tint
@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 
 
 @themed
-def one_neuron(seen: Portrait) -> Figure:
+def plot_one_neuron(seen: Portrait) -> Figure:
     """Draw one neuron: its activation over text, its key's products by token and its value's push by token."""
     lines, said, products, pushes = seen.lines, seen.said, seen.products, seen.pushes
     figure = subplots(height=4.7)[0]
@@ -70,7 +70,7 @@ def one_neuron(seen: Portrait) -> Figure:
 
 
 @themed
-def conventions(*, d_model: int = 3, d_ff: int = 5, neuron: int = 1) -> Figure:
+def plot_conventions(*, d_model: int = 3, d_ff: int = 5, neuron: int = 1) -> Figure:
     """Draw where one neuron's key and value stand, with columns and with rows as vectors.
 
     Args:
@@ -134,7 +134,7 @@ def _sign(axes: Axes, x: float, text: str, width: float) -> float:
 
 
 @themed
-def told_apart(areas: Mapping[str, Mapping[str, Array]], level: float) -> Figure:
+def plot_told_apart(areas: Mapping[str, Mapping[str, Array]], level: float) -> Figure:
     """Draw how well neurons tell a label apart, sorted, a panel for each label and a line for each seed.
 
     Args:
@@ -163,7 +163,7 @@ def told_apart(areas: Mapping[str, Mapping[str, Array]], level: float) -> Figure
 
 
 @themed
-def strips(
+def plot_strips(
     panels: Mapping[str, Mapping[str, Array]],
     concepts: Mapping[str, str],
     *,
@@ -190,7 +190,7 @@ def strips(
 
 
 @themed
-def busy(
+def plot_busy(
     steps: Sequence[int], over_steps: Mapping[str, Array], over_widths: Mapping[int, Array]
 ) -> Figure:
     """Draw the share of neurons that are active on more than half of the inputs, over steps and over widths.
@@ -235,7 +235,7 @@ def busy(
 
 
 @themed
-def promised(panels: Mapping[str, tuple[Array, Array]], *, most: int = 3000) -> Figure:
+def plot_promised(panels: Mapping[str, tuple[Array, Array]], *, most: int = 3000) -> Figure:
     """Draw measured against promised changes of logits, a dot for each neuron and token, and a fitted line.
 
     Args:

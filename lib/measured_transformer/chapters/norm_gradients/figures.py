@@ -36,7 +36,7 @@ _STEPS = ("residual", "ffn", "learned", "attention", "rotary")
 
 
 @themed
-def lengths_by_block(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
+def plot_lengths_by_block(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
     """Draw the length of each block's gradient, one panel a placement, one line a moment of training.
 
     Args:
@@ -56,7 +56,7 @@ def lengths_by_block(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
 
 
 @themed
-def lengths_by_kind(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
+def plot_lengths_by_kind(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
     """Draw the length of the gradient of each type of parameter over blocks, one panel a placement.
 
     Args:
@@ -76,7 +76,7 @@ def lengths_by_kind(panels: Mapping[str, Mapping[str, Array]]) -> Figure:
 
 
 @themed
-def spreads(
+def plot_spreads(
     rows: Mapping[str, Array], limit: float, concepts: Mapping[str, str], label: str
 ) -> Figure:
     """Draw a ratio of gradient lengths, one row a model, on a logarithmic axis.
@@ -96,7 +96,7 @@ def spreads(
 
 
 @themed
-def ratios_by_depth(
+def plot_ratios_by_depth(
     rows: Mapping[str, Array], depths: Sequence[int], band: tuple[float, float]
 ) -> Figure:
     """Draw the first block's gradient over the last one's, over depth, with the range that a claim states.
@@ -124,7 +124,7 @@ def ratios_by_depth(
 
 
 @themed
-def cosines_by_state(rows: Mapping[str, Array]) -> Figure:
+def plot_cosines_by_state(rows: Mapping[str, Array]) -> Figure:
     """Draw the cosine between the gradient at each state of the stream and that at the last one.
 
     Args:
@@ -143,7 +143,7 @@ def cosines_by_state(rows: Mapping[str, Array]) -> Figure:
 
 
 @themed
-def remedies(panels: Mapping[str, Mapping[str, tuple[str, Solved]]]) -> Figure:
+def plot_remedies(panels: Mapping[str, Mapping[str, tuple[str, Solved]]]) -> Figure:
     """Draw the steps that each run took, one panel an optimiser, one row an arm; open marks were stopped.
 
     Args:
@@ -173,3 +173,20 @@ def _seeds_and_median(axes: Axes, values: Array, concept: str, label: str) -> No
     for row in values:
         axes.plot(blocks, row, color=style["color"], alpha=0.3, linewidth=0.9)
     axes.plot(blocks, np.median(values, axis=0), **style, label=label, zorder=3)
+
+
+@themed
+def plot_steps_strip(rows: Mapping[str, tuple[str, Solved]]) -> Figure:
+    """Draw one row an arm: the steps that each run took.
+
+    Args:
+        rows: name -> (placement, when its runs solved the task).
+    """
+    figure, axes = subplots(height=0.6 + 0.55 * len(rows))
+    seed_strip(
+        axes,
+        {name: found.steps for name, (_, found) in rows.items()},
+        label="steps to a loss of 0.05",
+        concepts={name: CONCEPTS[where] for name, (where, _) in rows.items()},
+    )
+    return figure

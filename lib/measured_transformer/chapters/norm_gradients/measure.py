@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,13 +14,19 @@ from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from measured_transformer.analysis.early_stopping import WhenSolved
+from measured_transformer.evidence.profile import Profile
 from measured_transformer.internals.capture import capture
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.tasks.task import Batch, Task
-from measured_transformer.training.loop import Model, predict
+from measured_transformer.training.arms import tune_arms
+from measured_transformer.training.ensemble import train_ensemble
+from measured_transformer.training.loop import Model, Run, predict
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.seeding import make_generator
+from measured_transformer.training.tuning import Arm
 from measured_transformer.variants.norms import _blocks, _device, _stack
 
 KINDS = ("query", "key", "value", "output", "up", "down", "norm")
@@ -271,3 +278,49 @@ def share_closed(
         raise ValueError(f"expected the slow arm to be slower on average, got a gap of {gap:.3g}")
     closed: ndarray = (slow - mended) / gap
     return closed
+
+
+def solve_arms(
+    name: str,
+    arms: Mapping[str, Arm | Config],
+    task: Task,
+    *,
+    steps: int,
+    tuned_at: int,
+    rates: Sequence[float],
+    profile: Profile,
+    quick: int = 5,
+    full: int = 10,
+    trials: int = 2,
+    **options: Any,
+) -> dict[str, list[Run]]:
+    """Tune the learning rate of each arm on the same grid, then train each seed until the task is solved.
+
+    Rates are chosen as `training.arms.tune_arms` does: on seeds of their own, by the loss after `tuned_at`
+    steps. That should be about as many as the slowest arm needs: after many more, all losses are small and
+    say nothing of speed.
+
+    Args:
+        name, arms, task, rates, profile, trials: as for `tune_arms`.
+        steps: the most that a run takes.
+        tuned_at: the steps of a tuning run.
+        quick, full: number of evaluation seeds at each profile.
+        options: passed to `train` for all arms.
+
+    Returns:
+        for each arm one `Run` a seed, in the order of the seeds; of unequal lengths.
+
+    Raises:
+        ValueError: as `tune_arms` and `train_ensemble`.
+    """
+    tuned = tune_arms(
+        name, arms, task, steps=tuned_at, profile=profile, rates=rates, trials=trials, **options
+    )
+    runs = {}
+    for arm, side in arms.items():
+        own = side if isinstance(side, Arm) else Arm(side)
+        settings = {**options, **own.options, "learning_rate": tuned[arm].rates[arm]}
+        seeds = profile.seeds(quick=quick, full=full)
+        settings["after_step"] = WhenSolved()
+        runs[arm] = train_ensemble(own.config, task, seeds, steps=steps, **settings)
+    return runs

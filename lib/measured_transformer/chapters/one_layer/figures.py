@@ -24,7 +24,7 @@ _LABEL, _GAP = 3.5, 0.4
 
 
 @themed
-def token_strips(layers: Mapping[str, Sequence[Strip]]) -> Figure:
+def plot_token_strips(layers: Mapping[str, Sequence[Strip]]) -> Figure:
     """Draw one token's numbers after each operation as rows of cells, one panel a layer.
 
     The stronger the colour, the larger the number; a minus marks those below zero. Grey rows read other tokens.
@@ -87,7 +87,7 @@ def _one_strip(axes: Axes, place: int, strip: Strip, right: float) -> None:
 
 
 @themed
-def who_mixes(layers: Mapping[str, Sequence[tuple[str, str, bool, bool]]]) -> Figure:
+def plot_who_mixes(layers: Mapping[str, Sequence[tuple[str, str, bool, bool]]]) -> Figure:
     """Draw which values of a token move when another token is changed: full circles move, empty ones stay.
 
     Args:
@@ -121,7 +121,7 @@ def who_mixes(layers: Mapping[str, Sequence[tuple[str, str, bool, bool]]]) -> Fi
 
 
 @themed
-def costs_by_operation(found: Sequence[Cost]) -> Figure:
+def plot_costs_by_operation(found: Sequence[Cost]) -> Figure:
     """Draw each operation's share of a layer's parameters and of its matrix products.
 
     Args:
@@ -155,7 +155,7 @@ def costs_by_operation(found: Sequence[Cost]) -> Figure:
 
 
 @themed
-def kept_over_depth(
+def plot_kept_over_depth(
     before: Float[np.ndarray, "seed state"],
     behind: Mapping[float, Float[np.ndarray, "seed state"]],
 ) -> Figure:

@@ -18,7 +18,8 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
@@ -459,3 +460,46 @@ def expected_share(rate: float, sublayers: int) -> float:
     0.282
     """
     return math.pow(1 - rate, sublayers)
+
+
+# The six operations --------------------------------------------------------------------------------
+
+
+def six_operations(
+    x: Float[Tensor, "batch position d_model"], layer: nn.TransformerEncoderLayer
+) -> Float[Tensor, "batch position d_model"]:
+    """One post-norm layer written out in the order in which its operations happen.
+
+    Uses the weights of a PyTorch layer and its dropout after each of the two sublayers. In training mode the
+    attention weights are dropped as that layer does it, within operation 2; its dropout inside the
+    feed-forward network is not among the six operations and is left out here.
+    """
+    drop = layer.dropout1.p
+    residual = x  # 1. the input
+    a = layer.self_attn(x, x, x, need_weights=False)[0]  # 2. multi-head self-attention
+    x = residual + F.dropout(a, drop, layer.training)  # 3. dropout, then the first addition
+    x = layer.norm1(x)  # 4. the first norm
+    f = layer.linear2(layer.activation(layer.linear1(x)))  # 5. feed-forward
+    x = x + F.dropout(f, drop, layer.training)  # 6. dropout, the second addition ...
+    return layer.norm2(x)  # ... and the second norm
+
+
+def staged(
+    block: Block, x: Float[Tensor, "batch position d_model"]
+) -> Float[Tensor, "batch position d_model"]:
+    """A post-norm layer in two stages, O1 = LN1(SA(X) + X) and LN2(FFN(O1) + O1)."""
+    o1 = block.attention_norm(block.attention(x) + x)
+    return block.feedforward_norm(block.feedforward(o1) + o1)
+
+
+def nested(
+    block: Block, x: Float[Tensor, "batch position d_model"]
+) -> Float[Tensor, "batch position d_model"]:
+    """The same layer as one expression in X, with the first stage written out twice."""
+    ln1, ln2, sa, ffn = (
+        block.attention_norm,
+        block.feedforward_norm,
+        block.attention,
+        block.feedforward,
+    )
+    return ln2(ffn(ln1(sa(x) + x)) + ln1(sa(x) + x))

@@ -45,7 +45,7 @@ NAMES: Mapping[str, str] = {
 
 
 @themed
-def five_models() -> Figure:
+def plot_five_models() -> Figure:
     """Draw one block six times: whole, and without each of the five pieces."""
     figure, panels = subplots(2, 3, height=3.0)
     for axes, arm in zip(panels.ravel(), ("whole", *list(NAMES)[1:-1]), strict=True):
@@ -113,7 +113,7 @@ def _boxed(axes: Axes, centre: tuple[float, float], concept: str, *, gone: bool)
 
 
 @themed
-def ranking(
+def plot_ranking(
     losses: Mapping[str, Mapping[str, Array]], floors: Mapping[str, Mapping[str, float]]
 ) -> Figure:
     """Draw one panel a task, one row a model: a dot for every seed's loss, the cheapest loss on top.
@@ -141,7 +141,7 @@ def ranking(
 
 
 @themed
-def learning_curves(curves: Mapping[str, Mapping[str, Array]], *, over: int = 10) -> Figure:
+def plot_learning_curves(curves: Mapping[str, Mapping[str, Array]], *, over: int = 10) -> Figure:
     """Draw the training loss over the steps, every seed faint, a panel a task.
 
     The first two points, where losses can be very large, may lie above the panel.
@@ -172,7 +172,7 @@ def learning_curves(curves: Mapping[str, Mapping[str, Array]], *, over: int = 10
 
 
 @themed
-def taken_away(
+def plot_taken_away(
     rises: Mapping[str, Mapping[str, Array]], built: Mapping[str, Mapping[str, Array]]
 ) -> Figure:
     """Draw what it costs to lose a sublayer after training, layer by layer, beside never having had it.
@@ -221,7 +221,7 @@ def taken_away(
 
 
 @themed
-def writes_by_width(
+def plot_writes_by_width(
     trained: tuple[Sequence[float], Array], fresh: tuple[Sequence[float], Array], expected: Array
 ) -> Figure:
     """Draw the ratio of the two writes over that of the parameters, before and after training.
@@ -245,7 +245,7 @@ def writes_by_width(
 
 
 @themed
-def two_ways(ways: Mapping[str, tuple[Sequence[float], Array]]) -> Figure:
+def plot_two_ways(ways: Mapping[str, tuple[Sequence[float], Array]]) -> Figure:
     """Draw the ratio of the writes over that of the parameters, by what the parameters were changed with.
 
     Args:

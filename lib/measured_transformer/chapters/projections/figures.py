@@ -22,7 +22,7 @@ Array = Float[np.ndarray, "..."]
 
 
 @themed
-def boards(tables: Mapping[str, Array], words: Sequence[str]) -> Figure:
+def plot_boards(tables: Mapping[str, Array], words: Sequence[str]) -> Figure:
     """Draw small square tables of numbers with their diagonals marked.
 
     Args:
@@ -63,7 +63,7 @@ def boards(tables: Mapping[str, Array], words: Sequence[str]) -> Figure:
 
 
 @themed
-def learning(
+def plot_learning(
     steps: Array, curves: Mapping[str, Mapping[str, Array]], *, predicted: float
 ) -> Figure:
     """Draw accuracy over training, every seed, a panel for each kind of model.
@@ -89,7 +89,7 @@ def learning(
 
 
 @themed
-def gaps(found: Mapping[str, Mapping[str, Array]], *, margin: float) -> Figure:
+def plot_gaps(found: Mapping[str, Mapping[str, Array]], *, margin: float) -> Figure:
     """Draw what sharing changes, task by task: accuracy of the tied model minus that of the free one.
 
     Every seed lies within the panels; intervals that are much wider are cut off.

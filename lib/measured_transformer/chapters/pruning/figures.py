@@ -35,7 +35,7 @@ METHODS: Mapping[str, str] = {
 
 
 @themed
-def twins(
+def plot_twins(
     jobs: Sequence[Sequence[int]], places: int, losses: Mapping[str, Sequence[float]]
 ) -> Figure:
     """Draw which places each head serves, and the loss as heads are removed in several orders.
@@ -73,7 +73,7 @@ def twins(
 
 
 @themed
-def curves(
+def plot_curves(
     shares: Mapping[str, Sequence[float]], losses: Mapping[str, Mapping[str, Array]]
 ) -> Figure:
     """Draw the loss over the share of heads removed, a panel a task, a line a way to rank, each seed faint.
@@ -98,7 +98,9 @@ def curves(
 
 
 @themed
-def shares(found: Mapping[str, Mapping[str, Array]], *, claimed: tuple[float, float]) -> Figure:
+def plot_shares(
+    found: Mapping[str, Mapping[str, Array]], *, claimed: tuple[float, float]
+) -> Figure:
     """Draw the largest share of heads that can go, a panel a way to rank, a row a task, a dot a seed.
 
     Args:
@@ -119,7 +121,7 @@ def shares(found: Mapping[str, Mapping[str, Array]], *, claimed: tuple[float, fl
 
 
 @themed
-def rises(found: Mapping[str, Array], *, critical: float) -> Figure:
+def plot_rises(found: Mapping[str, Array], *, critical: float) -> Figure:
     """Draw what the loss rises by without each single head, the largest first; a panel a task, a line a seed.
 
     Args:
@@ -141,7 +143,7 @@ def rises(found: Mapping[str, Array], *, critical: float) -> Figure:
 
 
 @themed
-def few_heads(found: Mapping[str, Mapping[str, Array]]) -> Figure:
+def plot_few_heads(found: Mapping[str, Mapping[str, Array]]) -> Figure:
     """Draw final losses of models with few heads, a panel a task, a row an arm, a dot a seed.
 
     Args:
@@ -163,7 +165,9 @@ def _arm_concept(arm: str) -> str:
 
 
 @themed
-def random_quarter(found: Mapping[str, tuple[Array, Array]], *, names: tuple[str, str]) -> Figure:
+def plot_random_quarter(
+    found: Mapping[str, tuple[Array, Array]], *, names: tuple[str, str]
+) -> Figure:
     """Draw what the loss rises by when a random quarter of the heads is off, two models a task.
 
     Args:

@@ -28,7 +28,7 @@ STRENGTHS = ("none", "residual", "attention", "ffn")
 
 
 @themed
-def by_hand(
+def plot_by_hand(
     x: Float[ndarray, "entry"], outputs: Float[ndarray, "mask entry"], mean: Float[ndarray, "entry"]
 ) -> Figure:
     """Draw eight numbers, what one mask leaves of them, and all masks with their mean.
@@ -60,7 +60,7 @@ def by_hand(
 
 
 @themed
-def places() -> Figure:
+def plot_places() -> Figure:
     """Draw the embedding and one layer of the original Transformer with every place that dropout acts in."""
     figure, axes = subplots(height=7.6)
     canvas(axes, width=9.2, height=10.9)
@@ -122,7 +122,7 @@ def _drop(axes: Axes, centre: tuple[float, float], number: str, concept: str) ->
 
 
 @themed
-def noise(
+def plot_noise(
     before: Float[ndarray, "seed state"], behind: Float[ndarray, "seed state"], rate: float
 ) -> Figure:
     """Draw the share of noise on the stream over the sublayers, before and after training apart.
@@ -151,7 +151,7 @@ def noise(
 
 
 @themed
-def curves(
+def plot_curves(
     steps: ArrayLike,
     panels: Mapping[str, Mapping[str, Float[ndarray, "seed evaluation"]]],
     training: Mapping[str, Float[ndarray, "seed evaluation"]],
@@ -182,7 +182,7 @@ def curves(
 
 
 @themed
-def gains(table: Mapping[str, Mapping[str, Float[ndarray, "seed"]]], *, label: str) -> Figure:
+def plot_gains(table: Mapping[str, Mapping[str, Float[ndarray, "seed"]]], *, label: str) -> Figure:
     """Draw what each rate changed, seed by seed, a group of rows for each kind of training data.
 
     Args:
@@ -213,7 +213,7 @@ def gains(table: Mapping[str, Mapping[str, Float[ndarray, "seed"]]], *, label: s
 
 
 @themed
-def targets(names: Sequence[str], rows: Mapping[str, Float[ndarray, "token"]]) -> Figure:
+def plot_targets(names: Sequence[str], rows: Mapping[str, Float[ndarray, "token"]]) -> Figure:
     """Draw what a loss asks for: one bar a token, a group of bars for each kind of target."""
     figure, axes = subplots(height=3.0)
     at, width = np.arange(len(names)), 0.8 / len(rows)
@@ -229,7 +229,7 @@ def targets(names: Sequence[str], rows: Mapping[str, Float[ndarray, "token"]]) -
 
 
 @themed
-def metrics(
+def plot_metrics(
     strengths: Sequence[float], found: Mapping[str, Float[ndarray, "seed strength"]]
 ) -> Figure:
     """Draw each metric against the share of smoothing, a panel a metric; an arrow says which way is better.
@@ -250,7 +250,7 @@ def metrics(
 
 
 @themed
-def reliabilities(panels: Mapping[str, Mapping[str, Reliability]]) -> Figure:
+def plot_reliabilities(panels: Mapping[str, Mapping[str, Reliability]]) -> Figure:
     """Draw reliability diagrams: what a model promises against what it keeps.
 
     Args:

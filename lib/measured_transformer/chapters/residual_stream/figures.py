@@ -27,7 +27,7 @@ Array = Float[np.ndarray, "..."]
 
 
 @themed
-def by_hand(
+def plot_by_hand(
     embedding: Sequence[float], writes: Sequence[Sequence[float]], normed: Sequence[Sequence[float]]
 ) -> Figure:
     """Draw a stream of two numbers: head to tail, and pulled back to the circle after each addition.
@@ -92,7 +92,7 @@ def _arrow(axes: Axes, start: Array, end: Array, concept: str, name: str) -> Non
 
 
 @themed
-def what_is_left(pre: Array, post: Array) -> Figure:
+def plot_what_is_left(pre: Array, post: Array) -> Figure:
     """Draw how long the embedding's own part of the stream is, relative to the stream, state by state."""
     figure, axes = subplots(height=3.4)
     blocks = np.arange(pre.shape[1]) / 2
@@ -106,7 +106,7 @@ def what_is_left(pre: Array, post: Array) -> Figure:
 
 
 @themed
-def norm_put_back(groups: Mapping[str, Array]) -> Figure:
+def plot_norm_put_back(groups: Mapping[str, Array]) -> Figure:
     """Draw the cosine between a formula's gradient and the true one, a row a formula."""
     figure, axes = subplots(height=2.3)
     concepts = dict(zip(groups, ("residual", "residual", "norm"), strict=True))
@@ -116,7 +116,7 @@ def norm_put_back(groups: Mapping[str, Array]) -> Figure:
 
 
 @themed
-def paths(lengths: Array, depths: Sequence[int], skip: Array, trained: Array) -> Figure:
+def plot_paths(lengths: Array, depths: Sequence[int], skip: Array, trained: Array) -> Figure:
     """Draw (a) how the gradient's share spreads over path lengths and (b) the pure skip path's share.
 
     Args:
@@ -150,7 +150,7 @@ def paths(lengths: Array, depths: Sequence[int], skip: Array, trained: Array) ->
 
 
 @themed
-def gradient_sizes(arms: Mapping[str, tuple[Array, Array]]) -> Figure:
+def plot_gradient_sizes(arms: Mapping[str, tuple[Array, Array]]) -> Figure:
     """Draw the gradient's size on its way down, with and without skip connections, a panel a norm.
 
     In powers of ten, so that the mean over seeds is one of exponents and no single seed makes it.
@@ -175,7 +175,9 @@ def gradient_sizes(arms: Mapping[str, tuple[Array, Array]]) -> Figure:
 
 
 @themed
-def collapse(spread: tuple[Array, Array], accuracy: Mapping[str, Array], floor: float) -> Figure:
+def plot_collapse(
+    spread: tuple[Array, Array], accuracy: Mapping[str, Array], floor: float
+) -> Figure:
     """Draw (a) what tells tokens apart, block by block, and (b) the accuracy after training.
 
     Args:
@@ -203,7 +205,7 @@ def collapse(spread: tuple[Array, Array], accuracy: Mapping[str, Array], floor: 
 
 
 @themed
-def growth(families: Mapping[str, tuple[Array, str]]) -> Figure:
+def plot_growth(families: Mapping[str, tuple[Array, str]]) -> Figure:
     """Draw the length of the stream by block.
 
     Args:
@@ -220,7 +222,7 @@ def growth(families: Mapping[str, tuple[Array, str]]) -> Figure:
 
 
 @themed
-def writers(ratios: Mapping[str, Array]) -> Figure:
+def plot_writers(ratios: Mapping[str, Array]) -> Figure:
     """Draw how long the writes are relative to the stream they meet, every seed, two rows a block.
 
     Args:
@@ -241,7 +243,7 @@ def writers(ratios: Mapping[str, Array]) -> Figure:
 
 
 @themed
-def steps(ratios: Mapping[str, Array], kept: Mapping[str, Array]) -> Figure:
+def plot_steps(ratios: Mapping[str, Array], kept: Mapping[str, Array]) -> Figure:
     """Draw (a) how much each block changes the stream and (b) how much of its direction it keeps.
 
     Args:
@@ -267,7 +269,7 @@ def steps(ratios: Mapping[str, Array], kept: Mapping[str, Array]) -> Figure:
 
 
 @themed
-def cuts(branch: Mapping[str, Array], skip: Mapping[str, Array]) -> Figure:
+def plot_cuts(branch: Mapping[str, Array], skip: Mapping[str, Array]) -> Figure:
     """Draw the accuracy after one cut, by sublayer, a panel a model.
 
     Args:

@@ -19,7 +19,7 @@ from measured_transformer.figures.style import COLOURS, theme, themed
 
 
 @themed
-def turned_vectors(
+def plot_turned_vectors(
     places: Sequence[tuple[int, int]], *, rate: float, query_angle: float, key_angle: float
 ) -> Figure:
     """One dial for each pair of places: a query and a key, turned by their positions, and the angle between."""
@@ -58,7 +58,7 @@ def turned_vectors(
 
 
 @themed
-def score_drift(shifts: ArrayLike, drifts: Mapping[str, ArrayLike]) -> Figure:
+def plot_score_drift(shifts: ArrayLike, drifts: Mapping[str, ArrayLike]) -> Figure:
     """Change of rotary scores under a common shift of query and key, for some precisions."""
     figure, axes = subplots(height=3.4)
     for (name, values), (marker, line), colour in zip(
@@ -76,7 +76,7 @@ def score_drift(shifts: ArrayLike, drifts: Mapping[str, ArrayLike]) -> Figure:
 
 
 @themed
-def learning_curves(
+def plot_learning_curves(
     curves: Mapping[str, ArrayLike], *, best: float, level: float, window: int
 ) -> Figure:
     """Training loss of every seed, smoothed over `window` steps, for each scheme: (seed, step)."""

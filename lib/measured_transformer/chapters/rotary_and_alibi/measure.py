@@ -11,7 +11,11 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from measured_transformer.internals.capture import capture
+from measured_transformer.models.config import Config
+from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.positions import frequencies, rotation
+from measured_transformer.training.seeding import seeded
 
 
 def rotary_scores(
@@ -94,3 +98,17 @@ def rotary_drift(
     error = [(score(k, k) - unshifted).abs().max().item() for k in shifts]
     control = [(score(k, 0) - unshifted).abs().max().item() for k in shifts if k]
     return Drift(np.array(error), np.array(control))
+
+
+@torch.no_grad()
+def score_map(config: Config, n: int, *, seed: int = 0) -> Float[Tensor, "query key"]:
+    """Scores of the first head of an untrained encoder when the same token stands at all n positions.
+
+    The tokens being equal, whatever differs between two scores comes from the positions.
+    """
+    with seeded(seed):
+        model = Encoder(config).eval()
+    tokens = torch.zeros(1, n, dtype=torch.long)
+    with capture(model, "blocks.0.attention.scores") as seen:
+        model(tokens)
+    return seen["blocks.0.attention.scores"][0, 0]

@@ -35,7 +35,7 @@ _WIDTHS = ("ffn", "norm", "attention")
 
 
 @themed
-def tosses(widths: Sequence[int] = (4, 16, 64)) -> Figure:
+def plot_tosses(widths: Sequence[int] = (4, 16, 64)) -> Figure:
     """Draw how scores of random signs spread: heads minus tails in as many tosses as a head is wide.
 
     Args:
@@ -66,7 +66,7 @@ def tosses(widths: Sequence[int] = (4, 16, 64)) -> Figure:
 
 
 @themed
-def shares(undivided: Mapping[int, Array], divided: Mapping[int, Array]) -> Figure:
+def plot_shares(undivided: Mapping[int, Array], divided: Mapping[int, Array]) -> Figure:
     """Draw the mean weights of a row from largest to smallest, with and without the scale.
 
     Args:
@@ -90,7 +90,7 @@ def shares(undivided: Mapping[int, Array], divided: Mapping[int, Array]) -> Figu
 
 
 @themed
-def what_passes(panels: Mapping[str, Mapping[int, Array]]) -> Figure:
+def plot_what_passes(panels: Mapping[str, Mapping[int, Array]]) -> Figure:
     """Draw which share of rows lets at most so much through, a panel a number of keys.
 
     Args:
@@ -127,7 +127,7 @@ def what_passes(panels: Mapping[str, Mapping[int, Array]]) -> Figure:
 
 
 @themed
-def accuracies(panels: Mapping[str, Mapping[str, Mapping[str, Array]]]) -> Figure:
+def plot_accuracies(panels: Mapping[str, Mapping[str, Mapping[str, Array]]]) -> Figure:
     """Draw the final accuracy of every seed, a panel a setting, a row a width and a divisor.
 
     Args:
@@ -170,7 +170,7 @@ def accuracies(panels: Mapping[str, Mapping[str, Mapping[str, Array]]]) -> Figur
 
 
 @themed
-def learning_curves(
+def plot_learning_curves(
     panels: Mapping[str, Mapping[str, Array]],
     steps: Sequence[int] | ndarray,
     *,
@@ -196,7 +196,7 @@ def learning_curves(
 
 
 @themed
-def spreads(settings: Mapping[str, tuple[Array, Array]]) -> Figure:
+def plot_spreads(settings: Mapping[str, tuple[Array, Array]]) -> Figure:
     """Draw how far scores spread in fresh and in trained models, an arrow a seed.
 
     Args:

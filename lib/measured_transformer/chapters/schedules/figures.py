@@ -40,7 +40,7 @@ CONCEPTS: Mapping[str, str] = {
 
 
 @themed
-def shapes(panels: Sequence[Mapping[str, Schedule]], steps: int) -> Figure:
+def plot_shapes(panels: Sequence[Mapping[str, Schedule]], steps: int) -> Figure:
     """Draw the factor of the rate over the steps, a panel for each group of schedules."""
     figure, axes = subplots(len(panels), 1, height=2.7, sharex=True, squeeze=False)
     for each, group in zip(axes[:, 0], panels, strict=True):
@@ -56,7 +56,7 @@ def shapes(panels: Sequence[Mapping[str, Schedule]], steps: int) -> Figure:
 
 
 @themed
-def two_branches(width: int, warmups: Sequence[int], steps: int) -> Figure:
+def plot_two_branches(width: int, warmups: Sequence[int], steps: int) -> Figure:
     """Draw the schedule of the original Transformer for several warm-ups, and the peaks' common line.
 
     The first warm-up's two branches are drawn on past the point where they meet.
@@ -85,7 +85,7 @@ def two_branches(width: int, warmups: Sequence[int], steps: int) -> Figure:
 
 
 @themed
-def trials(tried: Mapping[str, Sequence[Trial]]) -> Figure:
+def plot_trials(tried: Mapping[str, Sequence[Trial]]) -> Figure:
     """Draw the final loss of every trial over its peak rate, a panel a schedule, its choice circled."""
     figure, axes = subplots(2, 2, height=2.7, sharex=True, sharey=True)
     markers = "osD"
@@ -134,7 +134,7 @@ def trials(tried: Mapping[str, Sequence[Trial]]) -> Figure:
 
 
 @themed
-def tournament(settings: Mapping[str, Mapping[str, Array]]) -> Figure:
+def plot_tournament(settings: Mapping[str, Mapping[str, Array]]) -> Figure:
     """Draw the final loss of every seed, a panel a setting, a row a schedule."""
     rows = [len(groups) for groups in settings.values()]
     figure, axes = subplots(
@@ -150,7 +150,9 @@ def tournament(settings: Mapping[str, Mapping[str, Array]]) -> Figure:
 
 
 @themed
-def constants_of_decay(losses: Array, rates: Sequence[float], constants: Sequence[float]) -> Figure:
+def plot_constants_of_decay(
+    losses: Array, rates: Sequence[float], constants: Sequence[float]
+) -> Figure:
     """Draw the final loss for each time constant (row) and peak rate (column), written into the cells."""
     figure, axes = subplots(height=2.9)
     heat_map(axes, losses, label="final loss (nats)", x_label="peak rate", y_label="time constant")
@@ -164,7 +166,7 @@ def constants_of_decay(losses: Array, rates: Sequence[float], constants: Sequenc
 
 
 @themed
-def budget(
+def plot_budget(
     tried: Mapping[str, Sequence[tuple[float, float, bool]]], failing: Mapping[str, float]
 ) -> Figure:
     """Draw final loss over summed rate, every run: filled where the peak was not too high, else crosses.
@@ -204,7 +206,7 @@ def budget(
 
 
 @themed
-def curves(panels: Mapping[str, Mapping[str, Array]], levels: Mapping[str, float]) -> Figure:
+def plot_curves(panels: Mapping[str, Mapping[str, Array]], levels: Mapping[str, float]) -> Figure:
     """Draw training losses over the steps, a panel a task, every seed faint, and the level to be reached.
 
     Args:
@@ -232,7 +234,7 @@ def curves(panels: Mapping[str, Mapping[str, Array]], levels: Mapping[str, float
 
 
 @themed
-def generalisation(paths: Mapping[str, tuple[Array, Array]], level: float) -> Figure:
+def plot_generalisation(paths: Mapping[str, tuple[Array, Array]], level: float) -> Figure:
     """Draw validation over training loss as training goes on, every seed, with the level of comparison.
 
     Args:

@@ -27,7 +27,9 @@ _MARKS = (("v", "-"), ("o", "--"), ("s", "-."), ("^", ":"), ("D", (0, (5, 1, 1, 
 
 
 @themed
-def turns_by_block(panels: Mapping[str, Lines], limit: Array, *, unit: str = "block") -> Figure:
+def plot_turns_by_block(
+    panels: Mapping[str, Lines], limit: Array, *, unit: str = "block"
+) -> Figure:
     """Draw by how many degrees each block of an untrained model turns the stream, a panel a placement.
 
     Args:
@@ -66,7 +68,7 @@ def turns_by_block(panels: Mapping[str, Lines], limit: Array, *, unit: str = "bl
 
 
 @themed
-def steps_by_factor(found: Mapping[float, Solved]) -> Figure:
+def plot_steps_by_factor(found: Mapping[float, Solved]) -> Figure:
     """Draw one row a factor: the steps that each run took, open marks for runs that were stopped before.
 
     Args:
@@ -90,7 +92,7 @@ def steps_by_factor(found: Mapping[float, Solved]) -> Figure:
 
 
 @themed
-def tuning_losses(
+def plot_tuning_losses(
     panels: Mapping[int, Mapping[float, Mapping[float, Sequence[float]]]], level: float
 ) -> Figure:
     """Draw the loss at the end of each tuning run over its learning rate, a panel a depth, a line a factor.
@@ -125,7 +127,7 @@ def tuning_losses(
 
 
 @themed
-def shifts_by_depth(panels: Mapping[str, Lines], depths: Sequence[int]) -> Figure:
+def plot_shifts_by_depth(panels: Mapping[str, Lines], depths: Sequence[int]) -> Figure:
     """Draw how far the first step of a training moves the logits, over depth, a panel a place of the norm.
 
     A line ends where a value is not finite.
@@ -161,7 +163,9 @@ def shifts_by_depth(panels: Mapping[str, Lines], depths: Sequence[int]) -> Figur
 
 
 @themed
-def largest_depths(found: Mapping[str, Mapping[float, Descent]], depths: Sequence[int]) -> Figure:
+def plot_largest_depths(
+    found: Mapping[str, Mapping[float, Descent]], depths: Sequence[int]
+) -> Figure:
     """Draw one row a model: the largest depth that each seed solved; open marks where no tried one was.
 
     Args:

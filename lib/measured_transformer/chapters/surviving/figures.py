@@ -18,7 +18,7 @@ from measured_transformer.figures.style import theme, themed
 
 
 @themed
-def through_depth(
+def plot_through_depth(
     untrained: Mapping[str, ArrayLike],
     trained: ArrayLike,
     losses: ArrayLike,
@@ -49,7 +49,7 @@ def through_depth(
 
 
 @themed
-def trained_patterns(patterns: Mapping[str, ArrayLike]) -> Figure:
+def plot_trained_patterns(patterns: Mapping[str, ArrayLike]) -> Figure:
     """Mean attention patterns, (query, key) each, in rows of two with their names."""
     names = list(patterns)
     rows = -(-len(names) // 2)

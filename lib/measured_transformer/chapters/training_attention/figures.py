@@ -34,7 +34,7 @@ _SPENT: Mapping[str, tuple[str, str]] = {  # what it is called, and its colour
 
 
 @themed
-def evenness_by_length(
+def plot_evenness_by_length(
     lengths: Sequence[int],
     measured: Mapping[str, Array],
     predicted: Mapping[str, Array],
@@ -65,7 +65,9 @@ def evenness_by_length(
 
 
 @themed
-def three_arms(losses: Mapping[str, Mapping[str, Array]], floors: Mapping[str, float]) -> Figure:
+def plot_three_arms(
+    losses: Mapping[str, Mapping[str, Array]], floors: Mapping[str, float]
+) -> Figure:
     """Draw final losses, a panel a task and a row an arm, each seed; dashed the best possible loss.
 
     Args:
@@ -86,7 +88,9 @@ def three_arms(losses: Mapping[str, Mapping[str, Array]], floors: Mapping[str, f
 
 
 @themed
-def where_it_goes(steps: Sequence[int], blocks: Mapping[str, Sequence[Sequence[Spent]]]) -> Figure:
+def plot_where_it_goes(
+    steps: Sequence[int], blocks: Mapping[str, Sequence[Sequence[Spent]]]
+) -> Figure:
     """Draw the shares of attention over the steps of training, a panel a block.
 
     Args:
@@ -114,7 +118,7 @@ def _shares(
 
 
 @themed
-def similarity_by_block(groups: Mapping[str, Sequence[Similarity]]) -> Figure:
+def plot_similarity_by_block(groups: Mapping[str, Sequence[Similarity]]) -> Figure:
     """Draw how alike one word's vectors are in different sentences, block by block, random pairs subtracted.
 
     Args:
@@ -133,7 +137,7 @@ def similarity_by_block(groups: Mapping[str, Sequence[Similarity]]) -> Figure:
 
 
 @themed
-def losses_over_steps(steps: Sequence[int], arms: Mapping[str, Array], floor: float) -> Figure:
+def plot_losses_over_steps(steps: Sequence[int], arms: Mapping[str, Array], floor: float) -> Figure:
     """Draw losses on held-out sequences over the steps, an arm a line, every seed faint.
 
     Args:
@@ -153,7 +157,7 @@ def losses_over_steps(steps: Sequence[int], arms: Mapping[str, Array], floor: fl
 
 
 @themed
-def evenness_over_steps(steps: Sequence[int], blocks: Mapping[str, Array]) -> Figure:
+def plot_evenness_over_steps(steps: Sequence[int], blocks: Mapping[str, Array]) -> Figure:
     """Draw how even attention is over the steps of training, every head of every seed faint.
 
     Args:
@@ -171,7 +175,9 @@ def evenness_over_steps(steps: Sequence[int], blocks: Mapping[str, Array]) -> Fi
 
 
 @themed
-def nudges(weights: Sequence[float], values: Sequence[float], moves: Sequence[float]) -> Figure:
+def plot_nudges(
+    weights: Sequence[float], values: Sequence[float], moves: Sequence[float]
+) -> Figure:
     """Draw one query's weights, and by how much a step of gradient descent moves each score.
 
     Args:

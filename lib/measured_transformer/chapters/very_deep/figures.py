@@ -18,7 +18,7 @@ Array = Float[np.ndarray, "..."]
 
 
 @themed
-def through_the_blocks(apart: Mapping[str, Array], turn: Mapping[str, Array]) -> Figure:
+def plot_through_the_blocks(apart: Mapping[str, Array], turn: Mapping[str, Array]) -> Figure:
     """Draw over an untrained model's blocks (a) what tells positions apart, (b) how far each turns the stream.
 
     Args:
@@ -49,7 +49,7 @@ def through_the_blocks(apart: Mapping[str, Array], turn: Mapping[str, Array]) ->
 
 
 @themed
-def success_over_depth(
+def plot_success_over_depth(
     found: Mapping[str, Sequence[Solved]], depths: Mapping[str, Sequence[int]]
 ) -> Figure:
     """Draw (a) the share of runs that solve the task and (b) the steps of each run, over depth.

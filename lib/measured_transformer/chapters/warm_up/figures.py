@@ -32,7 +32,7 @@ _STRIP = ("attention", "residual", "norm", "none", "learned", "alibi", "ffn")
 
 
 @themed
-def first_steps(
+def plot_first_steps(
     gradients: Mapping[str, Array],
     updates: Mapping[str, Array],
     shifts: Mapping[str, Array],
@@ -77,7 +77,7 @@ def first_steps(
 
 
 @themed
-def curvature(
+def plot_curvature(
     raw: Mapping[str, Array],
     stability: Mapping[str, Array],
     steps: Sequence[int],
@@ -108,7 +108,7 @@ def curvature(
 
 
 @themed
-def bands(
+def plot_bands(
     losses: Mapping[str, Array], rates: Sequence[float], labels: Mapping[str, str], success: float
 ) -> Figure:
     """Draw the loss reached at each peak rate, one panel an arm.
@@ -136,7 +136,9 @@ def bands(
 
 
 @themed
-def remedies(losses: Mapping[str, Array], spreads: Mapping[str, Array], reference: float) -> Figure:
+def plot_remedies(
+    losses: Mapping[str, Array], spreads: Mapping[str, Array], reference: float
+) -> Figure:
     """Draw (a) the final loss under each remedy and (b) that loss against the spread of positions early on.
 
     Args:
@@ -160,7 +162,7 @@ def remedies(losses: Mapping[str, Array], spreads: Mapping[str, Array], referenc
 
 
 @themed
-def spikes(losses: Array, jumps: Array, events: Events, curve: Mapping[str, Array]) -> Figure:
+def plot_spikes(losses: Array, jumps: Array, events: Events, curve: Mapping[str, Array]) -> Figure:
     """Draw one run with its spikes, and how well they are foretold.
 
     Args:
@@ -191,7 +193,7 @@ def spikes(losses: Array, jumps: Array, events: Events, curve: Mapping[str, Arra
 
 
 @themed
-def explosion(norms: Mapping[str, Array], concepts: Mapping[str, str]) -> Figure:
+def plot_explosion(norms: Mapping[str, Array], concepts: Mapping[str, str]) -> Figure:
     """Draw the gradient norm of each block at initialisation.
 
     Args:

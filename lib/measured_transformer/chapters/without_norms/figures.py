@@ -50,7 +50,7 @@ NAMES: Mapping[str, str] = {
 
 
 @themed
-def growth(sizes: Mapping[str, Array]) -> Figure:
+def plot_growth(sizes: Mapping[str, Array]) -> Figure:
     """Draw the size of an untrained model's stream over its blocks, on a logarithmic axis.
 
     Args:
@@ -69,7 +69,7 @@ def growth(sizes: Mapping[str, Array]) -> Figure:
 
 
 @themed
-def dimension_strip(powers: Mapping[str, Array], stated: float) -> Figure:
+def plot_dimension_strip(powers: Mapping[str, Array], stated: float) -> Figure:
     """Draw one row an arm: how many times the largest dimension exceeds the smallest; a dot a seed.
 
     Args:
@@ -91,7 +91,7 @@ def dimension_strip(powers: Mapping[str, Array], stated: float) -> Figure:
 
 
 @themed
-def success_by_depth(
+def plot_success_by_depth(
     found: Mapping[str, Sequence[Solved]], depths: Mapping[str, Sequence[int]]
 ) -> Figure:
     """Draw the share of runs that solve the task (a), and how long each takes (b), over depth.
@@ -131,7 +131,7 @@ def success_by_depth(
 
 
 @themed
-def substitutes_strip(found: Mapping[str, Solved], steps: int) -> Figure:
+def plot_substitutes_strip(found: Mapping[str, Solved], steps: int) -> Figure:
     """Draw one row an arm: the steps that each run took; open marks for runs that were stopped before.
 
     Args:
@@ -164,3 +164,45 @@ def _dots(axes: Axes, x: Array, y: Array, times: Solved, arm: str) -> None:
             markersize=6,
             alpha=0.85,
         )
+
+
+@themed
+def plot_success_map(
+    counts: Mapping[str, Float[np.ndarray, "depth rate"]],
+    depths: Sequence[int],
+    rates: Sequence[float],
+    seeds: int,
+) -> Figure:
+    """Draw how many runs solve the task, one panel an arm, with the number in each cell.
+
+    Args:
+        counts: title of a panel -> (depth, rate) number of runs that solve it; not a number where none was
+            trained, for which a dash is drawn.
+        depths: numbers of blocks, the rows.
+        rates: learning rates, the columns.
+        seeds: number of runs of each cell.
+    """
+    rows = -(-len(counts) // 2)
+    figure, axes = subplots(rows, 2, height=1.0 + 0.5 * len(depths), sharex=True, sharey=True)
+    panels = np.ravel(axes)
+    for panel in panels[len(counts) :]:
+        panel.set_visible(False)
+    for panel, (arm, found) in zip(panels, counts.items(), strict=False):
+        shown = np.asarray(found, dtype=float)
+        panel.imshow(shown / seeds, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+        panel.grid(visible=False)
+        for (i, j), number in np.ndenumerate(shown):
+            if np.isfinite(number):
+                ink, word = "black" if number > 0.6 * seeds else "white", f"{number:.0f}"
+            else:
+                ink, word = theme().ink, "-"
+            panel.text(j, i, word, ha="center", va="center", color=ink, fontsize=10)
+        panel.set_title(arm, loc="left")
+        panel.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+        panel.set_yticks(range(len(depths)), [str(depth) for depth in depths])
+        panel.tick_params(length=0)
+    for panel in np.atleast_2d(axes)[:, 0]:
+        panel.set_ylabel("blocks")
+    for panel in np.atleast_2d(axes)[-1]:
+        panel.set_xlabel("learning rate")
+    return figure

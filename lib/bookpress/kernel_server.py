@@ -21,14 +21,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from jupyter_client.manager import AsyncKernelManager
+if TYPE_CHECKING:
+    from jupyter_client.manager import AsyncKernelManager
 
 _FOLDER = Path(__file__).parent
 _LAUNCHER = "ipykernel_launcher"
 VARIABLE = "BOOKPRESS_FORK"
-"""Environment variable: the address of the server, for processes of a run; ``1`` has any run start one."""
+"""Environment variable: ``1`` has any run start a server, for however few kernels."""
 _SEVERAL = 4
 """Kernels from which a server is worth it: it loads everything, of which one kernel may need little."""
 
@@ -37,7 +38,7 @@ class Server:
     """A process that forks into kernels, for one environment. It ends with the process that started it."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="forks-")
+        self._folder = tempfile.TemporaryDirectory(prefix="kernels-")
         self.address = f"{self._folder.name}/socket"  # short: such a path has 104 bytes
         self._process = subprocess.Popen(
             [sys.executable, str(_FOLDER / "fork_server.py"), self.address],
@@ -85,9 +86,9 @@ class Shared:
                 self._server = Server()
 
     @property
-    def told(self) -> dict[str, str]:
-        """The variables that tell processes of this run where kernels are forked."""
-        return {VARIABLE: self._server.address if self._server else ""}
+    def manager(self) -> type[AsyncKernelManager] | None:
+        """The kind of kernel manager that asks the server for kernels; none where there is no server."""
+        return manager_for(self._server.address) if self._server else None
 
     @property
     def pid(self) -> int | None:
@@ -117,6 +118,7 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 def manager_for(address: str) -> type[AsyncKernelManager]:
     """Return a kind of kernel manager whose Python kernels are forked by the server at an address."""
+    from jupyter_client.manager import AsyncKernelManager
 
     class Forked(AsyncKernelManager):
         def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
@@ -134,9 +136,3 @@ def _is_ours(command: list[str]) -> bool:
     """Whether a command starts an IPython kernel with this interpreter."""
     same = bool(command) and os.path.realpath(command[0]) == os.path.realpath(sys.executable)
     return same and _LAUNCHER in command
-
-
-def options_for() -> dict[str, Any]:
-    """Return what to give a notebook's client so that its kernel is forked; nothing where none is."""
-    address = os.environ.get(VARIABLE, "")
-    return {"kernel_manager_class": manager_for(address)} if "/" in address else {}

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bookpress import forks
-from bookpress.forks import Server, Shared, manager_for, options_for
+from bookpress import kernel_server
+from bookpress.kernel_server import Server, Shared, manager_for
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat.v4 import new_code_cell, new_notebook
@@ -147,7 +147,7 @@ def wait_until(happens: Any, seconds: float = 20) -> bool:
     return False
 
 
-CLIENT = str(Path(forks.__file__).with_name("fork_client.py"))
+CLIENT = str(Path(kernel_server.__file__).with_name("fork_client.py"))
 LAUNCH = [sys.executable, "-m", "ipykernel_launcher", "-f"]
 
 
@@ -173,61 +173,54 @@ def test_where_no_server_answers_an_ordinary_kernel_starts() -> None:
 
 def test_a_server_ends_with_who_started_it() -> None:
     code = (
-        "from bookpress.forks import Server\ns = Server()\nprint(s.pid, s.address, flush=True)\n"
+        "from bookpress.kernel_server import Server\ns = Server()\nprint(s.pid, s.address, flush=True)\n"
         "import os; os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert wait_until(lambda: not alive(int(done.stdout.split()[0])))
 
 
-def shared(expected: int, *, cuda: bool = False) -> str:
-    """The address of the server for as many kernels; nothing where there is none."""
+def shared(expected: int, *, cuda: bool = False) -> bool:
+    """Whether there is a server for as many kernels, and kernels that are asked of it."""
     kernels = Shared(dict, lambda: cuda)
     try:
         for _ in range(expected):
             kernels.expect()
-        return kernels.told[forks.VARIABLE]
+        assert (kernels.pid is None) == (kernels.manager is None)
+        return kernels.manager is not None
     finally:
         kernels.close()
 
 
 def test_kernels_are_forked_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(forks.VARIABLE, raising=False)
-    assert shared(0) == shared(1) == ""
-    assert shared(38).startswith("/")
-    assert shared(38, cuda=True) == ""
-    monkeypatch.setenv(forks.VARIABLE, "1")
-    assert shared(0) == ""
-    assert shared(1).startswith("/")
-    monkeypatch.setattr(forks.sys, "platform", "darwin")
-    assert shared(38) == ""
-
-
-def test_a_kernel_is_forked_where_the_run_says(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for nothing in ("", "1"):
-        monkeypatch.setenv(forks.VARIABLE, nothing)
-        assert options_for() == {}
-    monkeypatch.setenv(forks.VARIABLE, server.address)
-    [kind] = options_for().values()
-    assert server.address in kind(connection_file="kernel.json").format_kernel_cmd()
+    monkeypatch.delenv(kernel_server.VARIABLE, raising=False)
+    assert not shared(0)
+    assert not shared(1)
+    assert shared(38)
+    assert not shared(38, cuda=True)
+    monkeypatch.setenv(kernel_server.VARIABLE, "1")
+    assert not shared(0)
+    assert shared(1)
+    monkeypatch.setattr(kernel_server.sys, "platform", "darwin")
+    assert not shared(38)
 
 
 def test_one_server_is_started_with_what_is_set_for_all_and_ends_with_the_run() -> None:
     kernels = Shared(lambda: {"SET_FOR_ALL": "yes"}, lambda: False)
     for _ in range(9):
         kernels.expect()
-    address = kernels.told[forks.VARIABLE]
-    assert Path(address).exists()
-    found = Path(f"/proc/{kernels.pid}/environ").read_bytes()
+    server = kernels.pid
+    asked = kernels.manager(connection_file="kernel.json").format_kernel_cmd()
+    address = Path(asked[asked.index(CLIENT) + 1])
+    assert address.exists()
+    found = Path(f"/proc/{server}/environ").read_bytes()
     assert b"SET_FOR_ALL=yes" in found
     assert "SET_FOR_ALL" not in os.environ
     kernels.expect()
-    assert kernels.told[forks.VARIABLE] == address
+    assert kernels.pid == server
     kernels.close()
-    assert not alive(kernels.pid)
-    assert not Path(address).exists()
+    assert not alive(server)
+    assert not address.exists()
 
 
 def test_another_interpreter_s_kernels_are_left_alone(server: Server) -> None:
@@ -249,9 +242,7 @@ def test_a_book_measures_the_same_with_forked_kernels(new_book: SmallBook) -> No
     assert sorted(new_book.runs()) == ["one", "two"]
     parents = new_book.read("parents").split()
     assert len(parents) == 2
-    assert len(set(parents)) == 1, (
-        "two processes ran the chapters, and one server forked both kernels"
-    )
+    assert len(set(parents)) == 1, "one server forked both kernels"
     new_book.replace("lib/tiny/glass.py", "return 1", "return 3")
     done = new_book.press("execute", BOOKPRESS_FORK="1")
     assert done.returncode == 0, done.stdout + done.stderr
