@@ -21,10 +21,10 @@ from rich.table import Table
 from benchmarks.contenders import CONTENDERS, Contender, Ours, Size
 from benchmarks.ensembles import ALONE, MEMBERS, ensemble_timings
 from benchmarks.linear import SHAPES, kernel, linear_maps
-from benchmarks.measure import Timing, Work, in_turns, peak_bytes
+from benchmarks.measure import Timing, Workload, in_turns, peak_bytes
 from benchmarks.norms import LAYER, norms
 from benchmarks.sublayers import NETWORK, lengths, sublayers
-from benchmarks.works import captured, decoding, inference, training_step, written_out
+from benchmarks.workloads import captured, decoding, inference, training_step, written_out
 
 PARTS = (
     *("training", "inference", "capture", "decoding", "memory"),  # of whole models
@@ -92,21 +92,23 @@ def _measured(
     if part == "memory":
         peaks = {c.name: _peak(c) for c in contenders}
         return _memory_table(title, size, contenders, peaks, console)
-    works: dict[str, Work] = {}
+    workloads: dict[str, Workload] = {}
     for contender in contenders:
         if part == "capture":
-            works[contender.name] = captured(contender, everything=False)
-            works[f"{contender.name}{EVERYTHING}"] = captured(contender, everything=True)
+            workloads[contender.name] = captured(contender, everything=False)
+            workloads[f"{contender.name}{EVERYTHING}"] = captured(contender, everything=True)
             if isinstance(contender, Ours):
-                works["explicit attention, nothing kept"] = written_out(contender)
+                workloads["explicit attention, nothing kept"] = written_out(contender)
         else:
-            make: Callable[[Contender], Work] = {
+            make: Callable[[Contender], Workload] = {
                 "training": training_step,
                 "inference": inference,
                 "decoding": decoding,
             }[part]
-            works[contender.name] = make(contender)
-    timings = in_turns(works, rounds=options.rounds, seconds=options.seconds, device=size.device)
+            workloads[contender.name] = make(contender)
+    timings = in_turns(
+        workloads, rounds=options.rounds, seconds=options.seconds, device=size.device
+    )
     new = size.length - (size.prompt if part == "decoding" else 0)
     return _time_table(part, title, size.width, timings, size.batch * new, console)
 
@@ -178,9 +180,9 @@ def _linear(options: argparse.Namespace, console: Console) -> list[Row]:
     rows = []
     for shape in SHAPES:
         for gradients in (False, True):
-            works = linear_maps(shape, gradients=gradients)
+            workloads = linear_maps(shape, gradients=gradients)
             seconds = options.seconds / 5
-            timings = in_turns(works, rounds=options.rounds, seconds=seconds, device="cpu")
+            timings = in_turns(workloads, rounds=options.rounds, seconds=seconds, device="cpu")
             theirs, ours = timings.values()
             ratio, low, high = ours.times_faster_than(theirs)
             passes = "forward, backward" if gradients else "forward"
@@ -236,7 +238,7 @@ def _sublayers(options: argparse.Namespace, console: Console) -> list[Row]:
             table.add_column(column, justify="right")
         for length in lengths(options.tokens):
             for gradients in (False, True):
-                works = sublayers(
+                workloads = sublayers(
                     length,
                     tokens=options.tokens,
                     width=width,
@@ -244,7 +246,7 @@ def _sublayers(options: argparse.Namespace, console: Console) -> list[Row]:
                     device=options.device,
                 )
                 timings = in_turns(
-                    works,
+                    workloads,
                     rounds=options.rounds,
                     seconds=options.seconds / 4,
                     device=options.device,
@@ -278,9 +280,11 @@ def _norms(options: argparse.Namespace, console: Console) -> list[Row]:
         for column in ("ms", "its time / LayerNorm's", "95 % of this run"):
             table.add_column(column, justify="right")
         for gradients in (False, True):
-            works = norms(width, tokens=options.tokens, gradients=gradients, device=options.device)
+            workloads = norms(
+                width, tokens=options.tokens, gradients=gradients, device=options.device
+            )
             timings = in_turns(
-                works, rounds=options.rounds, seconds=options.seconds / 4, device=options.device
+                workloads, rounds=options.rounds, seconds=options.seconds / 4, device=options.device
             )
             passes = "forward, backward" if gradients else "forward"
             for name, timing in timings.items():

@@ -13,7 +13,7 @@ from measured_transformer.training.ensemble import train_ensemble
 from measured_transformer.training.loop import train
 from measured_transformer.training.processes import LocalProcesses
 
-from benchmarks.measure import Timing, Work, in_turns
+from benchmarks.measure import Timing, Workload, in_turns
 
 MEMBERS = (1, 4, 16, 64)
 ALONE = "one after another"
@@ -31,14 +31,14 @@ def ensemble_timings(
     Processes are started before, as in a training that is long enough to be worth their start.
     """
     with _processes(device) as processes:
-        works: dict[str, Work] = {
+        workloads: dict[str, Workload] = {
             ALONE: lambda: train(_CONFIG, _TASK, seed=0, **_OPTIONS),
             "stacked": lambda: _train(members, stacked=True),
         }
         if processes is not None:
             name = f"{torch.get_num_threads()} processes of one thread"
-            works[name] = lambda: _train(members, executor=processes)
-        timings = in_turns(works, rounds=rounds, seconds=seconds, device=device)
+            workloads[name] = lambda: _train(members, executor=processes)
+        timings = in_turns(workloads, rounds=rounds, seconds=seconds, device=device)
     one = timings[ALONE]
     return {**timings, ALONE: Timing(tuple(members * each for each in one.seconds))}
 

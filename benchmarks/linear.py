@@ -9,7 +9,7 @@ from measured_transformer.parts.kernels.linear import _convolution_is_faster, li
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.measure import Work
+from benchmarks.measure import Workload
 
 # vectors, width in, width out: the projections of the models measured here, and some smaller ones
 SHAPES = (
@@ -24,7 +24,7 @@ SHAPES = (
 )
 
 
-def linear_maps(shape: tuple[int, int, int], *, gradients: bool) -> dict[str, Work]:
+def linear_maps(shape: tuple[int, int, int], *, gradients: bool) -> dict[str, Workload]:
     """One map, forward or forward and backward, as PyTorch has it and as the library does."""
     n, d_in, d_out = shape
     generator = torch.Generator().manual_seed(0)
@@ -34,7 +34,7 @@ def linear_maps(shape: tuple[int, int, int], *, gradients: bool) -> dict[str, Wo
     )
     leaves = [leaf.requires_grad_(gradients) for leaf in (x, weight, bias)]
 
-    def work(by: Callable[..., Tensor]) -> Work:
+    def work(by: Callable[..., Tensor]) -> Workload:
         def both_ways() -> tuple[Tensor, ...]:
             return torch.autograd.grad(by(*leaves), leaves, given)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-Work = Callable[[], object]
+Workload = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -41,27 +41,27 @@ class Timing:
 
 
 def in_turns(
-    works: Mapping[str, Work], *, rounds: int, seconds: float, device: str
+    workloads: Mapping[str, Workload], *, rounds: int, seconds: float, device: str
 ) -> dict[str, Timing]:
     """Time each piece of work in each round, so that all of them meet the same disturbances.
 
     Each round begins with another one, and a turn lasts about `seconds`. Two calls go first and do not count.
     """
     calls = {}
-    for name, work in works.items():
+    for name, work in workloads.items():
         work()
         once = _timed(work, 1, device)
         calls[name] = max(1, round(seconds / once))
-    taken: dict[str, list[float]] = {name: [] for name in works}
-    names = list(works)
+    taken: dict[str, list[float]] = {name: [] for name in workloads}
+    names = list(workloads)
     for turn in range(rounds):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
-            taken[name].append(_timed(works[name], calls[name], device))
+            taken[name].append(_timed(workloads[name], calls[name], device))
     return {name: Timing(tuple(values)) for name, values in taken.items()}
 
 
-def _timed(work: Work, calls: int, device: str) -> float:
+def _timed(work: Workload, calls: int, device: str) -> float:
     _wait(device)
     start = time.perf_counter()
     for _ in range(calls):
@@ -75,7 +75,7 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def peak_bytes(work: Work, device: str) -> int:
+def peak_bytes(work: Workload, device: str) -> int:
     """The most bytes of tensors that were alive at once during the work, beyond those before it.
 
     On a CPU each allocation and release of PyTorch is added up; what a kernel takes by itself is not seen.

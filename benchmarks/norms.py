@@ -8,14 +8,14 @@ import torch
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
 from torch import Tensor
 
-from benchmarks.measure import Work
+from benchmarks.measure import Workload
 
 LAYER = "LayerNorm"
 RMS = "RMSNorm"
 WRITTEN_OUT = ", written out"
 
 
-def norms(width: int, *, tokens: int, gradients: bool, device: str = "cpu") -> dict[str, Work]:
+def norms(width: int, *, tokens: int, gradients: bool, device: str = "cpu") -> dict[str, Workload]:
     """The work of both norms on `tokens` vectors, forward or forward and backward, in float32.
 
     Written out means one operation of PyTorch for each step of the formula.
@@ -48,7 +48,7 @@ def norms(width: int, *, tokens: int, gradients: bool, device: str = "cpu") -> d
     return {name: make(norm, x, weights) for name, (norm, weights) in contenders.items()}
 
 
-def _forward(norm: Callable[[Tensor], Tensor], x: Tensor, weights: list[Tensor]) -> Work:
+def _forward(norm: Callable[[Tensor], Tensor], x: Tensor, weights: list[Tensor]) -> Workload:
     def work() -> Tensor:
         with torch.inference_mode():
             return norm(x)
@@ -56,7 +56,7 @@ def _forward(norm: Callable[[Tensor], Tensor], x: Tensor, weights: list[Tensor])
     return work
 
 
-def _both_ways(norm: Callable[[Tensor], Tensor], x: Tensor, weights: list[Tensor]) -> Work:
+def _both_ways(norm: Callable[[Tensor], Tensor], x: Tensor, weights: list[Tensor]) -> Workload:
     leaf = x.clone().requires_grad_()
     given = torch.randn_like(x)
 

@@ -10,7 +10,7 @@ from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.feedforward import FeedForward
 from torch import Tensor, nn
 
-from benchmarks.measure import Work
+from benchmarks.measure import Workload
 
 NETWORK = "feed-forward network"
 ATTENTION = "attention"
@@ -31,7 +31,7 @@ def lengths(tokens: int) -> list[int]:
 
 def sublayers(
     length: int, *, tokens: int, width: int, gradients: bool, device: str = "cpu"
-) -> dict[str, Work]:
+) -> dict[str, Workload]:
     """The work of both sublayers on `tokens / length` sequences, forward or forward and backward.
 
     Heads are 64 wide (one head where the stream is narrower), the network is four times as wide as the stream
@@ -48,7 +48,7 @@ def sublayers(
             ATTENTION: _both_ways(attention, x, device),
         }
 
-    def forward(layer: nn.Module, **how: bool) -> Work:
+    def forward(layer: nn.Module, **how: bool) -> Workload:
         def work() -> None:
             with torch.inference_mode(), _precision(device):
                 layer(x, **how)
@@ -71,7 +71,7 @@ def sublayers(
     }
 
 
-def _both_ways(layer: nn.Module, x: Tensor, device: str) -> Work:
+def _both_ways(layer: nn.Module, x: Tensor, device: str) -> Workload:
     x = x.clone().requires_grad_()
     leaves = [x, *layer.parameters()]
     given = torch.randn_like(x)

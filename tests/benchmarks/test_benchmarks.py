@@ -16,7 +16,7 @@ from benchmarks.contenders import CONTENDERS, Contender, Gpt2, Ours, Size, Torch
 from benchmarks.linear import SHAPES, linear_maps
 from benchmarks.measure import Timing, in_turns, peak_bytes
 from benchmarks.sublayers import ATTENTION, NETWORK, lengths, sublayers
-from benchmarks.works import decoding, drawn_tokens, training_step
+from benchmarks.workloads import decoding, drawn_tokens, training_step
 
 LOCKED = (Ours, Torch, Gpt2)  # the contenders whose packages the lock has
 SIZE = Size(width=16, length=12, batch=2, vocab=32, layers=2, heads=2, prompt=4)
@@ -79,8 +79,8 @@ class Clock:
     def perf_counter(self) -> float:
         return self.now
 
-    def work(self, name: str, *seconds: float) -> measure.Work:
-        """Work whose calls take these times one after the other, and the last of them from then on."""
+    def work(self, name: str, *seconds: float) -> measure.Workload:
+        """Workload whose calls take these times one after the other, and the last of them from then on."""
 
         def call() -> None:
             self.now += seconds[min(self.called.count(name), len(seconds) - 1)]
@@ -97,28 +97,28 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_every_work_has_its_turn_in_each_round_and_each_round_begins_with_another(clock: Clock):
-    works = {name: clock.work(name, 1.0) for name in "abc"}
-    in_turns(works, rounds=4, seconds=1.0, device="cpu")
+    workloads = {name: clock.work(name, 1.0) for name in "abc"}
+    in_turns(workloads, rounds=4, seconds=1.0, device="cpu")
     assert "".join(clock.called) == "aabbcc" + "abc" + "bca" + "cab" + "abc"
 
 
 def test_a_turn_lasts_about_as_long_as_asked_and_gives_the_seconds_of_one_call(clock: Clock):
-    works = {"quick": clock.work("quick", 0.25), "slow": clock.work("slow", 3.0)}
-    timings = in_turns(works, rounds=3, seconds=1.0, device="cpu")
+    workloads = {"quick": clock.work("quick", 0.25), "slow": clock.work("slow", 3.0)}
+    timings = in_turns(workloads, rounds=3, seconds=1.0, device="cpu")
     assert timings == {"quick": Timing((0.25,) * 3), "slow": Timing((3.0,) * 3)}
     # The first two calls count for nothing; then 1 s holds four quick calls, and one slow call at least.
     assert Counter(clock.called) == {"quick": 2 + 3 * 4, "slow": 2 + 3 * 1}
 
 
 def test_what_only_the_first_call_takes_is_neither_planned_with_nor_counted(clock: Clock):
-    works = {"a": clock.work("a", 100.0, 0.5)}
-    assert in_turns(works, rounds=2, seconds=1.0, device="cpu") == {"a": Timing((0.5, 0.5))}
+    workloads = {"a": clock.work("a", 100.0, 0.5)}
+    assert in_turns(workloads, rounds=2, seconds=1.0, device="cpu") == {"a": Timing((0.5, 0.5))}
     assert clock.called == ["a"] * (2 + 2 * 2)
 
 
 def test_rounds_that_differ_are_told_apart(clock: Clock):
-    works = {"a": clock.work("a", 1.0, 1.0, 2.0, 3.0, 4.0)}
-    timings = in_turns(works, rounds=3, seconds=1.0, device="cpu")
+    workloads = {"a": clock.work("a", 1.0, 1.0, 2.0, 3.0, 4.0)}
+    timings = in_turns(workloads, rounds=3, seconds=1.0, device="cpu")
     assert timings["a"].seconds == (2.0, 3.0, 4.0)
 
 
@@ -255,14 +255,14 @@ def test_sublayers_have_lengths_that_divide_their_tokens():
 def test_sublayers_do_what_their_names_say():
     """Counted by PyTorch, as the formulas say; and with gradients of the input and of all weights."""
 
-    def operations(work: measure.Work) -> int:
+    def operations(work: measure.Workload) -> int:
         with FlopCounterMode(display=False) as counter:
             work()
         return counter.get_total_flops()
 
     for length in (8, 32):
-        works = sublayers(length, tokens=64, width=16, gradients=False)
-        counted = {name: operations(work) for name, work in works.items()}
+        workloads = sublayers(length, tokens=64, width=16, gradients=False)
+        counted = {name: operations(work) for name, work in workloads.items()}
         sequences = 64 // length
         assert counted[NETWORK] == sequences * 16 * length * 16**2
         expected = sequences * (8 * length * 16**2 + 4 * length**2 * 16)
@@ -378,10 +378,10 @@ def test_one_after_another_takes_as_many_times_as_long_as_one(monkeypatch: pytes
         lambda config, task, seeds, **options: trained.append(len(seeds)),
     )
 
-    def timed(works: dict[str, measure.Work], **options: object) -> dict[str, Timing]:
-        for work in works.values():
+    def timed(workloads: dict[str, measure.Workload], **options: object) -> dict[str, Timing]:
+        for work in workloads.values():
             work()
-        return {name: Timing((2.0, 3.0)) for name in works}
+        return {name: Timing((2.0, 3.0)) for name in workloads}
 
     monkeypatch.setattr(ensembles, "in_turns", timed)
     timings = ensembles.ensemble_timings(4, rounds=2, seconds=1.0, device="cpu")

@@ -58,7 +58,7 @@ def check(name: str, answer: Any) -> Result:
         return Result(name, False, str(fault), given.input if fault.at_an_input else "")
     except Exception as error:  # the checker met something that it was not written for
         message = (
-            f"what came cannot be checked ({type(error).__name__}: {error}). {_asked(exercise)}"
+            f"this answer cannot be checked ({type(error).__name__}: {error}). {_asked(exercise)}"
         )
         return Result(name, False, message, given.input)
     inputs = {0: "", 1: "on one input"}.get(given.calls, f"on {given.calls} inputs")

@@ -25,7 +25,7 @@ class Fault(Exception):  # noqa: N818, it is told to a reader and stops nothing
     """The first thing wrong with an answer.
 
     Args:
-        message: what is wrong: what came, and which property was expected, not the answer itself.
+        message: what is wrong: what the answer gave, and which property was expected, not the answer itself.
         at_an_input: whether the input of the last call belongs to it.
     """
 
@@ -181,7 +181,7 @@ def tensor(
     """Return a tensor in float64 (or Boolean), from a tensor, an array or lists; anything else is a `Fault`.
 
     Args:
-        value: what came.
+        value: what an answer gave.
         shape: what its shape shall be; any when not given.
         name: what it is, for the message.
         boolean: whether it shall be Boolean.
@@ -195,9 +195,9 @@ def tensor(
         )
     except (TypeError, ValueError, RuntimeError):
         raise Fault(f"{name} shall be a tensor, got {in_words(value)}") from None
-    came = tuple(found.shape)
+    got = tuple(found.shape)
     if shape is not None:
-        demand(came == shape, f"{name} shall have the shape {shape}, got {came}")
+        demand(got == shape, f"{name} shall have the shape {shape}, got {got}")
     if boolean:
         kind = str(found.dtype).removeprefix("torch.")
         demand(found.dtype == torch.bool, f"{name} shall be Boolean, True or False, got {kind}")

@@ -103,12 +103,12 @@ def beam_search(
     for step in range(max_new_tokens):
         length = step + 1
         log_probs = logits.log_softmax(dim=-1).unflatten(0, (rows, n))
-        candidates, place = (totals[:, :, None] + log_probs).flatten(1).topk(n_candidates)
-        parent, token = place // vocab, place % vocab
+        candidates, flat = (totals[:, :, None] + log_probs).flatten(1).topk(n_candidates)
+        parent, token = flat // vocab, flat % vocab
         texts = running[first, parent]
         texts[:, :, step] = token
         text_log_probs = running_log_probs[first, parent]
-        text_log_probs[:, :, step] = log_probs.flatten(1).gather(1, place)
+        text_log_probs[:, :, step] = log_probs.flatten(1).gather(1, flat)
 
         stopped = (token[:, :, None] == stop).any(dim=-1)
         ends = stopped | (length == max_new_tokens)
@@ -121,7 +121,7 @@ def beam_search(
                 scores=(candidates[:, :n] / length**penalty).masked_fill(~ends, -math.inf),
                 tokens=texts[:, :n],
                 log_probs=text_log_probs[:, :n],
-                lengths=torch.full_like(place[:, :n], length),
+                lengths=torch.full_like(flat[:, :n], length),
                 ended=stopped[:, :n],
             ),
         )
@@ -139,12 +139,12 @@ def beam_search(
 
 def _best(held: Beams, new: Beams) -> Beams:
     """The best of both, as many as are held."""
-    scores, place = torch.cat((held.scores, new.scores), dim=1).topk(held.scores.shape[1])
+    scores, flat = torch.cat((held.scores, new.scores), dim=1).topk(held.scores.shape[1])
     row = torch.arange(len(scores), device=scores.device)[:, None]
     return Beams(
         scores=scores,
-        tokens=torch.cat((held.tokens, new.tokens), dim=1)[row, place],
-        log_probs=torch.cat((held.log_probs, new.log_probs), dim=1)[row, place],
-        lengths=torch.cat((held.lengths, new.lengths), dim=1)[row, place],
-        ended=torch.cat((held.ended, new.ended), dim=1)[row, place],
+        tokens=torch.cat((held.tokens, new.tokens), dim=1)[row, flat],
+        log_probs=torch.cat((held.log_probs, new.log_probs), dim=1)[row, flat],
+        lengths=torch.cat((held.lengths, new.lengths), dim=1)[row, flat],
+        ended=torch.cat((held.ended, new.ended), dim=1)[row, flat],
     )

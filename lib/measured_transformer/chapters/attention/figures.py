@@ -269,49 +269,13 @@ def plot_kinds(drawn: Sequence[Kind]) -> Figure:
         width = 12.8
         canvas(axes, width=width, height=4.2)
         above, below = _places(len(kind.asking), width), _places(len(kind.asked), width)
+        _links(axes, kind, above, below)
         same = kind.asking is kind.asked
-        for row, start in enumerate(above):
-            for column, end in enumerate(below):
-                if not kind.allowed[row, column]:
-                    continue
-                strong = row == kind.followed
-                line = 1.0
-                if strong:
-                    line = 2.5 if kind.weights is None else 0.8 + 12 * float(kind.weights[column])
-                axes.plot(
-                    [end, start],
-                    [1.0, 3.0],
-                    color=COLOURS["attention"] if strong else theme().faint,
-                    linewidth=line,
-                    zorder=2 if strong else 1,
-                    solid_capstyle="butt",
-                )
-        for places, words, height, concept in (
-            (above, kind.asking, 3.3, "residual"),
-            (below, kind.asked, 0.7, "residual" if same else "none"),
-        ):
-            for place, (x, word) in enumerate(zip(places, words, strict=True)):
-                bold = height > 2 and place == kind.followed
-                axes.text(
-                    x,
-                    height,
-                    word,
-                    ha="center",
-                    va="center",
-                    fontsize=12,
-                    zorder=3,
-                    fontweight="bold" if bold else "normal",
-                    bbox={
-                        "boxstyle": "round,pad=0.25",
-                        "facecolor": tint(concept, 0.18),
-                        "edgecolor": COLOURS[concept],
-                        "linewidth": 1.4,
-                    },
-                )
+        _words(axes, above, kind.asking, height=3.3, concept="residual", bold=kind.followed)
+        _words(axes, below, kind.asked, height=0.7, concept="residual" if same else "none")
         if kind.weights is not None:
-            for x, weight, open_ in zip(
-                below, kind.weights, kind.allowed[kind.followed], strict=True
-            ):
+            seen = kind.allowed[kind.followed]
+            for x, weight, open_ in zip(below, kind.weights, seen, strict=True):
                 if open_:
                     axes.text(x, 0.0, f"{weight:.2f}", ha="center", va="center", fontsize=11)
         axes.text(0.0, 3.3, "asks", ha="left", va="center", fontsize=11)
@@ -319,6 +283,53 @@ def plot_kinds(drawn: Sequence[Kind]) -> Figure:
         axes.set_title(kind.name, loc="right", fontsize=12)
     panel_letters(np.atleast_1d(panels))
     return figure
+
+
+def _links(axes: Axes, kind: Kind, above: Sequence[float], below: Sequence[float]) -> None:
+    """A line for each pair that is allowed; those of the token that is followed as wide as its weights."""
+    for row, column in np.argwhere(kind.allowed):
+        strong = row == kind.followed
+        width = 1.0
+        if strong:
+            width = 2.5 if kind.weights is None else 0.8 + 12 * float(kind.weights[column])
+        axes.plot(
+            [below[column], above[row]],
+            [1.0, 3.0],
+            color=COLOURS["attention"] if strong else theme().faint,
+            linewidth=width,
+            zorder=2 if strong else 1,
+            solid_capstyle="butt",
+        )
+
+
+def _words(
+    axes: Axes,
+    places: Sequence[float],
+    words: Sequence[str],
+    *,
+    height: float,
+    concept: str,
+    bold: int | None = None,
+) -> None:
+    """A row of tokens in boxes."""
+    frame = {
+        "boxstyle": "round,pad=0.25",
+        "facecolor": tint(concept, 0.18),
+        "edgecolor": COLOURS[concept],
+        "linewidth": 1.4,
+    }
+    for place, (x, word) in enumerate(zip(places, words, strict=True)):
+        axes.text(
+            x,
+            height,
+            word,
+            ha="center",
+            va="center",
+            fontsize=12,
+            zorder=3,
+            fontweight="bold" if place == bold else "normal",
+            bbox=frame,
+        )
 
 
 def _places(count: int, width: float) -> list[float]:

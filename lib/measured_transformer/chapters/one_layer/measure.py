@@ -23,8 +23,14 @@ from torch.nn import functional as F
 
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
-from measured_transformer.parts.attention import attend, attention_pattern, attention_scores
+from measured_transformer.parts.attention import (
+    MultiHeadAttention,
+    attend,
+    attention_pattern,
+    attention_scores,
+)
 from measured_transformer.parts.block import Block, Placement
+from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.training.loop import make_model
 from measured_transformer.training.seeding import seeded
 from measured_transformer.variants.dropout import drop_behind
@@ -65,6 +71,27 @@ def operations(block: Block) -> tuple[Operation, ...]:
     Raises:
         ValueError: when the block has another form.
     """
+    _check_form(block)
+    if block.placement == "pre":
+        return (
+            Operation("norm 1", "norm", (ENTERS,), block.attention_norm, None),
+            *_attention(block.attention, "norm 1"),
+            Operation("add 1", "residual", (ENTERS, "output"), torch.add, "residual_mid"),
+            Operation("norm 2", "norm", ("add 1",), block.feedforward_norm, None),
+            *_network(block.feedforward, "norm 2"),
+            Operation("add 2", "residual", ("add 1", "narrow"), torch.add, "residual_post"),
+        )
+    return (
+        *_attention(block.attention, ENTERS),
+        Operation("add 1", "residual", (ENTERS, "output"), torch.add, None),
+        Operation("norm 1", "norm", ("add 1",), block.attention_norm, "residual_mid"),
+        *_network(block.feedforward, "norm 1"),
+        Operation("add 2", "residual", ("norm 1", "narrow"), torch.add, None),
+        Operation("norm 2", "norm", ("add 2",), block.feedforward_norm, "residual_post"),
+    )
+
+
+def _check_form(block: Block) -> None:
     attention, network = block.attention, block.feedforward
     if block.cross_attention is not None or not block.residual:
         raise ValueError("expected a block with skip connections and without cross-attention")
@@ -73,74 +100,42 @@ def operations(block: Block) -> tuple[Operation, ...]:
             "expected a network without a gate and as many key-value heads as query heads, got "
             f"{network.activation!r}, {attention.n_kv_heads} and {attention.n_heads}"
         )
-    heads, width = attention.n_heads, attention.d_head
+
+
+def _attention(layer: MultiHeadAttention, reads: str) -> tuple[Operation, ...]:
+    """What happens inside of attention, from what it reads to what it writes."""
 
     def split(x: Tensor) -> Tensor:
-        return x.unflatten(-1, (heads, width)).transpose(-2, -3)
+        return x.unflatten(-1, (layer.n_heads, layer.d_head)).transpose(-2, -3)
 
     def merge(x: Tensor) -> Tensor:
         return x.transpose(-2, -3).flatten(-2)
 
-    pre = block.placement == "pre"
-    first_read = "norm 1" if pre else ENTERS
-    before_network = "add 1" if pre else "norm 1"
-    second_read = "norm 2" if pre else before_network
-    norm_1 = Operation(
-        "norm 1",
-        "norm",
-        (ENTERS if pre else "add 1",),
-        block.attention_norm,
-        None if pre else "residual_mid",
+    def scores(queries: Tensor, keys: Tensor) -> Tensor:
+        return attention_scores(queries, keys, scale=layer.scale)
+
+    steps: tuple[tuple[str, tuple[str, ...], Callable[..., Tensor], str], ...] = (
+        ("queries", (reads,), lambda x: split(layer.query(x)), "queries"),
+        ("keys", (reads,), lambda x: split(layer.key(x)), "keys"),
+        ("values", (reads,), lambda x: split(layer.value(x)), "values"),
+        ("scores", ("queries", "keys"), scores, "scores"),
+        ("pattern", ("scores",), attention_pattern, "pattern"),
+        ("mixed", ("pattern", "values"), attend, "mixed"),
+        ("output", ("mixed",), lambda x: layer.output(merge(x)), "out"),
     )
-    norm_2 = Operation(
-        "norm 2",
-        "norm",
-        ("add 1" if pre else "add 2",),
-        block.feedforward_norm,
-        None if pre else "residual_post",
+    return tuple(
+        Operation(name, "attention", read, compute, f"attention.{tap}")
+        for name, read, compute, tap in steps
     )
-    inside_attention = (
-        _attention("queries", (first_read,), lambda x: split(attention.query(x)), "queries"),
-        _attention("keys", (first_read,), lambda x: split(attention.key(x)), "keys"),
-        _attention("values", (first_read,), lambda x: split(attention.value(x)), "values"),
-        _attention(
-            "scores",
-            ("queries", "keys"),
-            lambda q, k: attention_scores(q, k, scale=attention.scale),
-            "scores",
-        ),
-        _attention("pattern", ("scores",), attention_pattern, "pattern"),
-        _attention("mixed", ("pattern", "values"), attend, "mixed"),
-        _attention("output", ("mixed",), lambda x: attention.output(merge(x)), "out"),
-    )
-    add_1 = Operation(
-        "add 1", "residual", (ENTERS, "output"), torch.add, "residual_mid" if pre else None
-    )
-    inside_network = (
-        _network("widen", second_read, network.up, "pre_activation"),
-        _network("bend", "widen", network.activate, "neurons"),
-        _network("narrow", "bend", network.down, "out"),
-    )
-    add_2 = Operation(
-        "add 2",
-        "residual",
-        (before_network, "narrow"),
-        torch.add,
-        "residual_post" if pre else None,
-    )
-    if pre:
-        return (norm_1, *inside_attention, add_1, norm_2, *inside_network, add_2)
-    return (*inside_attention, add_1, norm_1, *inside_network, add_2, norm_2)
 
 
-def _attention(
-    name: str, reads: tuple[str, ...], compute: Callable[..., Tensor], tap: str
-) -> Operation:
-    return Operation(name, "attention", reads, compute, f"attention.{tap}")
-
-
-def _network(name: str, reads: str, compute: Callable[..., Tensor], tap: str) -> Operation:
-    return Operation(name, "ffn", (reads,), compute, f"feedforward.{tap}")
+def _network(layer: FeedForward, reads: str) -> tuple[Operation, ...]:
+    """What happens inside of the feed-forward network."""
+    return (
+        Operation("widen", "ffn", (reads,), layer.up, "feedforward.pre_activation"),
+        Operation("bend", "ffn", ("widen",), layer.activate, "feedforward.neurons"),
+        Operation("narrow", "ffn", ("bend",), layer.down, "feedforward.out"),
+    )
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.contenders import Contender, Ours
-from benchmarks.measure import Work
+from benchmarks.measure import Workload
 
 
 def drawn_tokens(contender: Contender) -> Tensor:
@@ -20,7 +20,7 @@ def drawn_tokens(contender: Contender) -> Tensor:
     return tokens.to(size.device)
 
 
-def training_step(contender: Contender) -> Work:
+def training_step(contender: Contender) -> Workload:
     """Forward pass, mean cross-entropy, backward pass, one step of AdamW."""
     tokens = drawn_tokens(contender)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
@@ -39,7 +39,7 @@ def training_step(contender: Contender) -> Work:
     return work
 
 
-def inference(contender: Contender) -> Work:
+def inference(contender: Contender) -> Workload:
     """Forward pass without gradients."""
     inputs = drawn_tokens(contender)[:, :-1].contiguous()
 
@@ -52,7 +52,7 @@ def inference(contender: Contender) -> Work:
     return work
 
 
-def captured(contender: Contender, *, everything: bool) -> Work:
+def captured(contender: Contender, *, everything: bool) -> Workload:
     """Forward pass that keeps every pattern and residual state, or every value that has a name."""
     inputs = drawn_tokens(contender)[:, :-1].contiguous()
 
@@ -65,7 +65,7 @@ def captured(contender: Contender, *, everything: bool) -> Work:
     return work
 
 
-def written_out(contender: Ours) -> Work:
+def written_out(contender: Ours) -> Workload:
     """Forward pass with explicit attention, of which nothing is kept."""
     inputs = drawn_tokens(contender)[:, :-1].contiguous()
 
@@ -78,7 +78,7 @@ def written_out(contender: Ours) -> Work:
     return work
 
 
-def decoding(contender: Contender) -> Work:
+def decoding(contender: Contender) -> Workload:
     """Greedy decoding with a cache, from a short prompt to the full length."""
     size = contender.size
     prompt = drawn_tokens(contender)[:, : size.prompt].contiguous()
