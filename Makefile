@@ -30,7 +30,7 @@ book: environment
 	@$(PY) -m bookpress build
 
 measure: environment
-	@$(PY) -m measured_transformer.measuring $(CHAPTER) $(if $(RENEW),--renew)
+	@$(PY) -m measured_transformer.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)')
 
 attest: environment
 	@$(PY) -m measured_transformer.measuring $(CHAPTER) --attest

@@ -57,15 +57,14 @@ class Cache:
         self.warn = warn
         self._store = JupyterCacheBase(folder)
 
-    def find(self, notebook: NotebookNode, name: str) -> Entry | None:
-        """Find the executed notebook with the same cells and fingerprint.
+    def find(self, key: str, name: str) -> Entry | None:
+        """Find the executed notebook with a key: with the same cells and fingerprint (see `key_of`).
 
         Returns None when there is none, also when what is there was damaged: then a warning that
         mentions `name` says so, and the damaged entry is removed.
         """
         if not self.folder.is_dir():
             return None
-        _, key = self._store.create_hashed_notebook(notebook)
         try:
             row = NbCacheRecord.record_from_hashkey(key, self._store.db)
         except KeyError:

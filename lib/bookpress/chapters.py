@@ -65,7 +65,7 @@ def load_book(root: Path) -> Book:
     root = root.resolve()
     toc = root / TOC
     if not toc.is_file():
-        raise ValueError(f"expected a book's root folder, with {TOC} in it; {root} has none")
+        raise ValueError(f"expected a book's root folder, with {TOC} in it, got {root}")
     chapters = []
     for docname in parse_toc_yaml(toc):
         path = root / docname
@@ -162,7 +162,10 @@ def _with_front_matter(text: str, changed: dict[str, Any]) -> str:
     """
     match = _FRONT_MATTER.match(text)
     if match is None:
-        raise ValueError("expected a page that begins with front matter between two lines of ---")
+        first = text.partition("\n")[0]
+        raise ValueError(
+            f"expected a page that begins with front matter between two lines of ---, got {first!r}"
+        )
     metadata = front_matter(text) | changed
     line = yaml.safe_dump(metadata, default_flow_style=True, width=float("inf"), allow_unicode=True)
     padding = "\n" * (match.group(1).count("\n") - 1)

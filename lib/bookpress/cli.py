@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-PAGES = "_build/html"
+from bookpress.printed import PAGES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,10 +40,19 @@ def execute(options: argparse.Namespace) -> int:
 
 def build(options: argparse.Namespace) -> int:
     """Run the chapters that are stale, then print the pages; any warning is an error."""
+    from bookpress import printed
+
+    pages = (options.root / PAGES / "index.html").resolve()
+    if not options.force and printed.is_current(options.root):
+        print(f"nothing changed since the book was printed: {pages}")
+        return 0
+    before = printed.sources(options.root)
     options.chapters, options.again = [], 0
     status = execute(options)
     if status:
         return status
+    for name in printed.mend(options.root):
+        print(f"{PAGES}/{name} is not what was printed; it will be printed again")
     command = [sys.executable, "-m", "bookpress.printing", str(options.root)]
     command += ["-n", "-W", "--keep-going"]
     command += ["-q"] if options.quiet else []
@@ -51,7 +60,8 @@ def build(options: argparse.Namespace) -> int:
     if finished.returncode:
         print("the pages could not be printed; see above", file=sys.stderr)
         return finished.returncode
-    print(f"the book: {(options.root / PAGES / 'index.html').resolve()}")
+    printed.remember(options.root, before)
+    print(f"the book: {pages}")
     return 0
 
 
@@ -113,7 +123,7 @@ def records(options: argparse.Namespace) -> int:
     stale = [s.chapter.source for s in survey(book, open_cache(book.root)) if s.entry is None]
     if stale:
         raise ValueError(
-            f"expected every chapter to be up to date, not so {', '.join(stale)}: "
+            f"expected every chapter to be up to date, got stale ones, {', '.join(stale)}: "
             "run python -m bookpress execute first"
         )
     for path in publish(book, profile().name):

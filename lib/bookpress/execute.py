@@ -21,6 +21,7 @@ from bookpress.jobs import ChapterFailedError, Job, open_cache, prepare
 from bookpress.kept import Kept
 from bookpress.kernel import Cells, Failure, Run, has_cuda, kernel_environment
 from bookpress.kernel_server import Shared, environment
+from bookpress.memo import memo_of
 from bookpress.progress import Progress
 from bookpress.survey import State, restore_records, state_of
 
@@ -73,6 +74,7 @@ def execute(
             states.append(state_of(book.root, store, chapter, force=forced))
             if states[-1].entry is None or chapter in turn:
                 kernels.expect()
+        memo_of(book.root).save()
         restore_records(book.root, states)
         return _execute(book, states, turn, kernels, jobs or _jobs(), store)
 

@@ -19,6 +19,7 @@ from measured_transformer.evidence.profile import Profile, profile
 from measured_transformer.provenance import digest_source, files_of_source, reach_source, unchanging
 
 from bookpress import chapters
+from bookpress.memo import Code, memo_of
 
 LIBRARY = "lib"
 REQUIREMENTS = "requirements.txt"
@@ -56,21 +57,12 @@ def stamp(root: Path, chapter_path: Path, current: Profile | None = None) -> Sta
     """
     root = root.resolve()
     text = chapter_path.read_text("utf-8")
-    notebook = chapters.read_notebook(text, chapter_path)
-    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    with unchanging(root / LIBRARY):
-        try:
-            code = digest_source(cells)
-            parts = {name: value[:16] for name, value in reach_source(cells).items()}
-            files = dict.fromkeys(files_of_source(cells))
-        except SyntaxError as error:
-            raise ValueError(
-                f"{error.filename}, line {error.lineno}: expected Python, got {error.msg}"
-            ) from None
+    code = memo_of(root).code(chapter_path, text, lambda: _reached(root, chapter_path, text))
+    parts, files = dict(code.parts), dict.fromkeys(map(Path, code.files))
     beside = [file for path in files for file in _packaged(path)]
     data = dict.fromkeys([*beside, *_declared(root, chapters.front_matter(text), chapter_path)])
     parts |= {path.relative_to(root).as_posix(): _hash(path.read_bytes()) for path in data}
-    told = [code, *(value for name, value in sorted(parts.items()) if "/" in name)]
+    told = [code.digest, *(value for name, value in sorted(parts.items()) if "/" in name)]
     files |= data
     requirements = root / REQUIREMENTS
     if requirements.is_file():
@@ -86,6 +78,20 @@ def stamp(root: Path, chapter_path: Path, current: Profile | None = None) -> Sta
     ]
     inside = tuple(sorted(path for path in files if path.is_relative_to(root)))
     return Stamp(_hash("\n".join(told).encode())[:32], inside, parts)
+
+
+def _reached(root: Path, chapter_path: Path, text: str) -> Code:
+    """Find out what the cells of a chapter reach."""
+    notebook = chapters.read_notebook(text, chapter_path)
+    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    with unchanging(root / LIBRARY):
+        try:
+            parts = {name: value[:16] for name, value in reach_source(cells).items()}
+            return Code(digest_source(cells), parts, list(map(str, files_of_source(cells))))
+        except SyntaxError as error:
+            raise ValueError(
+                f"{error.filename}, line {error.lineno}: expected Python, got {error.msg}"
+            ) from None
 
 
 def _packaged(module: Path) -> Iterator[Path]:

@@ -32,7 +32,7 @@ class ChapterItem(pytest.Item):
         """Execute the chapter and keep what it gave; raises ChapterFailedError when it does not pass."""
         root = chapters.find_root(self.path)
         if root is None:
-            raise ValueError(f"expected {self.path} to lie in a book, below a folder with _toc.yml")
+            raise ValueError(f"expected a folder with _toc.yml above {self.path}, got none")
         job = jobs.prepare(root, chapters.chapter_at(root, self.path))
         with environment(kernel_environment(root)):
             run = job.cells(cell_timeout(self.config)).execute()

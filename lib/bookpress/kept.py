@@ -25,7 +25,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from bookpress import cache, machine
+from bookpress import machine
 from bookpress.cache import Entry
 from bookpress.chapters import Chapter
 
@@ -58,10 +58,6 @@ class Kept:
     def seconds(self) -> float:
         """How long the chapter ran."""
         return float(self.told["seconds"])
-
-    def fits(self, notebook: NotebookNode) -> bool:
-        """Whether it was made with the cells and the fingerprint of a chapter as it is now."""
-        return bool(self.told["key"] == cache.key_of(notebook))
 
     def fill(self, notebook: NotebookNode) -> NotebookNode:
         """The chapter with the outputs of its cells."""
@@ -123,7 +119,7 @@ def read(path: Path) -> Kept:
     line, _, grids = content.partition(b"\n")
     told = json.loads(line)
     if told["form"] != _FORM:
-        raise DamagedError(f"{FOLDER}/{path.name} has form {told['form']}, expected {_FORM}")
+        raise DamagedError(f"expected form {_FORM} of {FOLDER}/{path.name}, got {told['form']}")
     return Kept(path, told, grids)
 
 

@@ -93,7 +93,7 @@ def publish(book: Book, profile: str) -> Iterator[Path]:
     missing = [c.source for c in book.chapters if not path_of(book.root, c, profile).is_file()]
     if missing:
         raise ValueError(
-            f"expected {profile} records of every chapter; none for {', '.join(missing)}: "
+            f"expected {profile} records of every chapter, got none for {', '.join(missing)}: "
             f"run them with MEASURED_PROFILE={profile} python -m bookpress execute"
         )
     kept = set()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
 from myst_nb.core.read import MystMetadataParsingError
-from nbformat import NotebookNode
 
-from bookpress import chapters, fingerprint, kept, records
+from bookpress import cache, chapters, fingerprint, kept, records
 from bookpress.cache import Cache, Entry
 from bookpress.chapters import Book, Chapter
 from bookpress.fingerprint import Stamp
 from bookpress.jobs import details_of
+from bookpress.memo import memo_of
 from bookpress.progress import warn
 
 
@@ -28,7 +29,9 @@ class State:
 
 def survey(book: Book, store: Cache) -> list[State]:
     """Tell for each chapter whether it is up to date, and if not, why."""
-    return [state_of(book.root, store, chapter) for chapter in book.chapters]
+    states = [state_of(book.root, store, chapter) for chapter in book.chapters]
+    memo_of(book.root).save()
+    return states
 
 
 def state_of(root: Path, store: Cache, chapter: Chapter, *, force: bool = False) -> State:
@@ -38,13 +41,20 @@ def state_of(root: Path, store: Cache, chapter: Chapter, *, force: bool = False)
     """
     try:
         stamp = fingerprint.stamp(root, chapter.path)
-        notebook = chapters.notebook(chapter, stamp.digest)
+        key = _key(root, chapter, stamp)
     except (ValueError, MystMetadataParsingError) as error:
         return State(chapter, None, str(error), broken=True)
     if force:
         return State(chapter, None, "asked for")
-    entry = store.find(notebook, chapter.source) or _restored(root, store, chapter, stamp, notebook)
+    entry = store.find(key, chapter.source) or _restored(root, store, chapter, stamp, key)
     return State(chapter, entry, "" if entry else _reason(root, store, chapter, stamp.parts))
+
+
+def _key(root: Path, chapter: Chapter, stamp: Stamp) -> str:
+    """The key under which jupyter-cache files the executed chapter, as it is now."""
+    text = chapter.path.read_text("utf-8")
+    find = functools.partial(chapters.notebook, chapter, stamp.digest)
+    return memo_of(root).key(chapter.path, text, stamp.digest, lambda: cache.key_of(find()))
 
 
 def restore_records(root: Path, states: list[State]) -> None:
@@ -54,15 +64,13 @@ def restore_records(root: Path, states: list[State]) -> None:
             records.save(root, state.chapter, state.entry)
 
 
-def _restored(
-    root: Path, store: Cache, chapter: Chapter, stamp: Stamp, notebook: NotebookNode
-) -> Entry | None:
+def _restored(root: Path, store: Cache, chapter: Chapter, stamp: Stamp, key: str) -> Entry | None:
     """Take what the repository keeps of a chapter into the cache, where it is of the chapter as it is."""
     if chapter.room is not None:
         return None
     path = kept.path_of(root, chapter)
     head = kept.head(path)
-    if head is not None and not head.fits(notebook):
+    if head is not None and head.told["key"] != key:
         return None
     try:
         whole = kept.read(path)
@@ -72,7 +80,8 @@ def _restored(
         warn(f"{error}; {chapter.source} will be executed, and python -m bookpress keep mends it")
         return None
     details = details_of(stamp, whole.told["machine"]) | {"kept": True}
-    return store.add(whole.fill(notebook), chapter.source, whole.seconds, details)
+    filled = whole.fill(chapters.notebook(chapter, stamp.digest))
+    return store.add(filled, chapter.source, whole.seconds, details)
 
 
 def _reason(root: Path, store: Cache, chapter: Chapter, parts: dict[str, str]) -> str:

@@ -16,6 +16,7 @@ from measured_transformer.evidence.results import (
     load_result,
     pack,
     read_result,
+    remove_parts,
     to_csv,
     unpack,
     write_result,
@@ -75,6 +76,22 @@ def test_what_is_written_is_what_is_read(path: Path) -> None:
     assert isinstance(data, xarray.Dataset)
     assert float(data.share.sel(seed=10, arm="post")) == 3.0
     assert data.attrs["what"] == "How often a model learns."
+
+
+def test_a_dataset_says_where_it_comes_from(path: Path) -> None:
+    told = {
+        "commit": "abc",
+        "device": "a CPU",
+        "versions": {"torch": "2.13.0"},
+        "attested": {"exact": True, "date": "2026-11-25"},
+    }
+    write_result(a_result(provenance=told), path)
+    attributes = read_result(path).dataset.attrs
+    assert attributes["commit"] == "abc"
+    assert attributes["versions.torch"] == "2.13.0"
+    assert attributes["attested.exact"] == 1
+    assert attributes["measurement"] == "depth.map"
+    read_result(path).dataset.to_dict()  # plain values: what other formats can hold
 
 
 def test_a_short_result_can_be_read_by_eye(path: Path) -> None:
@@ -185,6 +202,27 @@ def test_a_full_disk_leaves_the_old_result(path: Path, monkeypatch: pytest.Monke
         write_result(a_result(np.ones((3, 2))), path)
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["map.json"]
+
+
+def test_another_form_may_be_meant(path: Path) -> None:
+    write_result(a_result(), path)
+    other = a_result(variables={"part": (("seed", "arm"), np.zeros((3, 2)))})
+    with pytest.raises(ValueError, match=r"\(share, part\).*RENEW=1"):
+        write_result(other, path)
+    write_result(other, path, renew=True)
+    assert list(read_result(path).variables) == ["part"]
+    path.write_text(path.read_text()[:-40])
+    with pytest.raises(DamagedResultError):
+        write_result(other, path, renew=True)
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(path: Path) -> None:
+    write_result(a_result(), path)
+    left, others = path.with_name(".map.json.x7.part"), path.with_name(".maps.json.x7.part")
+    for file in (left, others):
+        file.touch()
+    remove_parts(path)
+    assert (left.exists(), others.exists(), path.exists()) == (False, True, True)
 
 
 def test_unknown_rooms_and_names_say_what_there_is() -> None:

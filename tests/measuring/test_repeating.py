@@ -108,6 +108,25 @@ def test_the_spread_of_few_seeds_is_widened() -> None:
         assert 0 < outside.mean() < 0.004
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "passes"),
+    [
+        ('"control": 1.0', '"control": 1.0005 + 0.3 * (seed > 0)', True),
+        ('"control": 1.0', '"control": 1.002 + 0.3 * (seed > 0)', False),
+        ("1e-12 *", "-1e-12 *", True),  # what is rounding may be any
+    ],
+)
+def test_what_trains_nothing_comes_back_nearly_on_any_machine(
+    room: Room, inline: Inline, elsewhere: None, old: str, new: str, passes: bool
+) -> None:
+    room.edit('"control": 1.0', '"control": 1.0 + 0.3 * (seed > 0)')
+    measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None)
+    room.edit(f"{old} + 0.3 * (seed > 0)" if "control" in old else old, new)
+    assert again(room, inline)[1].passed is passes
+    room.edit("@measurement(seeds=2)", '@measurement(seeds=2, tolerance={"control": 0.0})')
+    assert again(room, inline)[1].passed  # within the spread of the seeds
+
+
 def test_a_result_that_lacks_them_gets_them_and_nothing_else(
     measured: Room, inline: Inline
 ) -> None:

@@ -3,7 +3,7 @@
 Trainings are cut to a few steps: values mean nothing here. What mixes devices fails.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,10 @@ from measured_transformer.measuring.measurement import (
     rooms,
     seeds_of,
 )
-from measured_transformer.training import loop
+from measured_transformer.training import loop, stacked
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Run
+from measured_transformer.training.stacked import CannotStackError, train_stacked
 
 STEPS = solving.WINDOW
 BOOK = Path(__file__).parents[2] / "book"
@@ -38,15 +41,36 @@ def taken(measurement: Measurement) -> Variables:
     with fake_cuda():
         with wanted_searches():  # an arm's rate that is not known yet is any of its grid
             jobs = measurement.jobs(seed, **settings)
-        runs = {
-            name: replace(job, settings=shortened(job.settings)).train()
-            for name, job in jobs.items()
+        trained = {arm(job): job for job in jobs.values()}  # a rate more meets no other device
+        by_arm = {
+            what: replace(job, settings=shortened(job.settings)).train()
+            for what, job in trained.items()
         }
+        runs = {name: by_arm[arm(job)] for name, job in jobs.items()}
         assert not fakes_in(runs)
+        assert not fakes_in(stacks(trained.values()))
         arguments = [seed] if measurement.trainings is None else [seed, runs]
         given = measurement.look(*arguments, **settings)
         assert not fakes_in(given)
         return measurement.variables(given)
+
+
+def stacks(jobs: Iterable[Job]) -> list[Run]:
+    """What an accelerator makes of such trainings: two seeds in a stack, where that is possible."""
+    found: list[Run] = []
+    for job in jobs:
+        settings = {**shortened(job.settings), "steps": 2}
+        try:
+            found += train_stacked(job.config, job.task, [job.seed, job.seed + 10], **settings)
+        except CannotStackError:
+            continue
+    return found
+
+
+def arm(job: Job) -> str:
+    """What is trained, but for its seed and learning rate."""
+    settings = {name: value for name, value in job.settings.items() if name != "learning_rate"}
+    return repr((job.config, job.task, settings))
 
 
 def shortened(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,8 +166,12 @@ def test_what_stayed_on_the_device_fails(room, monkeypatch, tmp_path):
         run.model.to("cuda")
         return run
 
-    monkeypatch.setattr(loop, "finished", stays)
+    for module in (loop, stacked):
+        monkeypatch.setattr(module, "finished", stays)
     with pytest.raises(AssertionError):
         taken(measurements_of("demo")["losses"])
+    jobs = measurements_of("demo")["losses"].jobs(0).values()
+    with fake_cuda():
+        assert fakes_in(stacks(jobs))
     with pytest.raises(RuntimeError, match="to be on the same device"):
         run_cells(PAGE, tmp_path / "page.md")

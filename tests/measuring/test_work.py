@@ -1,5 +1,6 @@
 """The pool: what several measurements ask for is done once, together, in a good order, on any machine."""
 
+import json
 import warnings
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
@@ -14,7 +15,8 @@ from measured_transformer.measuring import __main__ as command
 from measured_transformer.measuring import trials, work
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.progress import Progress
-from measured_transformer.measuring.scheduler import Report, measure_all
+from measured_transformer.measuring.repeating import attest, repeat
+from measured_transformer.measuring.scheduler import Report, measure, measure_all
 from measured_transformer.measuring.trials import header_of
 from measured_transformer.training import ensemble, jobs, tuned_table, tuning
 from measured_transformer.training.processes import ProcessDiedError
@@ -131,6 +133,62 @@ def test_a_search_that_fails_fails_what_waits_for_it_alone(two: Room) -> None:
     assert report.written == ["demo.first"]
     assert "no learning rate for arm" in report.failed["demo.third"]
     assert "diverged" in report.failed["demo.third"]
+
+
+def test_measuring_again_takes_the_rate_that_was_chosen_and_writes_nothing(
+    two: Room, tmp_path: Path
+) -> None:
+    run(two, OneByOne(), "third")
+    table = tmp_path / "tuned.jsonl"
+    (line,) = map(json.loads, table.read_text().splitlines())
+    best = line["best"]["arm"]
+    assert best in (1e-3, 1e-2, 1e-1)
+    line["code"] = "0" * 64  # as if other code had made the choice
+    table.write_text(json.dumps(line) + "\n")
+    before = table.read_bytes()
+    executor = OneByOne()
+    (item,) = repeat([two.measurement("third")], executor=executor, say=lambda _: None)
+    assert item.passed
+    assert executor.done == ["train_one3", "take_by_name"]
+    assert table.read_bytes() == before
+    table.write_text("")
+    (item,) = repeat([two.measurement("third")], executor=executor, say=lambda _: None)
+    assert "NotTunedError: expected the learning rate of arm in the table" in item.problem
+
+
+def test_what_is_attested_attests_its_choice_of_a_rate(two: Room, tmp_path: Path) -> None:
+    run(two, OneByOne(), "third")
+    table = tmp_path / "tuned.jsonl"
+    (before,) = map(json.loads, table.read_text().splitlines())
+    table.write_text(json.dumps({**before, "code": "0" * 64}) + "\n")
+    two.edit('runs["it"].rates[0]', 'runs["it"].rates[:1][0]')
+    executor = OneByOne()
+    (item,) = attest([two.measurement("third")], executor=executor, say=lambda _: None)
+    assert item.passed
+    assert executor.done.count("train_one2") == 0
+    assert json.loads(table.read_text()) == before
+
+
+def test_a_reader_measures_without_a_table_of_his_own(
+    two: Room, tmp_path: Path, inline: Inline
+) -> None:
+    data = measure(two.measurement("third"), seeds=2, executor=inline, progress=False)
+    assert len(set(data.rate.values.tolist())) == 1
+    assert not (tmp_path / "tuned.jsonl").exists()
+
+
+def test_a_choice_that_cannot_be_kept_is_used_all_the_same(
+    two: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tuning, "add_lines", full)
+    said: list[str] = []
+    one = measurements_of("demo")["third"]
+    report = measure_all([one], executor=OneByOne(), progress="nothing", say=said.append)
+    assert report.written == ["demo.third"]
+    assert any("learning rate of arm cannot be kept: " in line for line in said)
 
 
 def test_a_training_that_fails_is_tried_once_and_named(

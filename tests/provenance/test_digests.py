@@ -17,6 +17,7 @@ from measured_transformer.provenance import (
     unchanging,
     versions,
 )
+from measured_transformer.provenance import digests as digests_module
 from measured_transformer.provenance.modules import source_of
 
 LIBRARY = Path(__file__).parents[2] / "lib"
@@ -500,6 +501,30 @@ def test_versions_are_those_of_the_packages_that_are_reached() -> None:
     assert text["python"] == platform.python_version()
     assert "tokenizers" in text
     assert versions("measured_transformer.evidence.profile:profile") == {}
+
+
+def test_a_value_that_stands_on_a_text_of_python_is_of_that_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = "measured_transformer.training.loop:train"
+    text, reversal = (
+        "measured_transformer.tasks.text:TextLM",
+        "measured_transformer.tasks.reversal:Reversal",
+    )
+
+    def all_of_them() -> list[str]:
+        return [
+            digest(loop, text, settings={"seed": 0}),
+            digest(loop, reversal, settings={"seed": 0}),
+            digest(loop, text),
+        ]
+
+    before = all_of_them()
+    monkeypatch.setattr(digests_module.platform, "python_version", lambda: "3.11.99")
+    after = all_of_them()
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True, True]
+    monkeypatch.setattr(digests_module, "_version", lambda package: "0.0.1")
+    assert digest(loop, text, settings={"seed": 0}) != after[0]  # tokenizers cut the text
 
 
 def test_no_module_of_the_library_changes_another_while_it_is_imported() -> None:

@@ -297,7 +297,10 @@ def test_pruning_leaves_what_the_code_of_today_would_give_and_what_others_put_th
     place.write(gone, pack(run, {**about, "key": gone, "roots": ["measured_transformer.a:b"]}))
     place.file(damaged).write_bytes(b"nothing")
     (tmp_path / f".{old}.{'a' * 32}").touch()
-    foreign = [tmp_path / "my_model.safetensors", tmp_path / ".bashrc", tmp_path / "locks" / "mine"]
+    (tmp_path / f"{old}.checkpoint").touch()
+    (tmp_path / f".{old}.checkpoint.123").touch()
+    names = ("my_model.safetensors", ".bashrc", "locks/mine", "mine.checkpoint", ".my.checkpoint.1")
+    foreign = [tmp_path / name for name in names]
     for file in foreign:
         file.write_bytes(b"somebody else's")
     before = place.size()
@@ -305,7 +308,7 @@ def test_pruning_leaves_what_the_code_of_today_would_give_and_what_others_put_th
     assert {file.stem for file in tmp_path.glob("*.safetensors")} == {key_of(), "my_model"}
     assert place.size() < before / 2
     assert all(file.read_bytes() == b"somebody else's" for file in foreign)
-    assert not list(tmp_path.glob(f".{old}*"))
+    assert not list(tmp_path.glob(f".{old}*")) + list(tmp_path.glob(f"{old}*"))
     assert place.read(key_of()) is not None
 
 

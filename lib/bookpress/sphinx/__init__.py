@@ -3,10 +3,10 @@
 What a chapter's cells measured arrives here in the executed notebook and leaves as prose, cards,
 tables and figures: `evidence` (values, verdicts and claims), `figures` (light and dark drawings),
 `provenance` (what a page ran on), `downloads` (each page's notebook) and `offline` (pages that
-load nothing from elsewhere). `pieces` are the nodes that they put on the page, `words` what cards
+load nothing from elsewhere). `nodes` are the nodes that they put on the page, `words` what cards
 say. `page` finds the executed notebook of the page being read.
 
-`scores` gathers what came out for all claims (`outcomes`: as data, `showing`: as nodes) and keeps the
+`scores` gathers what came out for all claims (`outcomes`: as data, `claim_nodes`: as nodes) and keeps the
 pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
 `exports` writes the same rows as files.
 
@@ -14,7 +14,7 @@ pages that show it up to date: `scorecard` has their directives, `scorefill` com
 figures show (`shown_data` finds it in their code), `foot` says what ran, and `lab_notes` how tests came about.
 
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
-`numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `beside` has a
+`numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
 second process read a share of the pages.
 
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
@@ -30,7 +30,6 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from bookpress.sphinx import (
-    beside,
     citations,
     data,
     downloads,
@@ -40,10 +39,11 @@ from bookpress.sphinx import (
     foot,
     lab_notes,
     navigation,
+    nodes,
     numbers,
     offline,
     page,
-    pieces,
+    parallel_read,
     provenance,
     reference,
     rooms,
@@ -58,11 +58,11 @@ from bookpress.staleness import setup_staleness
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything; Sphinx calls this once for each build."""
     for part in (
-        beside,
+        parallel_read,
         citations,
         navigation,
         numbers,
-        pieces,
+        nodes,
         page,
         rooms,
         evidence,

@@ -13,9 +13,8 @@ from docutils import nodes
 from measured_transformer.evidence.registry import Claim
 from measured_transformer.evidence.verdicts import MEANING, Verdict, parts_of
 
-from bookpress.sphinx.outcomes import outcome_of
-from bookpress.sphinx.page import warn
-from bookpress.sphinx.pieces import (
+from bookpress.sphinx.claim_nodes import MARKUP, Shows, badge, declared, measurement, sentence
+from bookpress.sphinx.nodes import (
     claim_fold,
     claim_item,
     claim_line,
@@ -24,7 +23,8 @@ from bookpress.sphinx.pieces import (
     fold,
     score_outcome,
 )
-from bookpress.sphinx.showing import MARKUP, Shows, badge, declared, measurement, sentence
+from bookpress.sphinx.outcomes import outcome_of
+from bookpress.sphinx.page import warn
 from bookpress.sphinx.words import beside_in_words, result_in_words
 
 Record = Mapping[str, Any]

@@ -17,8 +17,8 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from bookpress.sphinx import rooms
+from bookpress.sphinx.nodes import data_link
 from bookpress.sphinx.page import page_of, warn
-from bookpress.sphinx.pieces import data_link
 from bookpress.sphinx.rooms import room_of
 from bookpress.sphinx.shown_data import Source, read_spec, shown
 

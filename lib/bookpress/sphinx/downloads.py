@@ -21,7 +21,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from bookpress.sphinx.pieces import (
+from bookpress.sphinx.nodes import (
     NOTEBOOKS,
     claim_card,
     claim_line,

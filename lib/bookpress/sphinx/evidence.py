@@ -39,19 +39,7 @@ from bookpress.chapters import find_root
 from bookpress.records import committed
 from bookpress.sphinx import rooms
 from bookpress.sphinx.claim_lines import Lines, link_items
-from bookpress.sphinx.outcomes import outcome_of
-from bookpress.sphinx.page import page_of, warn
-from bookpress.sphinx.pieces import (
-    claim_card,
-    claim_line,
-    claims_table,
-    measured_value,
-    score_outcome,
-    verdict_reference,
-)
-from bookpress.sphinx.rooms import room_of
-from bookpress.sphinx.scores import SHOWS_FULL, keep_outcomes
-from bookpress.sphinx.showing import (
+from bookpress.sphinx.claim_nodes import (
     MARKUP,
     SOURCE_KEYS,
     Shows,
@@ -63,6 +51,18 @@ from bookpress.sphinx.showing import (
     note_registry,
     sentence,
 )
+from bookpress.sphinx.nodes import (
+    claim_card,
+    claim_line,
+    claims_table,
+    measured_value,
+    score_outcome,
+    verdict_reference,
+)
+from bookpress.sphinx.outcomes import outcome_of
+from bookpress.sphinx.page import page_of, warn
+from bookpress.sphinx.rooms import room_of
+from bookpress.sphinx.scores import SHOWS_FULL, keep_outcomes
 from bookpress.sphinx.words import beside_in_words
 
 _PAYLOADS = "bookpress.payloads"

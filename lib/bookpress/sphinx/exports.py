@@ -13,9 +13,9 @@ from typing import Any
 from measured_transformer.evidence.registry import SOURCES, Claim
 from sphinx.application import Sphinx
 
+from bookpress.sphinx.claim_nodes import claims_of
 from bookpress.sphinx.outcomes import Outcome
 from bookpress.sphinx.scores import SCORECARD, Row, page_with, rows_of
-from bookpress.sphinx.showing import claims_of
 from bookpress.sphinx.words import rule_in_words
 
 FORMATS = ("json", "csv")

@@ -21,8 +21,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from bookpress.sphinx.nodes import drawings
 from bookpress.sphinx.page import Output, page_of, warn
-from bookpress.sphinx.pieces import drawings
 
 RECORDS = ("record", "report")
 _DRAWING = re.compile(r"<!--drawing-->.*?<!--/drawing-->", re.DOTALL)
@@ -45,7 +45,7 @@ def place_outputs(app: Sphinx, doctree: nodes.document) -> None:
         if bundles and len(bundles) != len(outputs):
             warn(
                 f"expected {len(outputs)} outputs of cell {cell + 1} on the page, "
-                f"found {len(bundles)}: its figures and records cannot be told apart",
+                f"got {len(bundles)}: its figures and records cannot be told apart",
                 "figure",
                 bundles[0],
             )

@@ -13,8 +13,8 @@ from sphinx.environment import BuildEnvironment
 
 from bookpress.sphinx import data, lab_notes, rooms
 from bookpress.sphinx.downloads import repository_of
+from bookpress.sphinx.nodes import fold, notebook_link, ran_line
 from bookpress.sphinx.page import page_of
-from bookpress.sphinx.pieces import fold, notebook_link, ran_line
 from bookpress.sphinx.rooms import Judged, Shown, room_of
 from bookpress.sphinx.shown_data import Source
 

@@ -20,8 +20,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from bookpress.sphinx.evidence import payloads_of
 from bookpress.sphinx.foot import facts
+from bookpress.sphinx.nodes import notebook_link, ran_box, runs_table
 from bookpress.sphinx.page import page_of, warn
-from bookpress.sphinx.pieces import notebook_link, ran_box, runs_table
 from bookpress.sphinx.rooms import judged, room_of
 
 _RUN = "measured_run"

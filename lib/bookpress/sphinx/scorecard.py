@@ -23,17 +23,17 @@ from measured_transformer.evidence.registry import SOURCES, Claim
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from bookpress.sphinx.outcomes import base_of, order
-from bookpress.sphinx.page import warn
-from bookpress.sphinx.pieces import (
+from bookpress.sphinx.claim_nodes import Shows, claims_of, declared, note_registry
+from bookpress.sphinx.nodes import (
     score_counts,
     score_form,
     score_item,
     score_outcome,
     score_row,
 )
+from bookpress.sphinx.outcomes import base_of, order
+from bookpress.sphinx.page import warn
 from bookpress.sphinx.scores import SCORECARD, SHOWS_ROWS, SOURCE
-from bookpress.sphinx.showing import Shows, claims_of, declared, note_registry
 
 _SHOWN = "measured_source_shows"
 _SELF, _PLACE, _BADGE, _MEASURED, _FULL, _WHERE = (
@@ -61,8 +61,8 @@ class _Rows(Shows):
         source = str(self.arguments[0])
         if source in SOURCES:
             return source
-        came = f"expected one of the sources {', '.join(SOURCES)}, got {source!r}"
-        warn(came, "claim", self.get_location())
+        problem = f"expected one of the sources {', '.join(SOURCES)}, got {source!r}"
+        warn(problem, "claim", self.get_location())
         return None
 
     def outcome(self, claim_id: str, what: str) -> score_outcome:

@@ -11,9 +11,9 @@ from measured_transformer.evidence.registry import SOURCES
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from bookpress.sphinx.claim_nodes import badge, measurement, sentence
 from bookpress.sphinx.exports import FORMATS
-from bookpress.sphinx.outcomes import Outcome
-from bookpress.sphinx.pieces import (
+from bookpress.sphinx.nodes import (
     claim_card,
     fold,
     score_counts,
@@ -21,8 +21,8 @@ from bookpress.sphinx.pieces import (
     score_outcome,
     score_row,
 )
+from bookpress.sphinx.outcomes import Outcome
 from bookpress.sphinx.scores import PLANNED, SCORECARD, SOURCE, UNRECORDED, Row, page_with, rows_of
-from bookpress.sphinx.showing import badge, measurement, sentence
 from bookpress.sphinx.words import SIGNS, SYMBOLS
 
 VERDICTS = (*SYMBOLS, UNRECORDED, PLANNED)

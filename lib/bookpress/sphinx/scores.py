@@ -20,10 +20,10 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from bookpress.chapters import find_root
+from bookpress.sphinx.claim_nodes import claims_of, reread_for_registry
 from bookpress.sphinx.outcomes import full_outcomes, order, outcome_of
 from bookpress.sphinx.page import warn
 from bookpress.sphinx.rooms import room_of
-from bookpress.sphinx.showing import claims_of, reread_for_registry
 
 SHOWS_ROWS = "measured_shows_rows"
 """Page metadata: the page shows rows."""

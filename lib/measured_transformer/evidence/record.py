@@ -107,50 +107,11 @@ def record(
         "axis": found.axis,
         "seeds": used,
     }
-    left = found.left_at(now.name)
-    if found.rule is not None:
-        if parts is not None:
-            raise ValueError(
-                f"claim {claim_id} has one rule: expected the values "
-                f"{', '.join(found.rule.value_names)} by name, got parts"
-            )
-        if left and values:
-            raise ValueError(
-                f"claim {claim_id} is left to the full run: expected no value at profile "
-                f"{now.name}, got {', '.join(values)}"
-            )
-        payload |= (
-            _left(found.rule)
-            if left
-            else _measured(claim_id, found.rule, values, used if found.seeds else None)
-        )
-    else:
-        expected = [part.name for part in found.parts if part.name not in left]
-        given = {} if parts is None and not expected else parts
-        if values or given is None or set(given) != set(expected):
-            came = ", ".join(list(parts or {}) + list(values)) or "none"
-            others = f"; {now.name} leaves {', '.join(left)} to the full run" if left else ""
-            raise ValueError(
-                f"claim {claim_id} has parts: expected the values of "
-                f"{', '.join(expected) or 'none'} in a dictionary, got {came}{others}"
-            )
-        payload["parts"] = [
-            {
-                "name": part.name,
-                "label": part.label,
-                **(
-                    _left(part.rule)
-                    if part.name in left
-                    else _measured(
-                        f"{claim_id}, part {part.name}",
-                        part.rule,
-                        given[part.name],
-                        used if found.seeds else None,
-                    )
-                ),
-            }
-            for part in found.parts
-        ]
+    payload |= (
+        _one_rule(found, now, parts, values, used)
+        if found.rule is not None
+        else {"parts": _several_rules(found, now, parts, values, used)}
+    )
     verdict = combine(
         {n: Verdict(part["statistics"]["verdict"]) for n, part in parts_of(payload).items()},
         found.combine,
@@ -158,6 +119,63 @@ def record(
     payload |= {"verdict": verdict.value, **_circumstances(now)}
     _show(_record_text(payload), _record_html(payload), payload)
     return Recorded(verdict, payload)
+
+
+def _one_rule(
+    found: Claim,
+    now: Profile,
+    parts: object,
+    values: Mapping[str, object],
+    used: list[int] | None,
+) -> dict[str, Any]:
+    """Rule, values and statistics of a claim with one rule."""
+    assert found.rule is not None
+    if parts is not None:
+        raise ValueError(
+            f"claim {found.id} has one rule: expected the values "
+            f"{', '.join(found.rule.value_names)} by name, got parts"
+        )
+    if not found.left_at(now.name):
+        return _measured(found.id, found.rule, values, used if found.seeds else None)
+    if values:
+        raise ValueError(
+            f"claim {found.id} is left to the full run: expected no value at profile "
+            f"{now.name}, got {', '.join(values)}"
+        )
+    return _left(found.rule)
+
+
+def _several_rules(
+    found: Claim,
+    now: Profile,
+    parts: Mapping[str, Mapping[str, object]] | None,
+    values: Mapping[str, object],
+    used: list[int] | None,
+) -> list[dict[str, Any]]:
+    """Name, rule, values and statistics of each part of a claim."""
+    left = found.left_at(now.name)
+    expected = [part.name for part in found.parts if part.name not in left]
+    given = {} if parts is None and not expected else parts
+    if values or given is None or set(given) != set(expected):
+        got = ", ".join(list(parts or {}) + list(values)) or "none"
+        others = f"; {now.name} leaves {', '.join(left)} to the full run" if left else ""
+        raise ValueError(
+            f"claim {found.id} has parts: expected the values of "
+            f"{', '.join(expected) or 'none'} in a dictionary, got {got}{others}"
+        )
+    seeds = used if found.seeds else None
+    return [
+        {
+            "name": part.name,
+            "label": part.label,
+            **(
+                _left(part.rule)
+                if part.name in left
+                else _measured(f"{found.id}, part {part.name}", part.rule, given[part.name], seeds)
+            ),
+        }
+        for part in found.parts
+    ]
 
 
 def report(**values: object) -> Reported:

@@ -323,90 +323,109 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
     claim_id = row.get("id")
     where = f"{file}, claim {claim_id if isinstance(claim_id, str) else f'number {number}'}"
     table = _Table({"chapter": chapter, **row} if chapter is not None else row, where)
+    claim_id, source = _identity(table)
+    found = {
+        "place": table.needed_text("place"),
+        "statement": table.needed_text("statement"),
+        "kind": table.choice("kind", KINDS),
+        "scope": table.needed_text("scope"),
+        "chapter": _matching(
+            table, "chapter", _DOCNAME, "a document name such as book/part/chapter"
+        ),
+        "test": table.needed_text("test"),
+        "status": table.choice("status", STATUSES, "covered"),
+        "section": _matching(
+            table, "section", _LABEL, "a label of lower-case words joined by hyphens", needed=False
+        ),
+    }
+    expected, why = _expected(table)
+    if expected is None and found["kind"] == "cited":
+        expected = dict.fromkeys(("quick", "full"), Verdict.FACT)
+    found |= {
+        "seeds": _seeds(table),
+        "references": _references(table),
+        "axis": table.text("axis", needed=False),
+        "combine": table.choice("combine", COMBINATIONS, LEVELS),
+    }
+    rule_data = table.take("rule")
+    found |= {"parts": _parts(table), "only": _only(table)}
+    table.done()
+    rule = None if rule_data is None else _rule(rule_data, where)
+    made = Claim(
+        id=claim_id, source=source, rule=rule, expected=expected, expected_why=why, **found
+    )
+    _check_parts(table, made, has_combine="combine" in row)
+    _check_only(table, made, row.get("expected"))
+    (_check_cited if made.kind == "cited" else _check_measured)(table, made, row.get("expected"))
+    return made
+
+
+def _identity(table: _Table) -> tuple[str, str]:
+    """The id of a claim, and the source that it begins with."""
     claim_id = table.needed_text("id")
     if not _ID.fullmatch(claim_id):
         raise table.error("id", "an id such as CS-1.3 or DA-2.1a", claim_id)
     source = table.choice("source", tuple(SOURCES))
     if not claim_id.startswith(source + "-"):
         raise table.error("source", f"{claim_id[:2]}, as in the id", source)
-    place = table.needed_text("place")
-    statement = table.needed_text("statement")
-    kind = table.choice("kind", KINDS)
-    scope = table.needed_text("scope")
-    docname = table.needed_text("chapter")
-    if not _DOCNAME.fullmatch(docname):
-        raise table.error("chapter", "a document name such as book/part/chapter", docname)
-    test = table.needed_text("test")
-    status = table.choice("status", STATUSES, "covered")
-    section = table.text("section", needed=False)
-    if section is not None and not _LABEL.fullmatch(section):
-        raise table.error("section", "a label of lower-case words joined by hyphens", section)
-    expected, why = _expected(table)
-    seeds = _seeds(table)
-    references = _references(table)
-    axis = table.text("axis", needed=False)
-    combine = table.choice("combine", COMBINATIONS, LEVELS)
-    has_combine = "combine" in row
-    rule_data = table.take("rule")
-    parts = _parts(table)
-    only = _only(table)
-    table.done()
-    rule = None if rule_data is None else _rule(rule_data, where)
+    return claim_id, source
 
-    if rule is not None and parts:
+
+def _matching(
+    table: _Table, field: str, pattern: re.Pattern[str], expected: str, *, needed: bool = True
+) -> Any:
+    value = table.text(field, needed=needed)
+    if value is not None and not pattern.fullmatch(value):
+        raise table.error(field, expected, value)
+    return value
+
+
+def _check_parts(table: _Table, made: Claim, *, has_combine: bool) -> None:
+    """A claim has one rule, or parts that differ in something."""
+    if made.rule is not None and made.parts:
         raise table.error("rule", "either one rule or parts with a rule each", _Words("both"))
-    if parts and axis is None:
+    if made.parts and made.axis is None:
         raise table.error("axis", "what the parts differ in, in words", _Words("nothing"))
-    if not parts and (axis is not None or has_combine):
+    if not made.parts and (made.axis is not None or has_combine):
         raise table.error("axis, combine", "these only beside parts", _Words("no part"))
-    if only and any(part.only for part in parts):
+
+
+def _check_only(table: _Table, made: Claim, expected: object) -> None:
+    """What one profile leaves out is inconclusive there."""
+    if made.only and any(part.only for part in made.parts):
         raise table.error("only", "it in the claim or in its parts", _Words("both"))
-    if only and expected is not None and expected["quick"] is not Verdict.INCONCLUSIVE:
+    verdict = None if expected is None or made.expected is None else made.expected["quick"]
+    if made.only and verdict not in (None, Verdict.INCONCLUSIVE):
         raise table.error(
-            "expected", "inconclusive at quick, which does not measure the claim", row["expected"]
+            "expected", "inconclusive at quick, which does not measure the claim", expected
         )
-    if kind == "cited":
-        if only is not None:
-            raise table.error("only", "nothing, because a cited claim is not tested", only)
-        if rule is not None or parts:
-            raise table.error("rule", "none, because a cited claim is not tested", _Words("one"))
-        if not references:
-            raise table.error("reference", "a key of references.bib", _Words("nothing"))
-        if expected is None:
-            expected = dict.fromkeys(("quick", "full"), Verdict.FACT)
-        if set(expected.values()) != {Verdict.FACT}:
-            raise table.error("expected", "fact, the verdict of cited claims", row["expected"])
-    else:
-        if expected is not None and Verdict.FACT in expected.values():
-            raise table.error("expected", "a measured verdict; fact is for cited claims", "fact")
-        if rule is None and not parts:
-            raise table.error("rule", "a rule or parts", _Words("nothing"))
-        rules = [part.rule for part in parts] if rule is None else [rule]
-        if seeds is None and (kind == "experiment" or any(rule.per_seed for rule in rules)):
-            raise table.error("seeds", "{quick = 5, full = 10} or alike", _Words("nothing"))
-        if expected is None and status == "covered":
-            raise table.error("expected", "the verdict of the prose", _Words("nothing"))
-    return Claim(
-        id=claim_id,
-        source=source,
-        place=place,
-        statement=statement,
-        kind=kind,
-        scope=scope,
-        chapter=docname,
-        test=test,
-        status=status,
-        section=section,
-        rule=rule,
-        parts=parts,
-        axis=axis,
-        combine=combine,
-        seeds=seeds,
-        references=references,
-        expected=expected,
-        expected_why=why,
-        only=only,
-    )
+
+
+def _check_cited(table: _Table, made: Claim, expected: object) -> None:
+    """A cited claim has references and no test."""
+    if made.only is not None:
+        raise table.error("only", "nothing, because a cited claim is not tested", made.only)
+    if made.rule is not None or made.parts:
+        raise table.error("rule", "none, because a cited claim is not tested", _Words("one"))
+    if not made.references:
+        raise table.error("reference", "a key of references.bib", _Words("nothing"))
+    if set((made.expected or {}).values()) != {Verdict.FACT}:
+        raise table.error("expected", "fact, the verdict of cited claims", expected)
+
+
+def _check_measured(table: _Table, made: Claim, expected: object) -> None:
+    """Any other claim has rules, seeds where they need some, and the verdict that the prose discusses."""
+    del expected
+    if made.expected is not None and Verdict.FACT in made.expected.values():
+        raise table.error("expected", "a measured verdict; fact is for cited claims", "fact")
+    if made.rule is None and not made.parts:
+        raise table.error("rule", "a rule or parts", _Words("nothing"))
+    rules = [part.rule for part in made.parts] if made.rule is None else [made.rule]
+    needs_seeds = made.kind == "experiment" or any(rule.per_seed for rule in rules)
+    if made.seeds is None and needs_seeds:
+        raise table.error("seeds", "{quick = 5, full = 10} or alike", _Words("nothing"))
+    if made.expected is None and made.status == "covered":
+        raise table.error("expected", "the verdict of the prose", _Words("nothing"))
 
 
 def parse_claims(text: str, file: str) -> dict[str, Claim]:

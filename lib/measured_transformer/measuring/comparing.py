@@ -2,7 +2,8 @@
 
 On the same kind of machine the same code gives the same values, to the last bit. Elsewhere rounding differs,
 and a training's later steps with it: there a value may lie anywhere within the spread of the kept seeds,
-widened by the measurement's tolerance. What rounding cannot explain is found even so: in double precision the
+widened by the measurement's tolerance. Where nothing is trained nothing amplifies rounding: there values agree
+to a thousandth. What rounding cannot explain is found even so: in double precision the
 first losses of a training agree among all machines (see `openings`), and a changed epsilon, a swapped sign or
 another seed shows in them.
 """
@@ -20,12 +21,16 @@ from measured_transformer.measuring.openings import AGREES
 from measured_transformer.measuring.trials import Trial
 
 FEW = 60.0
-"""How a spread is widened where seeds are few: by this many times itself over the square of the seeds but one.
+"""How a spread is widened where seeds are few: by so many times itself, over the square of the seeds less one.
 
 What a training that rounding led elsewhere gives is one more draw. The range of three draws falls far short of
 what a fourth may do, that of sixty hardly does: widened so, it leaves out about one draw in a thousand (of
 normal ones). With few seeds that says little; what says more are first losses, and verdicts.
 """
+STEADY = 1e-3
+"""By what share of a variable's largest value any of it may differ where nothing is trained."""
+NOISE = 1e-5
+"""What may be rounding itself, such as the error of an identity: there the spread of the seeds counts."""
 NEAR = 1e-5
 """By what share of itself a training's very first loss may differ in single precision."""
 CLOSE = 1e-6
@@ -134,6 +139,8 @@ def _values(
         within = np.zeros_like(equal)
         if not exact:
             within = _within(new, old, index, measurement.tolerance.get(name, 0.0))
+            if measurement.trainings is None and name not in measurement.tolerance:
+                within &= _is_steady(new, same)
         found.add(name, equal, within)
 
 
@@ -152,6 +159,16 @@ def _within(new: np.ndarray, old: np.ndarray, index: int, tolerance: float) -> n
         wide = 1 + FEW / max(len(values) - 1, 1) ** 2
         allowed = wide * np.fmax(spread, 0) + tolerance + CLOSE * np.abs(values[index])
         near: np.ndarray = np.asarray(np.abs(new.astype(np.float64) - values[index]) <= allowed)
+    return near
+
+
+def _is_steady(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """Whether values are nearly the kept ones; what is counted may turn over at a hair, and is left out."""
+    if new.dtype.kind != "f":
+        return np.ones_like(new, dtype=bool)
+    largest = np.max(np.abs(old), initial=0.0, where=np.isfinite(old))
+    with np.errstate(invalid="ignore"):
+        near: np.ndarray = np.asarray(np.abs(new - old) <= STEADY * largest + NOISE)
     return near
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -12,9 +12,10 @@ from measured_transformer.measuring.measurement import seeds_of
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.jobs import Job, make_jobs
-from measured_transformer.training.tuning import Arm, Tuned, known_rates
+from measured_transformer.training.tuning import Arm, Tuned, kept_rates, known_rates
 
-_wanted: ContextVar[list[Search] | None] = ContextVar("wanted", default=None)
+Choose = Callable[["Search"], float]
+_choose: ContextVar[Choose | None] = ContextVar("choose", default=None)
 
 
 @dataclass(frozen=True)
@@ -97,22 +98,75 @@ def tuned(search: Search) -> float:
     found = search.known()
     if found is not None:
         return found.rates[search.name]
-    wanted = _wanted.get()
-    if wanted is None:
-        raise NotTunedError(
-            f"expected the learning rate of {search.name} in the table of tuned rates, got none for this code "
-            "and these settings; make measure finds it"
-        )
-    wanted.append(search)
-    return search.rates[0]  # never trained with: the search is made first
+    choose = _choose.get()
+    if choose is None:
+        raise not_tuned(search)
+    return choose(search)
+
+
+def not_tuned(search: Search) -> NotTunedError:
+    """The error that the table of tuned rates has none for a search."""
+    return NotTunedError(
+        f"expected the learning rate of {search.name} in the table of tuned rates, got none for this code "
+        "and these settings; make measure finds it"
+    )
 
 
 @contextmanager
-def wanted_searches() -> Iterator[list[Search]]:
-    """Gather, in place of an error, the searches whose results are not known yet."""
-    found: list[Search] = []
-    token = _wanted.set(found)
+def choosing(choose: Choose) -> Iterator[None]:
+    """Have searches that the table does not know answered by a function, in place of an error."""
+    token = _choose.set(choose)
     try:
-        yield found
+        yield
     finally:
-        _wanted.reset(token)
+        _choose.reset(token)
+
+
+@contextmanager
+def wanted_searches(known: Mapping[str, float] | None = None) -> Iterator[list[Search]]:
+    """Gather, in place of an error, the searches that are still to be made.
+
+    Args:
+        known: what searches found that were made already, by what `told_of` says.
+    """
+    found: list[Search] = []
+
+    def choose(search: Search) -> float:
+        if known is not None and (rate := known.get(told_of(search))) is not None:
+            return rate
+        found.append(search)
+        return search.rates[0]  # never trained with: the search is made first
+
+    with choosing(choose):
+        yield found
+
+
+@contextmanager
+def kept_choices() -> Iterator[list[Search]]:
+    """Take choices that were made with other code, where the table has none for this: those so taken.
+
+    For measuring again: whether values come back is asked of the trainings that were measured.
+    """
+    found: list[Search] = []
+
+    def choose(search: Search) -> float:
+        rates = kept_rates(
+            search.name,
+            Arm(search.config, search.options),
+            search.task,
+            rates=search.rates,
+            seeds=search.seeds,
+            steps=search.steps,
+        )
+        if rates is None:
+            raise not_tuned(search)
+        found.append(search)
+        return rates[search.name]
+
+    with choosing(choose):
+        yield found
+
+
+def told_of(search: Search) -> str:
+    """A search in words, by which it is known again."""
+    return "\0".join([search.name, *(str(job.key()) for job in search.trials().values())])

@@ -37,7 +37,8 @@ class Measurement:
         repeat: how many of its first seeds every test run measures again; 'opening' where that takes too long:
             then only the first steps of its trainings are, and their losses compared.
         tolerance: for each variable named, how far a value may lie from the kept one on another kind of
-            machine, beyond the spread of the seeds.
+            machine, beyond the spread of the seeds. Where nothing is trained, a variable without one must come
+            back to a thousandth.
         data: files that it reads.
     """
 

@@ -70,6 +70,10 @@ class Progress:
         self._counts.setdefault(what, [0, 0])[1] += 1
         self._labels[label] = self._labels.get(label, 0) + 1
 
+    def expect_more(self, units: float) -> None:
+        """What is to be done costs more than was expected."""
+        self._total += units
+
     def advance(self, what: str, label: str, units: float) -> None:
         """One of them is done."""
         self._done += units

@@ -12,6 +12,7 @@ from typing import Any
 
 from measured_transformer.evidence.results import Result, write_result
 from measured_transformer.measuring.comparing import Comparison, compare, compare_first
+from measured_transformer.measuring.jobs import kept_choices, told_of
 from measured_transformer.measuring.judging import verdicts_of
 from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import Progress, Shown
@@ -27,6 +28,7 @@ from measured_transformer.measuring.state import (
 from measured_transformer.measuring.trials import Trial
 from measured_transformer.measuring.work import Wanted, Workers
 from measured_transformer.training.store import Store
+from measured_transformer.training.tuning import Arm, renew_rates
 
 Say = Callable[[str], None]
 
@@ -124,6 +126,7 @@ def repeat(
             item.measurement.digest(),
             "all" if item.slice == "all" else "single" if item.exact else "double",
             doubles=whole or not item.exact,
+            again=True,
         )
         for item in items
         for seed in item.seeds
@@ -216,6 +219,7 @@ def _completed(
             item.measurement.settings(),
             item.measurement.digest(),
             "both",
+            again=True,
         )
         for item in items
         for seed in item.seeds
@@ -252,7 +256,28 @@ def _conclude(item: Repeated, kept: Result) -> None:
         **{name: told[name] for name in ("commit", "date", "device", "kind")},
         "versions": {**told["versions"], **one.versions()},
     }
+    try:
+        _renew_choices(one, item.seeds)
+    except OSError as error:
+        item.problem = f"its values came back, but its learning rates cannot be kept: {error}"
+        return
     _write(item, kept, {"attested": attested})
+
+
+def _renew_choices(one: Measurement, seeds: Sequence[int]) -> None:
+    """Have learning rates that were chosen with other code hold for this: trainings with them came back."""
+    with kept_choices() as taken:
+        for seed in seeds:
+            one.jobs(seed, **one.settings())
+    for search in {told_of(search): search for search in taken}.values():
+        renew_rates(
+            search.name,
+            Arm(search.config, search.options),
+            search.task,
+            rates=search.rates,
+            seeds=search.seeds,
+            steps=search.steps,
+        )
 
 
 def _write(item: Repeated, kept: Result, told: Mapping[str, Any]) -> None:

@@ -39,6 +39,7 @@ from measured_transformer.measuring.state import (
 )
 from measured_transformer.measuring.trials import Trial, read_trial, write_trial
 from measured_transformer.measuring.work import Outcome, Wanted, Workers
+from measured_transformer.training import tuned_table
 from measured_transformer.training.folders import build_folder
 from measured_transformer.training.store import Store, found_store
 
@@ -118,7 +119,7 @@ def measure_all(
     with (
         a_store() as store,
         Progress(progress, say) as shown,
-        Workers(executor, shown) as work,
+        Workers(executor, shown, tuned_table.PACKAGED) as work,
     ):
         with ExitStack() as locks:
             mine = []

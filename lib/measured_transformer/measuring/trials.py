@@ -172,27 +172,27 @@ def open_by_name(
     digest: str,
     seed: int,
     settings: Mapping[str, Any],
+    jobs: Jobs,
     which: Which,
 ) -> Trial:
     """The first losses of a measurement's trainings from one seed, and nothing else.
 
     Args:
-        label, digest, seed, settings: as for `take_by_name`.
+        label, digest, seed, settings, jobs: as for `take_by_name`.
         which: 'single', 'double' to compare with kept ones, or 'both' to keep them: then those in double
             precision go only as far as they carry.
     """
     start = time.perf_counter()
-    jobs = {
-        name_of(n): job for n, job in _found(label, digest, settings).jobs(seed, **settings).items()
-    }
+    _found(label, digest, settings)
+    named = {name_of(name): job for name, job in jobs.items()}
     openings, doubles = {}, {}
     with _ALONE, cpu_threads(1):
         if which in ("single", "both"):
-            openings = {name: first_losses(job, OPENING) for name, job in jobs.items()}
+            openings = {name: first_losses(job, OPENING) for name, job in named.items()}
         if which == "double":
-            doubles = {name: first_losses(job, double=True) for name, job in jobs.items()}
+            doubles = {name: first_losses(job, double=True) for name, job in named.items()}
         if which == "both":
-            doubles = {name: double_opening(job) for name, job in jobs.items()}
+            doubles = {name: double_opening(job) for name, job in named.items()}
     return Trial(seed, {}, openings, doubles, time.perf_counter() - start)
 
 

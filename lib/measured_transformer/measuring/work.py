@@ -22,12 +22,19 @@ from concurrent.futures import (
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
-from measured_transformer.measuring.jobs import Search, wanted_searches
+from measured_transformer.measuring.jobs import (
+    Search,
+    kept_choices,
+    told_of,
+    wanted_searches,
+)
 from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import A_LOOK, Progress, cost
 from measured_transformer.measuring.trials import (
+    OPENING,
     Trial,
     open_by_name,
     stored_key,
@@ -41,7 +48,7 @@ from measured_transformer.training.ensemble import arrivals, available_cores
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.processes import LocalProcesses, ProcessDiedError
 from measured_transformer.training.store import Store
-from measured_transformer.training.tuning import keep_rates
+from measured_transformer.training.tuning import Arm, Tuned, keep_rates
 
 Part = Literal["all", "single", "double", "both"]
 _BROKE = (BrokenExecutor, ProcessDiedError)
@@ -57,6 +64,7 @@ class Wanted:
         digest: of its code, as it was when the work was planned.
         part: 'all', or for the first losses of its trainings alone which of them, see `trials.Which`.
         doubles: of 'all', whether with first losses in double precision.
+        again: whether it is measured again, so that learning rates are those that were chosen before.
         refused: as soon as it holds an error, this is wanted no more, and ends with it.
     """
 
@@ -66,6 +74,7 @@ class Wanted:
     digest: str
     part: Part = "all"
     doubles: bool = False
+    again: bool = False
     refused: list[Exception] = field(default_factory=list)
 
     @property
@@ -85,6 +94,7 @@ class _Item:
     jobs: Mapping[Any, Job] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
     waits: set[str] = field(default_factory=set)
+    units: float = A_LOOK
     ended: bool = False
 
 
@@ -99,6 +109,7 @@ class _Search:
     waits: set[str] = field(default_factory=set)
     items: list[_Item] = field(default_factory=list)
     ended: bool = False
+    problem: str = ""
 
 
 @dataclass(eq=False)
@@ -122,10 +133,13 @@ class Workers:
     Args:
         executor: what trains and looks; processes on the cores of this machine when not given.
         progress: what is told of it.
+        table: where choices of learning rates are kept; None for nowhere.
     """
 
-    def __init__(self, executor: Executor | None, progress: Progress) -> None:
-        self._progress, self._open = progress, ExitStack()
+    def __init__(
+        self, executor: Executor | None, progress: Progress, table: Path | None = None
+    ) -> None:
+        self.table, self._progress, self._open = table, progress, ExitStack()
         self._given = executor is not None
         self._executor = self._own() if executor is None else executor
 
@@ -187,6 +201,7 @@ class _Work:
         self._items = [_Item(one) for one in wanted]
         self._trainings: dict[str, _Training] = {}
         self._searches: dict[str, _Search] = {}
+        self._rates: dict[str, float] = {}  # what searches found, by what they are told of
         self._broken: dict[str, str] = {}  # trainings that failed, and how
         self._queue: list[tuple[float, int, _Training]] = []  # a heap: the longest first
         self._looks: deque[_Item] = deque()
@@ -215,15 +230,16 @@ class _Work:
     def _plan(self, item: _Item) -> None:
         """Find out what an item waits for: choices of learning rates, or trainings, or nothing."""
         one = item.wanted
-        if one.part != "all":
-            self._looks.append(item)
-            return
         try:
-            with wanted_searches() as searches:
-                jobs = one.measurement.jobs(one.seed, **one.settings)
-            if not searches:
-                item.jobs = jobs
-                self._ask(jobs.values(), item)
+            with kept_choices() if one.again else wanted_searches(self._rates) as searches:
+                item.jobs = one.measurement.jobs(one.seed, **one.settings)
+            if one.part != "all":
+                item.units = _opening_units(item.jobs.values())
+                self._progress.expect_more(item.units - A_LOOK)
+                self._looks.append(item)
+                return
+            if one.again or not searches:
+                self._ask(item.jobs.values(), item)
                 self._look_if_ready(item)
                 return
             chosen = [self._search(search, item) for search in searches]
@@ -234,12 +250,13 @@ class _Work:
             self._choose_if_ready(search)
 
     def _search(self, search: Search, item: _Item) -> _Search:
-        trials = search.trials()
-        name = "\0".join([search.name, *(str(job.key()) for job in trials.values())])
+        name = told_of(search)
         chosen = self._searches.get(name)
         if chosen is None:
-            chosen = self._searches[name] = _Search(name, search, trials)
-            self._ask(trials.values(), chosen)
+            chosen = self._searches[name] = _Search(name, search, search.trials())
+            self._ask(chosen.trials.values(), chosen)
+        if chosen.ended:  # it failed: what it found would be known
+            raise RuntimeError(chosen.problem)
         if item not in chosen.items:
             chosen.items.append(item)
         item.waits.add(name)
@@ -285,7 +302,8 @@ class _Work:
         one, where = item.wanted, item.wanted.measurement
         label, settings = (where.room, where.name), dict(one.settings)
         if one.part != "all":
-            given: tuple[Any, ...] = (label, one.digest, one.seed, settings, one.part)
+            jobs = dict(item.jobs)
+            given: tuple[Any, ...] = (label, one.digest, one.seed, settings, jobs, one.part)
             return self._workers.submit(partial(open_by_name, *given))
         if where.room:
             given = (label, one.digest, one.seed, settings, self._store, dict(item.jobs))
@@ -360,28 +378,45 @@ class _Work:
         """Keep what a search found, when all of its trainings are there; then go on with what waited."""
         if chosen.waits or chosen.ended:
             return
-        chosen.ended, search, problem = True, chosen.search, self._problem(chosen.keys)
+        chosen.ended = True
         try:
-            if not problem:
-                keep_rates(
-                    search.name,
-                    search.config,
-                    search.task,
-                    {key: timed(job) for key, job in chosen.trials.items()},
-                    rates=search.rates,
-                    seeds=search.seeds,
-                    steps=search.steps,
-                    options=search.options,
-                    store=self._store,
-                )
+            if problem := self._problem(chosen.keys):
+                raise RuntimeError(problem)
+            self._rates[chosen.name] = self._choice(chosen)
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+            chosen.problem = f"no learning rate for {chosen.search.name}: {error}"
         for item in chosen.items:
             item.waits.discard(chosen.name)
-            if problem:
-                self._end(item, RuntimeError(f"no learning rate for {search.name}: {problem}"))
+            if chosen.problem:
+                self._end(item, RuntimeError(chosen.problem))
             elif not item.waits and not item.ended:
                 self._plan(item)
+
+    def _choice(self, chosen: _Search) -> float:
+        search, trials = (
+            chosen.search,
+            {key: timed(job) for key, job in chosen.trials.items()},
+        )
+
+        def choice(table: Path | None) -> Tuned:
+            return keep_rates(
+                search.name,
+                Arm(search.config, search.options),
+                search.task,
+                trials,
+                rates=search.rates,
+                seeds=search.seeds,
+                steps=search.steps,
+                store=self._store,
+                table=table,
+            )
+
+        try:
+            found = choice(self._workers.table)
+        except OSError as error:
+            self._progress.note(f"the learning rate of {search.name} cannot be kept: {error}")
+            found = choice(None)
+        return found.rates[search.name]
 
     def _look_if_ready(self, item: _Item) -> None:
         if item.waits or item.ended:
@@ -398,5 +433,10 @@ class _Work:
     def _end(self, item: _Item, outcome: Any) -> None:
         if not item.ended:
             item.ended = True
-            self._progress.advance("looks", item.wanted.label, A_LOOK)
+            self._progress.advance("looks", item.wanted.label, item.units)
             self._found.append((item.wanted, outcome))
+
+
+def _opening_units(jobs: Iterable[Job]) -> float:
+    """About what first losses cost."""
+    return A_LOOK + sum(cost(job) * OPENING / max(job.settings["steps"], 1) for job in jobs)

@@ -38,6 +38,11 @@ _HOLE = re.compile("\0([0-9]+)\0")
 _CELLS = "<cells>"
 MATTERING = ("num2words", "numpy", "scipy", "tokenizers", "torch", "transformers")
 """The packages that compute values, so that another version of one may give others."""
+ELSEWHERE = ("num2words", "python", "tokenizers", "transformers")
+"""Those whose texts and tables values are made of.
+
+What computes (torch, numpy, scipy) is told apart, by whoever keeps values, with the machine that computed them.
+"""
 _PYTHONS_OWN = ("pydoc_data",)
 """Modules of Python itself whose content differs between its releases."""
 _MAGIC = re.compile(r"^\s*[%!]")
@@ -53,7 +58,8 @@ def digest(*things: object, settings: Any = None, data: Sequence[Path | str] = (
     Args:
         things: functions, classes, modules, objects (their classes, and what dataclasses hold), or definitions
             by name, such as ``"measured_transformer.parts.norms:RMSNorm"``.
-        settings: values that count as well; see `plain`.
+        settings: values that count as well; see `plain`. With settings a value is meant and not code alone:
+            then the versions of `ELSEWHERE` count that the code reaches.
         data: files whose bytes count.
 
     Raises:
@@ -63,6 +69,8 @@ def digest(*things: object, settings: Any = None, data: Sequence[Path | str] = (
     roots = _roots(things)
     told = [_walked(tuple(roots)).digest]
     told.append(json.dumps(plain(settings), sort_keys=True))
+    if settings is not None:
+        told += [f"{n} {v}" for n, v in versions(*things).items() if n in ELSEWHERE]
     told += [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in data]
     return _hash(told)
 

@@ -44,7 +44,9 @@ ARRAYS = (
     "evaluation_accuracies",
 )
 _KEY = re.compile("[0-9a-f]{64}")
-_LEFTOVER = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{64}\.[0-9a-f]{32}")
+_LEFTOVER = re.compile(
+    r"[0-9a-f]{64}|\.[0-9a-f]{64}\.[0-9a-f]{32}|[0-9a-f]{64}\.checkpoint|\.[0-9a-f]{64}\.checkpoint\.[0-9]+"
+)
 _warned: set[tuple[str, Path]] = set()
 
 
@@ -118,14 +120,16 @@ class Store:
         """Remove runs that are damaged or of code that is no longer what it was; gives their number.
 
         Only files that a store wrote are touched: their names are keys, and they lie in this folder. Leftovers
-        of writing and of locking go too. No process may be training into this folder meanwhile.
+        of writing and of locking go too, and the states of trainings that were interrupted, which would begin
+        anew. No process may be training into this folder meanwhile.
         """
         removed = 0
         for file in self.folder.glob("*.safetensors"):
             if _KEY.fullmatch(file.stem) and not _holds(file):
                 file.unlink()
                 removed += 1
-        for leftover in (*self.folder.glob(".*"), *(self.folder / "locks").glob("*")):
+        places = ((self.folder, ".*"), (self.folder, "*.checkpoint"), (self.folder / "locks", "*"))
+        for leftover in [file for folder, names in places for file in folder.glob(names)]:
             if leftover.is_file() and _LEFTOVER.fullmatch(leftover.name):
                 leftover.unlink()
         return removed

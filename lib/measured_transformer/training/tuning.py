@@ -150,6 +150,45 @@ def known_rates(
     return None if line is None else question.choice(losses_of(line), reused=True)
 
 
+def kept_rates(
+    name: str,
+    arm: Config | Arm,
+    task: Task,
+    *,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    steps: int,
+) -> dict[str, float] | None:
+    """The rate that the library's table has for an arm, whatever the code it was chosen with; None for none.
+
+    Arguments as for `keep_rates`.
+    """
+    question = _Question(name, {name: arm}, task, rates, seeds, steps, {})
+    lines = find_lines(question.asked, [PACKAGED]) if question.asked else []
+    return next((dict(line["best"]) for line in lines if line["name"] == name), None)
+
+
+def renew_rates(
+    name: str,
+    arm: Config | Arm,
+    task: Task,
+    *,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    steps: int,
+) -> None:
+    """Have a choice that the library's table has for other code hold for the code as it is.
+
+    For whoever has shown that trainings at that rate give the same as before. Arguments as for `keep_rates`.
+
+    Raises:
+        OSError: the table cannot be written to.
+    """
+    question = _Question(name, {name: arm}, task, rates, seeds, steps, {})
+    lines = find_lines(question.asked, [PACKAGED]) if question.asked else []
+    add_lines([{**line, "code": question.code} for line in lines if line["name"] == name], PACKAGED)
+
+
 def keep_rates(
     name: str,
     arm: Config | Arm,
@@ -160,29 +199,30 @@ def keep_rates(
     seeds: Sequence[int],
     steps: int,
     store: Store,
-    options: Mapping[str, Any],
+    table: Path | None,
 ) -> Tuned:
-    """Make a choice from trainings that a store holds, and put it into the library's table.
+    """Make a choice from trainings that a store holds, and put it into a table.
 
     Args:
         name: of the arm; names its line.
         arm, task, rates, seeds, steps: as for `tuned_rates`.
         trials: the training of each rate and seed.
-        options: as for `tuned_rates`.
         store: what holds them; one that it lacks is trained.
+        table: the table; None for none.
 
     Raises:
         ValueError: when every rate diverged.
+        OSError: the table cannot be written to.
     """
-    question = _Question(name, {name: arm}, task, rates, seeds, steps, options)
+    question = _Question(name, {name: arm}, task, rates, seeds, steps, {})
     found = {
         rate: [_loss(trials[rate, seed].obtained(store), task, seed) for seed in seeds]
         for rate in question.grid
     }
     choice = question.choice({name: found}, reused=False)
     line = question.line({name: found}, choice.rates)
-    if line is not None:
-        add_lines([line], PACKAGED)
+    if line is not None and table is not None:
+        add_lines([line], table)
     return choice
 
 

@@ -39,7 +39,7 @@ def share_of(modules: Mapping[str, int]) -> list[str]:
     return share if sum(costs[name] for name in share) >= _LEAST else []
 
 
-class Beside:
+class ParallelRead:
     """Reads a share of a build's pages in a process of its own."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ def _modules(env: BuildEnvironment, docname: str) -> int:
 
 def setup(app: Sphinx) -> None:
     """Connect where the pages to be read are known, and first where all are read."""
-    beside = Beside()
-    app.connect("env-before-read-docs", beside.start, priority=900)
-    app.connect("env-updated", beside.finish, priority=1)
-    app.connect("build-finished", beside.abandon)
+    parallel = ParallelRead()
+    app.connect("env-before-read-docs", parallel.start, priority=900)
+    app.connect("env-updated", parallel.finish, priority=1)
+    app.connect("build-finished", parallel.abandon)

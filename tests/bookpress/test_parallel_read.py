@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bookpress.sphinx.beside import share_of
+from bookpress.sphinx.parallel_read import share_of
 
 MODULES = 60
 CONF = """
@@ -92,16 +92,16 @@ def read_by(source: Path) -> dict[str, str]:
     return dict(line.split() for line in (source / "read").read_text("utf-8").splitlines())
 
 
-BESIDE = '"bookpress.sphinx.beside"'
+EXTENSION = '"bookpress.sphinx.parallel_read"'
 
 
 def test_pages_and_warnings_are_those_of_sphinx(tmp_path: Path) -> None:
-    plain, beside = book(tmp_path / "plain"), book(tmp_path / "beside", BESIDE)
+    plain, parallel = book(tmp_path / "plain"), book(tmp_path / "parallel", EXTENSION)
     pages, said = printed(plain)
-    found, found_said = printed(beside)
+    found, found_said = printed(parallel)
 
     assert len(set(read_by(plain).values())) == 1
-    by = read_by(beside)
+    by = read_by(parallel)
     assert by["light"] == by["index"]
     assert by["heavy"] != by["index"], "no second process"
     assert sorted(found_said.splitlines()) == sorted(said.splitlines())
@@ -116,7 +116,7 @@ def test_pages_and_warnings_are_those_of_sphinx(tmp_path: Path) -> None:
 
 
 def test_a_page_that_changed_is_read_alone_and_the_others_stay(tmp_path: Path) -> None:
-    source = book(tmp_path / "beside", BESIDE)
+    source = book(tmp_path / "parallel", EXTENSION)
     out, _ = printed(source)
     before = (out / "heavy.html").read_bytes()
     (source / "read").unlink()
@@ -131,7 +131,7 @@ def test_a_page_that_changed_is_read_alone_and_the_others_stay(tmp_path: Path) -
 
 
 def test_a_page_that_cannot_be_read_fails_the_build(tmp_path: Path) -> None:
-    source = book(tmp_path / "beside", BESIDE)
+    source = book(tmp_path / "parallel", EXTENSION)
     for name in ("heavy", "light"):
         _, said = printed(source, fails=True, BROKEN=name)
         assert "a page that cannot be read" in said
@@ -140,7 +140,7 @@ def test_a_page_that_cannot_be_read_fails_the_build(tmp_path: Path) -> None:
 
 
 def test_where_an_extension_refuses_one_process_reads_all(tmp_path: Path) -> None:
-    source = book(tmp_path / "beside", f'{BESIDE}, "refusing"')
+    source = book(tmp_path / "parallel", f'{EXTENSION}, "refusing"')
     printed(source)
     assert len(set(read_by(source).values())) == 1
 

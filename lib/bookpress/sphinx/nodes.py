@@ -298,7 +298,7 @@ def _add(app: Sphinx, piece: type[nodes.Element], visit: Any, depart: Any, other
 
 
 def setup(app: Sphinx) -> None:
-    """Register all pieces."""
+    """Register all nodes."""
     plain = (_nothing, _nothing)
     _add(app, measured_value, _visit_measured, _depart_measured, plain)
     _add(app, verdict_badge, _visit_badge, _depart_span, plain)

@@ -15,8 +15,8 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
+from bookpress.sphinx.nodes import fold, verdict_badge
 from bookpress.sphinx.outcomes import Outcome
-from bookpress.sphinx.pieces import fold, verdict_badge
 from bookpress.sphinx.words import SYMBOLS, rule_in_words
 
 SOURCE_KEYS: Mapping[str, str] = {
