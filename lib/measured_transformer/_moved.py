@@ -179,6 +179,7 @@ MOVED: dict[str, tuple[str, ...]] = {
         "analysis.early_stopping",
         "chapters.norm_gradients.measure",
     ),
+    "models.places": ("models.token_positions",),
     "parts.linear": ("parts.kernels.linear",),
 }
 
@@ -245,6 +246,10 @@ CHANGED: dict[str, dict[str, str]] = {
     "interop.llama": {"write_config": "interop.llama:LLAMA.write_config"},
     "interop.t5": {"write_config": "interop.t5:T5.write_config"},
     "models.head": {"HeadedStack": "models.stack:Stack"},
+    "models.places": {
+        "Places": "models.token_positions:TokenPositions",
+        "find_places": "models.token_positions:find_positions",
+    },
 }
 
 

@@ -6,7 +6,6 @@ import warnings
 
 import pytest
 import torch
-from measured_transformer.models import places, token_positions
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
@@ -67,11 +66,6 @@ RENAMED = {
         lambda: stream(3, "training").get_state(),
         lambda: make_generator(3, "training").get_state(),
     ),
-    "token_positions.TokenPositions": (
-        lambda: places.Places,
-        lambda: token_positions.TokenPositions,
-    ),
-    "token_positions.find_positions": (lambda: places.find_places, lambda: find_positions),
     "TokenPositions.padding_mask": (
         lambda: find_positions(TOKENS, padding_mask=TOKENS > 1).real,
         lambda: find_positions(TOKENS, padding_mask=TOKENS > 1).padding_mask,
@@ -122,11 +116,6 @@ def test_the_former_name_works_and_tells_the_new_one(name):
         assert torch.equal(got, wanted)
     else:
         assert got == wanted
-
-
-def test_the_former_module_has_no_other_names():
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        places.nothing  # noqa: B018
 
 
 def test_the_warning_points_at_whoever_wrote_the_former_name():
