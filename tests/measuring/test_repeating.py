@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from demo_room import Inline, Room
+from measured_transformer.evidence.profile import Profile
 from measured_transformer.evidence.results import read_result, write_result
 from measured_transformer.measuring import comparing, repeating
 from measured_transformer.measuring.repeating import attest, flipped, repeat
@@ -210,6 +211,17 @@ def test_the_opening_alone_where_a_measurement_says_so(measured: Room, inline: I
     assert inline.calls == ["open_by_name"]
     assert losses.passed
     assert losses.comparison.equal == 2 * 4
+
+
+def test_seeds_off_by_one_fail(
+    measured: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Profile, "seeds", lambda self, *, full, **_: [10 * i + 1 for i in range(full)]
+    )
+    losses, _ = again(measured, inline)
+    assert not losses.passed
+    assert "expected seeds 1 among those kept" in repeating.line_of(losses)
 
 
 def test_what_is_missing_or_damaged_fails(measured: Room, inline: Inline) -> None:

@@ -21,6 +21,7 @@ from measured_transformer.measuring.trials import header_of
 from measured_transformer.training import ensemble, jobs, tuned_table, tuning
 from measured_transformer.training.processes import ProcessDiedError
 from measured_transformer.training.store import Store
+from safetensors import SafetensorError
 
 TWO = '''
 """What this chapter measures."""
@@ -207,7 +208,7 @@ def test_a_training_that_fails_is_tried_once_and_named(
     assert report.written == ["demo.first"]
     said = report.failed["demo.second"]
     assert "1 of 2 seeds failed (seed 10: " in said
-    assert "training from seed 10: ArithmeticError: a bad one" in said
+    assert "TrainingError: ArithmeticError: a bad one" in said
     assert executor.done.count("train_one6") == 2
     assert executor.done.count("take_by_name") == 3
 
@@ -316,13 +317,14 @@ def test_a_full_disk_or_no_folder_at_all_costs_what_is_kept_on_the_way_alone(
     assert any("not locked" in str(one.message) for one in said)
 
 
+@pytest.mark.parametrize("error", [OSError, SafetensorError])
 def test_a_checkpoint_that_cannot_be_written_stops_no_training(
-    two: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
+    two: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     from measured_transformer.training import loop
 
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise error("No space left on device")
 
     monkeypatch.setattr(trials, "CHECKPOINT_EVERY", 2)
     monkeypatch.setattr(loop, "write_checkpoint", full)

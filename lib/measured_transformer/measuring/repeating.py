@@ -14,7 +14,7 @@ from measured_transformer.evidence.results import Result, write_result
 from measured_transformer.measuring.comparing import Comparison, compare, compare_first
 from measured_transformer.measuring.jobs import kept_choices, told_of
 from measured_transformer.measuring.judging import verdicts_of
-from measured_transformer.measuring.measurement import Measurement
+from measured_transformer.measuring.measurement import Measurement, seeds_of
 from measured_transformer.measuring.progress import Progress, Shown
 from measured_transformer.measuring.scheduler import locked, said
 from measured_transformer.measuring.state import (
@@ -163,10 +163,15 @@ def _measure(
 
 
 def _planned(one: Measurement, at: Standing, exact: bool, whole: bool) -> Repeated:
-    opening = one.repeat == "opening" and not whole
-    seeds = [] if at.result is None else at.result.seeds[: one.repeated]
-    part = "opening" if opening else "all"
-    return Repeated(one, seeds, part, at.result, exact=exact, problem="" if seeds else at.why)
+    part = "opening" if one.repeat == "opening" and not whole else "all"
+    seeds = seeds_of(one.seeds)[: one.repeated]
+    kept, problem = at.result, at.why
+    if kept is not None:
+        missing = [str(seed) for seed in seeds if seed not in kept.seeds]
+        problem = (
+            f"expected seeds {', '.join(missing)} among those kept; {at.why}" if missing else ""
+        )
+    return Repeated(one, [] if problem else seeds, part, kept, exact=exact, problem=problem)
 
 
 def attest(

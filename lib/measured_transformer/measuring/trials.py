@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError
+
 from measured_transformer.evidence.results import pack, unpack, write_whole
 from measured_transformer.measuring.measurement import Measurement, Variables, measurements_of
 from measured_transformer.measuring.openings import double_opening, first_losses
@@ -103,7 +105,7 @@ def train_one(job: Job, store: Store) -> None:
             _remove_damaged(store.folder / f"{key}.checkpoint")
         try:
             perform(timed(job, checkpoint_every=CHECKPOINT_EVERY), store)
-        except OSError:  # a full disk holds no such state
+        except (OSError, SafetensorError):  # a full disk holds no such state
             perform(timed(job), store)
 
 

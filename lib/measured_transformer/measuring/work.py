@@ -54,6 +54,10 @@ Part = Literal["all", "single", "double", "both"]
 _BROKE = (BrokenExecutor, ProcessDiedError)
 
 
+class TrainingError(RuntimeError):
+    """A training that a measurement needs ended with an error; the message says with which."""
+
+
 @dataclass(frozen=True, eq=False)
 class Wanted:
     """A measurement from one seed.
@@ -365,8 +369,7 @@ class _Work:
     def _trained(self, training: _Training, error: BaseException | None) -> None:
         self._progress.advance("trainings", training.label, cost(training.job))
         if error is not None:
-            told = f"training from seed {training.job.seed}: {type(error).__name__}: {error}"
-            self._broken[training.key] = told
+            self._broken[training.key] = f"{type(error).__name__}: {error}"
         for waiting in training.waiting:
             waiting.waits.discard(training.key)
             if isinstance(waiting, _Item):
@@ -381,7 +384,7 @@ class _Work:
         chosen.ended = True
         try:
             if problem := self._problem(chosen.keys):
-                raise RuntimeError(problem)
+                raise TrainingError(problem)
             self._rates[chosen.name] = self._choice(chosen)
         except Exception as error:
             chosen.problem = f"no learning rate for {chosen.search.name}: {error}"
@@ -422,13 +425,14 @@ class _Work:
         if item.waits or item.ended:
             return
         if problem := self._problem(item.keys):
-            self._end(item, RuntimeError(problem))
+            self._end(item, TrainingError(problem))
         else:
             self._looks.append(item)
 
     def _problem(self, keys: Iterable[str]) -> str:
         """What is wrong with trainings, in words; nothing where they are well."""
-        return "; ".join(self._broken[key] for key in sorted(keys) if key in self._broken)
+        told = (self._broken[key] for key in sorted(keys) if key in self._broken)
+        return "; ".join(dict.fromkeys(told))
 
     def _end(self, item: _Item, outcome: Any) -> None:
         if not item.ended:
