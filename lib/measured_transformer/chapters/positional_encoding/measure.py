@@ -115,7 +115,7 @@ class FixedTable:
 
     @torch.no_grad()
     def __call__(self, model: Model) -> None:
-        """Write the table and freeze it."""
+        """Write the table and freeze it. Raises ValueError when the model has none."""
         table = _table(model)
         table.copy_(first_idea(self.kind, *table.shape))
         table.requires_grad_(False)
@@ -129,7 +129,7 @@ class FaintTable:
 
     @torch.no_grad()
     def __call__(self, model: Model) -> None:
-        """Scale the table and freeze it."""
+        """Scale the table and freeze it. Raises ValueError when the model has none."""
         table = _table(model)
         table.mul_(self.factor)
         table.requires_grad_(False)
