@@ -1,8 +1,7 @@
 """Entry point of `python -m bookpress`."""
 
-import sys
-
 from bookpress.cli import main
+from bookpress.printing import leave
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

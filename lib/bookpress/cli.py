@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -41,6 +40,7 @@ def execute(options: argparse.Namespace) -> int:
 def build(options: argparse.Namespace) -> int:
     """Run the chapters that are stale, then print the pages; any warning is an error."""
     from bookpress import printed
+    from bookpress.printing import print_pages
 
     pages = (options.root / PAGES / "index.html").resolve()
     if not options.force and printed.is_current(options.root):
@@ -53,13 +53,10 @@ def build(options: argparse.Namespace) -> int:
         return status
     for name in printed.mend(options.root):
         print(f"{PAGES}/{name} is not what was printed; it will be printed again")
-    command = [sys.executable, "-m", "bookpress.printing", str(options.root)]
-    command += ["-n", "-W", "--keep-going"]
-    command += ["-q"] if options.quiet else []
-    finished = subprocess.run(command, check=False)
-    if finished.returncode:
+    quiet = ["-q"] if options.quiet else []
+    if status := print_pages([str(options.root), "-n", "-W", "--keep-going", *quiet]):
         print("the pages could not be printed; see above", file=sys.stderr)
-        return finished.returncode
+        return status
     printed.remember(options.root, before)
     print(f"the book: {pages}")
     return 0

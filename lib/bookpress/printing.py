@@ -1,9 +1,9 @@
-"""Print the pages with Jupyter Book, as a program of its own: `python -m bookpress.printing ROOT ...`.
+"""Print the pages with Jupyter Book: as `jupyter-book build` does, but sooner.
 
-What `jupyter-book build` does, sooner. A print makes millions of objects that stay until its end. Python's
-garbage collector looks through them again and again, and when the process ends they are freed one by one.
-Here the collector looks seldom, which costs some memory, and what is left at the end is given back to the
-system as a whole.
+A print makes millions of objects that stay until its end. Python's garbage collector looks through them again
+and again, and when the process ends they are freed one by one. Here the collector looks seldom, which costs
+some memory, and what is left at the end is given back to the system as a whole.
+`python -m bookpress.printing ROOT ...` takes the arguments of `jupyter-book build`.
 """
 
 from __future__ import annotations
@@ -12,23 +12,36 @@ import atexit
 import gc
 import os
 import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
 
 SELDOM = (100_000, 20, 50)
 """Thresholds of the collector: objects until a look at the newest, and looks until one at the older."""
 
 
-def main() -> None:
-    """Run `jupyter-book build` with the arguments of this program; never returns."""
+def print_pages(arguments: Sequence[str]) -> int:
+    """Run `jupyter-book build` with these arguments in this process; returns its exit status."""
     gc.set_threshold(*SELDOM)
     from jupyter_book.cli.main import main as jupyter_book  # type: ignore[import-untyped]
 
-    sys.argv[1:1] = ["build"]
+    sys.argv[1:] = ["build", *arguments]
     try:
         jupyter_book(prog_name="jupyter-book", standalone_mode=True)
-        status = 0
     except SystemExit as end:
-        status = _status(end)
-    _leave(status)
+        return _status(end)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def leave(status: int) -> NoReturn:
+    """End the process at once, but only after what was to be done, printed and logged at its end."""
+    atexit._run_exitfuncs()  # logging.shutdown among them
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _status(end: SystemExit) -> int:
@@ -39,13 +52,5 @@ def _status(end: SystemExit) -> int:
     return 1
 
 
-def _leave(status: int) -> None:
-    """End the process at once, but only after what was to be done, printed and logged at its end."""
-    atexit._run_exitfuncs()  # logging.shutdown among them
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
 if __name__ == "__main__":
-    main()
+    leave(print_pages(sys.argv[1:]))

@@ -1,33 +1,100 @@
-"""References to numbered figures and tables, looked up without reading a page again for each.
+"""Numbers of figures and tables, without loading pages again for them.
 
-To turn a `numref` into a number, Sphinx loads the whole page that holds the figure from its store, one
-load a reference; most references of a chapter lead to the chapter itself. Here the pages that were
-loaded last are kept for the next reference.
+To number figures, Sphinx loads and walks every page, also where one page changed; to put a number into a
+reference, it loads the page that holds the figure. Here the little of each page that this needs is kept: its
+sections, its tables of contents, and what has a number, as long as the page is not read again.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.builders import Builder
 from sphinx.domains.std import StandardDomain
 from sphinx.environment import BuildEnvironment
+from sphinx.environment.collectors.toctree import TocTreeCollector
 
-_KEPT = 4  # pages
+_KEPT = "bookpress_bones"
+
+
+@dataclass(frozen=True)
+class Bones:
+    """What numbering looks at: nodes as in the page, in their order, and those that have an id by it."""
+
+    children: list[nodes.Node]
+    ids: dict[str, nodes.Node]
+
+
+def bones_of(env: BuildEnvironment, docname: str) -> Bones:
+    """The bones of a page; the page is loaded for them once after it was read."""
+    known: dict[str, Bones] = env.__dict__.setdefault(_KEPT, {})
+    if docname not in known:
+        doctree = type(env).get_doctree(env, docname)
+        places: dict[int, nodes.Node] = {}
+        children = _bones(env, doctree, places)
+        ids = {name: places[id(node)] for name, node in doctree.ids.items() if id(node) in places}
+        known[docname] = Bones(children, ids)
+    return known[docname]
+
+
+def _bones(
+    env: BuildEnvironment, node: nodes.Element, places: dict[int, nodes.Node]
+) -> list[nodes.Node]:
+    found: list[nodes.Node] = []
+    for child in node.children:
+        if not isinstance(child, nodes.Element):
+            continue
+        bone: nodes.Element | None = None
+        if isinstance(child, addnodes.toctree):
+            bone = child.copy()
+        elif isinstance(child, nodes.section | nodes.figure | nodes.table):
+            bone = child.copy()
+            if not isinstance(child, nodes.section):
+                heads = (nodes.caption, nodes.title)
+                bone.extend(one.deepcopy() for one in child.children if isinstance(one, heads))
+            bone.extend(_bones(env, child, places))
+        elif any(domain.get_enumerable_node_type(child) for domain in env.domains.values()):
+            bone = child.deepcopy()
+        else:
+            found += _bones(env, child, places)
+        if bone is not None:
+            places[id(child)] = bone
+            found.append(bone)
+    return found
+
+
+def _forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    del app
+    env.__dict__.get(_KEPT, {}).pop(docname, None)
+
+
+def _from_bones(number: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """Let Sphinx number figures by looking at bones where it would load pages."""
+
+    @functools.wraps(number)
+    def numbered(self: TocTreeCollector, env: BuildEnvironment) -> list[str]:
+        env.get_doctree = functools.partial(bones_of, env)  # type: ignore[method-assign,assignment]
+        try:
+            return number(self, env)
+        finally:
+            del env.get_doctree
+
+    return numbered
 
 
 class _Reading:
-    """A build environment whose pages are only looked at, so that one copy serves all who look."""
+    """A build environment whose pages are bones."""
 
     def __init__(self, env: BuildEnvironment) -> None:
         self._env = env
-        self.get_doctree: Callable[[str], nodes.document]
-        self.get_doctree = functools.lru_cache(maxsize=_KEPT)(env.get_doctree)
+        self.get_doctree = functools.partial(bones_of, env)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._env, name)
@@ -48,12 +115,16 @@ class Standard(StandardDomain):
     ) -> nodes.Element | None:
         """Resolve a reference as Sphinx does."""
         if typ == "numref":
-            if getattr(self, "_reading_of", None) is not env:
-                self._reading_of, self._reading = env, _Reading(env)
-            env = cast("BuildEnvironment", self._reading)
+            docname, label = (self.labels.get(target) or self.anonlabels.get(target, ("", "")))[:2]
+            if docname and label in bones_of(env, docname).ids:
+                env = cast("BuildEnvironment", _Reading(env))
         return super().resolve_xref(env, fromdocname, builder, typ, target, node, contnode)
 
 
 def setup(app: Sphinx) -> None:
-    """Take the place of the standard domain."""
+    """Take the place of the standard domain and of the numbering of figures."""
     app.add_domain(Standard, override=True)
+    app.connect("env-purge-doc", _forget)
+    if not hasattr(TocTreeCollector.assign_figure_numbers, "__wrapped__"):
+        number = _from_bones(TocTreeCollector.assign_figure_numbers)
+        TocTreeCollector.assign_figure_numbers = number  # type: ignore[method-assign]
