@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -97,3 +98,5 @@ def test_numbers_follow_a_page_that_changed_and_few_others_are_loaded(tmp_path: 
     two, kept_two = ((s / "loads").read_text("utf-8").split().count("two") for s in sources)
     assert kept_two < two, "a page that did not change is not loaded for its numbers"
     assert kept_loads < loads
+    whole = pickle.loads((tmp_path / "kept-out/.doctrees/environment.pickle").read_bytes())
+    assert len(pickle.dumps(whole.bookpress_bones)) < 10_000, "the pages themselves hang on them"

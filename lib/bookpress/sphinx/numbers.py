@@ -39,6 +39,8 @@ def bones_of(env: BuildEnvironment, docname: str) -> Bones:
         doctree = type(env).get_doctree(env, docname)
         places: dict[int, nodes.Node] = {}
         children = _bones(env, doctree, places)
+        for bone in (one for child in children for one in child.findall()):
+            bone.document = None  # type: ignore[assignment]  # the whole page would hang on it
         ids = {name: places[id(node)] for name, node in doctree.ids.items() if id(node) in places}
         known[docname] = Bones(children, ids)
     return known[docname]
