@@ -84,20 +84,22 @@ def save(root: Path, chapter: Chapter, entry: Entry) -> Path:
 def publish(book: Book, profile: str) -> Iterator[Path]:
     """Copy the records of a profile into the chapters' rooms, to be committed with them.
 
-    Records of chapters that the book no longer has leave their rooms. The learning rates that
+    Chapters whose page reads results have none: what they measured lies in their room already.
+    Records of chapters that the book no longer has, or that read results now, leave their rooms. The learning rates that
     chapters chose go into the library, so that a later run, also of a downloaded notebook, need
     not choose again.
 
     Raises ValueError when a chapter has no records, naming it.
     """
-    missing = [c.source for c in book.chapters if not path_of(book.root, c, profile).is_file()]
+    chapters = [chapter for chapter in book.chapters if chapter.room is None]
+    missing = [c.source for c in chapters if not path_of(book.root, c, profile).is_file()]
     if missing:
         raise ValueError(
             f"expected {profile} records of every chapter, got none for {', '.join(missing)}: "
             f"run them with MEASURED_PROFILE={profile} python -m bookpress execute"
         )
     kept = set()
-    for chapter in book.chapters:
+    for chapter in chapters:
         target = committed(book.root, chapter.path.stem, profile)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path_of(book.root, chapter, profile), target)

@@ -280,6 +280,16 @@ def test_records_are_copied_for_committing_only_when_all_are_up_to_date(book: Sm
     assert "book/part/two.md" in refused.stderr
 
 
+def test_a_chapter_that_reads_results_leaves_no_records_of_its_run(book: SmallBook) -> None:
+    rooms = "lib/measured_transformer/chapters"
+    assert book.press("records").returncode == 0
+    book.replace("book/one.md", "kernelspec:", "measured: {room: one}\nkernelspec:")
+    assert book.press("execute").returncode == 0
+    assert book.press("records").returncode == 0
+    committed = sorted(path.parts[-3] for path in (book.root / rooms).rglob("legacy-quick.json"))
+    assert committed == ["two"]
+
+
 def test_missing_records_are_written_again_without_running_anything(book: SmallBook) -> None:
     before = book.read("_build/records/quick/one.json")
     (book.root / "_build/records/quick/one.json").unlink()
