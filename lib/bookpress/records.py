@@ -85,9 +85,9 @@ def publish(book: Book, profile: str) -> Iterator[Path]:
     """Copy the records of a profile into the chapters' rooms, to be committed with them.
 
     Chapters whose page reads results have none: what they measured lies in their room already.
-    Records of chapters that the book no longer has, or that read results now, leave their rooms. The learning rates that
-    chapters chose go into the library, so that a later run, also of a downloaded notebook, need
-    not choose again.
+    Records of chapters that the book no longer has, or that read results now, leave their rooms.
+    The learning rates that chapters chose go into the library, so that a later run, also of a
+    downloaded notebook, need not choose again.
 
     Raises ValueError when a chapter has no records, naming it.
     """
