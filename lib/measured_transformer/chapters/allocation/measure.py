@@ -1,63 +1,67 @@
-r"""Attention as a budget: what a lead of scores buys, and a layer that has to read marked values among many.
+r"""Attention as a budget: what a margin of scores buys, and a layer that has to read marked values among many.
 
-A softmax hands out weights that sum to one. Where m of n scores lead all others by $g$, the m leaders get
-$m e^g / (m e^g + n - m)$ together: their *mass*. A `Reader` learns such a lead from data, and what it has
-learnt can then be asked at other lengths and with other remedies.
+A softmax hands out weights that sum to one. Where the scores of m of n tokens exceed all others by a *margin*
+$g$, these m get $m e^g / (m e^g + n - m)$ together, their *total weight*. A `Reader` learns such a margin from
+data, and what it has learned can then be asked at other lengths and with other remedies.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor, nn
+from xarray import DataArray, Dataset
 
-from measured_transformer.evidence.profile import Profile
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.measuring import evidence, measurement, number, tuning_seeds
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.training.device import cpu_threads
 from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.training.tuning import search_losses
+from measured_transformer.variants.differential import DifferentialAttention
 
 # Arithmetic of the budget -----------------------------------------------------------------------
 
 
-def mass(lead: float, n: int, m: int = 1) -> float:
-    """What m of n tokens get together when they lead all others by this much.
+def total_weight(margin: float, n: int, m: int = 1) -> float:
+    """The weight that m of n tokens get together when their scores exceed all others by this margin.
 
-    >>> round(mass(2.0, 8), 3)
+    >>> round(total_weight(2.0, 8), 3)
     0.514
 
     Raises:
         ValueError: unless 1 <= m < n.
     """
     _check_counts(n, m)
-    return 1 / (1 + (n - m) / m * math.exp(-lead))
+    return 1 / (1 + (n - m) / m * math.exp(-margin))
 
 
-def needed_lead(share: float, n: int, m: int = 1) -> float:
-    """By how much m of n tokens must lead for their mass to be this share: ln(a (n - m) / (m (1 - a))).
+def needed_margin(share: float, n: int, m: int = 1) -> float:
+    """The margin at which m of n tokens get this share together: ln(a (n - m) / (m (1 - a))).
 
-    >>> round(mass(needed_lead(0.99, 64, 5), 64, 5), 12)
+    >>> round(total_weight(needed_margin(0.99, 64, 5), 64, 5), 12)
     0.99
 
     Raises:
         ValueError: unless 1 <= m < n and the share lies strictly between 0 and 1.
     """
     _check_counts(n, m)
-    _check_mass(share)
+    _check_share(share)
     return math.log(share / (1 - share)) + math.log((n - m) / m)
 
 
-def longest(share: float, lead: float, m: int = 1) -> float:
-    """The number of tokens up to which a lead keeps the mass of m of them at this share.
+def longest(share: float, margin: float, m: int = 1) -> float:
+    """The number of tokens up to which a margin keeps the total weight of m of them at this share.
 
     >>> round(longest(0.5, math.log(30), 2))
     62
@@ -65,21 +69,21 @@ def longest(share: float, lead: float, m: int = 1) -> float:
     Raises:
         ValueError: unless m is at least 1 and the share lies strictly between 0 and 1.
     """
-    _check_mass(share)
+    _check_share(share)
     if m < 1:
         raise ValueError(f"expected at least one token, got m={m}")
-    return m * (1 + math.exp(lead) * (1 - share) / share)
+    return m * (1 + math.exp(margin) * (1 - share) / share)
 
 
-def led_weights(lead: float, n: int, m: int = 1) -> Float[ndarray, "token"]:
-    """Softmax over n scores of which the first m are `lead` and all others zero.
+def margin_weights(margin: float, n: int, m: int = 1) -> Float[ndarray, "token"]:
+    """Softmax over n scores of which the first m are `margin` and all others zero.
 
     Raises:
         ValueError: unless at least one token is needed and one is not.
     """
     _check_counts(n, m)
     scores = torch.zeros(n, dtype=torch.float64)
-    scores[:m] = lead
+    scores[:m] = margin
     weights: ndarray = scores.softmax(0).numpy()
     return weights
 
@@ -89,9 +93,9 @@ def _check_counts(n: int, m: int) -> None:
         raise ValueError(f"expected at least one needed token and fewer than all, got m={m}, n={n}")
 
 
-def _check_mass(share: float) -> None:
+def _check_share(share: float) -> None:
     if not 0 < share < 1:
-        raise ValueError(f"a mass to be reached lies strictly between 0 and 1, got {share}")
+        raise ValueError(f"expected a total weight strictly between 0 and 1, got {share}")
 
 
 # Reading marked values --------------------------------------------------------------------------
@@ -116,8 +120,8 @@ class Marked:
 
     @property
     def answers(self) -> Float[Tensor, "batch d_value"]:
-        """The mean of the marked values."""
-        return (self.values * self.marks[..., None]).sum(1) / self.counts
+        """The mean of the marked values, zero where there are none."""
+        return (self.values * self.marks[..., None]).sum(1) / self.counts.clamp(min=1)
 
 
 def marked(
@@ -129,15 +133,15 @@ def marked(
         generator: where the numbers come from.
         rows: number of rows.
         n: tokens in a row.
-        m: how many are marked; least and most, where each row shall have its own number.
+        m: how many are marked; least and most, where each row is to have its own number.
         width: of a value.
 
     Raises:
-        ValueError: when fewer than one or more than all tokens would be marked.
+        ValueError: when fewer than none or more than all tokens would be marked.
     """
     least, most = (m, m) if isinstance(m, int) else m
-    if not 1 <= least <= most <= n:
-        raise ValueError(f"expected 1 <= least <= most <= n={n} marked tokens, got {least}, {most}")
+    if not 0 <= least <= most <= n:
+        raise ValueError(f"expected 0 <= least <= most <= n={n} marked tokens, got {least}, {most}")
     counts = torch.randint(least, most + 1, (rows, 1), generator=generator)
     order = torch.rand(rows, n, generator=generator).argsort(1)
     marks = torch.zeros(rows, n, dtype=torch.bool).scatter_(1, order, torch.arange(n) < counts)
@@ -151,7 +155,7 @@ class Reader(nn.Module):
     attends to all of them. What comes out is read by one more linear map. There is no norm and no bias, so
     that the answer is a weighted sum of values and of marks. Fresh values and marks have entries of
     variance one, as behind a norm; the question is a tenth of that, so that a fresh layer attends almost
-    evenly.
+    evenly. With a start token, a learned vector stands before all others and is never marked.
     """
 
     def __init__(
@@ -162,14 +166,24 @@ class Reader(nn.Module):
         n_heads: int = 1,
         n_kv_heads: int | None = None,
         d_head: int | None = None,
+        start: bool = False,
+        differential: bool = False,
     ) -> None:
-        """Draw fresh weights. The sizes are those of `parts.attention.MultiHeadAttention`, and its errors."""
+        """Draw fresh weights. The sizes are those of `parts.attention.MultiHeadAttention`, and its errors.
+
+        With `differential`, that is a `DifferentialAttention`, whatever the sizes of heads.
+        """
         super().__init__()
         self.enter = Linear(d_value, d_model, bias=False)
         self.mark = nn.Parameter(torch.randn(d_model))
         self.question = nn.Parameter(0.1 * torch.randn(d_model))
-        self.attention = MultiHeadAttention(
-            d_model, n_heads, n_kv_heads=n_kv_heads, d_head=d_head, bias=False
+        self.start = nn.Parameter(torch.randn(d_model)) if start else None
+        self.attention: nn.Module = (
+            DifferentialAttention(d_model)
+            if differential
+            else MultiHeadAttention(
+                d_model, n_heads, n_kv_heads=n_kv_heads, d_head=d_head, bias=False
+            )
         )
         self.read = Linear(d_model, d_value, bias=False)
         for name, weight in self.named_parameters():
@@ -183,6 +197,9 @@ class Reader(nn.Module):
     ) -> Float[Tensor, "batch d_value"]:
         """The answer; `seen` says which tokens exist for the layer, all of them when None."""
         tokens = self.enter(data.values) + data.marks[..., None] * self.mark
+        if self.start is not None:
+            tokens = torch.cat((self.start.expand(len(tokens), 1, -1), tokens), 1)
+            seen = None if seen is None else nn.functional.pad(seen, (1, 0), value=True)
         asked = self.question.expand(len(tokens), 1, -1)
         return self.read(self.attention(asked, tokens, padding_mask=seen))[:, 0]
 
@@ -201,6 +218,8 @@ class ReaderSizes:
     n_heads: int = 1
     n_kv_heads: int | None = None
     d_head: int | None = None
+    start: bool = False
+    differential: bool = False
 
     def make(self) -> Reader:
         """A reader with fresh weights."""
@@ -224,9 +243,7 @@ def train_reader(
     look: Callable[[int, Reader], None] | None = None,
     every: int = 25,
 ) -> Reader:
-    """Train a reader on fresh rows with Adam; each row's error counts in units of its answer's variance.
-
-    The mean of m values has a variance of 1/m, so that errors are multiplied by m: the loss is one minus R2.
+    """Train a reader on fresh rows with Adam by `loss_of`, which is one minus R2 where marks are never none.
 
     Args:
         sizes: of the reader.
@@ -251,9 +268,8 @@ def train_reader(
             data = marked(
                 rows_of, rows, lengths[step * len(lengths) // steps], marks, width=sizes.d_value
             )
-            errors = (reader(data) - data.answers).square().mean(1, keepdim=True)
             updates.zero_grad(set_to_none=True)
-            (data.counts * errors).mean().backward()
+            loss_of(reader, data).backward()
             updates.step()
             falling.step()
         if look is not None:
@@ -261,44 +277,96 @@ def train_reader(
     return reader.eval()
 
 
-def tuned_rate(
-    name: str,
-    sizes: ReaderSizes,
-    rates: Sequence[float],
-    *,
-    profile: Profile,
-    n: int | tuple[int, ...],
-    m: int,
-    marks: tuple[int, int],
-    steps: int,
-    rows: int = 8,
-) -> float:
-    """The rate with the largest mean R2 over two tuning seeds, reading m marked among n (the last n).
+@dataclass(frozen=True)
+class Arm:
+    """A reader and what it is trained on: see `train_reader`.
 
-    What was chosen is kept as a record of this name, and used again while nothing that it depends on has
+    Attributes:
+        sizes: of the reader.
+        n: tokens in a row, or several numbers.
+        marks: least and most marked tokens.
+    """
+
+    sizes: ReaderSizes
+    n: int | tuple[int, ...] = 32
+    marks: tuple[int, int] = (1, 16)
+
+
+STEPS = 600
+RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+"""The grid of learning rates, the same for all arms."""
+SINGLE = ReaderSizes()
+OWN, SHARED = ReaderSizes(n_heads=4), ReaderSizes(n_heads=4, n_kv_heads=1, d_head=8)
+GROWING = (128, 512)
+"""Rows of 128 tokens in the first half of a training and of 512 in the second."""
+ARMS = {
+    "32": Arm(SINGLE, 32),
+    "128": Arm(SINGLE, 128),
+    "512": Arm(SINGLE, 512),
+    "own": Arm(OWN, GROWING, (10, 10)),
+    "shared": Arm(SHARED, GROWING, (10, 10)),
+    "plain": Arm(SINGLE, 16, (0, 4)),
+    "start": Arm(ReaderSizes(start=True), 16, (0, 4)),
+    "two heads": Arm(ReaderSizes(n_heads=2)),
+    "differential": Arm(ReaderSizes(differential=True)),
+}
+"""What is trained."""
+
+
+def trained(name: str, seed: int, **how: Any) -> Reader:
+    """A reader of an arm, trained at the learning rate that suits the arm best."""
+    arm = ARMS[name]
+    return train_reader(
+        arm.sizes,
+        n=arm.n,
+        marks=arm.marks,
+        steps=STEPS,
+        learning_rate=tuned_rate(name),
+        seed=seed,
+        **how,
+    )
+
+
+def tuned_rate(name: str) -> float:
+    """The learning rate with the smallest mean loss over two tuning seeds, out of `RATES`."""
+    found = tried_rates(name)
+    return min(RATES, key=lambda rate: math.fsum(found[rate]))
+
+
+def tried_rates(name: str) -> dict[float, list[float]]:
+    """The loss of an arm on fresh rows, for each learning rate and tuning seed.
+
+    They are kept in the library's table of tuned rates, and used again while nothing that they depend on has
     changed.
     """
-    seeds = profile.seeds(quick=2, full=2, stream="tuning")
-    asked = {
-        "sizes": sizes,
-        "n": n,
-        "m": m,
-        "marks": marks,
-        "rates": list(rates),
-        "seeds": seeds,
-        "steps": steps,
-        "rows": rows,
-    }
-    longest_row = n if isinstance(n, int) else n[-1]
+    arm, seeds = ARMS[name], tuning_seeds(2)
+    how: dict[str, Any] = {"n": arm.n, "marks": arm.marks, "steps": STEPS}
 
     def lost(rate: float, seed: int) -> float:
-        reader = train_reader(
-            sizes, n=n, marks=marks, steps=steps, learning_rate=rate, seed=seed, rows=rows
-        )
-        return -r_squared(reader, n=longest_row, m=m, seed=seed)
+        return fresh_loss(train_reader(arm.sizes, learning_rate=rate, seed=seed, **how), arm, seed)
 
-    found = search_losses(name, asked, [train_reader, r_squared], lost, rates=rates, seeds=seeds)
-    return min(rates, key=lambda rate: math.fsum(found[rate]))
+    return search_losses(
+        f"allocation-{name.replace(' ', '-')}",
+        {"sizes": arm.sizes, **how},
+        [train_reader, fresh_loss, DifferentialAttention],
+        lost,
+        rates=RATES,
+        seeds=seeds,
+    )
+
+
+@torch.no_grad()
+def fresh_loss(reader: Reader, arm: Arm, seed: int, rows: int = 512) -> float:
+    """The loss that an arm is trained with, on rows that it was not trained on, of its last length."""
+    n = arm.n if isinstance(arm.n, int) else arm.n[-1]
+    data = marked(make_generator(seed, "held out"), rows, n, arm.marks, width=arm.sizes.d_value)
+    return float(loss_of(reader, data))
+
+
+def loss_of(reader: Reader, data: Marked) -> Float[Tensor, ""]:
+    """Mean square of the errors, each row's in units of its answer's variance: 1 / m for m marked values."""
+    errors = (reader(data) - data.answers).square().mean(1, keepdim=True)
+    return (data.counts.clamp(min=1) * errors).mean()
 
 
 Remedy = Callable[[Reader], AbstractContextManager[None]]
@@ -334,17 +402,14 @@ def r_squared(
         seen = data.marks
     elif last is not None:
         seen = (torch.arange(n) >= n - last).expand(rows, n)
-    if remedy is None:
+    with nullcontext() if remedy is None else remedy(reader):
         said = reader(data, seen=seen)
-    else:
-        with remedy(reader):
-            said = reader(data, seen=seen)
     errors = (said - data.answers).square().mean()
     return 1 - float(errors * m)
 
 
 @torch.no_grad()
-def marked_mass(reader: Reader, *, n: int, m: int, seed: int, rows: int = 256) -> float:
+def marked_weight(reader: Reader, *, n: int, m: int, seed: int, rows: int = 256) -> float:
     """Weight on all marked tokens together, averaged over heads and rows."""
     data = marked(make_generator(seed, "evaluation"), rows, n, m, width=reader.enter.in_features)
     with capture(reader, "attention.pattern") as seen:
@@ -353,12 +418,12 @@ def marked_mass(reader: Reader, *, n: int, m: int, seed: int, rows: int = 256) -
     return float((pattern * data.marks[:, None]).sum(-1).mean())
 
 
-def learnt_lead(reader: Reader, *, n: int, m: int, seed: int) -> float:
-    """The lead that would give the marked tokens the mass that they get: the softmax read backwards."""
-    return needed_lead(marked_mass(reader, n=n, m=m, seed=seed), n, m)
+def learned_margin(reader: Reader, *, n: int, m: int, seed: int) -> float:
+    """The margin that would give the marked tokens the weight that they get: the softmax read backwards."""
+    return needed_margin(marked_weight(reader, n=n, m=m, seed=seed), n, m)
 
 
-def predicted_r_squared(lead: float, n: int, m: int) -> float:
+def predicted_r_squared(margin: float, n: int, m: int) -> float:
     r"""R2 of a layer that hands on marked and other values by their weights: $1 - (1 - a)^2\, n / (n - m)$.
 
     The answer is short of the marked values' mean by a share 1 - a, for which it gets the others' mean.
@@ -366,7 +431,7 @@ def predicted_r_squared(lead: float, n: int, m: int) -> float:
     >>> round(predicted_r_squared(math.log(63), 64, 1), 3)
     0.746
     """
-    return 1 - (1 - mass(lead, n, m)) ** 2 * n / (n - m)
+    return 1 - (1 - total_weight(margin, n, m)) ** 2 * n / (n - m)
 
 
 # Remedies that need no new training ---------------------------------------------------------------
@@ -385,3 +450,326 @@ def keep_largest(count: int) -> Remedy:
         return scores.masked_fill(scores < least, -math.inf)
 
     return lambda reader: intervene(reader, {"attention.scores": keep})
+
+
+# What is measured ---------------------------------------------------------------------------------
+
+SIZES = tuple((n, m) for n in (32, 64, 128, 256, 512) for m in (1, 2, 4, 8, 16))
+
+
+@measurement(seeds=1, coords={"needed": ("five", "one")})
+def budget(seed: int) -> dict[str, Any]:
+    """Weights of needed tokens by their margin: the softmax itself against the formula, over 25 sizes."""
+    del seed  # nothing is drawn
+    margins = [needed_margin(0.99, n, m) for n, m in SIZES]
+
+    def totals(less: float) -> list[float]:
+        return [
+            float(margin_weights(margin - less, n, m)[:m].sum()) - 0.99
+            for margin, (n, m) in zip(margins, SIZES, strict=True)
+        ]
+
+    return {
+        "each": ("of_five", margin_weights(10, 64, 5)[:5]),
+        "alone": float(margin_weights(10, 64)[0]),
+        "error": ("size", totals(0.0)),
+        "control": ("size", totals(1.0)),
+        "one_of_8": total_weight(2, 8),
+        "one_of_64": total_weight(2, 64),
+        "ten_of_64": total_weight(2, 64, 10),
+        "margin": (
+            "asked",
+            [needed_margin(0.99, 32), needed_margin(0.99, 512), needed_margin(0.99, 512, 10)],
+        ),
+        "reach": ("of_margin", [longest(0.5, margin) for margin in (4, 7, 10)]),
+    }
+
+
+LENGTHS = (32, 128, 512, 2048, 8192)
+NEEDED = (1, 4, 10)
+TRAINED_AT = (32, 128, 512)
+EVERY = STEPS // 12
+REMEDIES = (
+    "as it is",
+    "window of the last 64",
+    "16 largest scores",
+    "scores times ln n / ln 32",
+    "trained at 512",
+)
+
+
+@measurement(
+    seeds=12,
+    coords={
+        "needed": NEEDED,
+        "tokens": LENGTHS,
+        "trained_at": TRAINED_AT,
+        "step": tuple(range(0, STEPS + 1, EVERY)),
+        "split": (1, 10),
+        "remedy": REMEDIES,
+    },
+    tolerance={"learning": 0.6, "margin": 1.0, "remedied": 0.2, "read": 0.05, "predicted": 0.05},
+)
+def reading(seed: int) -> dict[str, Any]:
+    """One head that must return the mean of marked values: what it reads by length, marks and remedy."""
+    readers, learning = {}, []
+    for n in TRAINED_AT:
+        curve: list[float] = []
+
+        def look(step: int, reader: Reader, n: int = n, curve: list[float] = curve) -> None:
+            curve.append(r_squared(reader, n=n, m=10, seed=seed, rows=64))
+
+        readers[n] = trained(str(n), seed, look=look, every=EVERY)
+        learning.append(curve)
+    short, long = readers[32], readers[512]
+    margin = learned_margin(short, n=32, m=1, seed=seed)
+    far: dict[str, Any] = {"n": 2048, "m": 1, "seed": seed, "rows": 64}
+    return {
+        "learning": (("trained_at", "step"), learning),
+        "margin": (
+            "trained_at",
+            [learned_margin(readers[n], n=n, m=1, seed=seed) for n in TRAINED_AT],
+        ),
+        "own_length": (
+            "trained_at",
+            [r_squared(readers[n], n=n, m=10, seed=seed) for n in TRAINED_AT],
+        ),
+        "alone": (
+            "split",
+            [r_squared(short, n=32, m=m, seed=seed, only_marked=True) for m in (1, 10)],
+        ),
+        "read": (
+            ("needed", "tokens"),
+            [
+                [
+                    r_squared(short, n=n, m=m, seed=seed, rows=64 if n > 1000 else 256)
+                    for n in LENGTHS
+                ]
+                for m in NEEDED
+            ],
+        ),
+        "predicted": (
+            ("needed", "tokens"),
+            [[predicted_r_squared(margin, n, m) for n in LENGTHS] for m in NEEDED],
+        ),
+        "remedied": (
+            "remedy",
+            [
+                r_squared(short, **far),
+                r_squared(short, last=64, **far),
+                r_squared(short, remedy=keep_largest(16), **far),
+                r_squared(short, remedy=sharper(math.log(2048) / math.log(32)), **far),
+                r_squared(long, **far),
+            ],
+        ),
+    }
+
+
+KINDS = ("own", "shared")
+FRESH = 1000
+"""Added to the seeds of a comparison that was designed anew after a look at other ones."""
+
+
+@measurement(
+    seeds=24,
+    coords={"kind": KINDS, "tokens": (512, 4096)},
+    tolerance={"read": 0.1},
+)
+def sharing(seed: int) -> dict[str, Any]:
+    """Four heads with keys and values of their own, or with one set for all: ten marked values read."""
+    seed += FRESH
+    readers = [trained(kind, seed) for kind in KINDS]
+    return {
+        "read": (
+            ("kind", "tokens"),
+            [
+                [r_squared(reader, n=n, m=10, seed=seed, rows=128) for n in (512, 4096)]
+                for reader in readers
+            ],
+        )
+    }
+
+
+COUNTS = (0, 1, 2, 4)
+
+
+@measurement(
+    seeds=12,
+    coords={"reader": ("plain", "start"), "marked": COUNTS},
+    tolerance={"error": 0.02, "start_weight": 0.1, "size": 0.3},
+)
+def nothing(seed: int) -> dict[str, Any]:
+    """Rows of 16 tokens of which none to four are asked for, with and without a start token to look at."""
+    readers = [trained(name, seed) for name in ("plain", "start")]
+    return {
+        "error": (
+            ("reader", "marked"),
+            [[reading_error(reader, n=16, m=m, seed=seed) for m in COUNTS] for reader in readers],
+        ),
+        "start_weight": (
+            "marked",
+            [start_weight(readers[1], n=16, m=m, seed=seed) for m in COUNTS],
+        ),
+        "size": ("what", value_sizes(readers[1], n=16, seed=seed)),
+    }
+
+
+@torch.no_grad()
+def reading_error(reader: Reader, *, n: int, m: int, seed: int, rows: int = 1024) -> float:
+    """Mean square of the difference between what a reader says and the answer, over rows and entries."""
+    data = marked(make_generator(seed, "evaluation"), rows, n, m, width=reader.enter.in_features)
+    return float((reader(data) - data.answers).square().mean())
+
+
+@torch.no_grad()
+def start_weight(reader: Reader, *, n: int, m: int, seed: int, rows: int = 1024) -> float:
+    """Mean weight of a reader's start token."""
+    data = marked(make_generator(seed, "evaluation"), rows, n, m, width=reader.enter.in_features)
+    with capture(reader, "attention.pattern") as seen:
+        reader(data)
+    return float(seen["attention.pattern"][..., 0].mean())
+
+
+@torch.no_grad()
+def value_sizes(reader: Reader, *, n: int, seed: int) -> list[float]:
+    """Root of the mean square of what the start token, and any other, would add to the answer alone."""
+    data = marked(make_generator(seed, "evaluation"), 256, n, 0, width=reader.enter.in_features)
+    with capture(reader, "attention.values") as seen:
+        reader(data)
+    attention: Any = reader.attention
+    said = reader.read(attention.output(seen["attention.values"][:, 0]))
+    return [float(part.square().mean().sqrt()) for part in (said[:, 0], said[:, 1:])]
+
+
+DIFFERENCE_ARMS = ("32", "two heads", "differential")
+
+
+@measurement(
+    seeds=12,
+    coords={"arm": DIFFERENCE_ARMS, "tokens": LENGTHS},
+    tolerance={"read": 0.1, "others": 0.05, "balance": 0.2},
+)
+def difference(seed: int) -> dict[str, Any]:
+    """One marked value, read by one head, by two, and by the difference of two softmaxes, by length."""
+    readers = [trained(name, seed) for name in DIFFERENCE_ARMS]
+    return {
+        "read": (
+            ("arm", "tokens"),
+            [
+                [
+                    r_squared(reader, n=n, m=1, seed=seed, rows=64 if n > 1000 else 256)
+                    for n in LENGTHS
+                ]
+                for reader in readers
+            ],
+        ),
+        "balance": float(readers[-1].attention.balance),  # type: ignore[arg-type]
+        "others": (
+            "tokens",
+            [1 - marked_weight(readers[0], n=n, m=1, seed=seed, rows=64) for n in LENGTHS],
+        ),
+    }
+
+
+MIDDLE, DEPTH, SLOPE = 64, 4, 0.25
+FORCES = ("causal mask", "distance", "both")
+
+
+@measurement(seeds=1, coords={"force": FORCES, "place": tuple(range(1, MIDDLE + 1))})
+def middle(seed: int) -> dict[str, Any]:
+    """What each of 64 tokens contributes to the last one after four layers that know positions alone."""
+    del seed  # nothing is drawn
+    return {"share": (("force", "place"), [contributions(force) for force in FORCES])}
+
+
+def contributions(force: str) -> Float[ndarray, "place"]:
+    """Attention rollout to the last of `MIDDLE` tokens, over `DEPTH` layers of residual stream and attention.
+
+    In each layer half of the stream stays and half is replaced by what attention brings (Abnar and Zuidema
+    2020). Attention is causal and even, or falls with distance by `SLOPE` as in ALiBi, or half of either.
+    """
+    place = torch.arange(MIDDLE, dtype=torch.float64)
+    ahead = torch.ones(MIDDLE, MIDDLE, dtype=torch.bool).triu(1)
+    distance = (place[:, None] - place).abs()
+    even, near = (
+        scores.masked_fill(ahead, -math.inf).softmax(-1)
+        for scores in (torch.zeros_like(distance), -SLOPE * distance)
+    )
+    attention = {"causal mask": even, "distance": near, "both": (even + near) / 2}[force]
+    layer = (attention + torch.eye(MIDDLE, dtype=torch.float64)) / 2
+    rows: ndarray = torch.linalg.matrix_power(layer, DEPTH)[-1].numpy()
+    return rows
+
+
+# What the claims are judged by --------------------------------------------------------------------
+
+
+@evidence("DD-9.5")
+def _(budget: Dataset) -> dict[str, Any]:
+    return {"value": budget.each.isel(seed=0)}
+
+
+@evidence("DD-9.6")
+def _(budget: Dataset) -> dict[str, Any]:
+    return {
+        "weight": {"value": budget.alone},
+        "lead": {"error": budget.error.isel(seed=0), "control": budget.control.isel(seed=0)},
+    }
+
+
+@evidence("DD-9.7")
+def _(reading: Dataset) -> dict[str, Any]:
+    short = reading.own_length.sel(trained_at=32)
+    return {
+        "split": {
+            "treatment": reading.alone.sel(split=10),
+            "baseline": reading.alone.sel(split=1),
+        },
+        "leakage": {"treatment": reading.own_length.sel(trained_at=512), "baseline": short},
+        "longer": {"treatment": reading.read.sel(needed=10, tokens=512), "baseline": short},
+    }
+
+
+@evidence("DD-9.8b")
+def _(sharing: Dataset) -> dict[str, Any]:
+    far = sharing.read.sel(tokens=4096)
+    own = far.sel(kind="own")
+    return {"treatment": far.sel(kind="shared"), "baseline": own, "headroom": 1 - own}
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+
+@number
+def control_least(budget: Dataset) -> float:
+    """The smallest error of the total weight where the margin is smaller by one."""
+    return float(np.abs(budget.control.values).min())
+
+
+@number
+def formula_error(reading: Dataset) -> float:
+    """The largest difference between the mean over seeds and what the margins predict."""
+    return float(np.abs((reading.read - reading.predicted).mean("seed")).max())
+
+
+@number
+def reach(reading: Dataset) -> DataArray:
+    """The length at which a single needed token is down to half of the weight."""
+    return 1 + np.exp(reading.margin.sel(trained_at=32))
+
+
+def _half_at(reading: Dataset, n: int) -> DataArray:
+    curves = reading.learning.sel(trained_at=n)
+    return reading.step[(curves > 0.5).argmax("step")]
+
+
+@number
+def half_32(reading: Dataset) -> DataArray:
+    """The first step, of those looked at, with an R2 above one half, for training at 32 tokens."""
+    return _half_at(reading, 32)
+
+
+@number
+def half_512(reading: Dataset) -> DataArray:
+    """The same at 512 tokens."""
+    return _half_at(reading, 512)
