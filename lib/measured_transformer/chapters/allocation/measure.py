@@ -305,8 +305,8 @@ ARMS = {
     "512": Arm(SINGLE, 512),
     "own": Arm(OWN, GROWING, (10, 10)),
     "shared": Arm(SHARED, GROWING, (10, 10)),
-    "plain": Arm(SINGLE, 16, (0, 4)),
-    "start": Arm(ReaderSizes(start=True), 16, (0, 4)),
+    "plain": Arm(SINGLE, 8, (0, 2)),
+    "start": Arm(ReaderSizes(start=True), 8, (0, 2)),
     "two heads": Arm(ReaderSizes(n_heads=2)),
     "differential": Arm(ReaderSizes(differential=True)),
 }
@@ -457,7 +457,10 @@ def keep_largest(count: int) -> Remedy:
 SIZES = tuple((n, m) for n in (32, 64, 128, 256, 512) for m in (1, 2, 4, 8, 16))
 
 
-@measurement(seeds=1, coords={"needed": ("five", "one")})
+@measurement(
+    seeds=1,
+    coords={"of_margin": (4, 7, 10), "asked": ("1 of 32", "1 of 512", "10 of 512")},
+)
 def budget(seed: int) -> dict[str, Any]:
     """Weights of needed tokens by their margin: the softmax itself against the formula, over 25 sizes."""
     del seed  # nothing is drawn
@@ -566,51 +569,56 @@ def reading(seed: int) -> dict[str, Any]:
 
 
 KINDS = ("own", "shared")
+SHARING_RATES = (8e-3, 1.6e-2, 3.2e-2)
+"""Learning rates at which both kinds read their own length: the best for either is among them."""
 FRESH = 1000
 """Added to the seeds of a comparison that was designed anew after a look at other ones."""
 
 
 @measurement(
-    seeds=24,
-    coords={"kind": KINDS, "tokens": (512, 4096)},
+    seeds=12,
+    coords={"kind": KINDS, "rate": SHARING_RATES, "tokens": (512, 4096)},
     tolerance={"read": 0.1},
 )
 def sharing(seed: int) -> dict[str, Any]:
     """Four heads with keys and values of their own, or with one set for all: ten marked values read."""
     seed += FRESH
-    readers = [trained(kind, seed) for kind in KINDS]
+
+    def read(kind: str, rate: float) -> list[float]:
+        arm = ARMS[kind]
+        how: dict[str, Any] = {"n": arm.n, "marks": arm.marks, "steps": STEPS}
+        reader = train_reader(arm.sizes, learning_rate=rate, seed=seed, **how)
+        return [r_squared(reader, n=n, m=10, seed=seed, rows=128) for n in (512, 4096)]
+
     return {
         "read": (
-            ("kind", "tokens"),
-            [
-                [r_squared(reader, n=n, m=10, seed=seed, rows=128) for n in (512, 4096)]
-                for reader in readers
-            ],
+            ("kind", "rate", "tokens"),
+            [[read(kind, rate) for rate in SHARING_RATES] for kind in KINDS],
         )
     }
 
 
-COUNTS = (0, 1, 2, 4)
+COUNTS = (0, 1, 2)
 
 
 @measurement(
     seeds=12,
-    coords={"reader": ("plain", "start"), "marked": COUNTS},
+    coords={"reader": ("plain", "start"), "marked": COUNTS, "token": ("start", "other")},
     tolerance={"error": 0.02, "start_weight": 0.1, "size": 0.3},
 )
 def nothing(seed: int) -> dict[str, Any]:
-    """Rows of 16 tokens of which none to four are asked for, with and without a start token to look at."""
+    """Rows of 8 tokens of which none, one or two are asked for, with and without a start token to look at."""
     readers = [trained(name, seed) for name in ("plain", "start")]
     return {
         "error": (
             ("reader", "marked"),
-            [[reading_error(reader, n=16, m=m, seed=seed) for m in COUNTS] for reader in readers],
+            [[reading_error(reader, n=8, m=m, seed=seed) for m in COUNTS] for reader in readers],
         ),
         "start_weight": (
             "marked",
-            [start_weight(readers[1], n=16, m=m, seed=seed) for m in COUNTS],
+            [start_weight(readers[1], n=8, m=m, seed=seed) for m in COUNTS],
         ),
-        "size": ("what", value_sizes(readers[1], n=16, seed=seed)),
+        "size": ("token", value_sizes(readers[1], n=8, seed=seed)),
     }
 
 
@@ -733,8 +741,14 @@ def _(reading: Dataset) -> dict[str, Any]:
 @evidence("DD-9.8b")
 def _(sharing: Dataset) -> dict[str, Any]:
     far = sharing.read.sel(tokens=4096)
-    own = far.sel(kind="own")
-    return {"treatment": far.sel(kind="shared"), "baseline": own, "headroom": 1 - own}
+    return {
+        name: {
+            "treatment": far.sel(kind="shared", rate=rate),
+            "baseline": far.sel(kind="own", rate=rate),
+            "headroom": 1 - far.sel(kind="own", rate=rate),
+        }
+        for name, rate in zip(("small", "middle", "large"), SHARING_RATES, strict=True)
+    }
 
 
 # Numbers that the prose names ---------------------------------------------------------------------
