@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal
 
-from tqdm.auto import tqdm
+from tqdm import TqdmWarning
 
 from measured_transformer.training.jobs import Job
 
@@ -24,6 +25,14 @@ def cost(job: Job) -> float:
     config, settings = job.config, job.settings
     width = 1 + settings["batch_size"] * config.d_model**2 / 1e5
     return float(settings["steps"] * (1 + config.n_layers) * width)
+
+
+def _bar() -> Any:
+    """A bar made of widgets in a notebook that has them, elsewhere of characters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)  # that there are no widgets
+        from tqdm.auto import tqdm
+    return tqdm(total=1.0, bar_format=_FORM, desc="")
 
 
 class Progress:
@@ -45,7 +54,7 @@ class Progress:
     def __enter__(self) -> Progress:
         """Show it."""
         if self._shown == "bar":
-            self._bar = tqdm(total=1.0, bar_format=_FORM, desc="")
+            self._bar = _bar()
         return self
 
     def __exit__(

@@ -171,7 +171,9 @@ def plot_nothing(nothing: Dataset) -> Figure:
     for axes in (left, right):
         axes.set_xticks(counts)
         axes.set_xlabel("marked tokens")
-    legend_above(left, columns=2)
+    for name, y in (("without", 0.83), ("with a start token", 0.1)):
+        concept = "attention" if name == "without" else "norm"
+        left.text(0.96, y, name, transform=left.transAxes, ha="right", color=COLOURS[concept])
     panel_letters((left, right))
     return figure
 
