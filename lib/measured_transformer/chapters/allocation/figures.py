@@ -171,7 +171,7 @@ def plot_nothing(nothing: Dataset) -> Figure:
     for axes in (left, right):
         axes.set_xticks(counts)
         axes.set_xlabel("marked tokens")
-    for name, y in (("without", 0.83), ("with a start token", 0.1)):
+    for name, y in (("without", 0.83), ("with a start token", 0.42)):
         concept = "attention" if name == "without" else "norm"
         left.text(0.96, y, name, transform=left.transAxes, ha="right", color=COLOURS[concept])
     panel_letters((left, right))
