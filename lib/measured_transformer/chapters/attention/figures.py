@@ -373,6 +373,21 @@ def plot_dice(dice: Dataset, *, floor: float) -> Figure:
             values = dice[name].sel(masking=how).values
             at = row + shift + np.linspace(-0.1, 0.1, len(values))
             right.plot(values, at, "o", color=colour, mfc=face, markersize=5)
+    row = list(_MASKINGS).index("too late")
+    unseen = float(dice.alone.sel(masking="too late").min())
+    for label, x, y, shift, side in (
+        ("in training", floor, row - 0.16, 6, "left"),
+        ("by itself", unseen, row + 0.16, -8, "right"),
+    ):
+        right.annotate(
+            label,
+            (x, y),
+            xytext=(shift, 0),
+            textcoords="offset points",
+            ha=side,
+            va="center",
+            fontsize=10,
+        )
     right.axvline(floor, color=theme().ink, linestyle="--", linewidth=1)
     right.set_yticks(range(len(_MASKINGS)), list(_MASKINGS))
     right.set_ylim(len(_MASKINGS) - 0.4, -0.6)
