@@ -332,7 +332,7 @@ PAIRS = 64
 NOISE = 0.3
 WIDTHS = tuple(0.02 * 1.4**k for k in range(14))
 """The grid of kernel widths, from 0.02 to 1.6."""
-KERNEL_STEPS = 300
+KERNEL_STEPS = 200
 KERNEL_RATE = 0.1
 
 
@@ -435,7 +435,7 @@ def smoothing(seed: int) -> dict[str, Any]:
 MaskingName = Literal["in time", "too late", "no mask"]
 MASKINGS = get_args(MaskingName)
 EVERY = 20
-STEPS = 400
+STEPS = 300
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 """The grid of learning rates, the same for all arms."""
 
@@ -459,7 +459,7 @@ class Dice:
     """
 
     vocab: int = 6
-    length: int = 16
+    length: int = 8
     causal = True
 
     def __post_init__(self) -> None:
@@ -549,7 +549,7 @@ def dice_trainings(seed: int) -> dict[str, Job]:
     config = Config(vocab=DICE.vocab, d_model=32, n_layers=1)
     jobs = {}
     for how in MASKINGS:
-        options = {"prepare": Masking(how), "batch_size": 64}
+        options = {"prepare": Masking(how), "batch_size": 32}
         name = f"dice-{how.replace(' ', '-')}"
         search = Search(name, config, DICE, RATES, tuning_seeds(2), STEPS, options)
         jobs[how] = job(
