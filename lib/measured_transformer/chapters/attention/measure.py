@@ -567,8 +567,8 @@ def dice_trainings(seed: int) -> dict[str, Job]:
 @torch.no_grad()
 def loss_of_next(
     model: Model, rolls: Int[Tensor, "batch position"], *, known: bool
-) -> Float[Tensor, "position"]:
-    """Cross-entropy of each next roll.
+) -> Float[Tensor, "prediction"]:
+    """Cross-entropy of each next roll, of all but the last position.
 
     Args:
         model: a decoder.
