@@ -7,23 +7,54 @@ import torch
 E = math.e
 
 
-def attend(scale=None, late=False, axis=-1, ignore=False):
-    def attention(queries, keys, values, mask):
-        width = queries.shape[-1]
-        scores = queries @ keys.T * (width**-0.5 if scale is None else scale(width))
-        if not late and not ignore:
-            scores = scores.masked_fill(~mask, -math.inf)
+def head(
+    scale=None, late=False, axis=-1, ignore=False, transposed=True, strict=False, window=False
+):
+    def answer(x, w_query, w_key, w_value, causal):
+        q, k, v = x @ w_query, x @ w_key, x @ w_value
+        scores = q @ k.transpose(-2, -1) if transposed else (k @ q.transpose(-2, -1))
+        scores = scores * (q.shape[-1] ** -0.5 if scale is None else scale(x, q))
+        past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(-1 if strict else 0)
+        if window:
+            past = torch.eye(x.shape[1], dtype=torch.bool)
+        if causal and not late and not ignore:
+            scores = scores.masked_fill(~past, -math.inf)
         weights = scores.softmax(axis)
-        if late:
-            weights = weights * mask
-        return weights @ values
+        if causal and late:
+            weights = weights * past
+        return weights @ v
 
-    return attention
+    return answer
 
 
-def fill_with_zero(queries, keys, values, mask):
-    scores = queries @ keys.T / queries.shape[-1] ** 0.5
-    return scores.masked_fill(~mask, 0.0).softmax(-1) @ values
+def zeros_for_minus_infinity(x, w_query, w_key, w_value, causal):
+    q, k, v = x @ w_query, x @ w_key, x @ w_value
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    if causal:
+        scores = scores.tril()
+    return scores.softmax(-1) @ v
+
+
+def fetch(query=lambda n: 20 * n**0.5 * torch.eye(n), key=None, value=None):
+    key = key or (lambda n: torch.eye(n).roll(1, dims=1))
+
+    def previous_token(vocab, n):
+        nothing = torch.zeros(vocab, n)
+        w_value = torch.cat([torch.eye(vocab), torch.zeros(n, vocab)])
+        w_query, w_key = torch.cat([nothing, query(n)]), torch.cat([nothing, key(n)])
+        return w_query, w_key, w_value if value is None else value(vocab, n)
+
+    return previous_token
+
+
+def kernel(half=0.5, power=2, square=1.0, h=None):
+    def kernel_vectors(x, centres, width):
+        width = width if h is None else h
+        queries = torch.stack([x, torch.ones_like(x)], dim=1)
+        keys = torch.stack([centres, -square * centres**2 / 2], dim=1)
+        return queries, keys * (half / 0.5) / width**power
+
+    return kernel_vectors
 
 
 def window(low, high):
@@ -43,24 +74,52 @@ WRONG = {
         "a weight for a redness": ((0.21, 0.58, 0.21, 1.5), "how red is red"),
         "red alone": ((0.21, 0.58, 0.64, 3.0), "itself too"),
     },
-    "attention.masked_attention": {
-        "no division": (attend(lambda d: 1.0), "nothing divides"),
-        "divided by the width": (attend(lambda d: 1 / d), "not the width"),
-        "masked too late": (attend(late=True), "add up to one"),
-        "no mask": (attend(ignore=True), "nobody may see"),
-        "zero instead of minus infinity": (fill_with_zero, "nobody may see"),
-        "softmax over the queries": (attend(axis=0), "something else"),
+    "attention.head": {
+        "no division": (head(lambda x, q: 1.0), "nothing divides"),
+        "divided by the width": (head(lambda x, q: 1 / q.shape[-1]), "not the width itself"),
+        "the root of the model's width": (
+            head(lambda x, q: x.shape[-1] ** -0.5),
+            "which vectors are compared",
+        ),
+        "masked too late": (head(late=True), "moves when the last input changes"),
+        "no mask": (head(ignore=True), "moves when the last input changes"),
+        "a mask that hides itself": (head(strict=True), "NaN"),
+        "zero instead of minus infinity": (
+            zeros_for_minus_infinity,
+            "moves when the last input changes",
+        ),
+        "a window of one": (head(window=True), "mean of what it may see"),
+        "softmax over the queries": (head(axis=1), "moves when the last input changes"),
+        "keys ask": (head(transposed=False), "softmax over the keys"),
+    },
+    "attention.previous_token": {
+        "itself": (fetch(key=torch.eye), "position 1 looks most at position 1"),
+        "all alike": (fetch(query=lambda n: torch.zeros(n, n)), "looks most at position 0"),
+        "too soft": (fetch(query=torch.eye), "which scores make it sharper"),
+        "the place for the word": (
+            fetch(value=lambda vocab, n: torch.eye(vocab + n)[:, -vocab:]),
+            "not that word's one-hot vector",
+        ),
+        "two matrices": (lambda vocab, n: fetch()(vocab, n)[:2], "three matrices"),
+        "without the words": (
+            lambda vocab, n: (torch.eye(n), torch.eye(n), torch.eye(vocab)),
+            "w_query shall have the shape",
+        ),
+    },
+    "attention.kernel_vectors": {
+        "no half": (kernel(half=1.0), "has a half in it"),
+        "not squared": (kernel(power=1), "squared in the exponent"),
+        "no width": (kernel(h=1.0), "does not matter"),
+        "the wrong sign": (kernel(half=-0.5), "look at the sign"),
+        "no square": (kernel(square=0.0), "square of the centre is missing"),
+        "twice the square": (kernel(square=2.0), "multiply out"),
+        "the scores": (lambda x, c, h: -((x[:, None] - c) ** 2) / (2 * h**2), "two tensors"),
     },
     "attention.window_mask": {
         "both sides": (window(lambda w: 1 - w, lambda w: w - 1), "comes later"),
         "one too many": (window(lambda w: 0, lambda w: w), "outside"),
         "one too few": (window(lambda w: 0, lambda w: max(w - 2, 0)), "in its window"),
         "not itself": (window(lambda w: 1, lambda w: w), "see itself"),
-    },
-    "attention.spread": {
-        "the variance": (1 / 8, "variance"),
-        "as if nothing were wrong": (1.0, "root of the head's width"),
-        "undivided": (8.0, "before any division"),
     },
     "attention.padding": {
         "a zero that takes nothing": ((2.0, 0.73), "takes no weight"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 
 from measured_transformer.exercises.answers import (
     Answer,
@@ -52,42 +53,118 @@ def row(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
-def masked_attention(answer: Answer) -> None:
-    """Write `attention(queries, keys, values, mask)`: each query's average of the values that it may see.
+def head(answer: Answer) -> None:
+    """Write `head(x, w_query, w_key, w_value, causal)`: one head of self-attention for a batch.
 
-    Queries (query, width), keys (key, width), values (key, other width), mask (query, key) True where allowed.
+    `x` (batch, position, d), matrices (d, d_h), (d, d_h) and (d, d_v); `causal` hides later positions.
     """
-    for n_query, n_key, width, wide, seed in ((3, 3, 4, 2, 1), (2, 5, 3, 7, 2), (1, 4, 9, 1, 3)):
-        q, k = normal(n_query, width, seed=seed), normal(n_key, width, seed=seed + 10)
-        v = normal(n_key, wide, seed=seed + 20)
-        mask = torch.ones(n_query, n_key, dtype=torch.bool)
-        found = tensor(answer(q, k, v, mask), (n_query, wide))
-        constant = tensor(answer(q, k, torch.ones_like(v), mask), (n_query, wide))
+    for batch, n, d, width, wide, seed in (
+        (2, 4, 5, 3, 2, 1),
+        (3, 6, 4, 9, 4, 2),
+        (1, 3, 2, 1, 6, 3),
+    ):
+        x = normal(batch, n, d, seed=seed)
+        w_q, w_k = normal(d, width, seed=seed + 10), normal(d, width, seed=seed + 20)
+        w_v, shape = normal(d, wide, seed=seed + 30), (batch, n, wide)
+        found = tensor(answer(x, w_q, w_k, w_v, False), shape)
+        flat = tensor(answer(x, 0 * w_q, w_k, w_v, False), shape)
+        text = "queries of zeros like all keys alike, yet some position does not get the mean of the values"
+        demand(close(flat, (x @ w_v).mean(1, keepdim=True).expand(shape), 1e-9), text)
+        _demand_past(answer, x, (w_q, w_k, w_v), shape)
+        scores, v = x @ w_q @ (x @ w_k).transpose(1, 2), x @ w_v
+        for scale, text in (
+            (1.0, "the scores grow with the width: nothing divides them"),
+            (1 / width, "scores are divided by too much: it is not the width itself"),
+            (d**-0.5, "that is the root of the width of x; which vectors are compared?"),
+        ):
+            if width > 1 and not close(scale, width**-0.5):
+                demand(not close(found, (scale * scores).softmax(-1) @ v, 1e-9), text)
+        text = "the weights are not those of a softmax over the keys"
+        demand(close(found, (scores / math.sqrt(width)).softmax(-1) @ v, 1e-6), text)
+
+
+def _demand_past(
+    answer: Answer, x: Tensor, matrices: tuple[Tensor, Tensor, Tensor], shape: tuple[int, ...]
+) -> None:
+    """Under a causal mask: nothing of the future, and the whole budget for the past."""
+    w_q, w_k, w_v = matrices
+    masked = tensor(answer(x, *matrices, True), shape)
+    last = x.clone()
+    last[:, -1] += 1.5
+    moved = tensor(answer(last, *matrices, True), shape)
+    text = "with causal=True an earlier position moves when the last input changes"
+    demand(close(masked[:, :-1], moved[:, :-1], 1e-9), text)
+    flat = tensor(answer(x, 0 * w_q, w_k, w_v, True), shape)
+    counts = torch.arange(1, shape[1] + 1, dtype=x.dtype)[:, None]
+    text = (
+        "with causal=True and queries of zeros a position does not get the mean of what it may see"
+    )
+    demand(close(flat, (x @ w_v).cumsum(1) / counts, 1e-9), text)
+
+
+@exercise(_CHAPTER)
+def previous_token(answer: Answer) -> None:
+    """Write `previous_token(vocab, n)`: w_query, w_key and w_value of a head that fetches the word before.
+
+    The input of a word is its one-hot vector (vocab entries) beside that of its place (n entries).
+    """
+    for vocab, n, seed in ((4, 3, 1), (5, 8, 2), (3, 16, 3)):
+        given = answer(vocab, n)
+        counted = isinstance(given, (list, tuple)) and len(given) == 3
+        demand(counted, "the function shall return three matrices, w_query, w_key and w_value")
+        w_q = tensor(given[0], name="w_query")
         demand(
-            close(constant, 1.0, 1e-9), "when all values are one, some query gets something else"
+            w_q.ndim == 2 and w_q.shape[0] == vocab + n,
+            f"w_query shall have the shape ({vocab + n}, any width), got {tuple(w_q.shape)}",
         )
-        flat = tensor(answer(0 * q, k, v, mask), (n_query, wide))
-        text = "a query of zeros likes all keys alike, yet does not get the mean of the values"
-        demand(close(flat, v.mean(0).expand(n_query, wide), 1e-9), text)
-        open_ = mask.clone()
-        open_[:, -1] = False
-        hidden = tensor(answer(q, k, v, open_), (n_query, wide))
-        changed = v.clone()
-        changed[-1] += 5
-        text = "the value of a key that nobody may see still matters"
-        demand(close(tensor(answer(q, k, changed, open_)), hidden, 1e-9), text)
-        constant = tensor(answer(q, k, torch.ones_like(v), open_), (n_query, wide))
-        text = "with one key masked, the weights of the others no longer add up to one"
-        demand(close(constant, 1.0, 1e-9), text)
-        ours = ((q @ k.T) / math.sqrt(width)).softmax(-1) @ v
-        unscaled, by_width = (q @ k.T).softmax(-1) @ v, ((q @ k.T) / width).softmax(-1) @ v
-        demand(
-            not close(found, unscaled, 1e-9), "the scores grow with the width: nothing divides them"
-        )
-        demand(
-            not close(found, by_width, 1e-9), "scores are divided by too much: it is not the width"
-        )
-        demand(close(found, ours, 1e-6), "the weights are not those of a softmax over the keys")
+        w_k = tensor(given[1], tuple(w_q.shape), name="w_key")
+        w_v = tensor(given[2], (vocab + n, vocab), name="w_value")
+        words = torch.randint(vocab, (n,), generator=torch.Generator().manual_seed(seed))
+        token = torch.eye(vocab, dtype=torch.float64)[words]
+        x = torch.cat([token, torch.eye(n, dtype=torch.float64)], dim=1)
+        scores = (x @ w_q) @ (x @ w_k).T / math.sqrt(w_q.shape[1])
+        past = torch.ones(n, n, dtype=torch.bool).tril()
+        pattern = scores.masked_fill(~past, -math.inf).softmax(-1)
+        chosen = pattern.argmax(1)
+        at = first(chosen[1:] != torch.arange(n - 1))
+        text = f"position {at[0] + 1} looks most at position {int(chosen[at[0] + 1])}" if at else ""
+        demand(not at, text)
+        least = pattern.diagonal(-1).min()
+        text = f"the place is right, but gets a weight of only {least:.3f}: which scores make it sharper?"
+        demand(least > 0.99, text)
+        found, wanted = pattern @ (x @ w_v), token[:-1]
+        text = "the head looks at the right place, but what it fetches is not that word's one-hot vector"
+        demand(bool(((found[1:] - wanted).abs() < 0.01).all()), text)
+
+
+@exercise(_CHAPTER)
+def kernel_vectors(answer: Answer) -> None:
+    """Write `kernel_vectors(x, centres, h)`: queries and keys whose softmax has a Gaussian kernel's weights.
+
+    `x` (query,) and `centres` (key,) are numbers; returned are queries (query, w) and keys (key, w).
+    """
+    for n_query, n_key, h, seed in ((3, 4, 1.0, 1), (5, 2, 0.3, 2), (2, 6, 2.0, 3)):
+        x, centres = normal(n_query, seed=seed), normal(n_key, seed=seed + 10)
+        given = answer(x, centres, h)
+        paired = isinstance(given, (list, tuple)) and len(given) == 2
+        demand(paired, "the function shall return two tensors, queries and keys")
+        q, k = tensor(given[0], name="queries"), tensor(given[1], name="keys")
+        fits = q.ndim == k.ndim == 2 and q.shape[1] == k.shape[1]
+        text = f"expected queries ({n_query}, w) and keys ({n_key}, w), got {tuple(q.shape)}, {tuple(k.shape)}"
+        demand(fits and (len(q), len(k)) == (n_query, n_key), text)
+        found = (q @ k.T).softmax(-1)
+        apart = (x[:, None] - centres).square()
+        for power, text in (
+            (apart / h**2, "the exponent has a half in it"),
+            (apart / (2 * h), "the width of the kernel is squared in the exponent"),
+            (apart / 2, "the width of the kernel does not matter"),
+            (-apart / (2 * h**2), "the farthest centre has the largest weight: look at the sign"),
+            (-x[:, None] * centres / h**2, "the term with the square of the centre is missing"),
+        ):
+            if not close((-power).softmax(-1), (-apart / (2 * h**2)).softmax(-1), 1e-6):
+                demand(not close(found, (-power).softmax(-1), 1e-9), text)
+        text = "the weights are not those of the kernel: multiply out the square of the distance"
+        demand(close(found, (-apart / (2 * h**2)).softmax(-1), 1e-9), text)
 
 
 @exercise(_CHAPTER)
@@ -116,19 +193,6 @@ def window_mask(answer: Answer) -> None:
             else ""
         )
         demand(not at, text)
-
-
-@exercise(_CHAPTER)
-def spread(answer: Answer) -> None:
-    """One number: the standard deviation of the scores in (c), divided by the root of the model's width."""
-    slips = {
-        1 / 8: "that is a variance, or a division by the number of heads",
-        1.0: "that is right for a division by the root of the head's width",
-        8.0: "that is the root of the variance before any division",
-        64.0: "that is the variance before any division",
-    }
-    way = "what is the variance of a dot product over the width of one head, and by what is it divided?"
-    demand_number(answer.number(), 8**-0.5, way=way, within=0.02, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -1,4 +1,4 @@
-"""Figures on attention: a pass of three words by hand, the triangle of values, budgets, masks, three kinds."""
+"""Figures on attention: three words by hand, temperature, budgets, a kernel, masks, and three kinds."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import FixedLocator, NullLocator
+from xarray import Dataset
 
 from measured_transformer.figures.diagrams import canvas
-from measured_transformer.figures.plots import legend_above, panel_letters, subplots
+from measured_transformer.figures.plots import panel_letters, seed_lines, subplots
 from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
 Array = Float[np.ndarray, "..."]
 Mask = Bool[np.ndarray, "query key"]
 _CONCEPTS = ("residual", "attention", "ffn", "norm")
-_MARKERS = ("o", "s", "^", "D")
 
 
 @themed
@@ -37,7 +38,7 @@ def plot_by_hand(
 
     Args:
         words: the tokens.
-        queries, keys, values, weights: one row a token.
+        queries, keys, values, weights: one row for each token.
         asking: number of the token whose row is followed.
         kinds: names of the columns of queries and keys.
         contents: names of the columns of the values.
@@ -136,37 +137,84 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> 
 
 
 @themed
-def plot_hull(
-    words: Sequence[str], values: Array, outputs: Array, cloud: Array, *, axis_names: Sequence[str]
+def plot_temperature(
+    words: Sequence[str],
+    values: Array,
+    factors: Array,
+    weights: Array,
+    cloud: Array,
+    *,
+    marked: Sequence[float],
+    axis_names: Sequence[str],
 ) -> Figure:
-    """Draw values as corners, outputs inside, and where random scores would bring an output.
+    """Draw one query's weights while all its scores are multiplied, and the path of what it gets.
 
     Args:
         words: the tokens.
-        values: two numbers a token.
-        outputs: what each token gets.
+        values: two numbers for each token.
+        factors: what the scores are multiplied with, rising, one above another on a logarithmic axis.
+        weights: one row for each factor.
         cloud: outputs of many drawn rows of scores.
-        axis_names: of the two numbers.
+        marked: factors that are marked on the path; each is one of `factors`.
+        axis_names: of the two numbers of a value.
     """
-    figure, axes = subplots(height=3.8)
-    corners = np.concatenate([values, values[:1]])
-    axes.fill(*corners.T, color=tint("ffn", 0.14), zorder=0)
-    axes.plot(*corners.T, color=COLOURS["ffn"], linewidth=1.5, zorder=1)
-    axes.plot(*cloud.T, ".", color=COLOURS["random"], markersize=3, zorder=1, label="any scores")
-    axes.plot(*values.T, "^", color=COLOURS["ffn"], markersize=11, label="values", zorder=3)
-    axes.plot(*outputs.T, "s", color=COLOURS["attention"], markersize=9, label="outputs", zorder=4)
-    for word, value in zip(words, values, strict=True):
-        axes.annotate(word, value, xytext=(9, -15), textcoords="offset points", fontsize=12)
-    for word, output in zip(words, outputs, strict=True):
-        axes.annotate(
-            f"{word} gets", output, xytext=(9, 4), textcoords="offset points", fontsize=11, zorder=5
+    figure, (left, right) = subplots(1, 2, height=3.5)
+    for column, (word, concept) in enumerate(zip(words, _CONCEPTS, strict=False)):
+        left.plot(factors, weights[:, column], color=COLOURS[concept])
+        left.text(
+            factors[-1] * 1.15,
+            weights[-1, column] + (0.05, 0.045, -0.045)[column % 3],
+            word,
+            color=COLOURS[concept],
+            va="center",
+            fontsize=11,
         )
-    axes.set_xlabel(axis_names[0])
-    axes.set_ylabel(axis_names[1])
-    axes.set_xlim(values[:, 0].min() - 0.3, values[:, 0].max() + 0.8)
-    axes.set_ylim(values[:, 1].min() - 0.45, values[:, 1].max() + 0.5)
-    legend_above(axes)
+    left.axvline(1, color=theme().ink, linestyle="--", linewidth=1)
+    left.set_xscale("log", base=2)
+    ticks = [float(t) for t in (1 / 16, 1 / 4, 1, 4)]
+    left.xaxis.set_major_locator(FixedLocator(ticks))
+    left.xaxis.set_minor_locator(NullLocator())
+    left.xaxis.set_major_formatter(lambda value, _: "1" if value == 1 else _fraction(value))
+    left.set_xlim(factors[0], factors[-1] * 3.6)
+    left.set_ylim(-0.11, 1.09)
+    left.set_xlabel("scores times")
+    left.set_ylabel("weight")
+    corners = np.concatenate([values, values[:1]])
+    right.fill(*corners.T, color=tint("none", 0.1), zorder=0)
+    right.plot(*corners.T, color=COLOURS["none"], linewidth=1.2, zorder=1)
+    right.plot(*cloud.T, ".", color=COLOURS["random"], markersize=2.5, zorder=1)
+    path = weights @ values
+    right.plot(*path.T, color=COLOURS["attention"], linewidth=2.5, zorder=3)
+    for factor in marked:
+        x, y = path[int(np.argmin(np.abs(factors - factor)))]
+        right.plot(x, y, "o", color=COLOURS["attention"], markersize=7, zorder=4)
+        right.annotate(
+            rf"$\times$ {_fraction(factor)}",
+            (x, y),
+            xytext=(-4, -15),
+            textcoords="offset points",
+            ha="right",
+            zorder=5,
+            fontsize=10,
+            bbox={"boxstyle": "round,pad=0.1", "facecolor": theme().paper, "edgecolor": "none"},
+        )
+    for word, value in zip(words, values, strict=True):
+        right.plot(*value, "^", color=theme().ink, markersize=8, zorder=4)
+        right.annotate(
+            word, value, xytext=(7, -15), textcoords="offset points", fontsize=11, zorder=5
+        )
+    span = values.max(axis=0) - values.min(axis=0)
+    low, high = values.min(axis=0) - 0.17 * span, values.max(axis=0) + 0.17 * span
+    right.set_xlim(low[0] + 0.1 * span[0], high[0] + 0.1 * span[0])
+    right.set_ylim(low[1], high[1])
+    right.set_xlabel(axis_names[0])
+    right.set_ylabel(axis_names[1])
+    panel_letters((left, right))
     return figure
+
+
+def _fraction(value: float) -> str:
+    return f"{value:g}" if value >= 1 else f"1/{1 / value:g}"
 
 
 @themed
@@ -181,26 +229,82 @@ def plot_budget(
         names: of the keys, in the order of the weights.
         moved: name of the key whose score moves.
     """
-    figure, panels = subplots(2, 1, height=2.9, sharex=True)
-    for axes, weights, label in zip(
-        panels, (softmax, sigmoid), ("softmax weights", "sigmoid weights"), strict=True
-    ):
+    figure, panels = subplots(1, 2, height=3.3, sharey=True)
+    for axes, weights in zip(panels, (softmax, sigmoid), strict=True):
         below = np.zeros(len(scores))
-        for place, name in enumerate(names):
-            above = below + weights[:, place]
-            concept = _CONCEPTS[place % len(_CONCEPTS)]
-            axes.fill_between(
-                scores, below, above, color=tint(concept, 0.55), linewidth=0, label=name
-            )
+        for name, concept, part in zip(names, _CONCEPTS, weights.T, strict=False):
+            above = below + part
+            axes.fill_between(scores, below, above, color=tint(concept, 0.55), linewidth=0)
             axes.plot(scores, above, color=COLOURS[concept], linewidth=1.5)
+            at, side = (-1, "right") if name == moved else (0, "left")
+            axes.text(
+                scores[at] + (0.25 if side == "left" else -0.25),
+                (below[at] + above[at]) / 2,
+                name,
+                ha=side,
+                va="center",
+                fontsize=11,
+            )
             below = above
-        axes.set_ylabel(f"{label},\nstacked")
-        axes.set_ylim(0, None)
         axes.set_xlim(scores[0], scores[-1])
-    panels[-1].set_xlabel(f"score of {moved}")
-    legend_above(panels[0], columns=len(names))
-    for letter, axes in zip("ab", panels, strict=True):
-        axes.text(0.015, 0.9, f"({letter})", transform=axes.transAxes, fontweight="bold")
+        axes.set_xlabel(f"score of {moved}")
+    panels[0].set_ylim(0, 1.05 * float(max(softmax.sum(1).max(), sigmoid.sum(1).max())))
+    panels[0].set_ylabel("weights, stacked")
+    for axes, title in zip(panels, ("(a) softmax", "(b) sigmoid"), strict=True):
+        axes.set_title(title, loc="left", fontsize=11)
+    return figure
+
+
+_SMOOTHERS = {
+    "average of all": ("none", "average of all"),
+    "nearest": ("residual", "nearest key"),
+    "fixed kernel": ("ffn", "fixed kernel"),
+    "learned kernel": ("attention", "learned kernel"),
+}
+
+
+@themed
+def plot_kernel(
+    keys: Array, values: Array, along: Array, curves: Mapping[str, Array], smoothing: Dataset
+) -> Figure:
+    """Draw what attention makes of noisy pairs with kernels of several widths, and errors by coordinates.
+
+    Args:
+        keys, values: the pairs.
+        along: the queries.
+        curves: name of a kernel -> what each query gets.
+        smoothing: the measured errors.
+    """
+    figure, (left, right) = subplots(1, 2, height=3.6)
+    left.plot(keys, values, "o", color=COLOURS["random"], markersize=4, mew=0)
+    for (name, curve), (concept, line) in zip(
+        curves.items(), (("residual", "-"), ("attention", "-"), ("ffn", "--")), strict=False
+    ):
+        left.plot(along, curve, linestyle=line, color=COLOURS[concept], label=name)
+    left.set_xlabel("query and keys $x$")
+    left.set_ylabel("values $y$")
+    low, high = left.get_ylim()
+    left.set_ylim(low, high + 0.42 * (high - low))
+    left.legend(loc="upper right", fontsize=10, title="width of the kernel", title_fontsize=10)
+    counts = smoothing.coordinates.values
+    for name, (concept, label) in _SMOOTHERS.items():
+        error = smoothing.error.sel(smoother=name).transpose("seed", "coordinates").values
+        seed_lines(right, np.arange(len(counts)), error, concept=concept, label="")
+        right.annotate(
+            label,
+            (len(counts) - 1, error[:, -1].mean()),
+            xytext=(4, -12 if name == "average of all" else 0),
+            textcoords="offset points",
+            color=COLOURS[concept],
+            va="center",
+            fontsize=10,
+        )
+    right.set_xlim(-0.2, len(counts) + 1.6)
+    right.set_ylim(0, None)
+    right.set_xticks(range(len(counts)), [str(count) for count in counts])
+    right.set_xlabel("coordinates of a key")
+    right.set_ylabel("error (root mean square)")
+    panel_letters((left, right))
     return figure
 
 
@@ -241,6 +345,59 @@ def plot_masks(allowed: Mapping[str, Mask], words: Sequence[str]) -> Figure:
     return figure
 
 
+_MASKINGS = {"in time": "residual", "too late": "attention", "no mask": "none"}
+
+
+@themed
+def plot_dice(dice: Dataset, *, floor: float) -> Figure:
+    """Draw the loss on dice while models learn, and how it changes when the next rolls are not there.
+
+    Args:
+        dice: the measured losses.
+        floor: the smallest loss that is possible without knowing the next roll.
+    """
+    figure, (left, right) = subplots(1, 2, height=3.5, gridspec_kw={"width_ratios": (1.2, 1)})
+    steps = dice.step.values
+    for how, concept in _MASKINGS.items():
+        curve = dice.curve.sel(masking=how).transpose("seed", "step").values
+        seed_lines(left, steps, curve, concept=concept, label=how)
+    left.axhline(floor, color=theme().ink, linestyle="--", linewidth=1)
+    left.text(steps[-1], floor + 0.05, "ln 6", ha="right", va="bottom", fontsize=10)
+    left.legend(loc="center right", fontsize=10, title="mask", title_fontsize=10)
+    left.set_ylim(-0.08, floor + 0.3)
+    left.set_xlabel("training steps")
+    left.set_ylabel("loss (nats)")
+    for row, (how, concept) in enumerate(_MASKINGS.items()):
+        colour = COLOURS[concept]
+        for name, face, shift in (("whole", "none", -0.16), ("alone", colour, 0.16)):
+            values = dice[name].sel(masking=how).values
+            at = row + shift + np.linspace(-0.1, 0.1, len(values))
+            right.plot(values, at, "o", color=colour, mfc=face, markersize=5)
+    row = list(_MASKINGS).index("too late")
+    unseen = float(dice.alone.sel(masking="too late").min())
+    for label, x, y, shift, side in (
+        ("in training", floor, row - 0.16, 6, "left"),
+        ("by itself", unseen, row + 0.16, -8, "right"),
+    ):
+        right.annotate(
+            label,
+            (x, y),
+            xytext=(shift, 0),
+            textcoords="offset points",
+            ha=side,
+            va="center",
+            fontsize=10,
+        )
+    right.axvline(floor, color=theme().ink, linestyle="--", linewidth=1)
+    right.set_yticks(range(len(_MASKINGS)), list(_MASKINGS))
+    right.set_ylim(len(_MASKINGS) - 0.4, -0.6)
+    right.tick_params(axis="y", length=0)
+    right.grid(visible=False, axis="y")
+    right.set_xlabel("loss (nats)")
+    panel_letters((left, right))
+    return figure
+
+
 @dataclass(frozen=True)
 class Kind:
     """One kind of attention, for `plot_kinds`.
@@ -249,67 +406,79 @@ class Kind:
         name: of the kind.
         asking, asked: the tokens above and below.
         allowed: who may look at whom, shape (query, key).
-        followed: number of the asking token that is drawn strongly.
-        weights: of its row; None draws them all alike.
+        weights: of all queries, shape (query, key).
     """
 
     name: str
     asking: Sequence[str]
     asked: Sequence[str]
     allowed: Mask
-    followed: int
-    weights: Array | None = None
+    weights: Array
 
 
 @themed
 def plot_kinds(drawn: Sequence[Kind]) -> Figure:
-    """Draw who may look at whom: those that ask above, those that are asked below, lines where allowed."""
-    figure, panels = subplots(len(drawn), 1, height=2.1)
-    for axes, kind in zip(np.atleast_1d(panels), drawn, strict=True):
-        width = 12.8
-        canvas(axes, width=width, height=4.2)
-        above, below = _places(len(kind.asking), width), _places(len(kind.asked), width)
-        _links(axes, kind, above, below)
+    """Draw who looks at whom, and the matrix of weights beside it.
+
+    Those that ask stand above, those that are asked below; a line is as wide as its weight.
+    """
+    figure, panels = subplots(
+        len(drawn), 2, height=2.15, squeeze=False, gridspec_kw={"width_ratios": (1.35, 1)}
+    )
+    for (links, board), kind in zip(panels, drawn, strict=True):
+        canvas(links, width=8.0, height=4.2)
+        above, below = _places(len(kind.asking)), _places(len(kind.asked))
+        for row, column in np.argwhere(kind.allowed):
+            weight = float(kind.weights[row, column])
+            links.plot(
+                [below[column], above[row]],
+                [1.05, 3.0],
+                color=COLOURS["attention"],
+                linewidth=0.5 + 9 * weight,
+                alpha=0.35 + 0.65 * weight,
+                solid_capstyle="butt",
+                zorder=1,
+            )
         same = kind.asking is kind.asked
-        _words(axes, above, kind.asking, height=3.3, concept="residual", bold=kind.followed)
-        _words(axes, below, kind.asked, height=0.7, concept="residual" if same else "none")
-        if kind.weights is not None:
-            seen = kind.allowed[kind.followed]
-            for x, weight, open_ in zip(below, kind.weights, seen, strict=True):
-                if open_:
-                    axes.text(x, 0.0, f"{weight:.2f}", ha="center", va="center", fontsize=11)
-        axes.text(0.0, 3.3, "asks", ha="left", va="center", fontsize=11)
-        axes.text(0.0, 0.7, "is asked", ha="left", va="center", fontsize=11)
-        axes.set_title(kind.name, loc="right", fontsize=12)
-    panel_letters(np.atleast_1d(panels))
+        _words(links, above, kind.asking, height=3.3, concept="residual")
+        _words(links, below, kind.asked, height=0.7, concept="residual" if same else "ffn")
+        links.text(-0.35, 3.3, "asks", ha="left", va="center", fontsize=10)
+        links.text(-0.35, 0.7, "is asked", ha="left", va="center", fontsize=10)
+        _board(board, kind)
+    for letter, (links, _), kind in zip("abc", panels, drawn, strict=False):
+        links.set_title(f"({letter}) {kind.name}", loc="left", fontsize=11)
     return figure
 
 
-def _links(axes: Axes, kind: Kind, above: Sequence[float], below: Sequence[float]) -> None:
-    """A line for each pair that is allowed; those of the token that is followed as wide as its weights."""
-    for row, column in np.argwhere(kind.allowed):
-        strong = row == kind.followed
-        width = 1.0
-        if strong:
-            width = 2.5 if kind.weights is None else 0.8 + 12 * float(kind.weights[column])
-        axes.plot(
-            [below[column], above[row]],
-            [1.0, 3.0],
-            color=COLOURS["attention"] if strong else theme().faint,
-            linewidth=width,
-            zorder=2 if strong else 1,
-            solid_capstyle="butt",
+def _board(axes: Axes, kind: Kind) -> None:
+    """The weights as a matrix of numbers; a forbidden pair is an empty cell with a cross."""
+    rows, columns = kind.allowed.shape
+    for row, column in np.ndindex(rows, columns):
+        weight, open_ = float(kind.weights[row, column]), bool(kind.allowed[row, column])
+        axes.add_patch(
+            Rectangle(
+                (column - 0.47, row - 0.45),
+                0.94,
+                0.9,
+                facecolor=tint("attention", 0.08 + 0.6 * weight) if open_ else "none",
+                edgecolor=COLOURS["attention"] if open_ else theme().faint,
+            )
         )
+        text = f"{weight:.2f}" if open_ else "-"
+        axes.text(column, row, text, ha="center", va="center", fontsize=11)
+    axes.set_xlim(-0.6, max(columns, 3) - 0.4)
+    axes.set_ylim(rows - 0.4, -0.6)
+    axes.set_xticks(range(columns), kind.asked, fontsize=10)
+    axes.set_yticks(range(rows), kind.asking, fontsize=10)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
 
 
 def _words(
-    axes: Axes,
-    places: Sequence[float],
-    words: Sequence[str],
-    *,
-    height: float,
-    concept: str,
-    bold: int | None = None,
+    axes: Axes, places: Sequence[float], words: Sequence[str], *, height: float, concept: str
 ) -> None:
     """A row of tokens in boxes."""
     frame = {
@@ -318,22 +487,11 @@ def _words(
         "edgecolor": COLOURS[concept],
         "linewidth": 1.4,
     }
-    for place, (x, word) in enumerate(zip(places, words, strict=True)):
-        axes.text(
-            x,
-            height,
-            word,
-            ha="center",
-            va="center",
-            fontsize=12,
-            zorder=3,
-            fontweight="bold" if place == bold else "normal",
-            bbox=frame,
-        )
+    for x, word in zip(places, words, strict=True):
+        axes.text(x, height, word, ha="center", va="center", fontsize=11, zorder=3, bbox=frame)
 
 
-def _places(count: int, width: float) -> list[float]:
-    left, right = 2.6, width - 0.9
+def _places(count: int, left: float = 2.1, right: float = 7.3) -> list[float]:
     if count == 1:
         return [(left + right) / 2]
     return [left + (right - left) * place / (count - 1) for place in range(count)]
