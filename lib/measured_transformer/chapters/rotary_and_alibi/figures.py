@@ -226,7 +226,7 @@ def plot_turns(turns: Dataset, contexts: Mapping[int, int]) -> Figure:
             axes.plot(pairs[chosen], period[chosen], "o", color=colour, mfc=face, markersize=4.5)
         axes.annotate(
             f"base {base:,}",
-            (pairs[50], period[50]),
+            (pairs[50], period[50]) if base > 10_000 else (pairs[34], period[34]),
             xytext=(-6, 4) if base > 10_000 else (4, -6),
             textcoords="offset points",
             ha="right" if base > 10_000 else "left",

@@ -394,7 +394,7 @@ def score_map(config: Config, n: int, *, seed: int = 0) -> Float[Tensor, "query 
 WIDE = Config(vocab=8, d_model=32, n_heads=2, max_length=256)
 RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
 """The grid of learning rates, the same for every scheme and rule."""
-SEEDS = 12
+SEEDS = 10
 
 
 @dataclass(frozen=True)
@@ -420,25 +420,25 @@ NEAR = 0.05
 """Nats above the best possible loss at which a rule counts as learned."""
 
 
+def training_of(rule: Rule, name: str, seed: int, steps: int) -> Job:
+    """One scheme, at the learning rate that suits it for the rule's own number of steps."""
+    config, options = scheme(WIDE, name)
+    options = {**options, "batch_size": rule.batch}
+    search = Search(
+        f"relative-{rule.name}-{name}",
+        config,
+        rule.task,
+        RATES,
+        tuning_seeds(2),
+        rule.steps,
+        options,
+    )
+    return job(config, rule.task, seed, steps=steps, learning_rate=tuned(search), **options)
+
+
 def trainings_of(rule: Rule, seed: int) -> dict[str, Job]:
-    """Every scheme, at the learning rate that suits it."""
-    jobs = {}
-    for name in SCHEMES:
-        config, options = scheme(WIDE, name)
-        options = {**options, "batch_size": rule.batch}
-        search = Search(
-            f"relative-{rule.name}-{name}",
-            config,
-            rule.task,
-            RATES,
-            tuning_seeds(2),
-            rule.steps,
-            options,
-        )
-        jobs[name] = job(
-            config, rule.task, seed, steps=rule.steps, learning_rate=tuned(search), **options
-        )
-    return jobs
+    """Every scheme on one rule."""
+    return {name: training_of(rule, name, seed, rule.steps) for name in SCHEMES}
 
 
 def outcomes(rule: Rule, seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
@@ -451,8 +451,8 @@ def outcomes(rule: Rule, seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 _BACK = Lag(vocab=8, length=32)
 BACK = Rule("lag", _BACK, 200, 16, _BACK.bayes_loss())
-COPY = Rule("copy", Induction(vocab=8, length=32, shortest=3, longest=6), 400, 16, 0.0)
-MIRROR = Rule("mirror", Reversal(vocab=8, length=12), 300, 16, 0.0)
+COPY = Rule("copy", Induction(vocab=8, length=32, shortest=3, longest=6), 300, 16, 0.0)
+MIRROR = Rule("mirror", Reversal(vocab=8, length=12), 200, 16, 0.0)
 TOLERANCE = {"steps": 100, "accuracy": 0.2}
 
 
@@ -489,7 +489,11 @@ def induction_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=SEEDS, coords={"scheme": SCHEMES}, trainings=induction_trainings, tolerance=TOLERANCE
+    seeds=SEEDS,
+    coords={"scheme": SCHEMES},
+    trainings=induction_trainings,
+    tolerance=TOLERANCE,
+    repeat="opening",
 )
 def induction(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Two-block decoders on strings that repeat: steps to learn that what followed a token follows it again."""
@@ -502,11 +506,47 @@ def reversal_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=SEEDS, coords={"scheme": SCHEMES}, trainings=reversal_trainings, tolerance=TOLERANCE
+    seeds=SEEDS,
+    coords={"scheme": SCHEMES},
+    trainings=reversal_trainings,
+    tolerance=TOLERANCE,
+    repeat="opening",
 )
 def reversal(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Two-block encoders on reversal, a rule of places and not of offsets: steps to learn it."""
     return outcomes(MIRROR, seed, runs)
+
+
+LATE = {
+    "alibi_back": (BACK, "alibi"),
+    "none_back": (BACK, "none"),
+    "relative_mirror": (MIRROR, "relative"),
+    "rotary_mirror": (MIRROR, "rotary"),
+}
+"""Schemes that do not learn a rule in the steps that it is given, and are given more."""
+PATIENCE = 1500
+
+
+def patience_trainings(seed: int) -> dict[str, Job]:
+    """Schemes that did not get there, with more steps at the same learning rate."""
+    return {case: training_of(rule, name, seed, PATIENCE) for case, (rule, name) in LATE.items()}
+
+
+@measurement(
+    seeds=4,
+    coords={"case": tuple(LATE)},
+    trainings=patience_trainings,
+    repeat="opening",
+    tolerance={"steps": 1000, "accuracy": 0.3},
+)
+def patience(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Schemes that did not learn a rule in its steps, with 1500: steps to learn it, and the accuracy then."""
+    cases = {case: (rule, runs[case]) for case, (rule, _) in LATE.items()}
+    needed = [float(steps_until(run.losses, rule.best + NEAR)) for rule, run in cases.values()]
+    accuracy = [
+        evaluate(run.model, rule.task, seed=seed, size=512).accuracy for rule, run in cases.values()
+    ]
+    return {"steps": ("case", needed), "accuracy": ("case", accuracy)}
 
 
 # What the claims are judged by --------------------------------------------------------------------
