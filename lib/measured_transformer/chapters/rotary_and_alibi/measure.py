@@ -625,6 +625,12 @@ def guess_excess() -> float:
 
 
 @number
+def best_accuracy() -> float:
+    """The best possible share of right answers on it."""
+    return _BACK.fidelity + (1 - _BACK.fidelity) / _BACK.vocab
+
+
+@number
 def complete_10000(turns: Dataset) -> int:
     """Pairs that complete a turn within Llama 2's context."""
     return _complete(turns, 10_000)
