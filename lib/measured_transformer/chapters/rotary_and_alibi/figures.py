@@ -309,12 +309,14 @@ def plot_rules(results: Mapping[str, Dataset], limits: Sequence[int]) -> Figure:
 
 
 def _strip(axes: Axes, steps: ArrayLike, row: int, concept: str, limit: int) -> None:
-    """A dot a seed in one row, hollow at the limit, and the mean with its interval."""
+    """A dot a seed in one row, hollow at the limit; the mean with its interval where all get there."""
     values, colour = np.asarray(steps, dtype=float), look(concept)["color"]
     shift = np.linspace(-0.28, 0.28, len(values))
     there = values < limit
     for chosen, face in ((there, colour), (~there, "none")):
-        axes.plot(values[chosen], row + shift[chosen], "o", color=colour, mfc=face, markersize=3.6)
+        axes.plot(values[chosen], row + shift[chosen], "o", color=colour, mfc=face, markersize=4.2)
+    if not there.all():
+        return
     mean, low, high = mean_and_bar(values)
     axes.plot([low, high], [row, row], color=theme().ink, linewidth=1.4, zorder=3)
     axes.plot(mean, row, "D", color=colour, mec=theme().ink, markersize=6.5, zorder=4)

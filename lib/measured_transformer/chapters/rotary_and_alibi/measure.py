@@ -454,7 +454,7 @@ _BACK = Lag(vocab=8, length=32)
 BACK = Rule("lag", _BACK, 200, 16, _BACK.bayes_loss(), 2)
 COPY = Rule("copy", Induction(vocab=8, length=32, shortest=3, longest=6), 300, 16, 0.0, 1)
 MIRROR = Rule("mirror", Reversal(vocab=8, length=12), 200, 16, 0.0, 1)
-TOLERANCE = {"steps": 100, "accuracy": 0.2}
+TOLERANCE = {"steps": 100.0, "accuracy": 0.2}
 
 
 def three_back_trainings(seed: int) -> dict[str, Job]:
@@ -538,7 +538,7 @@ def patience_trainings(seed: int) -> dict[str, Job]:
     coords={"case": tuple(LATE)},
     trainings=patience_trainings,
     repeat="opening",
-    tolerance={"steps": 1000, "accuracy": 0.3},
+    tolerance={"steps": 1000.0, "accuracy": 0.3},
 )
 def patience(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Schemes that did not learn a rule in its steps, with 1000: steps to learn it, and the accuracy then."""
