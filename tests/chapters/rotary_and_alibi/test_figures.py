@@ -24,7 +24,7 @@ DRAWN = {
         [(1, 0), (2, 1)], rate=0.5, query_angle=0.1, key_angle=0.2
     ),
     "plot_maps": lambda: figures.plot_maps({name: np.eye(4) for name in measure.PLAIN}),
-    "plot_score_drift": lambda: figures.plot_score_drift(RESULTS["precision"]),
+    "plot_score_drift": lambda: figures.plot_score_drift(RESULTS["rounding"]),
     "plot_turns": lambda: figures.plot_turns(RESULTS["turns"], measure.CONTEXTS),
     "plot_decay": lambda: figures.plot_decay(RESULTS["turns"], RESULTS["spread"]),
     "plot_rules": lambda: figures.plot_rules(RULES, LIMITS),

@@ -181,13 +181,13 @@ _ROUTES = {
 
 
 @themed
-def plot_score_drift(precision: Dataset) -> Figure:
+def plot_score_drift(rounding: Dataset) -> Figure:
     """Draw the largest change of rotary scores under a common shift by precision, a faint line a draw."""
     figure, axes = subplots(height=4.4)
-    shifts = precision["shift"].values
+    shifts = rounding["shift"].values
     for route, (concept, name, where) in _ROUTES.items():
         style = look(concept)
-        drawn = np.maximum(precision.error.sel(route=route).values, 1e-17)
+        drawn = np.maximum(rounding.error.sel(route=route).values, 1e-17)
         for row in drawn:
             axes.plot(shifts, row, color=style["color"], alpha=0.25, linewidth=0.9)
         middle = np.exp(np.log(drawn).mean(axis=0))

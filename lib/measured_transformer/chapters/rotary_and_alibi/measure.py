@@ -202,7 +202,7 @@ ROUTES: Mapping[str, tuple[torch.dtype, torch.dtype]] = {
     repeat=2,
     tolerance={"error": 0.5, "control": 0.05},
 )
-def precision(seed: int) -> dict[str, Any]:
+def rounding(seed: int) -> dict[str, Any]:
     """Largest change of 200 rotary scores when query and key are shifted together; control: the query alone."""
     drifts = [
         rotary_drift(list(SHIFTS), dtype=dtype, angles=angles, seed=seed)
@@ -528,7 +528,7 @@ LATE = {
 PATIENCE = 1000
 
 
-def patience_trainings(seed: int) -> dict[str, Job]:
+def late_trainings(seed: int) -> dict[str, Job]:
     """Schemes that did not get there, with more steps at the same learning rate."""
     return {case: training_of(rule, name, seed, PATIENCE) for case, (rule, name) in LATE.items()}
 
@@ -536,11 +536,11 @@ def patience_trainings(seed: int) -> dict[str, Job]:
 @measurement(
     seeds=3,
     coords={"case": tuple(LATE)},
-    trainings=patience_trainings,
+    trainings=late_trainings,
     repeat="opening",
     tolerance={"steps": 1000.0, "accuracy": 0.3},
 )
-def patience(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+def late(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Schemes that did not learn a rule in its steps, with 1000: steps to learn it, and the accuracy then."""
     cases = {case: (rule, runs[case]) for case, (rule, _) in LATE.items()}
     needed = [float(steps_until(run.losses, rule.best + NEAR)) for rule, run in cases.values()]
@@ -582,11 +582,11 @@ def _(drawn: Dataset) -> dict[str, Any]:
 
 
 @evidence("DD-7.6")
-def _(precision: Dataset) -> dict[str, Any]:
+def _(rounding: Dataset) -> dict[str, Any]:
     return {
         part: {
-            "error": precision.error.sel(route=route).values.ravel(),
-            "control": precision.control.sel(route=route).values.ravel(),
+            "error": rounding.error.sel(route=route).values.ravel(),
+            "control": rounding.control.sel(route=route).values.ravel(),
         }
         for part, route in _PARTS.items()
     }
@@ -665,12 +665,12 @@ def smallest_spread(spread: Dataset) -> float:
 
 
 @number
-def lost_in_float32(precision: Dataset) -> float:
+def lost_in_float32(rounding: Dataset) -> float:
     """The largest change of a score at the largest shift, with angles in float32."""
-    return float(precision.error.sel(route="float32, angles too", shift=SHIFTS[-1]).max())
+    return float(rounding.error.sel(route="float32, angles too", shift=SHIFTS[-1]).max())
 
 
 @number
-def lost_at_one(precision: Dataset) -> float:
+def lost_at_one(rounding: Dataset) -> float:
     """The largest change of a score at a shift of one, with angles in bfloat16."""
-    return float(precision.error.sel(route="bfloat16, angles too", shift=1).max())
+    return float(rounding.error.sel(route="bfloat16, angles too", shift=1).max())
