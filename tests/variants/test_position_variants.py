@@ -6,7 +6,7 @@ import pytest
 import torch
 from measured_transformer.analysis.positions import position_vectors
 from measured_transformer.models.config import Config
-from measured_transformer.parts.positions import sinusoidal_encoding
+from measured_transformer.parts.positions import rotation, sinusoidal_encoding
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.ensemble import train_ensemble
@@ -15,8 +15,10 @@ from measured_transformer.training.stacked import CannotStackError
 from measured_transformer.training.store import Store
 from measured_transformer.variants.positions import (
     Band,
+    PartialRotary,
     RandomPositions,
     RandomTable,
+    RotaryInBlocks,
     WithoutAttention,
     random_positions,
     third,
@@ -132,3 +134,49 @@ def test_a_stack_refuses_to_draw() -> None:
             learning_rate=1e-2,
             prepare=RandomPositions(40),
         )
+
+
+ROTARY = TINY.replace(positions="rotary", d_head=8)
+
+
+def test_a_quarter_of_each_head_turns_and_the_rest_does_not() -> None:
+    model = make_model(ROTARY, causal=True, seed=0)
+    PartialRotary(0.25)(model)
+    x = torch.randn(1, 2, 6, 8)
+    turned = model.rotary(6).apply(x)
+    assert torch.equal(turned[..., 2:], x[..., 2:])
+    wanted = rotation(6, 2).apply(x[..., :2])
+    torch.testing.assert_close(turned[..., :2], wanted)
+
+
+def test_all_of_each_head_is_the_rotation_itself() -> None:
+    model, other = (make_model(ROTARY, causal=True, seed=0) for _ in range(2))
+    PartialRotary(1.0)(model)
+    tokens = torch.randint(8, (2, 9))
+    torch.testing.assert_close(model(tokens), other(tokens))
+
+
+def test_rotary_in_all_blocks_is_rotary_and_in_none_is_none() -> None:
+    tokens = torch.randint(8, (2, 9))
+    for blocks, scheme in (((0, 1), "rotary"), ((), "none")):
+        model = make_model(ROTARY, causal=True, seed=0)
+        RotaryInBlocks(blocks)(model)
+        other = make_model(ROTARY.replace(positions=scheme), causal=True, seed=0)
+        torch.testing.assert_close(model(tokens), other(tokens))
+    half = make_model(ROTARY, causal=True, seed=0)
+    RotaryInBlocks((0,))(half)
+    assert not torch.allclose(half(tokens), other(tokens), atol=1e-3)
+
+
+def test_rotary_variants_refuse_what_does_not_fit() -> None:
+    for prepare in (PartialRotary(0.5), RotaryInBlocks((0,))):
+        with pytest.raises(ValueError, match="expected a model with rotary positions, got sinus"):
+            prepare(make_model(TINY, causal=True, seed=0))
+    model = make_model(ROTARY, causal=True, seed=0)
+    for share in (0.0, 0.1, 0.375, 1.5):
+        with pytest.raises(ValueError, match=f"{share} of 8"):
+            PartialRotary(share)(model)
+    with pytest.raises(ValueError, match="halves"):
+        PartialRotary(0.5)(make_model(ROTARY.replace(rotary_pairing="halves"), causal=True, seed=0))
+    with pytest.raises(ValueError, match=r"expected blocks 0 to 1, got \(2,\)"):
+        RotaryInBlocks((2,))(model)

@@ -86,8 +86,10 @@ class Rotation:
         cos, sin: (position, d_head / 2), cosine and sine of each position's angles; with one more axis in
             front, (batch, position, d_head / 2), where the rows of a batch stand at different positions.
         pairing: which two entries form a pair: neighbours (`interleaved`: 0 with 1, 2 with 3, as in the
-            RoFormer paper) or halves (`halves`: 0 with d/2, as in Llama checkpoints). The two differ by a
-            fixed permutation of the dimensions; weights trained with one need that one.
+            RoFormer paper and in Meta's own code and weights of Llama) or halves (`halves`: 0 with d/2, as in
+            GPT-NeoX and in Llama's weights as converted for Hugging Face). The two differ by a fixed
+            permutation of the dimensions: weights trained with one need that one, or their rows of W_Q and
+            W_K reordered, see `interop.pairing.convert_pairing`.
     """
 
     cos: Float[Tensor, "*batch position pair"]

@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
-from measured_transformer.parts.positions import LearnedPositions, sinusoidal_encoding
+from measured_transformer.parts.positions import (
+    LearnedPositions,
+    RotaryPositions,
+    rotation,
+    sinusoidal_encoding,
+)
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.training.stacked import CannotStackError
 
@@ -137,6 +142,89 @@ class _Draw:
         except RuntimeError as error:  # inside of vmap nothing can be drawn
             raise CannotStackError("a stack cannot draw the positions of its members") from error
         return args, {**given, "positions": drawn.to(tokens.device)}
+
+
+@dataclass(frozen=True)
+class PartialRotary:
+    """Rotary positions for some dimensions of each head alone; the others are compared unturned.
+
+    The first dimensions turn, at the frequencies of a head of their number, as in GPT-J and GPT-NeoX.
+    Neighbours are paired.
+
+    Attributes:
+        share: of a head's dimensions that turn, above 0 and at most 1; they must come in pairs.
+    """
+
+    share: float
+
+    def __call__(self, model: Model) -> None:
+        """Replace the model's rotary angles.
+
+        Raises:
+            ValueError: when the model has no rotary positions, pairs halves, or the share gives no whole
+                number of pairs.
+        """
+        own = _rotary(model)
+        turned = self.share * own.d_head
+        if own.pairing != "interleaved" or turned % 2 or not 2 <= turned <= own.d_head:
+            raise ValueError(
+                "expected interleaved pairs, and a share of the head's dimensions that is an even number of "
+                f"them, got {own.pairing} pairs and {self.share} of {own.d_head}"
+            )
+        model.rotary = _SomePairs(own.d_head, int(turned), own.base).to(own.like.device)
+
+
+class _SomePairs(RotaryPositions):
+    """Angles of which all but those of the first pairs are zero."""
+
+    def __init__(self, d_head: int, turned: int, base: float) -> None:
+        self.turned = turned
+        super().__init__(d_head, base=base)
+
+    def make(self, n: int, dtype: torch.dtype) -> Float[Tensor, "position width"]:
+        """Cosines, then sines, of positions 0 to n - 1."""
+        angles = rotation(n, self.turned, base=self.base, dtype=dtype)
+        still = (self.d_head - self.turned) // 2
+        cos = nn.functional.pad(angles.cos, (0, still), value=1.0)
+        return torch.cat((cos, nn.functional.pad(angles.sin, (0, still))), dim=-1)
+
+
+@dataclass(frozen=True)
+class RotaryInBlocks:
+    """Rotary positions in some blocks alone; the others compare queries and keys unturned.
+
+    Attributes:
+        blocks: numbers of the blocks that turn, counted from 0.
+    """
+
+    blocks: tuple[int, ...]
+
+    def __call__(self, model: Model) -> None:
+        """Let the attention of the other blocks do without, from now on.
+
+        Raises:
+            ValueError: when the model has no rotary positions, or no such block.
+        """
+        _rotary(model)
+        if any(not 0 <= i < len(model.blocks) for i in self.blocks):
+            raise ValueError(f"expected blocks 0 to {len(model.blocks) - 1}, got {self.blocks}")
+        for i, block in enumerate(model.blocks):
+            if i not in self.blocks:
+                attention: Any = block.attention
+                attention.register_forward_pre_hook(_unturned, with_kwargs=True)
+
+
+def _unturned(attention: nn.Module, args: Any, given: dict[str, Any]) -> Any:
+    return args, {**given, "rotation": None}
+
+
+def _rotary(model: Model) -> RotaryPositions:
+    if model.rotary is None:
+        raise ValueError(
+            f"expected a model with rotary positions, got {model.config.positions}; "
+            "make it from a config with positions='rotary'"
+        )
+    return model.rotary
 
 
 def _table(model: Model) -> nn.Parameter:

@@ -1,23 +1,33 @@
-"""Every figure on positions that turn queries and keys draws what it is given, in both themes."""
+"""Every figure of the chapter draws what it is given, in both themes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from measured_transformer.chapters.rotary_and_alibi import figures
+from measured_transformer.chapters.rotary_and_alibi import figures, measure
+from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 
-RNG = np.random.default_rng(0)
+RESULTS = load_results("rotary_and_alibi")
+RULES = {
+    "three back": RESULTS["three_back"],
+    "induction": RESULTS["induction"],
+    "reversal": RESULTS["reversal"],
+}
+LIMITS = [measure.BACK.steps, measure.COPY.steps, measure.MIRROR.steps]
 DRAWN = {
+    "plot_look_back": lambda: figures.plot_look_back(np.eye(30), [10, 20], 2),
+    "plot_one_number": lambda: figures.plot_one_number(
+        np.minimum(np.arange(1, 200), 31), 2.0 ** -np.arange(1, 9), np.arange(1, 200)
+    ),
     "plot_turned_vectors": lambda: figures.plot_turned_vectors(
         [(1, 0), (2, 1)], rate=0.5, query_angle=0.1, key_angle=0.2
     ),
-    "plot_score_drift": lambda: figures.plot_score_drift(
-        [1, 10], {"a": [0.0, 1e-3], "b": [1e-2, 1.0]}
-    ),
-    "plot_learning_curves": lambda: figures.plot_learning_curves(
-        {"rotary": RNG.random((2, 30)), "none": RNG.random((2, 30))}, best=0.1, level=0.2, window=5
-    ),
+    "plot_maps": lambda: figures.plot_maps({name: np.eye(4) for name in measure.PLAIN}),
+    "plot_score_drift": lambda: figures.plot_score_drift(RESULTS["rounding"]),
+    "plot_turns": lambda: figures.plot_turns(RESULTS["turns"], measure.CONTEXTS),
+    "plot_decay": lambda: figures.plot_decay(RESULTS["turns"], RESULTS["spread"]),
+    "plot_rules": lambda: figures.plot_rules(RULES, LIMITS),
 }
 
 
@@ -29,8 +39,6 @@ def test_figure_is_drawn_for_both_themes(name: str) -> None:
     assert drawn.dark.startswith(b"\x89PNG")
     assert drawn.light != drawn.dark
     assert drawn.width == 640
-    labels = [axes.get_xlabel() for axes in drawn.figure.axes if axes.axison]
-    assert any(labels) or name == "plot_turned_vectors"
 
 
 def test_every_figure_function_is_tried() -> None:
@@ -40,3 +48,20 @@ def test_every_figure_function_is_tried() -> None:
         if getattr(value, "__module__", "") == figures.__name__ and not name.startswith("_")
     }
     assert made_here == set(DRAWN)
+
+
+def test_every_training_is_a_dot_and_hollow_where_it_did_not_learn() -> None:
+    axes = figures.plot_rules(RULES, LIMITS).figure.axes
+    for panel, result, limit in zip(axes, RULES.values(), LIMITS, strict=True):
+        dots = [line for line in panel.lines if line.get_marker() == "o"]
+        hollow = sum(len(one.get_xdata()) for one in dots if one.get_markerfacecolor() == "none")
+        assert sum(len(one.get_xdata()) for one in dots) == result.steps.size
+        assert hollow == int((result.steps >= limit).sum())
+
+
+def test_pairs_that_complete_no_turn_are_hollow() -> None:
+    turns = RESULTS["turns"].isel(seed=0)
+    lines = figures.plot_turns(RESULTS["turns"], measure.CONTEXTS).figure.axes[0].lines
+    hollow = [len(one.get_xdata()) for one in lines if one.get_markerfacecolor() == "none"]
+    wanted = [int((turns.period.sel(base=b) > c).sum()) for b, c in measure.CONTEXTS.items()]
+    assert sorted(hollow) == sorted(wanted)

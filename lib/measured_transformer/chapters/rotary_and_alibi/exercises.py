@@ -18,7 +18,8 @@ from measured_transformer.exercises.answers import (
     tensor,
 )
 from measured_transformer.exercises.registry import exercise
-from measured_transformer.parts.positions import Pairing, rotation, sinusoidal_encoding
+from measured_transformer.parts.attention import causal_mask
+from measured_transformer.parts.positions import Pairing, rotation
 
 SUBJECT = "positions"
 """The first word of the exercises' names."""
@@ -26,64 +27,122 @@ _RELATIVE = "book/positions/rotary-and-alibi"
 
 
 @exercise(_RELATIVE)
-def pairing(answer: Answer) -> None:
-    """Write `pairing(d)`: which old column (pairs made of halves) comes to stand at each place of a head."""
-    for d in (2, 8, 4, 12):
-        found = tensor(answer(d), (d,))
-        order = found.round().long()
-        demand(close(found, order.double()), "an order consists of whole numbers")
-        text = f"each of the columns 0 to {d - 1} has to be taken once"
-        demand(torch.equal(order.sort().values, torch.arange(d)), text)
-        _check_pairs(order, d)
-        q, k = normal(2, 2, 3, 7, d, seed=d)
-        same = _scores(q[..., order], k[..., order], "interleaved")
-        demand(close(same, _scores(q, k, "halves")), "the scores of the two codes differ")
+def turn(answer: Answer) -> None:
+    """Write `turn(x, base)`: row p of x turned by position p, neighbours paired, x of shape (position, d)."""
+    for n, d, base in ((2, 2, 10000.0), (5, 4, 10000.0), (40, 16, 10000.0), (7, 6, 100.0)):
+        x = normal(n, d, seed=n)
+        found = tensor(answer(x, base), (n, d))
+        demand(close(found[0], x[0]), "the row at position 0 has turned; it should stay as it is")
+        right = _turned(x, "interleaved", base)
+        if not close(found, right):
+            _blame(found, x, base)
+            at = first((found - right).abs() > 1e-6)
+            raise Fault(
+                f"entry {at[1]} at position {at[0]} is off: by which angle does its pair turn?"
+            )
 
 
-def _check_pairs(order: Tensor, d: int) -> None:
-    for i in range(d // 2):
-        left, right = order[2 * i : 2 * i + 2].tolist()
-        text = f"your code turns columns {2 * i} and {2 * i + 1} together, the old ones {left} and {right}"
-        demand(abs(left - right) == d // 2, f"{text}, which were no pair")
-        demand(
-            left < right,
-            f"{text}: a pair, but its two numbers are exchanged, so it turns the other way",
-        )
-        demand(left == i, f"{text}: a pair, but one that turned at another speed")
+def _blame(found: Tensor, x: Tensor, base: float) -> None:
+    """Name the mistake that leads to a wrong rotation."""
+    d = x.shape[1]
+    demand(
+        close(found.norm(dim=1), x.norm(dim=1)),
+        "lengths have changed: cosine and sine of one and the same angle belong to a pair",
+    )
+    backwards = _turned(x, "interleaved", base, sign=-1)
+    demand(not close(found, backwards), "the pairs turn the wrong way: (1, 0) goes to (cos, sin)")
+    demand(not close(found, _turned(x, "halves", base)), "entry i is paired with entry i + d/2")
+    for angles, text in (
+        (base ** (-torch.arange(0, d // 2, dtype=torch.float64) / d), "exponent is 2i/d, not i/d"),
+        (torch.ones(d // 2, dtype=torch.float64), "all pairs turn at the same rate"),
+    ):
+        demand(d == 2 or not close(found, _at_rates(x, angles)), text)
 
 
-def _scores(queries: Tensor, keys: Tensor, pairs: Pairing) -> Tensor:
-    turn = rotation(queries.shape[-2], queries.shape[-1], pairing=pairs, dtype=torch.float64)
-    return turn.apply(queries) @ turn.apply(keys).transpose(-2, -1)
+def _turned(x: Tensor, pairs: Pairing, base: float, sign: int = 1) -> Tensor:
+    n, d = x.shape
+    return rotation(sign * torch.arange(n), d, base=base, pairing=pairs, dtype=x.dtype).apply(
+        x[None, None]
+    )[0, 0]
+
+
+def _at_rates(x: Tensor, rates: Tensor) -> Tensor:
+    angles = torch.arange(len(x), dtype=x.dtype)[:, None] * rates
+    pairs = torch.view_as_complex(x.unflatten(1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(1)
 
 
 @exercise(_RELATIVE)
-def two_back(answer: Answer) -> None:
-    """Write `two_back(d)`: W_Q and W_K, each d by d, of a head that looks at the position two before its own.
+def convert(answer: Answer) -> None:
+    """Write `convert(W, n_heads)`: W_Q or W_K, trained with pairs of neighbours, for code that pairs halves.
 
-    Positions are sinusoidal rows of width d, without tokens; queries are rows @ W_Q.
+    W has shape (n_heads * d_head, d_model), the heads below one another, as in `nn.Linear`.
     """
-    for d, n in ((64, 40), (16, 20)):
+    for heads, d, width in ((1, 8, 5), (3, 4, 8), (2, 2, 4)):
+        w_q, w_k = normal(2, heads * d, width, seed=heads)
+        shape = (heads * d, width)
+        new_q = tensor(answer(w_q, heads), shape)
+        new_k = tensor(answer(w_k, heads), shape)
+        same_rows = close(new_q.sort(dim=0).values, w_q.sort(dim=0).values)
+        demand(same_rows, "the rows are no reordering of the old ones")
+        order = (new_q[:, None] - w_q[None]).abs().sum(-1).argmin(dim=1)
+        home = (order // d == torch.arange(heads * d) // d).all()
+        demand(bool(home), "rows have moved from one head to another")
+        _check_order(order[:d], d)
+        x = normal(7, width, seed=9)
+        was = _scores(x @ w_q.T, x @ w_k.T, heads, "interleaved")
+        demand(close(_scores(x @ new_q.T, x @ new_k.T, heads, "halves"), was), "the scores differ")
+
+
+def _check_order(order: Tensor, d: int) -> None:
+    for i in range(d // 2):
+        left, right = int(order[i]), int(order[i + d // 2])
+        text = (
+            f"the other code turns rows {i} and {i + d // 2} of a head together; there now stand the old "
+            f"{left} and {right}"
+        )
+        demand(left // 2 == right // 2, f"{text}, which were no pair")
+        demand(left < right, f"{text}: a pair, but exchanged, so it turns the other way")
+        demand(left == 2 * i, f"{text}: a pair, but one that turned at another rate")
+
+
+def _scores(queries: Tensor, keys: Tensor, heads: int, pairs: Pairing) -> Tensor:
+    q, k = (x.unflatten(1, (heads, -1)).transpose(0, 1)[None] for x in (queries, keys))
+    turned = rotation(len(queries), q.shape[-1], pairing=pairs, dtype=torch.float64)
+    return turned.apply(q) @ turned.apply(k).transpose(-2, -1)
+
+
+@exercise(_RELATIVE)
+def previous(answer: Answer) -> None:
+    """Write `previous(d)`: q and k, d numbers each, the same for all tokens, of a head that looks one back.
+
+    Rotary positions with neighbours paired, a scale of 1/sqrt(d) and a causal mask; at least nine tenths of
+    the weight must go to the position before one's own.
+    """
+    for d, n in ((16, 40), (64, 200)):
         came = answer(d)
         if not isinstance(came, (tuple, list)) or len(came) != 2:
-            raise Fault("expected two matrices, W_Q and W_K")
-        w_q, w_k = tensor(came[0], (d, d), name="W_Q"), tensor(came[1], (d, d), name="W_K")
-        rows = sinusoidal_encoding(n, d, dtype=torch.float64)
-        scores = (rows @ w_q) @ (rows @ w_k).T
-        demand(not close(scores.std(), 0.0), "all scores are equal")
-        best = scores.argmax(dim=-1)
-        where = torch.arange(n)
-        inner = slice(2, n - 2)
-        text = "each query scores its own position highest: these two matrices turn no hand"
-        demand((best != where)[inner].any(), text)
-        text = (
-            "each query scores the position two AFTER its own highest: a hand turns the wrong way"
+            raise Fault("expected two vectors, q and k")
+        q, k = tensor(came[0], (d,), name="q"), tensor(came[1], (d,), name="k")
+        queries, keys = (_turned(x.expand(n, d), "interleaved", 10000.0) for x in (q, k))
+        scores = (queries @ keys.T / math.sqrt(d)).masked_fill(~causal_mask(n), -math.inf)
+        pattern = scores.softmax(dim=-1)
+        best, where = pattern.argmax(dim=-1), torch.arange(n)
+        demand(
+            not close(pattern[-1], torch.full((n,), 1 / n, dtype=pattern.dtype)),
+            "all keys get the same weight: q and k must have some length",
         )
-        demand((best != where + 2)[inner].any(), text)
-        wrong = best[2:] != where[2:] - 2
+        text = "each query looks at its own position: q and k point the same way"
+        demand(not (best == where)[1:].all(), text)
+        wrong = best[1:] != where[1:] - 1
         at = first(wrong)
-        text = f"query {at[0] + 2} scores key {int(best[at[0] + 2])} highest" if at else ""
+        text = f"query {at[0] + 1} of {n} looks at key {int(best[at[0] + 1])}" if at else ""
         demand(not at, text)
+        least = float(pattern[where[1:], where[1:] - 1].min())
+        demand(
+            least >= 0.9,
+            f"the right key, but with d={d} its weight is only {least:.2f}: what makes a softmax sharper?",
+        )
 
 
 @exercise(_RELATIVE)
