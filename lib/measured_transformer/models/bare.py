@@ -29,32 +29,44 @@ class BareGPT(nn.Module):
     torch.Size([1, 3, 10])
     """
 
-    def __init__(self, vocab: int, d_model: int, n_layers: int, n_heads: int, length: int) -> None:
+    def __init__(
+        self,
+        vocab: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        length: int,
+    ) -> None:
         super().__init__()
         self.token_embedding = nn.Embedding(vocab, d_model)
         self.embedding_scale = 1.0
         self.positions = nn.Parameter(torch.randn(length, d_model))
-        self.blocks = nn.ModuleList(Block(d_model, n_heads) for _ in range(n_layers))
+        layers = (Block(d_model, n_heads) for _ in range(n_layers))
+        self.blocks = nn.ModuleList(layers)
         self.final_norm = nn.LayerNorm(d_model)
         self.unembedding = nn.Linear(d_model, vocab, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (B, T, V) of the tokens (B, T), where T is at most `length`."""
+        """Logits (B, T, V) of tokens (B, T); T is at most `length`."""
         T = tokens.shape[1]
-        x = self.embedding_scale * self.token_embedding(tokens)  # (B, T) -> (B, T, C)
+        # (B, T) -> (B, T, C)
+        x = self.embedding_scale * self.token_embedding(tokens)
         x = x + self.positions[:T]  # (T, C), the same in every sequence
         for block in self.blocks:
             x = block(x)
-        return self.unembedding(self.final_norm(x))  # (B, T, C) -> (B, T, V)
+        # (B, T, C) -> (B, T, V)
+        return self.unembedding(self.final_norm(x))
 
 
 class Block(nn.Module):
-    """One layer: attention, then the feed-forward network. Each reads the normed stream and adds to it."""
+    """Attention, then the network; each adds its part to the stream."""
 
     def __init__(self, d_model: int, n_heads: int) -> None:
         super().__init__()
-        self.attention_norm, self.feedforward_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.attention, self.feedforward = Attention(d_model, n_heads), FeedForward(d_model)
+        self.attention_norm = nn.LayerNorm(d_model)
+        self.attention = Attention(d_model, n_heads)
+        self.feedforward_norm = nn.LayerNorm(d_model)
+        self.feedforward = FeedForward(d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """The stream (B, T, C) after this layer."""
@@ -63,25 +75,31 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Each position asks all positions up to its own and takes in a weighted mean of their values."""
+    """Each position takes in a mean of values, here and before."""
 
     def __init__(self, d_model: int, n_heads: int) -> None:
         super().__init__()
         self.n_heads = n_heads
-        self.query, self.key = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-        self.value, self.output = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value = nn.Linear(d_model, d_model)
+        self.output = nn.Linear(d_model, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """What all heads together add to the stream (B, T, C)."""
         B, T, C = x.shape
         H, D = self.n_heads, C // self.n_heads
-        queries = self.query(x).view(B, T, H, D).transpose(1, 2)  # (B, T, C) -> (B, H, T, D)
-        keys = self.key(x).view(B, T, H, D).transpose(1, 2)  # the same
-        values = self.value(x).view(B, T, H, D).transpose(1, 2)  # the same
-        scores = queries @ keys.transpose(-2, -1) / math.sqrt(D)  # (B, H, T, T): query, key
-        ahead = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)  # keys after the query
-        pattern = scores.masked_fill(ahead, -math.inf).softmax(-1)  # (B, H, T, T), rows sum to one
-        mixed = (pattern @ values).transpose(1, 2).reshape(B, T, C)  # (B, H, T, D) -> (B, T, C)
+        # (B, T, C) -> (B, H, T, D): a head reads D of the C numbers
+        queries = self.query(x).view(B, T, H, D).transpose(1, 2)
+        keys = self.key(x).view(B, T, H, D).transpose(1, 2)
+        values = self.value(x).view(B, T, H, D).transpose(1, 2)
+        # (B, H, T, T): query, key
+        scores = queries @ keys.transpose(-2, -1) / math.sqrt(D)
+        everywhere = torch.ones(T, T, dtype=torch.bool, device=x.device)
+        ahead = everywhere.triu(1)  # keys after the query
+        pattern = scores.masked_fill(ahead, -math.inf).softmax(-1)
+        # (B, H, T, D) -> (B, T, C): the heads side by side again
+        mixed = (pattern @ values).transpose(1, 2).reshape(B, T, C)
         return self.output(mixed)
 
 
@@ -90,12 +108,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(d_model, 4 * d_model), nn.Linear(4 * d_model, d_model)
+        self.up = nn.Linear(d_model, 4 * d_model)
+        self.down = nn.Linear(4 * d_model, d_model)
         self.activate: Callable[[Tensor], Tensor] = F.gelu
 
     def forward(self, x: Tensor) -> Tensor:
         """What the network adds to the stream (B, T, C)."""
-        return self.down(self.activate(self.up(x)))  # (B, T, C) -> (B, T, 4 C) -> (B, T, C)
+        return self.down(self.activate(self.up(x)))
 
 
 def from_decoder(decoder: Decoder) -> BareGPT:

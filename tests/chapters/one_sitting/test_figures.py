@@ -1,0 +1,73 @@
+"""Every figure of the chapter draws what it is given, in both themes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from measured_transformer.chapters.one_sitting import figures, measure
+from measured_transformer.evidence.results import load_results
+from measured_transformer.figures.style import ThemedFigure
+
+RESULTS = load_results("one_sitting")
+SCORES = np.array([[0.0, 1.1, 2.2], [1.1, 0.0, 1.1], [0.0, 1.1, 0.0]])
+ARMS = {name: name for name in measure.ARMS}
+DRAWN = {
+    "plot_machine": lambda: figures.plot_machine(3),
+    "plot_head": lambda: figures.plot_head(SCORES, np.tril(np.ones((3, 3))) / 3, list("the")),
+    "plot_tables": lambda: figures.plot_tables(RESULTS["tables"]),
+    "plot_learning": lambda: figures.plot_learning(RESULTS["sitting"], {"a table": 2.0}),
+    "plot_rungs": lambda: figures.plot_rungs(RESULTS["growth"].loss, ARMS, "table"),
+    "plot_by_position": lambda: figures.plot_by_position(RESULTS["sitting"], RESULTS["tables"]),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_figure_is_drawn_for_both_themes(name: str) -> None:
+    drawn = DRAWN[name]()
+    assert isinstance(drawn, ThemedFigure)
+    assert drawn.light.startswith(b"\x89PNG")
+    assert drawn.dark.startswith(b"\x89PNG")
+    assert drawn.light != drawn.dark
+    assert drawn.width == 640
+
+
+def test_every_figure_function_is_tried() -> None:
+    made_here = {
+        name
+        for name, value in vars(figures).items()
+        if getattr(value, "__module__", "") == figures.__name__ and not name.startswith("_")
+    }
+    assert made_here == set(DRAWN)
+
+
+def words(axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def test_the_machine_names_every_part_once_and_says_how_many_layers() -> None:
+    told = words(figures.plot_machine(3).figure.axes[0])
+    for part in ("embedding", "positions", "attention", "feed-forward", "unembedding", "softmax"):
+        assert told.count(part) == 1
+    assert told.count("norm") == 3
+    assert told.count("+") == 3
+    assert "3 \N{MULTIPLICATION SIGN}" in told
+
+
+def test_what_lies_ahead_is_struck_out_and_nothing_else() -> None:
+    panels = figures.plot_head(SCORES, np.tril(np.ones((3, 3))) / 3, list("the")).figure.axes
+    shown = [np.array(words(axes)[:9]).reshape(3, 3) for axes in panels]
+    ahead = np.triu(np.ones((3, 3), dtype=bool), 1)
+    assert not (shown[0] == "$-\\infty$").any()
+    assert ((shown[1] == "$-\\infty$") == ahead).all()
+    assert (shown[2][ahead] == "0").all()
+    assert (shown[2][~ahead] == "0.33").all()
+
+
+def test_each_arm_has_all_its_seeds_and_its_mean_beside_it() -> None:
+    loss = RESULTS["growth"].loss
+    axes = figures.plot_rungs(loss, ARMS, None).figure.axes[0]
+    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    for line, name in zip(dots, measure.ARMS, strict=True):
+        assert np.sort(line.get_xdata()) == pytest.approx(np.sort(loss.sel(arm=name).values))
+    means = [f"{float(loss.sel(arm=name).mean()):.2f}" for name in measure.ARMS]
+    assert words(axes) == means
