@@ -22,7 +22,7 @@ from measured_transformer.exercises.answers import (
 from measured_transformer.exercises.registry import exercise
 from measured_transformer.training.seeding import seeded
 
-_CHAPTER = "book/residual/one-layer"
+_CHAPTER = "book/machine/one-layer"
 _WORDS = ("norm", "attention", "network", "drop", "add")
 
 
