@@ -121,8 +121,8 @@ def parameters(answer: Answer) -> None:
             right - length * d: "positions are a table, too",
             right - 2 * d: "there is a norm behind the last layer",
             right - 9 * d * layers: "the linear maps within a layer have biases",
-            right
-            - 4 * d * layers: "each layer has two norms, with a factor and a shift for each entry",
+            right - 4 * d * layers: "each norm has a factor and a shift for each entry",
+            right - 2 * d * layers: "each layer has two norms",
             right + vocab: "the unembedding has no bias",
             right - d * d * layers: "attention has an output projection as well",
         }
