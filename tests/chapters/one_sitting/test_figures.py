@@ -15,7 +15,7 @@ DRAWN = {
     "plot_machine": lambda: figures.plot_machine(3),
     "plot_head": lambda: figures.plot_head(SCORES, np.tril(np.ones((3, 3))) / 3, list("the")),
     "plot_tables": lambda: figures.plot_tables(RESULTS["tables"]),
-    "plot_learning": lambda: figures.plot_learning(RESULTS["sitting"], {"a table": 2.0}),
+    "plot_learning": lambda: figures.plot_learning(RESULTS["sitting"], RESULTS["tables"], 103),
     "plot_rungs": lambda: figures.plot_rungs(RESULTS["growth"].loss, ARMS, "table"),
     "plot_by_position": lambda: figures.plot_by_position(RESULTS["sitting"], RESULTS["tables"]),
 }

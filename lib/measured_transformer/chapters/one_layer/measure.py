@@ -535,22 +535,25 @@ def expected_share(rate: float, sublayers: int) -> float:
 
 
 def six_operations(
-    x: Float[Tensor, "batch position d_model"], layer: nn.TransformerEncoderLayer
+    x: Float[Tensor, "batch position d_model"],
+    layer: nn.TransformerEncoderLayer,
 ) -> Float[Tensor, "batch position d_model"]:
-    """One post-norm layer written out in the order in which its operations happen.
+    """A post-norm layer on the weights of PyTorch's, with its dropout.
 
-    Uses the weights of a PyTorch layer and its dropout after each of the two sublayers. In training mode the
-    attention weights are dropped as that layer does it, within operation 2; its dropout inside the
-    feed-forward network is not among the six operations and is left out here.
+    In training the attention weights are dropped within operation 2, as
+    that layer does it; its dropout of neurons is not among the six.
     """
-    drop = layer.dropout1.p
-    residual = x  # 1. the input
-    a = layer.self_attn(x, x, x, need_weights=False)[0]  # 2. multi-head self-attention
-    x = residual + F.dropout(a, drop, layer.training)  # 3. dropout, then the first addition
+    rate = layer.dropout1.p
+    kept = x  # 1. the input
+    # 2. self-attention of several heads
+    a = layer.self_attn(x, x, x, need_weights=False)[0]
+    # 3. dropout, then the first addition
+    x = kept + F.dropout(a, rate, layer.training)
     x = layer.norm1(x)  # 4. the first norm
-    f = layer.linear2(layer.activation(layer.linear1(x)))  # 5. feed-forward
-    x = x + F.dropout(f, drop, layer.training)  # 6. dropout, the second addition ...
-    return layer.norm2(x)  # ... and the second norm
+    # 5. the feed-forward network
+    f = layer.linear2(layer.activation(layer.linear1(x)))
+    # 6. dropout, the second addition and the second norm
+    return layer.norm2(x + F.dropout(f, rate, layer.training))
 
 
 def staged(

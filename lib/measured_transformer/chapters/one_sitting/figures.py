@@ -216,8 +216,12 @@ def plot_head(scores: ArrayLike, pattern: ArrayLike, names: Sequence[str]) -> Fi
     return figure
 
 
+def _table_loss(tables: Dataset, context: int) -> float:
+    return float(tables.loss.sel(part="validation", context=context).isel(seed=0))
+
+
 @themed
-def plot_tables(tables: Dataset, reached: float | None = None) -> Figure:
+def plot_tables(tables: Dataset) -> Figure:
     """Draw the loss of tables of counts by the length of their contexts, and how many contexts are new."""
     figure, (left, right) = subplots(1, 2, height=3.3)
     at = tables.context.values
@@ -227,11 +231,6 @@ def plot_tables(tables: Dataset, reached: float | None = None) -> Figure:
         axes.set_xticks(at)
         axes.set_xlabel("characters looked at")
     left.set_ylim(0, None)
-    if reached is not None:
-        left.axhline(reached, color=COLOURS["attention"], linewidth=1.4)
-        left.text(
-            at[-1], reached - 0.08, "the GPT", ha="right", va="top", color=COLOURS["attention"]
-        )
     left.set_ylabel("nats a character")
     right.set_ylabel("contexts never seen, %")
     left.set_title("(a)", loc="left", fontweight="bold")
@@ -240,16 +239,25 @@ def plot_tables(tables: Dataset, reached: float | None = None) -> Figure:
 
 
 @themed
-def plot_learning(sitting: Dataset, levels: Mapping[str, float]) -> Figure:
-    """Draw the loss of every seed over the steps, with lines at the losses of what learns by counting.
+def plot_learning(sitting: Dataset, tables: Dataset, vocab: int) -> Figure:
+    """Draw the loss of every seed over the steps, with lines at what guessing and counting reach.
 
     Args:
-        sitting: the result.
-        levels: what a line stands for -> its loss.
+        sitting, tables: the results.
+        vocab: different characters, for the line of who thinks them all alike.
     """
     figure, axes = subplots(height=4.0)
     steps = sitting.step.values
     curve = sitting.curve.transpose("seed", "step").values
+    pairs = float(tables.bigram.sel(part="validation").isel(seed=0))
+    best = float(tables.loss.sel(part="validation").isel(seed=0).min())
+    levels = {
+        "all alike": float(np.log(vocab)),
+        "table of single characters": _table_loss(tables, 0),
+        "table of pairs": pairs,
+        "table of triples": _table_loss(tables, 2),
+        "the best table": best,
+    }
     for name, level in levels.items():
         axes.axhline(level, color=COLOURS["none"], linestyle="--", linewidth=1.1, zorder=1)
         axes.text(steps[-1], level + 0.04, name, ha="right", va="bottom", fontsize=10)
