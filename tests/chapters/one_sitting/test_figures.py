@@ -10,13 +10,13 @@ from measured_transformer.figures.style import ThemedFigure
 
 RESULTS = load_results("one_sitting")
 SCORES = np.array([[0.0, 1.1, 2.2], [1.1, 0.0, 1.1], [0.0, 1.1, 0.0]])
-ARMS = {name: name for name in measure.ARMS}
+RUNGS = {name: name for name in measure.RUNGS}
 DRAWN = {
     "plot_machine": lambda: figures.plot_machine(3),
     "plot_head": lambda: figures.plot_head(SCORES, np.tril(np.ones((3, 3))) / 3, list("the")),
     "plot_tables": lambda: figures.plot_tables(RESULTS["tables"]),
     "plot_learning": lambda: figures.plot_learning(RESULTS["sitting"], RESULTS["tables"], 103),
-    "plot_rungs": lambda: figures.plot_rungs(RESULTS["growth"].loss, ARMS, "table"),
+    "plot_rungs": lambda: figures.plot_rungs(RESULTS["growth"].loss, RUNGS, "table"),
     "plot_by_position": lambda: figures.plot_by_position(RESULTS["sitting"], RESULTS["tables"]),
 }
 
@@ -46,10 +46,10 @@ def words(axes) -> list[str]:
 
 def test_the_machine_names_every_part_once_and_says_how_many_layers() -> None:
     told = words(figures.plot_machine(3).figure.axes[0])
-    for part in ("embedding", "positions", "attention", "feed-forward", "unembedding", "softmax"):
+    for part in ("embedding", "attention", "feed-forward", "unembedding", "softmax"):
         assert told.count(part) == 1
     assert told.count("norm") == 3
-    assert told.count("+") == 3
+    assert told.count("+") == 2
     assert "3 \N{MULTIPLICATION SIGN}" in told
 
 
@@ -65,9 +65,9 @@ def test_what_lies_ahead_is_struck_out_and_nothing_else() -> None:
 
 def test_each_arm_has_all_its_seeds_and_its_mean_beside_it() -> None:
     loss = RESULTS["growth"].loss
-    axes = figures.plot_rungs(loss, ARMS, None).figure.axes[0]
+    axes = figures.plot_rungs(loss, RUNGS, None).figure.axes[0]
     dots = [line for line in axes.lines if line.get_marker() == "o"]
-    for line, name in zip(dots, measure.ARMS, strict=True):
+    for line, name in zip(dots, measure.RUNGS, strict=True):
         assert np.sort(line.get_xdata()) == pytest.approx(np.sort(loss.sel(arm=name).values))
-    means = [f"{float(loss.sel(arm=name).mean()):.2f}" for name in measure.ARMS]
+    means = [f"{float(loss.sel(arm=name).mean()):.2f}" for name in measure.RUNGS]
     assert words(axes) == means

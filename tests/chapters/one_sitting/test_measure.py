@@ -30,7 +30,7 @@ def test_every_result_is_of_this_code():
 
 @pytest.mark.parametrize("arm", measure.ARMS)
 def test_no_tuned_learning_rate_stands_at_the_edge_of_its_grid(arm):
-    rate = measure.growth_trainings(0)[arm].settings["learning_rate"]
+    rate = measure.arms_trainings([arm], 0)[arm].settings["learning_rate"]
     assert measure.RATES[0] < rate < measure.RATES[-1]
 
 
@@ -177,7 +177,7 @@ def test_writing_draws_each_token_from_what_is_expected_after_the_last():
 
 def test_a_low_temperature_takes_the_likeliest():
     torch.manual_seed(0)
-    gpt = BareGPT(vocab=9, d_model=8, n_layers=1, n_heads=2, length=64)
+    gpt = BareGPT(vocab=9, d_model=8, n_layers=1, n_heads=2)
     start = torch.tensor([3, 1])
     found = measure.write(gpt, start, 20, torch.Generator().manual_seed(1), temperature=1e-4)
     for n in range(2, 22):
@@ -216,14 +216,14 @@ def test_each_rung_differs_from_the_one_below_in_one_thing(below, above):
 
 def test_the_first_rung_has_no_sublayer_and_the_last_is_the_whole():
     assert described("table")[:2] == [True, True]
-    assert measure.arm("second layer") == (measure.SMALL, {})
+    assert measure.arm("second layer") == (measure.MODEL, {})
 
 
 @pytest.mark.parametrize("name", [f"no {less}" for less in measure.LESS])
 def test_each_arm_without_a_part_differs_from_the_whole_in_that(name):
     config, given = measure.arm(name)
     changed = [
-        f for f in config.__dataclass_fields__ if getattr(config, f) != getattr(measure.SMALL, f)
+        f for f in config.__dataclass_fields__ if getattr(config, f) != getattr(measure.MODEL, f)
     ]
     assert len(changed) + bool(given) == 1
 

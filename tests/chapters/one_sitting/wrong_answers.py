@@ -12,9 +12,9 @@ def masked(scores, diagonal, axis=-1, fill=-torch.inf):
     return scores.masked_fill(ahead, fill).softmax(axis)
 
 
-def count(vocab, d, layers, length, *, tables=2, norms=2, biases=True, last=True):
+def count(vocab, d, layers, *, tables=2, norms=2, biases=True, last=True):
     layer = 12 * d * d + 9 * d * biases + 2 * d * norms
-    return tables * vocab * d + length * d + layers * layer + 2 * d * last
+    return tables * vocab * d + layers * layer + 2 * d * last
 
 
 WRONG = {
@@ -63,7 +63,7 @@ WRONG = {
         "tied": (lambda *sizes: count(*sizes, tables=1), "two tables"),
         "no biases": (lambda *sizes: count(*sizes, biases=False), "have biases"),
         "no last norm": (lambda *sizes: count(*sizes, last=False), "behind the last layer"),
-        "nothing but matrices": (lambda v, d, n, t: 12 * d * d * n, "too few"),
+        "nothing but matrices": (lambda v, d, n: 12 * d * d * n, "too few"),
         "a norm a layer": (lambda *sizes: count(*sizes, norms=1), "two norms"),
     },
 }

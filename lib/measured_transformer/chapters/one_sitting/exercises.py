@@ -110,15 +110,13 @@ def layer(answer: Answer) -> None:
 
 @exercise(_CHAPTER)
 def parameters(answer: Answer) -> None:
-    """Write `parameters(vocab, d, layers, length)`: how many numbers a bare GPT learns."""
-    for vocab, d, layers, length in ((103, 128, 2, 64), (11, 8, 3, 5)):
-        heads = 2
-        gpt = BareGPT(vocab, d, layers, heads, length)
+    """Write `parameters(vocab, d, layers)`: how many numbers a bare GPT learns."""
+    for vocab, d, layers in ((103, 64, 2), (11, 8, 3)):
+        gpt = BareGPT(vocab, d, layers, n_heads=2)
         right = sum(p.numel() for p in gpt.parameters())
-        found = float(tensor(answer(vocab, d, layers, length), (), name="the count"))
+        found = float(tensor(answer(vocab, d, layers), (), name="the count"))
         slips = {
             right - vocab * d: "embedding and unembedding are two tables",
-            right - length * d: "positions are a table, too",
             right - 2 * d: "there is a norm behind the last layer",
             right - 9 * d * layers: "the linear maps within a layer have biases",
             right - 4 * d * layers: "each norm has a factor and a shift for each entry",
@@ -126,7 +124,7 @@ def parameters(answer: Answer) -> None:
             right + vocab: "the unembedding has no bias",
             right - d * d * layers: "attention has an output projection as well",
         }
-        case = f"for vocab={vocab}, d={d}, layers={layers} and length={length}"
+        case = f"for vocab={vocab}, d={d} and layers={layers}"
         for value, words in slips.items():
             demand(found != value, f"{case}: {words}")
         side = "too many" if found > right else "too few"

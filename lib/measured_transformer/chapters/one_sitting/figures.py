@@ -36,11 +36,11 @@ _COLOURS_OF_ARMS = {
 @themed
 def plot_machine(layers: int = 2) -> Figure:
     """Draw the whole machine from tokens to probabilities, with the shape of the stream on its left."""
-    figure, axes = subplots(height=8.6)
-    canvas(axes, width=10.4, height=14.0)
+    figure, axes = subplots(height=7.95)
+    canvas(axes, width=10.4, height=12.9)
     _tokens_in(axes)
-    top = _layer(axes, bottom=3.55)
-    _frame(axes, low=3.42, high=top - 0.12, times=layers)
+    top = _layer(axes, bottom=2.45)
+    _frame(axes, low=2.32, high=top - 0.12, times=layers)
     _tokens_out(axes, low=top)
     return figure
 
@@ -59,19 +59,18 @@ def _tokens_in(axes: Axes) -> None:
     wire(axes, [(_STREAM, 0.72), (_STREAM, 1.02)])
     _lookup(axes, (_STREAM, 1.4), "embedding")
     _note(axes, 1.4, "a vector for each token")
-    stream(axes, (_STREAM, 1.79), (_STREAM, 3.6), arrow=False)
-    _lookup(axes, (_BRANCH, 2.55), "positions")
-    _note(axes, 2.55, "a vector for each place")
-    wire(axes, [(_BRANCH - 1.05, 2.55), (_STREAM + 0.27, 2.55)])
-    plus(axes, (_STREAM, 2.55))
+    stream(axes, (_STREAM, 1.79), (_STREAM, 2.5), arrow=False)
     _shape(axes, 1.0, "(T)")
-    _shape(axes, 3.05, "(T, C)")
+    _shape(axes, 2.0, "(T, C)")
 
 
 def _layer(axes: Axes, bottom: float) -> float:
     """One block, whose stream runs upwards; gives where it ends."""
     words = {
-        "attention": ("takes in a weighted mean of\nvalues, here and before", 4),
+        "attention": (
+            "takes in a weighted mean of\nvalues, here and before;\ntold of places by rotation",
+            4,
+        ),
         "ffn": ("works on each position\nby itself", 1),
     }
     step = 3.35
@@ -301,15 +300,21 @@ def plot_rungs(loss: DataArray, arms: Mapping[str, str], reference: str | None =
     return figure
 
 
+_PLACES = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 8), (9, 12), (13, 16), (17, 32), (33, 64))
+"""First and last of the places over which a mean is drawn."""
+
+
 @themed
 def plot_by_position(sitting: Dataset, tables: Dataset) -> Figure:
     """Draw the model's loss by how many characters it sees, beside tables that look at so many."""
     figure, axes = subplots(height=3.6)
-    values = sitting.by_position.transpose("seed", "position").values
-    seed_lines(axes, sitting.position.values, values, concept="attention", label="the GPT")
+    loss = sitting.by_position.transpose("seed", "position")
+    values = [loss.sel(position=slice(*ends)).mean("position").values for ends in _PLACES]
+    at = [np.sqrt(first * last) for first, last in _PLACES]
+    seed_lines(axes, at, np.array(values).T, concept="attention", label="the GPT")
     contexts = tables.context.values[1:]
-    loss = tables.loss.sel(part="validation").isel(seed=0).values[1:]
-    axes.plot(contexts, loss, **look("none"), label="tables of counts")
+    counted = tables.loss.sel(part="validation").isel(seed=0).values[1:]
+    axes.plot(contexts, counted, **look("none"), label="tables of counts")
     axes.set_xscale("log", base=2)
     axes.set_xticks([1, 2, 4, 8, 16, 32, 64], ["1", "2", "4", "8", "16", "32", "64"])
     axes.set_ylim(0, None)

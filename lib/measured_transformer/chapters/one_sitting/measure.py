@@ -12,12 +12,13 @@ import lzma
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -203,9 +204,7 @@ def tables(seed: int) -> dict[str, Any]:
 
 LENGTH = 64
 TASK = Characters(LENGTH)
-MODEL = Config(
-    vocab=VOCAB, d_model=128, n_layers=2, n_heads=4, max_length=LENGTH, positions="learned"
-)
+MODEL = Config(vocab=VOCAB, d_model=64, n_layers=2, n_heads=4, positions="rotary")
 STEPS, WARMUP, BATCH, EVERY = 1000, 100, 16, 50
 RATES = (5e-4, 1.25e-3, 3e-3, 8e-3, 2e-2, 5e-2)
 """The grid of learning rates, the same for every arm of the chapter."""
@@ -311,11 +310,12 @@ def sitting(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """The chapter's model as it learns: nats a character on text held out, and where in a window they fall."""
     run = runs["gpt"]
     first = evaluate(make_model(MODEL, causal=True, seed=seed), TASK, seed=seed).loss
+    by_position = loss_by_position(run.model, "validation")
     return {
         "curve": ("step", [first, *run.evaluation_losses]),
         "training": float(run.losses[-EVERY:].mean()),
-        "by_position": ("position", loss_by_position(run.model, "validation")),
-        "validation": float(loss_by_position(run.model, "validation").mean()),
+        "by_position": ("position", by_position),
+        "validation": float(by_position.mean()),
         "test": float(loss_by_position(run.model, "test").mean()),
     }
 
@@ -353,9 +353,8 @@ def writing(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     ]
     texts = []
     for model in models:
-        assert isinstance(model, Decoder)
         generator = make_generator(seed, "writing")
-        texts.append(write(from_decoder(model), encode(PROMPT), WRITTEN, generator))
+        texts.append(write(model.eval(), encode(PROMPT), WRITTEN, generator))
     found = [WORD.findall(decode(text)) for text in texts]
     vocabulary = set(WORD.findall(part_of("train")))
     known = [sum(w in vocabulary for w in words) / max(1, len(words)) for words in found]
@@ -368,13 +367,14 @@ def writing(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 # Growing it, and leaving parts out ----------------------------------------------------------------
 
-SMALL_STEPS, SMALL_WARMUP = 300, 30
-SMALL = MODEL.replace(d_model=64)
+FEW, SHORT_WARMUP = 400, 40
+"""Steps of these trainings, and of their warm-up."""
 RUNGS = ("table", "one head", "positions", "four heads", "network", "norms", "second layer")
 """What is added, one thing after the other."""
 LESS = ("attention", "positions", "network", "residual", "norms", "heads")
 """What the finished model then goes without, one thing at a time."""
-ARMS = (*RUNGS, *(f"no {name}" for name in LESS))
+LEFT_OUT = tuple(f"no {name}" for name in LESS)
+ARMS = (*RUNGS, *LEFT_OUT)
 
 
 def without_sublayers(model: Model) -> None:
@@ -391,11 +391,11 @@ def arm(name: str) -> tuple[Config, dict[str, Any]]:
     """
     if name in RUNGS:
         rung = RUNGS.index(name)
-        config = SMALL.replace(
+        config = MODEL.replace(
             n_layers=2 if rung >= 6 else 1,
             norm="layer" if rung >= 5 else "none",
             n_heads=4 if rung >= 3 else 1,
-            positions="learned" if rung >= 2 else "none",
+            positions="rotary" if rung >= 2 else "none",
         )
         return config, {} if rung >= 4 else {"prepare": without_ffn if rung else without_sublayers}
     changes: dict[str, dict[str, Any]] = {
@@ -405,47 +405,70 @@ def arm(name: str) -> tuple[Config, dict[str, Any]]:
         "no heads": {"n_heads": 1},
     }
     if name in changes:
-        return SMALL.replace(**changes[name]), {}
+        return MODEL.replace(**changes[name]), {}
     if name not in ARMS:
         raise ValueError(f"expected one of {', '.join(ARMS)}, got {name!r}")
-    return SMALL, {"prepare": without_attention if name == "no attention" else without_ffn}
+    return MODEL, {"prepare": without_attention if name == "no attention" else without_ffn}
+
+
+def arms_trainings(names: Sequence[str], seed: int) -> dict[str, Job]:
+    """Some arms, each at the learning rate that suits it."""
+    jobs = {}
+    for name in names:
+        config, given = arm(name)
+        given |= {"batch_size": BATCH, "schedule": WarmupCosine(SHORT_WARMUP, FEW)}
+        label = f"one-sitting-{name.replace(' ', '-')}"
+        search = Search(label, config, TASK, RATES, tuning_seeds(1), FEW, given)
+        jobs[name] = job(config, TASK, seed, steps=FEW, learning_rate=tuned(search), **given)
+    return jobs
+
+
+def held_out_losses(runs: Mapping[str, Run], names: Sequence[str]) -> tuple[str, list[float]]:
+    """Nats a character on text held out, arm by arm."""
+    losses = (loss_by_position(runs[name].model, "validation") for name in names)
+    return "arm", [float(loss.mean()) for loss in losses]
 
 
 def growth_trainings(seed: int) -> dict[str, Job]:
-    """Every arm, at the learning rate that suits it."""
-    jobs = {}
-    for name in ARMS:
-        config, given = arm(name)
-        given |= {"batch_size": BATCH, "schedule": WarmupCosine(SMALL_WARMUP, SMALL_STEPS)}
-        label = f"one-sitting-{name.replace(' ', '-')}"
-        search = Search(label, config, TASK, RATES, tuning_seeds(1), SMALL_STEPS, given)
-        jobs[name] = job(
-            config, TASK, seed, steps=SMALL_STEPS, learning_rate=tuned(search), **given
-        )
-    return jobs
+    """Every rung."""
+    return arms_trainings(RUNGS, seed)
 
 
 @measurement(
     seeds=6,
-    coords={"arm": ARMS},
+    coords={"arm": RUNGS},
     trainings=growth_trainings,
     repeat="opening",
     tolerance={"loss": 0.05},
     data=(TEXT,),
 )
 def growth(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """A smaller model, grown part by part and with parts left out: nats a character on text held out."""
+    """The model grown part by part, in short trainings: nats a character on text held out."""
     del seed  # it is the trainings'
+    models = [runs[name].model for name in RUNGS]
     return {
-        "loss": (
-            "arm",
-            [float(loss_by_position(runs[a].model, "validation").mean()) for a in ARMS],
-        ),
-        "parameters": (
-            "arm",
-            [sum(p.numel() for p in runs[a].model.parameters()) for a in ARMS],
-        ),
+        "loss": held_out_losses(runs, RUNGS),
+        "parameters": ("arm", [sum(p.numel() for p in model.parameters()) for model in models]),
     }
+
+
+def parts_trainings(seed: int) -> dict[str, Job]:
+    """The whole model, and the model without each of its parts."""
+    return arms_trainings((RUNGS[-1], *LEFT_OUT), seed)
+
+
+@measurement(
+    seeds=6,
+    coords={"arm": (RUNGS[-1], *LEFT_OUT)},
+    trainings=parts_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.05},
+    data=(TEXT,),
+)
+def parts(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The model built without one of its parts, in short trainings: nats a character on text held out."""
+    del seed  # it is the trainings'
+    return {"loss": held_out_losses(runs, (RUNGS[-1], *LEFT_OUT))}
 
 
 # Numbers that the prose names ---------------------------------------------------------------------
@@ -526,18 +549,6 @@ def best_table_test(tables: Dataset) -> float:
 
 
 @number
-def best_context(tables: Dataset) -> int:
-    """How many characters it looks at."""
-    return _best_context(tables)
-
-
-@number
-def best_rows(tables: Dataset) -> int:
-    """How many contexts it holds."""
-    return int(tables.rows.sel(context=_best_context(tables)).isel(seed=0))
-
-
-@number
 def reached_bits(sitting: Dataset) -> DataArray:
     """Bits a character after training."""
     return sitting.validation / math.log(2)
@@ -549,11 +560,54 @@ def parameter_count() -> int:
     return sum(p.numel() for p in fresh(0).parameters())
 
 
-def _arm(growth: Dataset, name: str) -> DataArray:
-    return growth.loss.sel(arm=name)
+@number
+def perplexity(sitting: Dataset) -> DataArray:
+    """Among how many characters, all alike, one would have to choose for the same loss."""
+    return np.exp(sitting.validation)
 
 
 @number
-def rung_table(growth: Dataset) -> DataArray:
-    """Nats a character of the table that is learned."""
-    return _arm(growth, "table")
+def seed_range(sitting: Dataset) -> float:
+    """How far the best and the worst seed lie apart after training."""
+    return float(sitting.validation.max() - sitting.validation.min())
+
+
+def _passed(sitting: Dataset, level: float) -> int:
+    mean = sitting.curve.mean("seed")
+    return int(sitting.step.values[(mean < level).values][0])
+
+
+@number
+def passes_pairs(sitting: Dataset, tables: Dataset) -> int:
+    """The first evaluation at which the mean of the seeds is below the table of pairs, in steps."""
+    return _passed(sitting, float(tables.bigram.sel(part="validation").isel(seed=0)))
+
+
+@number
+def passes_triples(sitting: Dataset, tables: Dataset) -> int:
+    """The same for the table that looks at two characters."""
+    return _passed(sitting, _nats(tables, 2))
+
+
+@number
+def at_nine(sitting: Dataset) -> DataArray:
+    """Nats a character where nine to sixteen characters can be seen."""
+    return sitting.by_position.sel(position=slice(9, 16)).mean("position")
+
+
+@number
+def at_thirty_three(sitting: Dataset) -> DataArray:
+    """The same where thirty-three to sixty-four can."""
+    return sitting.by_position.sel(position=slice(33, 64)).mean("position")
+
+
+@number
+def table_of_six(tables: Dataset) -> float:
+    """Nats a character of the table that looks at six."""
+    return _nats(tables, 6)
+
+
+@number
+def epochs() -> float:
+    """How often the training text is read."""
+    return STEPS * BATCH * LENGTH / len(part_of("train"))
