@@ -10,13 +10,11 @@ from measured_transformer.figures.style import ThemedFigure
 
 RESULTS = load_results("one_sitting")
 SCORES = np.array([[0.0, 1.1, 2.2], [1.1, 0.0, 1.1], [0.0, 1.1, 0.0]])
-RUNGS = {name: name for name in measure.RUNGS}
 DRAWN = {
     "plot_machine": lambda: figures.plot_machine(3),
     "plot_head": lambda: figures.plot_head(SCORES, np.tril(np.ones((3, 3))) / 3, list("the")),
     "plot_tables": lambda: figures.plot_tables(RESULTS["tables"]),
     "plot_learning": lambda: figures.plot_learning(RESULTS["sitting"], RESULTS["tables"], 103),
-    "plot_rungs": lambda: figures.plot_rungs(RESULTS["growth"].loss, RUNGS, "table"),
     "plot_by_position": lambda: figures.plot_by_position(RESULTS["sitting"], RESULTS["tables"]),
 }
 
@@ -63,11 +61,20 @@ def test_what_lies_ahead_is_struck_out_and_nothing_else() -> None:
     assert (shown[2][~ahead] == "0.33").all()
 
 
-def test_each_arm_has_all_its_seeds_and_its_mean_beside_it() -> None:
-    loss = RESULTS["growth"].loss
-    axes = figures.plot_rungs(loss, RUNGS, None).figure.axes[0]
-    dots = [line for line in axes.lines if line.get_marker() == "o"]
-    for line, name in zip(dots, measure.RUNGS, strict=True):
-        assert np.sort(line.get_xdata()) == pytest.approx(np.sort(loss.sel(arm=name).values))
-    means = [f"{float(loss.sel(arm=name).mean()):.2f}" for name in measure.RUNGS]
-    assert words(axes) == means
+def test_the_model_is_drawn_with_all_its_seeds_and_the_tables_as_they_are() -> None:
+    sitting, tables = RESULTS["sitting"], RESULTS["tables"]
+    curves = figures.plot_learning(sitting, tables, 103).figure.axes[0].lines
+    drawn = [np.asarray(line.get_ydata()) for line in curves]
+    for seed in sitting.curve.transpose("seed", "step").values:
+        assert any(line.shape == seed.shape and np.allclose(line, seed) for line in drawn)
+    lines = figures.plot_by_position(sitting, tables).figure.axes[0].lines
+    counted = tables.loss.sel(part="validation").isel(seed=0).values[1:]
+    assert np.allclose(lines[-1].get_ydata(), counted)
+    last = sitting.by_position.sel(position=slice(33, 64)).mean("position").values
+    assert [line.get_ydata()[-1] for line in lines[: len(last)]] == pytest.approx(list(last))
+
+
+def test_the_places_of_a_window_are_drawn_once_each() -> None:
+    ends = figures._PLACES
+    covered = [place for first, last in ends for place in range(first, last + 1)]
+    assert covered == list(range(1, measure.LENGTH + 1))

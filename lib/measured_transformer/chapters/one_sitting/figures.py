@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from numpy.typing import ArrayLike
-from xarray import DataArray, Dataset
+from xarray import Dataset
 
 from measured_transformer.figures.diagrams import box, canvas, plus, stream, wire
-from measured_transformer.figures.plots import mean_and_interval, seed_lines, subplots
+from measured_transformer.figures.plots import seed_lines, subplots
 from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
 
 _STREAM, _BRANCH, _NOTE = 2.2, 4.5, 6.55
-_COLOURS_OF_ARMS = {
-    "table": "none",
-    "one head": "attention",
-    "positions": "sinusoidal",
-    "four heads": "attention",
-    "network": "ffn",
-    "norms": "norm",
-    "second layer": "residual",
-    "no attention": "attention",
-    "no positions": "sinusoidal",
-    "no network": "ffn",
-    "no residual": "residual",
-    "no norms": "norm",
-    "no heads": "attention",
-}
 
 
 @themed
@@ -265,38 +250,6 @@ def plot_learning(sitting: Dataset, tables: Dataset, vocab: int) -> Figure:
     axes.set_ylim(0, 1.06 * curve.max())
     axes.set_xlabel("training steps")
     axes.set_ylabel("nats a character, held out")
-    return figure
-
-
-@themed
-def plot_rungs(loss: DataArray, arms: Mapping[str, str], reference: str | None = None) -> Figure:
-    """Draw the loss of some arms, a dot a seed, a row an arm, with the mean beside each row.
-
-    Args:
-        loss: over seed and arm.
-        arms: arm -> its words, from top to bottom.
-        reference: an arm whose mean is marked by a dashed line.
-    """
-    figure, axes = subplots(height=0.9 + 0.42 * len(arms))
-    if reference is not None:
-        mean = float(loss.sel(arm=reference).mean())
-        axes.axvline(mean, color=theme().ink, linestyle="--", linewidth=1)
-    for row, name in enumerate(arms):
-        values = loss.sel(arm=name).values
-        colour = COLOURS[_COLOURS_OF_ARMS[name]]
-        mean, low, high = mean_and_interval(values)
-        axes.plot(
-            values, np.full(len(values), row), "o", color=colour, alpha=0.5, markersize=5, mew=0
-        )
-        axes.plot([low, high], [row, row], color=theme().ink, linewidth=1.6, zorder=3)
-        axes.plot(mean, row, "D", color=colour, mec=theme().ink, markersize=8, zorder=4)
-        axes.text(1.02, row, f"{mean:.2f}", transform=axes.get_yaxis_transform(), va="center")
-    axes.set_yticks(range(len(arms)), list(arms.values()))
-    axes.set_ylim(len(arms) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel("nats a character, held out")
     return figure
 
 

@@ -12,7 +12,7 @@ import lzma
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,7 +34,6 @@ from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Model, Run, evaluate, make_model
 from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
-from measured_transformer.variants.component_ablation import without_attention, without_ffn
 
 # The text -----------------------------------------------------------------------------------------
 
@@ -125,7 +124,7 @@ CONTEXTS = (0, 1, 2, 3, 4, 5, 6)
 
 
 def bigram_table(
-    tokens: Int[Tensor, "token"],
+    tokens: Int[Tensor, "position"],
     vocab: int,
 ) -> Float[Tensor, "token next"]:
     """How likely each token is after each other, from counts plus one."""
@@ -207,7 +206,7 @@ TASK = Characters(LENGTH)
 MODEL = Config(vocab=VOCAB, d_model=64, n_layers=2, n_heads=4, positions="rotary")
 STEPS, WARMUP, BATCH, EVERY = 1000, 100, 16, 50
 RATES = (5e-4, 1.25e-3, 3e-3, 8e-3, 2e-2, 5e-2)
-"""The grid of learning rates, the same for every arm of the chapter."""
+"""The grid of learning rates."""
 MIDWAY = 150
 
 
@@ -363,112 +362,6 @@ def writing(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         "known": ("moment", known),
         "words": ("moment", [len(words) for words in found]),
     }
-
-
-# Growing it, and leaving parts out ----------------------------------------------------------------
-
-FEW, SHORT_WARMUP = 400, 40
-"""Steps of these trainings, and of their warm-up."""
-RUNGS = ("table", "one head", "positions", "four heads", "network", "norms", "second layer")
-"""What is added, one thing after the other."""
-LESS = ("attention", "positions", "network", "residual", "norms", "heads")
-"""What the finished model then goes without, one thing at a time."""
-LEFT_OUT = tuple(f"no {name}" for name in LESS)
-ARMS = (*RUNGS, *LEFT_OUT)
-
-
-def without_sublayers(model: Model) -> None:
-    """Take out attention and network: what is left looks a token up and reads off what follows."""
-    without_attention(model)
-    without_ffn(model)
-
-
-def arm(name: str) -> tuple[Config, dict[str, Any]]:
-    """The config of an arm, and what is taken out of its fresh model.
-
-    Raises:
-        ValueError: there is no such arm.
-    """
-    if name in RUNGS:
-        rung = RUNGS.index(name)
-        config = MODEL.replace(
-            n_layers=2 if rung >= 6 else 1,
-            norm="layer" if rung >= 5 else "none",
-            n_heads=4 if rung >= 3 else 1,
-            positions="rotary" if rung >= 2 else "none",
-        )
-        return config, {} if rung >= 4 else {"prepare": without_ffn if rung else without_sublayers}
-    changes: dict[str, dict[str, Any]] = {
-        "no positions": {"positions": "none"},
-        "no residual": {"residual": False},
-        "no norms": {"norm": "none"},
-        "no heads": {"n_heads": 1},
-    }
-    if name in changes:
-        return MODEL.replace(**changes[name]), {}
-    if name not in ARMS:
-        raise ValueError(f"expected one of {', '.join(ARMS)}, got {name!r}")
-    return MODEL, {"prepare": without_attention if name == "no attention" else without_ffn}
-
-
-def arms_trainings(names: Sequence[str], seed: int) -> dict[str, Job]:
-    """Some arms, each at the learning rate that suits it."""
-    jobs = {}
-    for name in names:
-        config, given = arm(name)
-        given |= {"batch_size": BATCH, "schedule": WarmupCosine(SHORT_WARMUP, FEW)}
-        label = f"one-sitting-{name.replace(' ', '-')}"
-        search = Search(label, config, TASK, RATES, tuning_seeds(1), FEW, given)
-        jobs[name] = job(config, TASK, seed, steps=FEW, learning_rate=tuned(search), **given)
-    return jobs
-
-
-def held_out_losses(runs: Mapping[str, Run], names: Sequence[str]) -> tuple[str, list[float]]:
-    """Nats a character on text held out, arm by arm."""
-    losses = (loss_by_position(runs[name].model, "validation") for name in names)
-    return "arm", [float(loss.mean()) for loss in losses]
-
-
-def growth_trainings(seed: int) -> dict[str, Job]:
-    """Every rung."""
-    return arms_trainings(RUNGS, seed)
-
-
-@measurement(
-    seeds=6,
-    coords={"arm": RUNGS},
-    trainings=growth_trainings,
-    repeat="opening",
-    tolerance={"loss": 0.05},
-    data=(TEXT,),
-)
-def growth(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """The model grown part by part, in short trainings: nats a character on text held out."""
-    del seed  # it is the trainings'
-    models = [runs[name].model for name in RUNGS]
-    return {
-        "loss": held_out_losses(runs, RUNGS),
-        "parameters": ("arm", [sum(p.numel() for p in model.parameters()) for model in models]),
-    }
-
-
-def parts_trainings(seed: int) -> dict[str, Job]:
-    """The whole model, and the model without each of its parts."""
-    return arms_trainings((RUNGS[-1], *LEFT_OUT), seed)
-
-
-@measurement(
-    seeds=6,
-    coords={"arm": (RUNGS[-1], *LEFT_OUT)},
-    trainings=parts_trainings,
-    repeat="opening",
-    tolerance={"loss": 0.05},
-    data=(TEXT,),
-)
-def parts(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """The model built without one of its parts, in short trainings: nats a character on text held out."""
-    del seed  # it is the trainings'
-    return {"loss": held_out_losses(runs, (RUNGS[-1], *LEFT_OUT))}
 
 
 # Numbers that the prose names ---------------------------------------------------------------------
