@@ -140,7 +140,7 @@ def plot_costs(layers: Mapping[str, Sequence[Cost]]) -> Figure:
         for place, (cost, share) in enumerate(zip(found, shares, strict=True)):
             colour = COLOURS[cost.part]
             axes.barh(place, share, height=0.66, color=tint(cost.part, 0.4), edgecolor=colour)
-            words = "" if share == 0 else f" {share:.2%}" if share < 0.01 else f" {share:.0%}"
+            words = "" if share == 0 else f" {share:.0%}" if share > 0.005 else " < 1%"
             axes.text(share, place, words, va="center", fontsize=10)
         axes.set_xlim(0, 1.3 * max(shares))
         axes.set_ylim(longest - 0.5, -0.5)

@@ -372,7 +372,7 @@ def _nats(tables: Dataset, context: int, part: str = "validation") -> float:
 
 
 def _best_context(tables: Dataset) -> int:
-    return CONTEXTS[int(tables.loss.sel(part="validation").isel(seed=0).argmin())]
+    return CONTEXTS[int(tables.loss.sel(part="validation").isel(seed=0).values.argmin())]
 
 
 @number
