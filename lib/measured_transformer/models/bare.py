@@ -104,9 +104,10 @@ class Attention(nn.Module):
 def rotate(x: Tensor) -> Tensor:
     """Turn pairs of numbers (B, H, T, D) by angles that grow with T."""
     T, D = x.shape[-2:]
-    numbers = {"dtype": torch.float64, "device": x.device}
-    speed = 10000 ** (-torch.arange(0, D, 2, **numbers) / D)
-    angle = torch.arange(T, **numbers)[:, None] * speed  # (T, D / 2)
+    kind, device = torch.float64, x.device
+    pair = torch.arange(0, D, 2, dtype=kind, device=device)
+    place = torch.arange(T, dtype=kind, device=device)
+    angle = place[:, None] * 10000 ** (-pair / D)  # (T, D / 2)
     cos, sin = angle.cos().to(x), angle.sin().to(x)
     first, second = x[..., 0::2], x[..., 1::2]
     turned = (first * cos - second * sin, first * sin + second * cos)

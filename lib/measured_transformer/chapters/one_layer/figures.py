@@ -13,7 +13,6 @@ from measured_transformer.chapters.one_layer.measure import (
     KINDS,
     RATES_BEHIND,
     Cost,
-    Kind,
     Strip,
     expected_share,
     moves,
@@ -90,7 +89,7 @@ def _one_strip(axes: Axes, place: int, strip: Strip, right: float) -> None:
 
 
 @themed
-def plot_who_mixes(mixing: Dataset, kinds: Sequence[Kind] = ("2017", "today")) -> Figure:
+def plot_who_mixes(mixing: Dataset, kinds: Sequence[str] = ("2017", "today")) -> Figure:
     """Draw which values of a token move when another token is changed: full circles move, empty ones stay.
 
     Raises:

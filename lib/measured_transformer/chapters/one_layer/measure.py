@@ -40,8 +40,7 @@ from measured_transformer.training.loop import make_model
 from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.dropout import drop_behind
 
-Kind = Literal["2017", "pre-norm", "today"]
-KINDS: tuple[Kind, ...] = ("2017", "pre-norm", "today")
+KINDS = ("2017", "pre-norm", "today")
 """The layer of 2017, the same with its norms first, and the layer of most language models since 2023."""
 
 ENTERS = "input"
@@ -250,7 +249,7 @@ def strips(
 # A layer that fits on a page -----------------------------------------------------------------------
 
 
-def layer_config(kind: Kind, **sizes: Any) -> Config:
+def layer_config(kind: str, **sizes: Any) -> Config:
     """The choices of one kind of layer, with the sizes that are given.
 
     Raises:
@@ -274,7 +273,7 @@ Layer = tuple[Block, Float[Tensor, "batch position d_model"], Rotation | None]
 """A block, what enters it, and the rotary angles of the positions where it has any."""
 
 
-def toy_layer(kind: Kind) -> Layer:
+def toy_layer(kind: str) -> Layer:
     """A layer of width 4 with 2 heads whose weights are halves, and three tokens for it.
 
     The layers of 2017 and with pre-norm have the same weights and 8 neurons; today's has one key-value head
@@ -584,7 +583,7 @@ NAMES = {kind: tuple(one.name for one in operations(*toy_layer(kind)[::2])) for 
 ORDER = [2, 0, 3, 1]
 
 
-def random_layer(kind: Kind, seed: int) -> Layer:
+def random_layer(kind: str, seed: int) -> Layer:
     """A layer of random size with random weights, norms and biases too, in float64, and four tokens for it."""
     if kind == "today":
         draws = make_generator(seed, "random layer")
@@ -599,7 +598,7 @@ def random_layer(kind: Kind, seed: int) -> Layer:
         turned = rotation(4, width // 4, dtype=torch.float64)
     else:
         placement = "post" if kind == "2017" else "pre"
-        model = random_model(seed, placement=placement, n_layers=1)[0]  # type: ignore[assignment]
+        model = random_model(seed, placement=placement, n_layers=1)[0]
         turned = None
     block = model.eval().blocks[0]
     assert isinstance(block, Block)
@@ -777,26 +776,27 @@ def _(forms: Dataset) -> dict[str, Any]:
 # Numbers that the prose names ----------------------------------------------------------------------
 
 
-def moves(mixing: Dataset, kind: Kind) -> list[tuple[str, bool, bool]]:
+def moves(mixing: Dataset, kind: str) -> list[tuple[str, bool, bool]]:
     """Each operation, whether a change before the layer moves it, and whether one before the operation does.
 
     Raises:
         ValueError: something moves in some of the layers and not in others.
     """
-    i = KINDS.index(kind)
-    found = []
-    for place, name in enumerate(NAMES[kind]):
-        moved = []
-        for what in ("through", "alone"):
-            each = mixing[f"{what}_{i}"].isel({f"operation_{i}": place}).values > 1e-9
-            if each.any() != each.all():
-                raise ValueError(f"expected {name} to move in all layers or in none, got some")
-            moved.append(bool(each.all()))
-        found.append((name, *moved))
-    return found
+
+    def moved(what: str, place: int, name: str) -> bool:
+        i = KINDS.index(kind)
+        each = mixing[f"{what}_{i}"].isel({f"operation_{i}": place}).values > 1e-9
+        if each.any() != each.all():
+            raise ValueError(f"expected {name} to move in all layers or in none, got some")
+        return bool(each.all())
+
+    return [
+        (name, moved("through", place, name), moved("alone", place, name))
+        for place, name in enumerate(NAMES[kind])
+    ]
 
 
-def _mixing_count(mixing: Dataset, kind: Kind) -> int:
+def _mixing_count(mixing: Dataset, kind: str) -> int:
     return sum(alone for _, _, alone in moves(mixing, kind))
 
 

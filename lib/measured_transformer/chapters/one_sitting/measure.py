@@ -233,18 +233,17 @@ def fit(
 ) -> list[float]:
     """Train a model to predict the next token; gives each step's loss."""
     weights = list(gpt.parameters())
-    settings = {"betas": (0.9, 0.98), "weight_decay": 0.0}
-    optimiser = torch.optim.AdamW(weights, **settings)
+    updates = torch.optim.AdamW(weights, betas=(0.9, 0.98), weight_decay=0)
     losses = []
     for step in range(steps):
         inputs, targets = next(data)  # both (B, T), one token apart
         logits = gpt(inputs)  # (B, T, V)
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        optimiser.zero_grad()
+        updates.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(weights, 1.0)
-        optimiser.param_groups[0]["lr"] = schedule(step)
-        optimiser.step()
+        updates.param_groups[0]["lr"] = schedule(step)
+        updates.step()
         losses.append(loss.item())
     return losses
 
