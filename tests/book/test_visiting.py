@@ -56,7 +56,9 @@ def test_contrast_is_asked_for_in_both_themes_where_kinds_are_covered():
 
     assert asked("covering", "telephone", "light") == asked("covering", "desk", "dark") == {}
     assert asked("other", "desk", "dark") is None
-    assert asked("other", "telephone", "light")["rules"] == {"color-contrast": {"enabled": False}}
+    assert asked("other", "telephone", "light")["rules"] == {
+        rule: {"enabled": False} for rule in ("color-contrast", "link-in-text-block")
+    }
     assert asked("book/reference/tasks.html", "telephone", "light") is None
 
 

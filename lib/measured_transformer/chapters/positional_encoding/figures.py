@@ -277,24 +277,24 @@ def plot_distinct(tables: Dataset) -> Figure:
     counts = tables.up_to.values
     axes.plot(counts, counts, color=theme().ink, linewidth=1)
     styles = {
-        "rounded at the end": ("sinusoidal", "vectors rounded at the end", (-14, -2), "right"),
-        "all in float16": ("ffn", "angles in float16", (6, -34), "right"),
-        "all in bfloat16": ("attention", "angles in bfloat16", (6, -30), "right"),
+        "rounded at the end": ("sinusoidal", "rounded at the end", 2),
+        "all in float16": ("ffn", "angles in float16", -10),
+        "all in bfloat16": ("attention", "angles in bfloat16", -4),
     }
-    for route, (concept, name, shift, side) in styles.items():
+    for route, (concept, name, up) in styles.items():
         values = tables.distinct.sel(route=route).isel(seed=0).values
         style = look(concept)
         axes.plot(counts, values, **style, markersize=5)
         axes.annotate(
             name,
             (counts[-1], values[-1]),
-            xytext=shift,
+            xytext=(9, up),
             textcoords="offset points",
-            ha=side,
             color=style["color"],
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xlim(counts[0] * 0.85, counts[-1] * 11)  # names stand to the right of their lines
     for axis, ticks in ((axes.xaxis, counts), (axes.yaxis, (100, 300, 1000, 3000))):
         axis.set_major_locator(FixedLocator([float(tick) for tick in ticks]))
         axis.set_minor_locator(NullLocator())
