@@ -5,7 +5,10 @@ import pytest
 from matplotlib.patches import Rectangle
 from measured_transformer.chapters.one_layer import figures as one_layer
 from measured_transformer.chapters.one_layer.measure import Cost, Strip, strips, toy_layer
+from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import COLOURS
+
+RESULTS = load_results("one_layer")
 
 
 def test_strips_have_a_cell_a_number_and_a_minus_below_zero():
@@ -28,42 +31,44 @@ def test_strips_have_a_cell_a_number_and_a_minus_below_zero():
     assert drawn.light != drawn.dark
 
 
-def test_both_placements_stand_side_by_side_and_must_match():
-    layers = {name: strips(*toy_layer(name), token=0) for name in ("post", "pre")}
+def test_two_kinds_stand_side_by_side():
+    layers = {name: strips(*toy_layer(name), token=0) for name in ("2017", "today")}
     drawn = one_layer.plot_token_strips(layers)
-    headings = [axes.texts[0].get_text() for axes in drawn.figure.axes]
-    assert headings == ["post", "pre"]
-    with pytest.raises(ValueError, match="as many values each"):
-        one_layer.plot_token_strips({"a": layers["post"], "b": layers["pre"][:3]})
+    assert [axes.texts[0].get_text() for axes in drawn.figure.axes] == ["2017", "today"]
+    assert len({axes.get_ylim() for axes in drawn.figure.axes}) == 1
 
 
 def test_full_circles_stand_where_something_moves():
-    found = [("widen", "ffn", True, False), ("scores", "attention", True, True)]
-    drawn = one_layer.plot_who_mixes({"one": found})
+    drawn = one_layer.plot_who_mixes(RESULTS["mixing"], ("2017",))
     circles = drawn.figure.axes[0].get_lines()
-    filled = [circle.get_markerfacecolor() for circle in circles]
-    assert filled == [COLOURS["ffn"], "none", COLOURS["attention"], COLOURS["attention"]]
+    assert len(circles) == 28
+    filled = [circle.get_markerfacecolor() != "none" for circle in circles]
+    through, alone = filled[::2], filled[1::2]
+    assert through == [False] * 3 + [True] * 11
+    assert [place for place, moved in enumerate(alone) if moved] == [3, 5]  # scores and mixed
+    assert circles[6].get_markerfacecolor() == COLOURS["attention"]
+    with pytest.raises(ValueError, match="expected kinds among"):
+        one_layer.plot_who_mixes(RESULTS["mixing"], ("tomorrow",))
 
 
-def test_bars_are_shares_of_parameters_and_of_products():
+def test_bars_are_shares_of_parameters():
     found = [
         Cost("queries", "attention", False, ((3, 4),), (2, 3, 2), 20, 100),
         Cost("norm 1", "norm", False, ((3, 4),), (3, 4), 5, 0),
-        Cost("widen", "ffn", False, ((3, 4),), (3, 8), 75, 300),
+        Cost("up", "ffn", False, ((3, 4),), (3, 8), 75, 300),
     ]
-    drawn = one_layer.plot_costs_by_operation(found)
+    drawn = one_layer.plot_costs({"one": found, "other": found[:1]})
     widths = [[bar.get_width() for bar in axes.patches] for axes in drawn.figure.axes]
-    assert np.allclose(widths, [[0.2, 0.05, 0.75], [0.25, 0, 0.75]])
+    assert widths[0] == pytest.approx([0.2, 0.05, 0.75])
+    assert widths[1] == [1.0]
     labels = [text.get_text() for text in drawn.figure.axes[0].get_yticklabels()]
-    assert labels == ["queries", "norm 1", "widen"]
+    assert labels == ["queries", "norm 1", "up"]
 
 
 def test_lines_show_each_seed_their_mean_and_the_formula():
-    behind = np.array([[1.0, 0.8, 0.7], [1.0, 1.0, 0.9]])
-    drawn = one_layer.plot_kept_over_depth(np.ones((2, 3)), {0.1: behind})
-    drawn_lines = [np.asarray(line.get_ydata()) for line in drawn.figure.axes[0].get_lines()]
-    for expected in (behind[0], behind[1], behind.mean(0), 0.9 ** np.arange(3), np.ones(3)):
-        assert any(np.allclose(line, expected) for line in drawn_lines if len(line) == 3)
-    for behind in ({}, dict.fromkeys((0.1, 0.2, 0.3), np.ones((2, 3)))):
-        with pytest.raises(ValueError, match="one or two rates"):
-            one_layer.plot_kept_over_depth(np.ones((2, 3)), behind)
+    dropout = RESULTS["dropout"]
+    drawn = one_layer.plot_kept_over_depth(dropout)
+    lines = [np.asarray(line.get_ydata()) for line in drawn.figure.axes[0].get_lines()]
+    behind = dropout.behind.sel(rate=0.1).transpose("seed", "sublayer").values
+    for expected in (*behind, behind.mean(0), 0.9 ** np.arange(25), np.ones(25)):
+        assert any(np.allclose(line, expected) for line in lines if len(line) == 25)

@@ -8,14 +8,21 @@ from measured_transformer.analysis.residual import (
     random_model,
 )
 from measured_transformer.chapters.one_layer.measure import (
+    BERT,
     ENTERS,
+    KINDS,
+    LLAMA,
     MIXES,
+    NAMES,
     changes,
     costs,
     entries_kept,
     expected_share,
+    layer_config,
+    moves,
     nested,
     operations,
+    random_layer,
     shuffle_error,
     six_operations,
     staged,
@@ -23,33 +30,37 @@ from measured_transformer.chapters.one_layer.measure import (
     toy_layer,
     trace,
 )
+from measured_transformer.evidence.results import load_results
 from measured_transformer.internals.capture import capture
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
 from measured_transformer.models.sizes import count_flops, count_parameters
+from measured_transformer.parts.positions import rotation
 from measured_transformer.training.loop import make_model
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-PLACEMENTS = ("pre", "post")
+RESULTS = load_results("one_layer")
+OLD = ("2017", "pre-norm")
+ORDER = [2, 0, 3, 1]
 
 
-def random_block(seed, placement, **changed):
-    model, _ = random_model(seed, placement=placement, n_layers=1, **changed)
-    width = model.config.d_model
-    x = torch.randn(2, 4, width, dtype=torch.float64, generator=torch.manual_seed(seed))
-    return model.blocks[0], x
+def test_every_result_is_of_this_code():
+    for one in measurements_of("one_layer").values():
+        assert standing(one).state in HOLDS, standing(one).why
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
-def test_every_value_is_what_its_tap_shows(seed, placement):
-    block, x = random_block(seed, placement)
-    values = trace(block, x)
+def test_every_value_is_what_its_tap_shows(seed, kind):
+    block, x, turned = random_layer(kind, seed)
+    values = trace(block, x, turned)
     with capture(block) as seen, torch.no_grad():
-        out = block(x)
+        out = block(x, rotation=turned)
     last = list(values)[-1]
     torch.testing.assert_close(values[last], out, rtol=0, atol=1e-12)
-    tapped = [(one.name, one.tap) for one in operations(block) if one.tap is not None]
+    tapped = [(one.name, one.tap) for one in operations(block, turned) if one.tap is not None]
     assert len(tapped) == 12
     for name, tap in tapped:
         torch.testing.assert_close(values[name], seen[tap], rtol=0, atol=1e-12)
@@ -57,11 +68,47 @@ def test_every_value_is_what_its_tap_shows(seed, placement):
     assert order == [tap for _, tap in tapped]
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-def test_pytorchs_layer_with_the_same_weights_ends_alike(placement):
-    block, x = toy_layer(placement)
+def test_todays_layer_is_the_one_of_hugging_faces_llama():
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
+
+    config = transformers.LlamaConfig(
+        hidden_size=16,
+        intermediate_size=20,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        rms_norm_eps=1e-5,
+        attn_implementation="eager",
+    )
+    theirs = LlamaDecoderLayer(config, 0).double().eval()
+    own = layer_config("today", vocab=2, d_model=16, n_layers=1, n_heads=4, n_kv_heads=2, d_ff=20)
+    block = make_model(own, causal=False, seed=0).double().eval().blocks[0]
+    x = torch.randn(1, 5, 16, dtype=torch.float64, generator=torch.manual_seed(0))
+    turned = rotation(5, 4, pairing="halves", dtype=torch.float64)
+    pairs = {
+        "self_attn.q_proj": block.attention.query,
+        "self_attn.k_proj": block.attention.key,
+        "self_attn.v_proj": block.attention.value,
+        "self_attn.o_proj": block.attention.output,
+        "mlp.gate_proj": block.feedforward.gate,
+        "mlp.up_proj": block.feedforward.up,
+        "mlp.down_proj": block.feedforward.down,
+    }
+    with torch.no_grad():
+        for name, part in pairs.items():
+            theirs.get_submodule(name).weight.copy_(part.weight)
+        angles = LlamaRotaryEmbedding(config)(x, torch.arange(5)[None])
+        expected = theirs(x, position_embeddings=angles, attention_mask=None)
+    expected = expected[0] if isinstance(expected, tuple) else expected
+    found = list(trace(block, x, turned).values())[-1]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)  # their angles are float32
+
+
+@pytest.mark.parametrize("kind", OLD)
+def test_pytorchs_layer_with_the_same_weights_ends_alike(kind):
+    block, x, _ = toy_layer(kind)
     layer = nn.TransformerEncoderLayer(
-        4, 2, 8, batch_first=True, norm_first=placement == "pre", dtype=torch.float64
+        4, 2, 8, batch_first=True, norm_first=kind == "pre-norm", dtype=torch.float64
     ).eval()
     a, f = block.attention, block.feedforward
     with torch.no_grad():
@@ -81,7 +128,7 @@ def test_pytorchs_layer_with_the_same_weights_ends_alike(placement):
 
 
 def test_the_toy_has_halves_and_the_same_weights_in_both_placements():
-    (pre, x), (post, same) = toy_layer("pre"), toy_layer("post")
+    (pre, x, _), (post, same, _) = toy_layer("pre-norm"), toy_layer("2017")
     assert torch.equal(x, same)
     assert x.shape == (1, 3, 4)
     for (name, one), (_, other) in zip(
@@ -92,10 +139,21 @@ def test_the_toy_has_halves_and_the_same_weights_in_both_placements():
             assert torch.equal(2 * one, (2 * one).round()), name
     assert list(trace(pre, x)) != list(trace(post, x))
     assert sorted(trace(pre, x)) == sorted(trace(post, x))
+    today, same, turned = toy_layer("today")
+    assert torch.equal(x, same)
+    assert turned is not None
+    weights = [parameter for parameter in today.parameters() if parameter.ndim == 2]
+    assert len(weights) == 7
+    assert all(torch.equal(2 * one, (2 * one).round()) for one in weights)
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="got 'tomorrow'"):
+        layer_config("tomorrow", vocab=2)
 
 
 def test_strips_are_the_rows_of_one_token():
-    block, x = toy_layer("post")
+    block, x, _ = toy_layer("2017")
     found = strips(block, x, token=1)
     values = trace(block, x)
     assert [one.name for one in found] == list(values)
@@ -107,18 +165,17 @@ def test_strips_are_the_rows_of_one_token():
     assert [one.name for one in found if one.mixes] == list(MIXES)
     pattern = next(one for one in found if one.name == "pattern")
     assert np.allclose([sum(head) for head in pattern.heads], 1)
-    assert str(pattern).startswith("pattern  (2, 3, 3)")
+    assert str(pattern).startswith("pattern    (2, 3, 3)")
     assert str(pattern).count("|") == 1
     for token in (-1, 3):
         with pytest.raises(ValueError, match=f"from 0 to 2, got {token}"):
             strips(block, x, token=token)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-def test_exactly_two_operations_read_other_tokens(placement):
+@pytest.mark.parametrize("kind", KINDS)
+def test_exactly_two_operations_read_other_tokens(kind):
     for seed in range(5):
-        block, x = random_block(seed, placement)
-        found = changes(block, x, token=0, other=2, seed=seed)
+        found = changes(*random_layer(kind, seed), token=0, other=2, seed=seed)
         assert [name for name, one in found.items() if one.alone > 1e-9] == list(MIXES)
         names = list(found)
         moved = [one.through_layer > 1e-9 for one in found.values()]
@@ -126,7 +183,7 @@ def test_exactly_two_operations_read_other_tokens(placement):
 
 
 def test_changes_are_those_of_the_token_that_is_watched():
-    block, x = random_block(1, "pre")
+    block, x, _ = random_layer("pre-norm", 1)
     alone = [one.alone for one in changes(block, x, token=3, other=0).values()]
     assert any(alone)
     with pytest.raises(ValueError, match="two different tokens, got 1 twice"):
@@ -138,12 +195,19 @@ def test_changes_are_those_of_the_token_that_is_watched():
     assert found["add 1"].through_layer == 0
 
 
-def test_all_tokens_are_treated_alike_unless_they_are_told_apart():
-    block, x = random_block(2, "pre")
-    assert shuffle_error(block, x, [2, 0, 3, 1]) < 1e-12
-    numbers = torch.arange(4.0, dtype=torch.float64)[:, None]
-    block.attention_norm.forward = lambda y: y + numbers  # positions
-    assert shuffle_error(block, x, [2, 0, 3, 1]) > 1e-3
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_tokens_are_treated_alike_unless_places_are_told(kind):
+    block, x, turned = random_layer(kind, 2)
+    assert (shuffle_error(block, x, turned, order=ORDER) > 1e-3) == (kind == "today")
+    assert shuffle_error(block, x, None, order=ORDER) < 1e-12
+
+
+def test_what_moves_in_some_layers_only_is_no_answer():
+    mixing = RESULTS["mixing"].copy(deep=True)
+    assert [name for name, _, alone in moves(mixing, "today") if alone] == list(MIXES)
+    mixing["alone_0"][3, 0] = 1.0
+    with pytest.raises(ValueError, match="expected queries to move in all layers or in none"):
+        moves(mixing, "2017")
 
 
 @pytest.mark.parametrize(
@@ -152,12 +216,13 @@ def test_all_tokens_are_treated_alike_unless_they_are_told_apart():
         Config(vocab=5, d_model=12, n_layers=1, n_heads=3, d_ff=20, placement="post"),
         Config(vocab=5, d_model=12, n_layers=1, n_heads=2, d_head=5, bias=False),
         Config(vocab=5, d_model=16, n_layers=1, n_heads=4, attention_bias=False, ffn_bias=True),
+        layer_config("today", vocab=5, d_model=16, n_layers=1, n_heads=4, n_kv_heads=2, d_ff=20),
     ],
 )
 def test_costs_add_up_to_those_of_the_model_and_what_pytorch_counts(config):
     found = costs(config, length=7)
     whole = count_parameters(config, "encoder")
-    norms = 2 * (config.d_model + config.d_model * config.bias)
+    norms = 2 * config.d_model * (2 if config.bias and config.norm == "layer" else 1)
     assert sum(one.parameters for one in found) == whole.attention + whole.feedforward + norms
     block = make_model(config, causal=False, seed=0).blocks[0]
     assert sum(one.parameters for one in found) == sum(p.numel() for p in block.parameters())
@@ -169,29 +234,37 @@ def test_costs_add_up_to_those_of_the_model_and_what_pytorch_counts(config):
     assert sum(one.flops for one in found) == counter.get_total_flops()
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-def test_costs_have_the_shapes_of_the_trace(placement):
-    config = Config(vocab=5, d_model=12, n_layers=1, n_heads=3, d_ff=20, placement=placement)
+@pytest.mark.parametrize("kind", KINDS)
+def test_costs_have_the_shapes_of_the_trace(kind):
+    sizes = {"n_kv_heads": 2, "d_ff": 20} if kind == "today" else {"d_ff": 20}
+    config = layer_config(kind, vocab=5, d_model=16, n_layers=1, n_heads=4, **sizes)
     block = make_model(config, causal=False, seed=0).blocks[0]
-    values = trace(block, torch.zeros(1, 5, 12))
+    turned = rotation(5, 4) if kind == "today" else None
+    values = trace(block, torch.zeros(1, 5, 16), turned)
     found = costs(config, length=5)
     assert [one.name for one in found] == [name for name in values if name != ENTERS]
-    for one, operation in zip(found, operations(block), strict=True):
+    for one, operation in zip(found, operations(block, turned), strict=True):
         assert one.gives == tuple(values[one.name].shape[1:])
         assert one.takes == tuple(tuple(values[name].shape[1:]) for name in operation.reads)
         assert one.mixes == (one.name in MIXES)
 
 
+def test_published_layers_have_the_sizes_that_their_papers_give():
+    assert sum(one.parameters for one in costs(BERT, length=1)) == 7_087_872
+    assert sum(one.parameters for one in costs(LLAMA, length=1)) == 218_112_000
+    assert len(NAMES["2017"]) == len(NAMES["pre-norm"]) == 14
+    assert len(NAMES["today"]) == 17
+
+
 def test_unknown_forms_are_refused():
     base = Config(vocab=5, d_model=8, n_layers=1, n_heads=2)
-    for changed in ({"activation": "swiglu"}, {"n_kv_heads": 1}, {"residual": False}):
-        block = make_model(base.replace(**changed), causal=False, seed=0).blocks[0]
-        with pytest.raises(ValueError, match="expected a"):
-            operations(block)
-        with pytest.raises(ValueError, match="expected a"):
-            costs(base.replace(**changed), length=3)
-    with pytest.raises(ValueError, match="expected the norm 'layer', got 'rms'"):
-        costs(base.replace(norm="rms"), length=3)
+    block = make_model(base.replace(residual=False), causal=False, seed=0).blocks[0]
+    with pytest.raises(ValueError, match="expected a block with skip connections"):
+        operations(block)
+    with pytest.raises(ValueError, match="expected a block with skip connections"):
+        costs(base.replace(residual=False), length=3)
+    with pytest.raises(ValueError, match="expected a norm, got 'none'"):
+        costs(base.replace(norm="none"), length=3)
 
 
 def test_dropout_before_the_addition_leaves_the_embedding_alone():

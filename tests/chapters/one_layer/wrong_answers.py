@@ -12,6 +12,20 @@ def root_of_the_stream(x, w, n_heads, norm_first):
     return _by_hand(x, w, n_heads, norm_first, scale=x.shape[-1] ** -0.5)
 
 
+def second_half(*, add=True, centre=False, norm=True, swap=False, bend="gate", stay=False):
+    def answer(x, gate, up, down, factors):
+        y = x - x.mean(-1, keepdim=True) if centre else x
+        y = y / (y.square().mean(-1, keepdim=True) + 1e-5).sqrt() * factors if norm else x
+        gate, up = (up, gate) if swap else (gate, up)
+        silu = torch.nn.functional.silu
+        both = (y @ gate.T) * (y @ up.T)
+        neurons = silu(y @ gate.T) * (y @ up.T) if bend == "gate" else both
+        wrote = (silu(neurons) if bend == "product" else neurons) @ down.T
+        return (y if stay else x) + wrote if add else wrote
+
+    return answer
+
+
 def parts(**slip):
     def found(n, d, m):
         right = {
@@ -127,5 +141,14 @@ WRONG = {
             lambda n, d, h, m: [(h, n, d // h), (h, n, n), (h, n, d // h), (n, d), (n, d)],
             "neurons",
         ),
+    },
+    "one_layer.second_half": {
+        "the write alone": (second_half(add=False), "where is the addition"),
+        "a LayerNorm": (second_half(centre=True), "does not subtract"),
+        "no norm": (second_half(norm=False), "where is the norm"),
+        "gate and up exchanged": (second_half(swap=True), "other projection"),
+        "no activation": (second_half(bend="none"), "activation is missing"),
+        "activation of the product": (second_half(bend="product"), "on the gate alone"),
+        "post-norm": (second_half(stay=True), "add to the stream itself"),
     },
 }

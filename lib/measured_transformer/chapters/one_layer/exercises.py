@@ -22,7 +22,7 @@ from measured_transformer.exercises.answers import (
 from measured_transformer.exercises.registry import exercise
 from measured_transformer.training.seeding import seeded
 
-_CHAPTER = "book/residual/one-layer"
+_CHAPTER = "book/machine/one-layer"
 _WORDS = ("norm", "attention", "network", "drop", "add")
 
 
@@ -333,3 +333,34 @@ def _slips(
         ("the first norm is missing", made(norms=(False, True))),
         ("the second norm is missing", made(norms=(True, False))),
     ]
+
+
+@exercise(_CHAPTER)
+def second_half(answer: Answer) -> None:
+    """Write `second_half(x, gate, up, down, factors)`: the stream after RMSNorm, gated network, addition."""
+    for d, m in ((6, 4), (5, 8)):
+        x = 2 * normal(2, 3, d, seed=d) + 1
+        gate, up, down = normal(m, d, seed=1), normal(m, d, seed=2), normal(d, m, seed=3)
+        factors = 1 + 0.5 * normal(d, seed=4)
+        found = tensor(answer(x, gate, up, down, factors), (2, 3, d))
+
+        def network(y: Tensor, gate: Tensor = gate, up: Tensor = up, down: Tensor = down) -> Tensor:
+            return (nn.functional.silu(y @ gate.T) * (y @ up.T)) @ down.T
+
+        size = (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        y = x / size * factors
+        centred = nn.functional.layer_norm(x, (d,), factors, None, 1e-5)
+        slips = {
+            "the write alone: where is the addition?": network(y),
+            "the network reads the stream itself; where is the norm?": x + network(x),
+            "the normed copy is what goes on; add to the stream itself": y + network(y),
+            "this norm does not subtract the mean": x + network(centred),
+            "the norm's factors are missing": x + network(x / size),
+            "the activation stands on the other projection": x + network(y, up, gate),
+            "the activation is missing": x + ((y @ gate.T) * (y @ up.T)) @ down.T,
+            "the activation stands on the product; it belongs on the gate alone": x
+            + nn.functional.silu((y @ gate.T) * (y @ up.T)) @ down.T,
+        }
+        for words, wrong in slips.items():
+            demand(not close(found, wrong), words)
+        demand(close(found, x + network(y)), "not the stream plus what the gated network writes")

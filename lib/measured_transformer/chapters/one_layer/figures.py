@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from xarray import Dataset
 
-from measured_transformer.chapters.one_layer.measure import Cost, Strip, expected_share
+from measured_transformer.chapters.one_layer.measure import (
+    KINDS,
+    RATES_BEHIND,
+    Cost,
+    Strip,
+    expected_share,
+    moves,
+    operations,
+    toy_layer,
+)
 from measured_transformer.figures.plots import (
     legend_above,
-    panel_letters,
     seed_lines,
     subplots,
 )
 from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
 _BRIGHTEST = 2.0  # from this size on a cell is as strong as it gets
-_LABEL, _GAP = 3.5, 0.4
+_LABEL, _GAP = 4.2, 0.4
 
 
 @themed
@@ -30,20 +37,15 @@ def plot_token_strips(layers: Mapping[str, Sequence[Strip]]) -> Figure:
     The stronger the colour, the larger the number; a minus marks those below zero. Grey rows read other tokens.
 
     Args:
-        layers: heading -> what `analysis.one_layer.strips` found, the same number of values each.
-
-    Raises:
-        ValueError: the layers have different numbers of values.
+        layers: heading -> what `measure.strips` found.
     """
-    counts = {len(found) for found in layers.values()}
-    if len(counts) != 1:
-        raise ValueError(f"expected layers with as many values each, got {sorted(counts)}")
-    figure, panels = subplots(1, len(layers), height=0.36 * counts.pop() + 0.6, squeeze=False)
+    longest = max(map(len, layers.values()))
+    figure, panels = subplots(1, len(layers), height=0.36 * longest + 0.6, squeeze=False)
+    widest = max(sum(map(len, strip.heads)) for found in layers.values() for strip in found)
     for axes, (heading, found) in zip(panels[0], layers.items(), strict=True):
-        widest = max(sum(map(len, strip.heads)) for strip in found)
         right = _LABEL + widest + 3.2
         axes.set_xlim(0, right)
-        axes.set_ylim(len(found) - 0.4, -1.1)
+        axes.set_ylim(longest - 0.4, -1.1)
         axes.axis("off")
         axes.text(0, -0.85, heading, fontweight="bold", va="center")
         for place, strip in enumerate(found):
@@ -87,96 +89,80 @@ def _one_strip(axes: Axes, place: int, strip: Strip, right: float) -> None:
 
 
 @themed
-def plot_who_mixes(layers: Mapping[str, Sequence[tuple[str, str, bool, bool]]]) -> Figure:
+def plot_who_mixes(mixing: Dataset, kinds: Sequence[str] = ("2017", "today")) -> Figure:
     """Draw which values of a token move when another token is changed: full circles move, empty ones stay.
 
-    Args:
-        layers: heading -> for each operation in order its name, its part (a key of `COLOURS`), whether its
-            value moves when the other token is changed where it enters the layer, and whether it moves when the
-            other token is changed in what the operation itself reads.
+    Raises:
+        ValueError: there is no such kind of layer, or something moves in some layers and not in others.
     """
-    longest = max(map(len, layers.values()))
-    figure, panels = subplots(1, len(layers), height=0.3 * longest + 0.9, squeeze=False)
-    for axes, (heading, found) in zip(panels[0], layers.items(), strict=True):
+    if unknown := set(kinds) - set(KINDS):
+        raise ValueError(f"expected kinds among {', '.join(KINDS)}, got {sorted(unknown)}")
+    found = {kind: moves(mixing, kind) for kind in kinds}
+    longest = max(map(len, found.values()))
+    figure, panels = subplots(1, len(found), height=0.3 * longest + 0.9, squeeze=False)
+    for axes, (kind, rows) in zip(panels[0], found.items(), strict=True):
+        parts = [one.part for one in operations(*toy_layer(kind)[::2])]
         axes.set_xlim(0, 8)
         axes.set_ylim(longest - 0.3, -2.2)
         axes.axis("off")
-        axes.text(0, -1.8, heading, fontweight="bold", va="center")
-        for x, words in ((4.0, "before the\nlayer"), (6.5, "before the\noperation")):
+        axes.text(0, -1.8, kind, fontweight="bold", va="center")
+        for x, words in ((4.3, "before the\nlayer"), (6.8, "before the\noperation")):
             axes.text(x, -0.65, words, ha="center", va="bottom", fontsize=10)
-        for place, (name, part, through, alone) in enumerate(found):
+        for place, ((name, through, alone), part) in enumerate(zip(rows, parts, strict=True)):
             axes.text(0, place, name, va="center", fontsize=10)
-            for x, moves in ((4.0, through), (6.5, alone)):
+            for x, moved in ((4.3, through), (6.8, alone)):
                 colour = COLOURS[part]
                 axes.plot(
                     x,
                     place,
                     "o",
                     markersize=11,
-                    markerfacecolor=colour if moves else "none",
-                    markeredgecolor=colour if moves else COLOURS["random"],
+                    markerfacecolor=colour if moved else "none",
+                    markeredgecolor=colour if moved else COLOURS["random"],
                     markeredgewidth=1.6,
                 )
     return figure
 
 
 @themed
-def plot_costs_by_operation(found: Sequence[Cost]) -> Figure:
-    """Draw each operation's share of a layer's parameters and of its matrix products.
+def plot_costs(layers: Mapping[str, Sequence[Cost]]) -> Figure:
+    """Draw each operation's share of a layer's parameters, one panel a layer; those that mix have none.
 
     Args:
-        found: the operations of a layer, in order.
+        layers: heading -> the operations of a layer, in order.
     """
-    figure, panels = subplots(1, 2, height=0.3 * len(found) + 1.0, sharey=True)
-    quantities = (("parameters", "parameters"), ("flops", "matrix products"))
-    for axes, (quantity, label) in zip(panels, quantities, strict=True):
-        whole = sum(getattr(cost, quantity) for cost in found)
-        shares = [getattr(cost, quantity) / whole for cost in found]
+    longest = max(map(len, layers.values()))
+    figure, panels = subplots(1, len(layers), height=0.3 * longest + 0.9, squeeze=False)
+    for axes, (heading, found) in zip(panels[0], layers.items(), strict=True):
+        whole = sum(cost.parameters for cost in found)
+        shares = [cost.parameters / whole for cost in found]
         for place, (cost, share) in enumerate(zip(found, shares, strict=True)):
-            axes.barh(
-                place,
-                share,
-                height=0.66,
-                color=tint(cost.part, 0.8 if cost.mixes else 0.4),
-                edgecolor=COLOURS[cost.part],
-            )
-            words = "" if share == 0 else f" {share:.2%}" if share < 0.01 else f" {share:.0%}"
+            colour = COLOURS[cost.part]
+            axes.barh(place, share, height=0.66, color=tint(cost.part, 0.4), edgecolor=colour)
+            words = "" if share == 0 else f" {share:.0%}" if share > 0.005 else " < 1%"
             axes.text(share, place, words, va="center", fontsize=10)
-        axes.set_xlim(0, 1.25 * max(shares))
+        axes.set_xlim(0, 1.3 * max(shares))
+        axes.set_ylim(longest - 0.5, -0.5)
         axes.set_xticks([])
-        axes.set_xlabel(f"share of the {label}")
+        axes.set_yticks(range(len(found)), [cost.name for cost in found])
+        axes.set_title(heading, loc="left", fontsize=12)
         axes.grid(visible=False)
         axes.spines["bottom"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-    panels[0].set_yticks(range(len(found)), [cost.name for cost in found])
-    panels[0].set_ylim(len(found) - 0.5, -0.5)
-    panel_letters(panels)
+        axes.set_xlabel("share of the parameters")
     return figure
 
 
 @themed
-def plot_kept_over_depth(
-    before: Float[np.ndarray, "seed state"],
-    behind: Mapping[float, Float[np.ndarray, "seed state"]],
-) -> Figure:
-    """Draw the share of an embedding's entries that dropout leaves on the skip connections, over sublayers.
-
-    Args:
-        before: shares with dropout before the addition.
-        behind: rate of dropout, one or two -> shares with dropout behind the addition.
-
-    Raises:
-        ValueError: no rate, or more than two.
-    """
-    concepts = ("attention", "none")
-    if not 1 <= len(behind) <= len(concepts):
-        raise ValueError(f"expected one or two rates, got {len(behind)}")
+def plot_kept_over_depth(dropout: Dataset) -> Figure:
+    """Draw the share of an embedding's entries that dropout leaves on the skip connections, over sublayers."""
     figure, axes = subplots(height=3.6)
-    at = np.arange(before.shape[1])
-    seed_lines(axes, at, before, concept="residual", label="before addition")
-    for concept, (rate, shares) in zip(concepts, behind.items(), strict=False):
-        seed_lines(axes, at, shares, concept=concept, label=f"behind, p = {rate:g}")
-    for rate in behind:
+    at = dropout.sublayer.values
+    before = dropout.before.transpose("seed", "sublayer").values
+    seed_lines(axes, at, before, concept="residual", label="before the addition")
+    for concept, rate in zip(("attention", "none"), RATES_BEHIND, strict=True):
+        shares = dropout.behind.sel(rate=rate).transpose("seed", "sublayer").values
+        seed_lines(axes, at, shares, concept=concept, label=f"behind it, p = {rate:g}")
         exact = [expected_share(rate, int(k)) for k in at]
         axes.plot(at, exact, color=theme().ink, linewidth=1.0, linestyle=":", zorder=4)
     axes.set_xlabel("sublayers passed")

@@ -1,0 +1,1 @@
+"""The chapter *A Transformer in one sitting*: what it claims, measures, draws and asks."""
