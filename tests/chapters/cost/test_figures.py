@@ -80,8 +80,8 @@ def test_every_point_stands_on_the_roof():
 
 
 def test_patterns_have_as_many_pairs_as_they_say():
-    figure = cost.plot_patterns(24, 8).figure
-    for axes, pairs in zip(figure.axes, (300, 164, 188), strict=True):
+    figure = cost.plot_patterns(24, 6).figure
+    for axes, pairs in zip(figure.axes, (300, 129, 165), strict=True):
         squares = [patch for patch in axes.patches if patch.get_width() == 1]
         assert len(squares) == pairs
         assert f"{pairs} pairs" in [text.get_text() for text in axes.texts]
@@ -105,5 +105,14 @@ def test_capacity_has_a_line_for_each_seed_and_mean():
     found = lines(cost.plot_capacity(capacity))
     for arm in measure.MEMORIES:
         values = capacity.accuracy.sel(arm=arm).transpose("seed", "pairs").values
+        for row in (*values, values.mean(0)):
+            assert any(len(y) == len(row) and np.allclose(y, row) for _, y in found)
+
+
+def test_lookup_has_a_line_for_each_seed_and_mean():
+    lookup = load_results("cost")["lookup"]
+    found = lines(cost.plot_lookup(lookup))
+    for arm in measure.LOOKUP_ARMS:
+        values = lookup.accuracy.sel(arm=arm).transpose("seed", "back").values
         for row in (*values, values.mean(0)):
             assert any(len(y) == len(row) and np.allclose(y, row) for _, y in found)

@@ -404,11 +404,41 @@ def plot_reach(reach: Dataset) -> Figure:
     return figure
 
 
+_LOOKUPS = {
+    "all pairs, 1": ("residual", "all pairs, one layer"),
+    "strided, 2": ("norm", "window and strides, two layers"),
+    "window, 2": ("attention", "window, two layers"),
+}
+
+
+@themed
+def plot_lookup(lookup: Dataset, *, window: int = 7) -> Figure:
+    """Draw the accuracy at recall over how far back the pair stands, with the end of the window.
+
+    Args:
+        lookup: the accuracies.
+        window: keys that a query of the window sees, itself included.
+    """
+    figure, axes = subplots(height=3.6)
+    back = lookup.back.values
+    for arm, (concept, name) in _LOOKUPS.items():
+        values = lookup.accuracy.sel(arm=arm).transpose("seed", "back").values
+        seed_lines(axes, back, values, concept=concept, label=name, marker_every=1)
+    axes.axvline(window - 0.5, color=theme().ink, linestyle="--", linewidth=1)
+    axes.text(window - 0.4, 0.02, "end of the window", fontsize=9.5)
+    axes.set_xticks(back)
+    axes.set_ylim(0, 1.03)
+    axes.set_xlabel("how far back the pair stands")
+    axes.set_ylabel("accuracy")
+    legend_above(axes, columns=2)
+    return figure
+
+
 _MEMORIES = {
-    "softmax, 4": ("residual", "softmax, width 4"),
-    "linear, 4": ("attention", "linear, width 4"),
-    "linear, 8": ("norm", "linear, width 8"),
-    "linear, 16": ("ffn", "linear, width 16"),
+    "softmax, 4": ("residual", "softmax, 4"),
+    "linear, 4": ("ffn", "linear, 4"),
+    "linear, 2": ("norm", "linear, 2"),
+    "linear, 1": ("attention", "linear, 1"),
 }
 
 
@@ -424,7 +454,7 @@ def plot_capacity(capacity: Dataset) -> Figure:
     axes.set_ylim(0, 1.03)
     axes.set_xlabel("pairs in the sequence")
     axes.set_ylabel("accuracy")
-    axes.legend(loc="lower left", ncols=1, fontsize=9.5)
+    legend_above(axes, columns=4)
     return figure
 
 

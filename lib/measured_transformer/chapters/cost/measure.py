@@ -40,7 +40,7 @@ from measured_transformer.parts.tiled import tiled_attention, tiled_gradients, t
 from measured_transformer.tasks.delay import Delay
 from measured_transformer.tasks.joined_recall import JoinedRecall
 from measured_transformer.training.jobs import Job
-from measured_transformer.training.loop import Run, evaluate
+from measured_transformer.training.loop import Run, evaluate, predict
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.linear import linear
 from measured_transformer.variants.sparse import Strided, Windowed
@@ -306,16 +306,17 @@ def drawn(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     query_tile, key_tile = (int(size) for size in rng.integers(1, n + 1, 2))
     plain = moved(plain_attention, n, d)
-    how = {"query_tile": query_tile, "key_tile": key_tile, "causal": bool(seed % 2)}
+    causal = bool(seed % 2)
+    how = {"query_tile": query_tile, "key_tile": key_tile, "causal": causal}
     tiled = moved(tiled_attention, n, d, **how)
-    causal = {"key_tile": key_tile, "causal": bool(seed % 2)}
+    formula = tiled_traffic(n, d, query_tile, key_tile=key_tile, causal=causal)
     return {
         "attention": attention / by.attention - 1,
         "attention_control": attention / by.projections - 1,
         "network": network / by.network - 1,
         "network_control": network / by.projections - 1,
         "plain": plain / plain_traffic(n, d) - 1,
-        "tiled_traffic": tiled / tiled_traffic(n, d, query_tile, **causal) - 1,
+        "tiled_traffic": tiled / formula - 1,
         **tiled_errors(seed, min(n, 64), min(d, 32), **how),
     }
 
@@ -323,37 +324,37 @@ def drawn(seed: int) -> dict[str, Any]:
 def tiled_errors(seed: int, n: int, d: int, **how: Any) -> dict[str, float]:
     """Largest deviations of tiled attention and of its gradients from PyTorch's kernel, in float64."""
     generator = make_generator(seed, "tiled")
-    *given, gradient = torch.randn(4, 2, n, d, generator=generator, dtype=torch.float64).unbind(0)
-    leaves = [each.requires_grad_() for each in given]
+    given = torch.randn(4, 2, n, d, generator=generator, dtype=torch.float64)
+    q, k, v = leaves = [each.clone().requires_grad_() for each in given[:3]]
     mask = causal_mask(n) if how["causal"] else None
-    wanted = F.scaled_dot_product_attention(*leaves, attn_mask=mask)
-    wanted_gradients = torch.autograd.grad(wanted, leaves, gradient)
+    wanted = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    wanted_gradients = torch.autograd.grad(wanted, leaves, given[3])
     with torch.no_grad():
-        mixed, log_total = tiled_attention(*leaves, **how)
-        gradients = tiled_gradients(gradient, *leaves, mixed, log_total, **how)
+        mixed, log_total = tiled_attention(q, k, v, **how)
+        gradients = tiled_gradients(given[3], q, k, v, mixed, log_total, **how)
     apart = [float((a - b).abs().max()) for a, b in zip(gradients, wanted_gradients, strict=True)]
     return {"tiled": float((mixed - wanted).detach().abs().max()), "gradients": max(apart)}
 
 
 # What can be reached ------------------------------------------------------------------------------
 
-WINDOW = 8
-LENGTH = 32
-DELAYS = (5, 12, 16, 20)
-"""Within one window; within two; a multiple of the stride; within three windows."""
-ARMS = (
-    "all pairs, 1",
-    "window, 1",
-    "window, 2",
-    "window, 3",
-    "strided, 1",
-    "strided, 2",
-    "linear, 1",
-)
-"""What is attended to, and the number of layers."""
-RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+WINDOW = 6
+LENGTH = 24
+DELAYS = (4, 9, 12, 14)
+"""Within one window; within two; a multiple of the stride; neither."""
+ARMS = {
+    "all pairs, 1": 14,
+    "window, 1": 4,
+    "window, 2": 9,
+    "strided, 1": 12,
+    "strided, 2": 14,
+    "linear, 1": 14,
+}
+"""What is attended to and the number of layers -> the delay at which the learning rate is chosen: one that the
+pattern leads to in as many steps as there are layers."""
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
 """The grid of learning rates, the same for all arms of the chapter."""
-STEPS = 300
+STEPS = 200
 
 
 def reach_arm(arm: str) -> tuple[Config, dict[str, Any]]:
@@ -364,7 +365,7 @@ def reach_arm(arm: str) -> tuple[Config, dict[str, Any]]:
         d_model=32,
         n_heads=2,
         n_layers=int(depth),
-        d_ff=64,
+        d_ff=32,
         positions="learned",
         max_length=LENGTH,
     )
@@ -374,18 +375,19 @@ def reach_arm(arm: str) -> tuple[Config, dict[str, Any]]:
         "strided": Strided(WINDOW),
         "linear": linear,
     }[kind]
-    return config, {"batch_size": 32, **({} if prepare is None else {"prepare": prepare})}
+    return config, {"batch_size": 16, **({} if prepare is None else {"prepare": prepare})}
 
 
 def reach_trainings(seed: int) -> dict[tuple[str, int], Job]:
-    """Every arm at every delay, at the learning rate that suits it."""
+    """Every arm at every delay, at the learning rate that suits the arm."""
     jobs = {}
-    for arm in ARMS:
+    for arm, hardest in ARMS.items():
         config, options = reach_arm(arm)
+        name = f"cost-reach-{arm.replace(', ', '-').replace(' ', '-')}"
+        task = Delay(vocab=config.vocab, length=LENGTH, delay=hardest)
+        search = Search(name, config, task, RATES, tuning_seeds(2), STEPS, options)
         for delay in DELAYS:
             task = Delay(vocab=config.vocab, length=LENGTH, delay=delay)
-            name = f"cost-{arm.replace(', ', '-').replace(' ', '-')}-delay-{delay}"
-            search = Search(name, config, task, RATES, tuning_seeds(2), STEPS, options)
             jobs[arm, delay] = job(
                 config, task, seed, steps=STEPS, learning_rate=tuned(search), **options
             )
@@ -393,8 +395,8 @@ def reach_trainings(seed: int) -> dict[tuple[str, int], Job]:
 
 
 @measurement(
-    seeds=8,
-    coords={"arm": ARMS, "delay": DELAYS},
+    seeds=6,
+    coords={"arm": tuple(ARMS), "delay": DELAYS},
     trainings=reach_trainings,
     repeat="opening",
 )
@@ -419,29 +421,91 @@ def reachable(arm: str, delay: int) -> bool:
     return bool(seen.diagonal(-delay).all())
 
 
+# What can be looked up ----------------------------------------------------------------------------
+
+LOOKUP = JoinedRecall(pairs=12, queries=1, keys=12, values=8)
+LOOKUP_ARMS: dict[str, tuple[int, Any]] = {
+    "all pairs, 1": (1, None),
+    "window, 2": (2, Windowed(7)),
+    "strided, 2": (2, Strided(4)),
+}
+"""Patterns that lead from the question to every pair -> the number of layers, and the preparation."""
+LOOKUP_STEPS = 400
+BACK = tuple(range(1, LOOKUP.pairs + 1))
+
+
+def lookup_arm(arm: str) -> tuple[Config, dict[str, Any]]:
+    """The config of an arm, and what it changes in the training."""
+    depth, prepare = LOOKUP_ARMS[arm]
+    config = Config(
+        vocab=LOOKUP.vocab,
+        d_model=32,
+        n_heads=2,
+        n_layers=depth,
+        d_ff=32,
+        positions="learned",
+        max_length=LOOKUP.length,
+    )
+    return config, {"batch_size": 64, **({} if prepare is None else {"prepare": prepare})}
+
+
+def lookup_trainings(seed: int) -> dict[str, Job]:
+    """Every arm, at the learning rate that suits it."""
+    jobs = {}
+    for arm in LOOKUP_ARMS:
+        config, options = lookup_arm(arm)
+        name = f"cost-lookup-{arm.replace(', ', '-').replace(' ', '-')}"
+        search = Search(name, config, LOOKUP, RATES, tuning_seeds(1), LOOKUP_STEPS, options)
+        jobs[arm] = job(
+            config, LOOKUP, seed, steps=LOOKUP_STEPS, learning_rate=tuned(search), **options
+        )
+    return jobs
+
+
+@measurement(
+    seeds=6,
+    coords={"arm": tuple(LOOKUP_ARMS), "back": BACK},
+    trainings=lookup_trainings,
+    repeat="opening",
+)
+def lookup(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Accuracy at recalling a value by its key, by how far back the pair stands among twelve."""
+    batch = LOOKUP.batch(make_generator(seed, "evaluation"), 4096)
+    asked = batch.inputs.shape[1] - 1
+    distance = asked - batch.gold["pair"][:, asked]
+    accuracy = []
+    for arm in LOOKUP_ARMS:
+        with torch.no_grad():
+            answer = predict(runs[arm].model, batch)[:, asked].argmax(-1)
+        right = (answer == batch.targets[:, asked]).double()
+        accuracy.append([float(right[distance == back].mean()) for back in BACK])
+    return {"accuracy": (("arm", "back"), accuracy)}
+
+
 # What fits into a state of fixed size -------------------------------------------------------------
 
-KEYS = 16
 PAIRS = (1, 2, 4, 6, 8, 12, 16)
-WIDTHS = (4, 8, 16)
-MEMORIES = ("softmax, 4", *(f"linear, {width}" for width in WIDTHS))
-RECALL = JoinedRecall(pairs=KEYS, queries=4, keys=KEYS, values=KEYS)
+HEADS = 4
+MEMORIES = ("softmax, 4", "linear, 4", "linear, 2", "linear, 1")
+"""The kind of attention and the width of each of the four heads."""
+KEYS = 16
+RECALL = JoinedRecall(pairs=KEYS, queries=8, keys=KEYS, values=8)
 RECALL_STEPS = 400
 
 
 def memory_arm(arm: str) -> tuple[Config, dict[str, Any]]:
-    """The config of an arm, and what it changes in the training: one layer, one head of a width."""
+    """The config of an arm, and what it changes in the training: one layer of four heads of a width."""
     kind, width = arm.split(", ")
     config = Config(
         vocab=RECALL.vocab,
-        d_model=64,
-        n_heads=1,
+        d_model=32,
+        n_heads=HEADS,
         d_head=int(width),
         n_layers=1,
-        d_ff=64,
+        d_ff=32,
         positions="none",
     )
-    return config, {"batch_size": 64, **({"prepare": linear} if kind == "linear" else {})}
+    return config, {"batch_size": 32, **({"prepare": linear} if kind == "linear" else {})}
 
 
 def capacity_trainings(seed: int) -> dict[str, Job]:
@@ -450,7 +514,7 @@ def capacity_trainings(seed: int) -> dict[str, Job]:
     for arm in MEMORIES:
         config, options = memory_arm(arm)
         name = f"cost-recall-{arm.replace(', ', '-')}"
-        search = Search(name, config, RECALL, RATES, tuning_seeds(2), RECALL_STEPS, options)
+        search = Search(name, config, RECALL, RATES, tuning_seeds(1), RECALL_STEPS, options)
         jobs[arm] = job(
             config, RECALL, seed, steps=RECALL_STEPS, learning_rate=tuned(search), **options
         )
@@ -458,16 +522,16 @@ def capacity_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=8,
+    seeds=6,
     coords={"arm": MEMORIES, "pairs": PAIRS},
     trainings=capacity_trainings,
     repeat="opening",
 )
 def capacity(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Accuracy at recalling a value by its key, by the number of pairs and the width of the one head."""
+    """Accuracy at recalling a value by its key, by the number of pairs and the width of the four heads."""
 
     def score(arm: str, pairs: int) -> float:
-        task = JoinedRecall(pairs=pairs, queries=1, keys=KEYS, values=KEYS)
+        task = JoinedRecall(pairs=pairs, queries=1, keys=KEYS, values=8)
         return evaluate(runs[arm].model, task, seed=seed, size=1024).accuracy
 
     return {"accuracy": (("arm", "pairs"), [[score(a, p) for p in PAIRS] for a in MEMORIES])}
@@ -703,6 +767,25 @@ def llama3_equal() -> float:
 def llama_gigabytes() -> float:
     """Gigabytes of the patterns of one layer: 32 heads, 8192 tokens, two bytes a number."""
     return 32 * 8192**2 * 2 / 1e9
+
+
+@number
+def gpt2_patterns() -> float:
+    """How many times as many numbers the patterns of one layer of GPT-2 hold as its stream, at 1024 tokens."""
+    return pattern_to_stream(1024, 768, 12)
+
+
+@number
+def cache_kilobytes() -> float:
+    """Kilobytes of keys and values that Llama 3 keeps for each token, two bytes a number."""
+    config = MODELS["Llama 3 8B, 8192"][1]
+    return 2 * config.n_layers * config.kv_heads * config.head_width * 2 / 1e3
+
+
+@number
+def plain_busy() -> float:
+    """The largest share of an A100's operations that plain attention reaches, heads of 64, any length."""
+    return A100.attainable(64 / 2) / A100.operations
 
 
 @number
