@@ -213,8 +213,9 @@ def plot_tiles(n: int = 8, tile: int = 2, *, at: tuple[int, int] = (2, 1)) -> Fi
         (axes[0], (0, n), (0, n)),
         (axes[1], (row * tile, tile), (column * tile, tile)),
     ):
-        panel.add_patch(_bar(-1.1, rows[0], 0.7, rows[1]))
-        panel.add_patch(_bar(columns[0], -1.1, columns[1], 0.7))
+        (top, height), (left, width) = rows, columns
+        panel.add_patch(_bar(-1.1, float(top), 0.7, float(height)))
+        panel.add_patch(_bar(float(left), -1.1, float(width), 0.7))
     middle = (column * tile + tile / 2, row * tile + tile / 2)
     axes[1].text(
         *middle, "now", ha="center", va="center", fontsize=10, color="white", weight="bold"

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
-from xarray import Dataset
+from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.cost import Operations
 from measured_transformer.internals.capture import capture
@@ -133,9 +133,9 @@ def pieces(length: int, config: Config) -> dict[str, float]:
     counted = count_flops(config, "decoder", length=length)
     pairs = 4 * length**2 * config.n_heads * config.head_width * config.n_layers
     return {
-        "projections": counted.attention - pairs,
-        "pairs": pairs,
-        "network": counted.feedforward,
+        "projections": float(counted.attention - pairs),
+        "pairs": float(pairs),
+        "network": float(counted.feedforward),
     }
 
 
@@ -246,7 +246,7 @@ def tiled_traffic(
     return loaded + 2 * n * d + n
 
 
-def intensity(operations: float, numbers: float, *, size: int = 2) -> float:
+def intensity(operations: int, numbers: int, *, size: int = 2) -> float:
     """Operations for each byte that is moved, with so many bytes a number."""
     return operations / (size * numbers)
 
@@ -786,6 +786,20 @@ def cache_kilobytes() -> float:
 def plain_busy() -> float:
     """The largest share of an A100's operations that plain attention reaches, heads of 64, any length."""
     return A100.attainable(64 / 2) / A100.operations
+
+
+@number
+def window_inside(lookup: Dataset) -> DataArray:
+    """How often two layers of a window recall a pair that stands inside the window of the question."""
+    accuracy: DataArray = lookup.accuracy.sel(arm="window, 2")
+    return accuracy.sel(back=slice(1, 6)).mean("back")
+
+
+@number
+def window_outside(lookup: Dataset) -> DataArray:
+    """The same for pairs beyond it."""
+    accuracy: DataArray = lookup.accuracy.sel(arm="window, 2")
+    return accuracy.sel(back=slice(7, None)).mean("back")
 
 
 @number
