@@ -6,6 +6,7 @@ from measured_transformer.analysis.cost import Operations
 from measured_transformer.chapters.cost import figures as cost
 from measured_transformer.chapters.cost import measure
 from measured_transformer.chapters.cost.measure import Times, crossovers
+from measured_transformer.evidence.results import load_results
 
 
 def times(crossing: float) -> Times:
@@ -84,3 +85,34 @@ def test_patterns_have_as_many_pairs_as_they_say():
         squares = [patch for patch in axes.patches if patch.get_width() == 1]
         assert len(squares) == pairs
         assert f"{pairs} pairs" in [text.get_text() for text in axes.texts]
+
+
+def test_fields_show_the_mean_and_frame_what_can_be_reached():
+    reach = load_results("cost")["reach"]
+    axes = cost.plot_reach(reach).figure.axes[0]
+    words = [text.get_text() for text in axes.texts]
+    means = reach.accuracy.mean("seed").values.ravel()
+    assert words == [f"{value:.2f}" for value in means]
+    framed = [patch.get_edgecolor()[3] > 0 for patch in axes.patches]
+    wanted = [measure.reachable(arm, delay) for arm in measure.ARMS for delay in measure.DELAYS]
+    assert framed == wanted
+    dots = [line for line in axes.get_lines() if len(line.get_xdata()) == reach.sizes["seed"]]
+    assert len(dots) == len(wanted)
+
+
+def test_capacity_has_a_line_for_each_seed_and_mean():
+    capacity = load_results("cost")["capacity"]
+    found = lines(cost.plot_capacity(capacity))
+    for arm in measure.MEMORIES:
+        values = capacity.accuracy.sel(arm=arm).transpose("seed", "pairs").values
+        for row in (*values, values.mean(0)):
+            assert any(len(y) == len(row) and np.allclose(y, row) for _, y in found)
+
+
+def test_lookup_has_a_line_for_each_seed_and_mean():
+    lookup = load_results("cost")["lookup"]
+    found = lines(cost.plot_lookup(lookup))
+    for arm in measure.LOOKUP_ARMS:
+        values = lookup.accuracy.sel(arm=arm).transpose("seed", "back").values
+        for row in (*values, values.mean(0)):
+            assert any(len(y) == len(row) and np.allclose(y, row) for _, y in found)

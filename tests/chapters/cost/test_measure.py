@@ -15,15 +15,80 @@ from measured_transformer.chapters.cost.measure import (
     measured_sublayers,
     pattern_to_stream,
 )
+from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.tiled import tiled_attention
+
+RESULTS = load_results("cost")
 
 
 def test_every_result_is_of_this_code():
     for one in measurements_of("cost").values():
         assert standing(one).state in HOLDS, standing(one).why
+
+
+def reached(search_trainings):
+    return {key: job.settings["learning_rate"] for key, job in search_trainings(0).items()}
+
+
+def test_no_tuned_learning_rate_stands_at_the_edge_of_its_grid():
+    rates = {
+        **reached(measure.reach_trainings),
+        **reached(measure.lookup_trainings),
+        **reached(measure.capacity_trainings),
+    }
+    assert len(rates) == 24 + 3 + 4
+    edges = (measure.RATES[0], measure.RATES[-1])
+    assert {key: rate for key, rate in rates.items() if rate in edges} == {}
+
+
+def test_rates_are_chosen_at_a_delay_that_the_pattern_leads_to():
+    assert all(measure.reachable(arm, delay) for arm, delay in measure.ARMS.items())
+
+
+def test_what_a_pattern_does_not_lead_to_is_not_learned_and_all_else_is():
+    chance = 1 / 8
+    for arm in measure.ARMS:
+        for delay in measure.DELAYS:
+            accuracy = RESULTS["reach"].accuracy.sel(arm=arm, delay=delay)
+            if not measure.reachable(arm, delay):
+                assert abs(accuracy - chance).max() < 0.04, (arm, delay)
+            elif "linear" not in arm:
+                assert accuracy.mean() > 0.9, (arm, delay)
+
+
+def test_reachable_is_what_changes_an_output():
+    for arm in measure.ARMS:
+        config, options = measure.reach_arm(arm)
+        torch.manual_seed(0)
+        model = Decoder(config).double()
+        if prepare := options.get("prepare"):
+            prepare(model)
+        tokens = torch.randint(8, (1, 24), generator=torch.Generator().manual_seed(0))
+        before = model(tokens)[0, 23]
+        for delay in measure.DELAYS:
+            changed = tokens.clone()
+            changed[0, 23 - delay] = (changed[0, 23 - delay] + 1) % 8
+            differs = not torch.equal(model(changed)[0, 23], before)
+            assert differs == measure.reachable(arm, delay), (arm, delay)
+
+
+@pytest.mark.parametrize("arm", measure.LOOKUP_ARMS)
+def test_every_pair_can_be_reached_from_the_question(arm):
+    config, options = measure.lookup_arm(arm)
+    torch.manual_seed(0)
+    model = Decoder(config).double()
+    if prepare := options.get("prepare"):
+        prepare(model)
+    tokens = torch.randint(config.vocab, (1, 13), generator=torch.Generator().manual_seed(0))
+    before = model(tokens)[0, 12]
+    for back in measure.BACK:
+        changed = tokens.clone()
+        changed[0, 12 - back] = (changed[0, 12 - back] + 1) % config.vocab
+        assert not torch.equal(model(changed)[0, 12], before), back
 
 
 @pytest.mark.parametrize(("n", "d"), [(4, 2), (1, 1), (9, 3), (30, 16)])

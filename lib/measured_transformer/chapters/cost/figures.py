@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
+from xarray import Dataset
 
 from measured_transformer.analysis.cost import Operations
 from measured_transformer.chapters.cost.measure import (
@@ -16,10 +17,12 @@ from measured_transformer.chapters.cost.measure import (
     Crossovers,
     Machine,
     Times,
+    reachable,
 )
 from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,
+    seed_lines,
     subplots,
 )
 from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
@@ -341,6 +344,118 @@ def plot_patterns(n: int = 24, window: int = WINDOW) -> Figure:
         panel.set_title(name, loc="left", fontsize=10.5)
         seen = int(np.any([mask for mask, _ in masks], axis=0).sum())
         panel.text(n / 2, n + 2.2, f"{seen} pairs", ha="center", va="center", fontsize=10)
+    return figure
+
+
+@themed
+def plot_reach(reach: Dataset) -> Figure:
+    """Draw the mean accuracy of each arm at each delay, and a dot for each seed from 0 to 1 across its field.
+
+    A field is framed where the pattern leads that far.
+    """
+    arms, delays = reach.arm.values.tolist(), reach.delay.values.tolist()
+    means = reach.accuracy.mean("seed").sel(arm=arms).transpose("arm", "delay").values
+    figure, axes = subplots(height=0.42 * len(arms) + 1.1)
+    for row, arm in enumerate(arms):
+        for column, delay in enumerate(delays):
+            value = float(means[row, column])
+            axes.add_patch(
+                Rectangle(
+                    (column - 0.46, row - 0.42),
+                    0.92,
+                    0.84,
+                    facecolor=tint("attention", 0.85 * value),
+                    edgecolor=theme().ink if reachable(arm, delay) else "none",
+                    linewidth=1.8,
+                )
+            )
+            seeds = reach.accuracy.sel(arm=arm, delay=delay).values
+            axes.plot(
+                column - 0.4 + 0.8 * seeds,
+                np.full(len(seeds), row + 0.25),
+                "o",
+                color=theme().ink,
+                markersize=3,
+                alpha=0.6,
+                mew=0,
+            )
+            dark_on_light = value < 0.85
+            axes.text(
+                column,
+                row - 0.08,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=10.5,
+                color=theme().ink if dark_on_light else "white",
+            )
+    axes.set_xlim(-0.5, len(delays) - 0.5)
+    axes.set_ylim(len(arms) - 0.5, -0.5)
+    axes.set_xticks(range(len(delays)), [f"{delay} back" for delay in delays])
+    names = [
+        f"{kind}, {depth} layer{'s' if depth != '1' else ''}"
+        for kind, depth in (arm.split(", ") for arm in arms)
+    ]
+    axes.set_yticks(range(len(arms)), names)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return figure
+
+
+_LOOKUPS = {
+    "all pairs, 1": ("residual", "all pairs, one layer"),
+    "strided, 2": ("norm", "window and strides, two layers"),
+    "window, 2": ("attention", "window, two layers"),
+}
+
+
+@themed
+def plot_lookup(lookup: Dataset, *, window: int = 7) -> Figure:
+    """Draw the accuracy at recall over how far back the pair stands, with the end of the window.
+
+    Args:
+        lookup: the accuracies.
+        window: keys that a query of the window sees, itself included.
+    """
+    figure, axes = subplots(height=3.6)
+    back = lookup.back.values
+    for arm, (concept, name) in _LOOKUPS.items():
+        values = lookup.accuracy.sel(arm=arm).transpose("seed", "back").values
+        seed_lines(axes, back, values, concept=concept, label=name, marker_every=1)
+    axes.axvline(window - 0.5, color=theme().ink, linestyle="--", linewidth=1)
+    axes.text(window - 0.4, 0.02, "end of the window", fontsize=9.5)
+    axes.set_xticks(back)
+    axes.set_ylim(0, 1.03)
+    axes.set_xlabel("how far back the pair stands")
+    axes.set_ylabel("accuracy")
+    legend_above(axes, columns=2)
+    return figure
+
+
+_MEMORIES = {
+    "softmax, 4": ("residual", "softmax, 4"),
+    "linear, 4": ("ffn", "linear, 4"),
+    "linear, 2": ("norm", "linear, 2"),
+    "linear, 1": ("attention", "linear, 1"),
+}
+
+
+@themed
+def plot_capacity(capacity: Dataset) -> Figure:
+    """Draw the accuracy at recall over the number of pairs, by kind of attention and width of the head."""
+    figure, axes = subplots(height=3.6)
+    pairs = capacity.pairs.values
+    for arm, (concept, name) in _MEMORIES.items():
+        values = capacity.accuracy.sel(arm=arm).transpose("seed", "pairs").values
+        seed_lines(axes, pairs, values, concept=concept, label=name, marker_every=1)
+    axes.set_xticks(pairs)
+    axes.set_ylim(0, 1.03)
+    axes.set_xlabel("pairs in the sequence")
+    axes.set_ylabel("accuracy")
+    legend_above(axes, columns=4)
     return figure
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -19,17 +19,31 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
-from xarray import Dataset
+from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.cost import Operations
 from measured_transformer.internals.capture import capture
-from measured_transformer.measuring import evidence, measurement, number
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
 from measured_transformer.models.config import Config
 from measured_transformer.models.sizes import count_flops
 from measured_transformer.parts.attention import MultiHeadAttention, causal_mask
 from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.parts.tiled import tiled_attention, tiled_gradients, tiles
+from measured_transformer.tasks.delay import Delay
+from measured_transformer.tasks.joined_recall import JoinedRecall
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Run, evaluate, predict
 from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.linear import linear
+from measured_transformer.variants.sparse import Strided, Windowed
 
 Array = Float[np.ndarray, "..."]
 
@@ -338,10 +352,205 @@ def tiled_errors(seed: int, n: int, d: int, **how: Any) -> dict[str, float]:
     return {"tiled": float((mixed - wanted).detach().abs().max()), "gradients": max(apart)}
 
 
-# What a window sees -------------------------------------------------------------------------------
+# What can be reached ------------------------------------------------------------------------------
 
 WINDOW = 6
-"""Keys that a query of the page's window sees, and the distance of its strides."""
+LENGTH = 24
+DELAYS = (4, 9, 12, 14)
+"""Within one window; within two; a multiple of the stride; neither."""
+ARMS = {
+    "all pairs, 1": 14,
+    "window, 1": 4,
+    "window, 2": 9,
+    "strided, 1": 12,
+    "strided, 2": 14,
+    "linear, 1": 14,
+}
+"""What is attended to and the number of layers -> the delay at which the learning rate is chosen: one that the
+pattern leads to in as many steps as there are layers."""
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+"""The grid of learning rates, the same for all arms of the chapter."""
+STEPS = 200
+
+
+def reach_arm(arm: str) -> tuple[Config, dict[str, Any]]:
+    """The config of an arm, and what it changes in the training."""
+    kind, depth = arm.split(", ")
+    config = Config(
+        vocab=8,
+        d_model=32,
+        n_heads=2,
+        n_layers=int(depth),
+        d_ff=32,
+        positions="learned",
+        max_length=LENGTH,
+    )
+    prepare: Any = {
+        "all pairs": None,
+        "window": Windowed(WINDOW),
+        "strided": Strided(WINDOW),
+        "linear": linear,
+    }[kind]
+    return config, {"batch_size": 16, **({} if prepare is None else {"prepare": prepare})}
+
+
+def reach_trainings(seed: int) -> dict[tuple[str, int], Job]:
+    """Every arm at every delay, at the learning rate that suits the arm."""
+    jobs = {}
+    for arm, hardest in ARMS.items():
+        config, options = reach_arm(arm)
+        name = f"cost-reach-{arm.replace(', ', '-').replace(' ', '-')}"
+        task = Delay(vocab=config.vocab, length=LENGTH, delay=hardest)
+        search = Search(name, config, task, RATES, tuning_seeds(1), STEPS, options)
+        for delay in DELAYS:
+            task = Delay(vocab=config.vocab, length=LENGTH, delay=delay)
+            jobs[arm, delay] = job(
+                config, task, seed, steps=STEPS, learning_rate=tuned(search), **options
+            )
+    return jobs
+
+
+@measurement(
+    seeds=6,
+    coords={"arm": tuple(ARMS), "delay": DELAYS},
+    trainings=reach_trainings,
+    repeat="opening",
+)
+def reach(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+    """Accuracy at repeating the token of so many positions ago, by pattern and number of layers."""
+
+    def score(arm: str, delay: int) -> float:
+        task = Delay(vocab=8, length=LENGTH, delay=delay)
+        return evaluate(runs[arm, delay].model, task, seed=seed, size=256).accuracy
+
+    return {"accuracy": (("arm", "delay"), [[score(a, k) for k in DELAYS] for a in ARMS])}
+
+
+def reachable(arm: str, delay: int) -> bool:
+    """Whether an arm's pattern leads from a position to the one `delay` before it, a step for each layer."""
+    kind, depth = arm.split(", ")
+    if kind in ("all pairs", "linear"):
+        return True
+    mask = (Windowed(WINDOW) if kind == "window" else Strided(WINDOW)).mask(LENGTH)
+    step = mask.any(0) if mask.ndim == 3 else mask
+    seen = torch.matrix_power(step.double(), int(depth)) > 0
+    return bool(seen.diagonal(-delay).all())
+
+
+# What can be looked up ----------------------------------------------------------------------------
+
+LOOKUP = JoinedRecall(pairs=12, queries=1, keys=12, values=8)
+LOOKUP_ARMS: dict[str, tuple[int, Any]] = {
+    "all pairs, 1": (1, None),
+    "window, 2": (2, Windowed(7)),
+    "strided, 2": (2, Strided(4)),
+}
+"""Patterns that lead from the question to every pair -> the number of layers, and the preparation."""
+LOOKUP_STEPS = 400
+BACK = tuple(range(1, LOOKUP.pairs + 1))
+
+
+def lookup_arm(arm: str) -> tuple[Config, dict[str, Any]]:
+    """The config of an arm, and what it changes in the training."""
+    depth, prepare = LOOKUP_ARMS[arm]
+    config = Config(
+        vocab=LOOKUP.vocab,
+        d_model=32,
+        n_heads=2,
+        n_layers=depth,
+        d_ff=32,
+        positions="learned",
+        max_length=LOOKUP.length,
+    )
+    return config, {"batch_size": 64, **({} if prepare is None else {"prepare": prepare})}
+
+
+def lookup_trainings(seed: int) -> dict[str, Job]:
+    """Every arm, at the learning rate that suits it."""
+    jobs = {}
+    for arm in LOOKUP_ARMS:
+        config, options = lookup_arm(arm)
+        name = f"cost-lookup-{arm.replace(', ', '-').replace(' ', '-')}"
+        search = Search(name, config, LOOKUP, RATES, tuning_seeds(1), LOOKUP_STEPS, options)
+        jobs[arm] = job(
+            config, LOOKUP, seed, steps=LOOKUP_STEPS, learning_rate=tuned(search), **options
+        )
+    return jobs
+
+
+@measurement(
+    seeds=6,
+    coords={"arm": tuple(LOOKUP_ARMS), "back": BACK},
+    trainings=lookup_trainings,
+    repeat="opening",
+)
+def lookup(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Accuracy at recalling a value by its key, by how far back the pair stands among twelve."""
+    batch = LOOKUP.batch(make_generator(seed, "evaluation"), 4096)
+    asked = batch.inputs.shape[1] - 1
+    distance = asked - batch.gold["pair"][:, asked]
+    accuracy = []
+    for arm in LOOKUP_ARMS:
+        with torch.no_grad():
+            answer = predict(runs[arm].model, batch)[:, asked].argmax(-1)
+        right = (answer == batch.targets[:, asked]).double()
+        accuracy.append([float(right[distance == back].mean()) for back in BACK])
+    return {"accuracy": (("arm", "back"), accuracy)}
+
+
+# What fits into a state of fixed size -------------------------------------------------------------
+
+PAIRS = (1, 2, 4, 6, 8, 12, 16)
+HEADS = 4
+MEMORIES = ("softmax, 4", "linear, 4", "linear, 2", "linear, 1")
+"""The kind of attention and the width of each of the four heads."""
+KEYS = 16
+RECALL = JoinedRecall(pairs=KEYS, queries=8, keys=KEYS, values=8)
+RECALL_STEPS = 400
+
+
+def memory_arm(arm: str) -> tuple[Config, dict[str, Any]]:
+    """The config of an arm, and what it changes in the training: one layer of four heads of a width."""
+    kind, width = arm.split(", ")
+    config = Config(
+        vocab=RECALL.vocab,
+        d_model=32,
+        n_heads=HEADS,
+        d_head=int(width),
+        n_layers=1,
+        d_ff=32,
+        positions="none",
+    )
+    return config, {"batch_size": 32, **({"prepare": linear} if kind == "linear" else {})}
+
+
+def capacity_trainings(seed: int) -> dict[str, Job]:
+    """Every arm on sixteen pairs, at the learning rate that suits it."""
+    jobs = {}
+    for arm in MEMORIES:
+        config, options = memory_arm(arm)
+        name = f"cost-recall-{arm.replace(', ', '-')}"
+        search = Search(name, config, RECALL, RATES, tuning_seeds(1), RECALL_STEPS, options)
+        jobs[arm] = job(
+            config, RECALL, seed, steps=RECALL_STEPS, learning_rate=tuned(search), **options
+        )
+    return jobs
+
+
+@measurement(
+    seeds=6,
+    coords={"arm": MEMORIES, "pairs": PAIRS},
+    trainings=capacity_trainings,
+    repeat="opening",
+)
+def capacity(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Accuracy at recalling a value by its key, by the number of pairs and the width of the four heads."""
+
+    def score(arm: str, pairs: int) -> float:
+        task = JoinedRecall(pairs=pairs, queries=1, keys=KEYS, values=8)
+        return evaluate(runs[arm].model, task, seed=seed, size=1024).accuracy
+
+    return {"accuracy": (("arm", "pairs"), [[score(a, p) for p in PAIRS] for a in MEMORIES])}
 
 
 # By clock -----------------------------------------------------------------------------------------
@@ -589,6 +798,20 @@ def cache_kilobytes() -> float:
 def plain_busy() -> float:
     """The largest share of an A100's operations that plain attention reaches, heads of 64, any length."""
     return A100.attainable(64 / 2) / A100.operations
+
+
+@number
+def window_inside(lookup: Dataset) -> DataArray:
+    """How often two layers of a window recall a pair that stands inside the window of the question."""
+    accuracy: DataArray = lookup.accuracy.sel(arm="window, 2")
+    return accuracy.sel(back=slice(1, 6)).mean("back")
+
+
+@number
+def window_outside(lookup: Dataset) -> DataArray:
+    """The same for pairs beyond it."""
+    accuracy: DataArray = lookup.accuracy.sel(arm="window, 2")
+    return accuracy.sel(back=slice(7, None)).mean("back")
 
 
 @number
