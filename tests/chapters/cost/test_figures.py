@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from measured_transformer.analysis.cost import Operations
 from measured_transformer.chapters.cost import figures as cost
+from measured_transformer.chapters.cost import measure
 from measured_transformer.chapters.cost.measure import Times, crossovers
+from measured_transformer.evidence.results import load_results
 
 
 def times(crossing: float) -> Times:
@@ -50,3 +52,67 @@ def test_bars_have_the_lengths_of_their_shares():
     bars = [[bar.get_width() for bar in axes.patches] for axes in drawn.figure.axes]
     assert sum(bars[0]) == Operations(3, 2).attention
     assert sum(bars[1]) == Operations(3, 2).network
+
+
+def test_tiles_of_the_future_are_not_drawn():
+    drawn = cost.plot_tiles(8, 2, at=(2, 1))
+    plain, tiled = drawn.figure.axes
+    squares = [patch for patch in plain.patches if patch.get_width() == patch.get_height() == 1]
+    assert len(squares) == 64
+    squares = [patch for patch in tiled.patches if patch.get_width() == patch.get_height() == 2]
+    assert len(squares) == 4 * 5 / 2
+    strongest = max(squares, key=lambda square: 1 - min(square.get_facecolor()[:3]))
+    assert strongest.get_xy() == (2, 4)
+    assert drawn.light != drawn.dark
+
+
+def test_every_point_stands_on_the_roof():
+    points = measure.intensities()
+    axes = cost.plot_roofline(measure.A100, points).figure.axes[0]
+    single = [
+        (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
+        for line in axes.get_lines()
+        if len(line.get_xdata()) == 1
+    ]
+    assert sorted(x for x, _ in single) == sorted(points.values())
+    for x, y in single:
+        assert y == pytest.approx(min(312, 2.039 * x))
+
+
+def test_patterns_have_as_many_pairs_as_they_say():
+    figure = cost.plot_patterns(24, 6).figure
+    for axes, pairs in zip(figure.axes, (300, 129, 165), strict=True):
+        squares = [patch for patch in axes.patches if patch.get_width() == 1]
+        assert len(squares) == pairs
+        assert f"{pairs} pairs" in [text.get_text() for text in axes.texts]
+
+
+def test_fields_show_the_mean_and_frame_what_can_be_reached():
+    reach = load_results("cost")["reach"]
+    axes = cost.plot_reach(reach).figure.axes[0]
+    words = [text.get_text() for text in axes.texts]
+    means = reach.accuracy.mean("seed").values.ravel()
+    assert words == [f"{value:.2f}" for value in means]
+    framed = [patch.get_edgecolor()[3] > 0 for patch in axes.patches]
+    wanted = [measure.reachable(arm, delay) for arm in measure.ARMS for delay in measure.DELAYS]
+    assert framed == wanted
+    dots = [line for line in axes.get_lines() if len(line.get_xdata()) == reach.sizes["seed"]]
+    assert len(dots) == len(wanted)
+
+
+def test_capacity_has_a_line_for_each_seed_and_mean():
+    capacity = load_results("cost")["capacity"]
+    found = lines(cost.plot_capacity(capacity))
+    for arm in measure.MEMORIES:
+        values = capacity.accuracy.sel(arm=arm).transpose("seed", "pairs").values
+        for row in (*values, values.mean(0)):
+            assert any(len(y) == len(row) and np.allclose(y, row) for _, y in found)
+
+
+def test_lookup_has_a_line_for_each_seed_and_mean():
+    lookup = load_results("cost")["lookup"]
+    found = lines(cost.plot_lookup(lookup))
+    for arm in measure.LOOKUP_ARMS:
+        values = lookup.accuracy.sel(arm=arm).transpose("seed", "back").values
+        for row in (*values, values.mean(0)):
+            assert any(len(y) == len(row) and np.allclose(y, row) for _, y in found)

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from measured_transformer.exercises.answers import Answer, close, demand, demand_number, number
+import math
+
+import torch
+
+from measured_transformer.exercises.answers import (
+    Answer,
+    close,
+    demand,
+    demand_number,
+    normal,
+    number,
+    tensor,
+)
 from measured_transformer.exercises.registry import exercise
 
 _CHAPTER = "book/attention/cost"
@@ -56,26 +68,83 @@ def window(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
-def writing(answer: Answer) -> None:
-    """Write `writing(n, d)`: a block's operations for n tokens one by one, keys and values kept."""
-    for n, d in ((3, 2), (10, 4), (100, 16), (1, 2)):
-        found = number(answer(n, d))
-        right = 24 * n * d**2 + 2 * n * (n + 1) * d
-        shown = f"for n={n} and d={d} it gives {found:g}"
-        if n > 1:
-            at_once = 24 * n * d**2 + 4 * n**2 * d
+def online(answer: Answer) -> None:
+    """Write `online(maximum, total, score)`: the largest score and the sum of exponentials, one score later."""
+    for scores in ([2.0], [1.0, 3.0, 2.0], [3.0, 1.0, 2.0], [5.0, 5.0], [1000.0, 1001.0, 999.0]):
+        maximum, total = -math.inf, 0.0
+        for k, score in enumerate(scores):
+            given = answer(maximum, total, score)
+            found = Answer(given).numbers("the maximum", "the total")
+            seen = scores[: k + 1]
+            text = f"after the scores {seen} the maximum is {found[0]:g}"
+            demand(close(found[0], max(seen)), text)
+            right = sum(math.exp(each - max(seen)) for each in seen)
+            text = f"after the scores {seen} the total is {found[1]:.6g}"
+            kept = total + math.exp(score - found[0])
             demand(
-                not close(found, float(at_once)),
-                f"{shown}: that is reading all at once; how many keys does the first token meet?",
+                close(found[1], right) or not close(found[1], kept),
+                f"{text}: the earlier terms still refer to the old maximum",
             )
-            without = sum(24 * t * d**2 + 4 * t**2 * d for t in range(1, n + 1))
             demand(
-                not close(found, float(without)), f"{shown}: that computes all keys anew each time"
+                close(found[1], right) or not close(found[1], right - math.exp(score - found[0])),
+                f"{text}: where is the new score's own term?",
             )
-            early = 24 * n * d**2 + 2 * n * (n - 1) * d
-            demand(not close(found, float(early)), f"{shown}: a token meets itself, too")
+            demand(close(found[1], right), f"{text}: each term is e to its score less the maximum")
+            maximum, total = found
+
+
+@exercise(_CHAPTER)
+def tile(answer: Answer) -> None:
+    """Write `tile(maximum, total, mixed, scores, values)`: the three things kept, one tile of keys later."""
+    for queries, sizes, lift in ((1, (1, 1), 0.0), (3, (2, 3, 1), 0.0), (2, (4, 2), 800.0)):
+        scores = [3 * normal(queries, size, seed=i) + lift * i for i, size in enumerate(sizes)]
+        values = [normal(size, 4, seed=10 + i) for i, size in enumerate(sizes)]
+        state = (
+            torch.full((queries,), -math.inf, dtype=torch.float64),
+            torch.zeros(queries, dtype=torch.float64),
+            torch.zeros(queries, 4, dtype=torch.float64),
+        )
+        for i in range(len(sizes)):
+            found = answer(*state, scores[i], values[i])
+            shown = f"after {i + 1} of {len(sizes)} tiles"
+            text = f"expected three tensors (maximum, total, mixed), got {type(found).__name__}"
+            demand(isinstance(found, (tuple, list)) and len(found) == 3, text)
+            seen, told = torch.cat(scores[: i + 1], 1), torch.cat(values[: i + 1])
+            maximum = tensor(found[0], (queries,), name=f"{shown} the maximum")
+            total = tensor(found[1], (queries,), name=f"{shown} the total")
+            mixed = tensor(found[2], (queries, 4), name=f"{shown} the mixture")
+            demand(close(maximum, seen.amax(1)), f"{shown} the maximum is not that of all scores")
+            weights = (seen - seen.amax(1, keepdim=True)).exp()
+            demand(close(total, weights.sum(1)), f"{shown} the total is off: which maximum counts?")
+            right = weights @ told
+            text = f"{shown} the mixture is divided already; divide once, at the end"
+            demand(close(mixed, right) or not close(mixed, right / total[:, None]), text)
+            demand(close(mixed, right), f"{shown} the mixture is off: it shrinks as the total does")
+            state = (maximum, total, mixed)
+
+
+@exercise(_CHAPTER)
+def moved(answer: Answer) -> None:
+    """Write `moved(n, d, size)`: numbers that tiled attention moves, with so many queries in a tile."""
+    for n, d, size in ((11, 4, 4), (1024, 64, 128), (8, 4, 8), (4, 2, 2)):
+        found = number(answer(n, d, size))
+        times = -(-n // size)
+        right = 2 * n * d + n + 2 * n * d * times
+        shown = f"for n={n}, d={d} and tiles of {size} it gives {found:g}"
+        slips = {
+            2 * n * d + 2 * n * d * times: "one more number a query is stored, the logarithm",
+            n * d + n + 2 * n * d * times: "queries are loaded and mixtures are stored",
+            2 * n * d + n + n * d * times: "keys and values are two matrices",
+            4 * n * n + 4 * n * d: "that is the plain form",
+            4 * n * d + n: "keys and values are loaded once for each tile of queries",
+            2 * n * d
+            + n
+            + 2 * n * d * n / size: "the last tile may be smaller, and still loads all keys",
+        }
+        for wrong, words in slips.items():
             demand(
-                not close(found, float(8 * n * d**2 + 2 * n * (n + 1) * d)),
-                f"{shown}: the network works for each token as well",
+                close(found, float(right)) or not close(found, float(wrong)), f"{shown}: {words}"
             )
-        demand(close(found, float(right)), f"{shown}; write down one token's operations, then sum")
+        demand(
+            close(found, float(right)), f"{shown}; count what a tile of queries loads and stores"
+        )
