@@ -815,6 +815,75 @@ def window_outside(lookup: Dataset) -> DataArray:
 
 
 @number
+def all_pairs_recall(lookup: Dataset) -> DataArray:
+    """How often one layer of attention to everything recalls a pair, wherever it stands."""
+    accuracy: DataArray = lookup.accuracy.sel(arm="all pairs, 1")
+    return accuracy.mean("back")
+
+
+def _strided_recall(lookup: Dataset, one_step: bool) -> DataArray:
+    """Recall through strides of four, of pairs that the question sees itself or of all others."""
+    back = lookup.back
+    direct = (back <= 4) | (back % 4 == 0)
+    accuracy: DataArray = lookup.accuracy.sel(arm="strided, 2")
+    return accuracy.where(direct if one_step else ~direct, drop=True).mean("back")
+
+
+@number
+def strided_direct(lookup: Dataset) -> DataArray:
+    """How often strides recall a pair that one step leads to."""
+    return _strided_recall(lookup, one_step=True)
+
+
+@number
+def strided_two_steps(lookup: Dataset) -> DataArray:
+    """How often they recall a pair that takes two steps."""
+    return _strided_recall(lookup, one_step=False)
+
+
+@number
+def beyond_two_windows(reach: Dataset) -> DataArray:
+    """Accuracy of two layers of windows at a delay of twelve, which they do not reach."""
+    accuracy: DataArray = reach.accuracy.sel(arm="window, 2", delay=12)
+    return accuracy
+
+
+def _recalled(capacity: Dataset, arm: str) -> DataArray:
+    accuracy: DataArray = capacity.accuracy.sel(arm=arm, pairs=16)
+    return accuracy
+
+
+@number
+def recalled_softmax(capacity: Dataset) -> DataArray:
+    """How often softmax attention recalls one of sixteen pairs."""
+    return _recalled(capacity, "softmax, 4")
+
+
+@number
+def recalled_16(capacity: Dataset) -> DataArray:
+    """The same for linear attention with sixteen features in all."""
+    return _recalled(capacity, "linear, 4")
+
+
+@number
+def recalled_8(capacity: Dataset) -> DataArray:
+    """The same with eight."""
+    return _recalled(capacity, "linear, 2")
+
+
+@number
+def recalled_4(capacity: Dataset) -> DataArray:
+    """The same with four."""
+    return _recalled(capacity, "linear, 1")
+
+
+@number
+def softmax_least(capacity: Dataset) -> float:
+    """The smallest mean accuracy of softmax attention, over the numbers of pairs."""
+    return float(capacity.accuracy.sel(arm="softmax, 4").mean("seed").min())
+
+
+@number
 def ridge() -> float:
     """Operations for each byte from which on an A100 computes all the time."""
     return A100.ridge
