@@ -151,7 +151,8 @@ def test_shapes_and_tokens_are_those_that_a_model_takes(task: Task, seed: int, s
 
 @every_task
 def test_a_model_that_must_not_see_ahead_is_asked_for_the_next_token(task: Task) -> None:
-    if task.causal:
+    """All but the one task that asks for a token of the past, which no text would ask for."""
+    if task.causal and not isinstance(task, Delay):
         batch = drawn(task)
         assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
 
