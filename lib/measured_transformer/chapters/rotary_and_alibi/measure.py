@@ -74,7 +74,8 @@ def _moving(rng: Any, generator: torch.Generator) -> dict[str, Any]:
     best = torch.linalg.lstsq(noise[:-k], noise[k:]).solution
     return {
         "moved": float((table[k:] - table[:-k] @ shift_matrix(k, d)).abs().max()),
-        "moved_control": float((noise[k:] - noise[:-k] @ best).abs().max()),
+        # The last digits of least squares depend on where its memory lies.
+        "moved_control": round(float((noise[k:] - noise[:-k] @ best).abs().max()), 9),
     }
 
 
