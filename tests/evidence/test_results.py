@@ -123,6 +123,10 @@ def change(path: Path, name: str, value: object) -> None:
         (lambda p: change(p, "format", 0), "form 0"),
         (lambda p: p.write_text(p.read_text().replace("4.0", "4.5")), "changed after"),
         (lambda p: change(p, "checksum", "0"), "changed after"),
+        (lambda p: p.write_text(p.read_text().replace("4.0", "NaN")), "changed after"),
+        (lambda p: p.write_text(p.read_text().replace("4.0", "1e999")), "changed after"),
+        (lambda p: p.write_text(p.read_text().replace("4.0", "7" * 5000)), "got damage"),
+        (lambda p: p.write_text("[" * 100_000), "got damage"),
     ],
 )
 def test_a_file_that_cannot_be_trusted_names_itself_and_the_command(
@@ -137,6 +141,13 @@ def test_a_file_that_cannot_be_trusted_names_itself_and_the_command(
     assert str(path) in said
     assert "make measure CHAPTER=depth" in said
     assert path.read_bytes() == before
+
+
+def test_a_folder_in_its_place_names_itself_and_the_command(path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(DamagedResultError, match="make measure CHAPTER=depth") as caught:
+        read_result(path)
+    assert str(path) in str(caught.value)
 
 
 def test_a_file_from_another_measurement_is_refused(path: Path) -> None:

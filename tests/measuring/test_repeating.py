@@ -234,6 +234,20 @@ def test_what_is_missing_or_damaged_fails(measured: Room, inline: Inline) -> Non
     assert "make measure CHAPTER=demo" in again(measured, inline)[1].problem
 
 
+def test_data_that_are_missing_fail_alone(measured: Room, inline: Inline) -> None:
+    data = measured.folder / "draws.txt"
+    data.write_text("a")
+    where = f"data=[__import__('pathlib').Path({str(data)!r})]"
+    measured.edit("@measurement(seeds=2)", f"@measurement(seeds=2, {where})")
+    measure_all(measured.all, executor=inline, progress="nothing", say=lambda _: None)
+    data.unlink()
+    losses, draws = again(measured, inline)
+    assert losses.passed
+    assert not draws.passed
+    assert str(data) in draws.problem
+    assert not attest(measured.all, executor=inline, say=lambda _: None)[0].passed
+
+
 def test_a_refactoring_is_attested_and_a_change_is_stale(measured: Room, inline: Inline) -> None:
     losses = measured.measurement("losses")
     measured.edit("for arm in ARMS]", "for arm in tuple(ARMS)]")

@@ -122,6 +122,16 @@ class OnePlace(Inline):
     _max_workers = 0.5
 
 
+def test_a_whole_number_among_fractions_is_no_other_form(room: Room) -> None:
+    room.edit('"control": 1.0', '"control": 0 if seed == 0 else 0.5')
+    assert run(room, OnePlace(), renew=True).failed == {}
+    room.edit("0 if seed == 0 else 0.5", "0 if seed == 0 else 0.25")
+    report = run(room, OnePlace())
+    assert report.failed == {}
+    kept = read_result(room.results / "draws.json").variables["control"][1]
+    assert kept.tolist() == [0.0, 0.25]
+
+
 def test_a_result_of_another_form_is_refused_with_the_first_seed(room: Room) -> None:
     one = OnePlace()
     run(room, one)

@@ -28,6 +28,7 @@ from measured_transformer.training.jobs import make_jobs, perform
 from measured_transformer.training.loop import train
 from measured_transformer.training.schedules import Constant
 from measured_transformer.training.store import Store, contents, found_store, pack, unpack
+from safetensors.torch import save_file
 
 TASK = Reversal(vocab=5, length=4)
 CONFIG = Config(vocab=5, d_model=16, n_layers=1, n_heads=2, d_ff=16)
@@ -292,24 +293,32 @@ def test_pruning_leaves_what_the_code_of_today_would_give_and_what_others_put_th
     place = Store(tmp_path)
     (run,) = train_ensemble(CONFIG, TASK, [0], store=place, **ASK)
     (job,) = make_jobs(CONFIG, TASK, [0], ASK)
-    about, old, gone, damaged = job.about(job.key()), "0" * 64, "1" * 64, "2" * 64
+    about, old, moved, damaged = job.about(job.key()), "0" * 64, "1" * 64, "2" * 64
     place.write(old, pack(run, {**about, "key": old, "code": "another digest"}))
-    place.write(gone, pack(run, {**about, "key": gone, "roots": ["measured_transformer.a:b"]}))
-    place.file(damaged).write_bytes(b"nothing")
-    (tmp_path / f".{old}.{'a' * 32}").touch()
+    place.write(moved, pack(run, {**about, "key": moved, "roots": ["measured_transformer.a:b"]}))
+    whole = pack(run, {**about, "key": damaged})
+    place.file(damaged).write_bytes(whole[: len(whole) // 2])
+    (tmp_path / f".{old}.{'a' * 32}").write_bytes(pack(run, {**about, "key": old})[:5000])
     (tmp_path / f"{old}.checkpoint").touch()
     (tmp_path / f".{old}.checkpoint.123").touch()
-    names = ("my_model.safetensors", ".bashrc", "locks/mine", "mine.checkpoint", ".my.checkpoint.1")
+    (tmp_path / "locks" / old).touch()
+    mine = "f" * 64  # names like those of a store are not enough
+    names = (
+        "my_model.safetensors", ".bashrc", "locks/mine", "mine.checkpoint", ".my.checkpoint.1",
+        f"{mine}.safetensors", f"{mine}.checkpoint", f"locks/{mine}", f".{mine}.{'b' * 32}",
+    )  # fmt: skip
     foreign = [tmp_path / name for name in names]
     for file in foreign:
         file.write_bytes(b"somebody else's")
-    before = place.size()
-    assert place.prune() == 3
-    assert {file.stem for file in tmp_path.glob("*.safetensors")} == {key_of(), "my_model"}
-    assert place.size() < before / 2
+    other = "e" * 64
+    save_file({"x": torch.zeros(2)}, place.file(other), metadata={"author": "somebody else"})
+    assert place.prune() == 2
+    left = {file.stem for file in tmp_path.glob("*.safetensors")}
+    assert left == {key_of(), moved, "my_model", mine, other}
     assert all(file.read_bytes() == b"somebody else's" for file in foreign)
-    assert not list(tmp_path.glob(f".{old}*")) + list(tmp_path.glob(f"{old}*"))
+    assert not list(tmp_path.glob(f".{old}*")) + list(tmp_path.glob(f"**/{old}*"))
     assert place.read(key_of()) is not None
+    assert place.read(moved) is not None
 
 
 # --- several at once --------------------------------------------------------------------------------

@@ -115,9 +115,12 @@ def repeat(
     items, now = [], here()
     for one in measurements:
         at = standing(one)
-        items.append(
-            _planned(one, at, same_kind(at.result.provenance, now) if at.result else False, whole)
+        item = _planned(
+            one, at, same_kind(at.result.provenance, now) if at.result else False, whole
         )
+        if item.seeds and (missing := _missing_data(one)):
+            item.seeds, item.problem = [], missing
+        items.append(item)
     wanted = [
         Wanted(
             item.measurement,
@@ -160,6 +163,15 @@ def _measure(
             if item.is_complete:
                 conclude(item)
                 shown.note(line_of(item))
+
+
+def _missing_data(one: Measurement) -> str:
+    """What is said of a measurement whose data cannot be read; nothing where all of it can."""
+    try:
+        one.digest()
+    except OSError as error:
+        return f"expected its data, got {error.strerror} ({error.filename}); restore that file"
+    return ""
 
 
 def _planned(one: Measurement, at: Standing, exact: bool, whole: bool) -> Repeated:

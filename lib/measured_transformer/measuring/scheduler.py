@@ -232,10 +232,18 @@ class Task:
         self._refuse_another_form(found)
 
     def _refuse_another_form(self, trial: Trial) -> None:
-        """See with the first seed whether the result could be written, and measure no more where not."""
+        """See with the first seed whether the result could be written, and measure no more where not.
+
+        A whole number where fractions are kept is no other form: other seeds may give fractions.
+        """
         if self._kept is None or self._renew:
             return
-        variables = {n: (("seed", *axes), v[None]) for n, (axes, v) in trial.variables.items()}
+        variables = {}
+        for name, (axes, values) in trial.variables.items():
+            kept = self._kept.variables.get(name)
+            fractions = kept is not None and kept[1].dtype.kind == "f" and values.dtype.kind in "iu"
+            found = values.astype(kept[1].dtype) if kept is not None and fractions else values
+            variables[name] = (("seed", *axes), found[None])
         if names := differing(self._kept, variables):
             path = self._folder / f"{self.one.name}.json"
             self._refused.append(other_form(self.one.room, self.one.name, names, path))

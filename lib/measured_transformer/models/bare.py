@@ -1,9 +1,8 @@
 """A whole GPT in one file: the function of `Decoder`, with nothing between the reader and the arithmetic.
 
-Read it from top to bottom. Norms stand before the sublayers, as in GPT-2 (Radford et al. 2019), and positions
-are told by rotation, as in most language models since (Su et al. 2021). `Decoder` adds what experiments need:
-taps, padding, a cache, dropout, other positions, norms and gates. Parts have the same names here and there, so
-that `from_decoder` can take over the weights; a test holds the two equal.
+Norms stand before the sublayers, as in GPT-2 (Radford et al. 2019), and positions are told by rotation, as in
+most language models since (Su et al. 2021). `Decoder` adds what experiments need: taps, padding, a cache,
+dropout, other positions, norms and gates. `interop.bare` takes over its weights; a test holds the two equal.
 
     B  sequences in a batch      C  width of the residual stream (d_model)      H  heads
     T  positions in a sequence   V  different tokens (vocab)                    D  width of a head, C / H
@@ -18,17 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from measured_transformer.models.decoder import Decoder
-from measured_transformer.parts.feedforward import activation_function
-
 
 class BareGPT(nn.Module):
-    """Tokens in, for each position the logits of the next token out.
-
-    >>> gpt = BareGPT(vocab=10, d_model=16, n_layers=2, n_heads=4)
-    >>> gpt(torch.tensor([[1, 2, 3]])).shape
-    torch.Size([1, 3, 10])
-    """
+    """Tokens in, for each position the logits of the next token out."""
 
     def __init__(
         self,
@@ -126,21 +117,3 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """What the network adds to the stream (B, T, C)."""
         return self.down(self.activate(self.up(x)))
-
-
-def from_decoder(decoder: Decoder) -> BareGPT:
-    """A bare GPT with a decoder's weights. Raises ValueError when that has what a bare GPT has not."""
-    c = decoder.config
-    gpt = BareGPT(c.vocab, c.d_model, c.n_layers, c.n_heads)
-    weights = decoder.state_dict()
-    same = {"placement": "pre", "residual": True, "attention_scale": None, "logit_scale": 1.0}
-    places = {"positions": "rotary", "rotary_base": 10000.0, "rotary_pairing": "interleaved"}
-    shapes, own = ({n: w.shape for n, w in each.items()} for each in (weights, gpt.state_dict()))
-    if shapes != own or c != c.replace(**same, **places, norm_eps=1e-5):
-        raise ValueError(f"expected a decoder with no other parts than BareGPT, got {c}")
-    gpt.to(decoder.token_embedding.weight).load_state_dict(weights)
-    gpt.embedding_scale = decoder.embedding_scale
-    for part in gpt.modules():
-        if isinstance(part, FeedForward):
-            part.activate = activation_function(c.activation)
-    return gpt.eval()

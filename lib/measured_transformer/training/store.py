@@ -29,7 +29,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from measured_transformer.provenance import digest
+from measured_transformer.provenance import CodeUnknownError, digest
 from measured_transformer.tasks.task import SourceTask
 from measured_transformer.training.folders import build_folder
 from measured_transformer.training.loop import Run, make_model
@@ -44,9 +44,7 @@ ARRAYS = (
     "evaluation_accuracies",
 )
 _KEY = re.compile("[0-9a-f]{64}")
-_LEFTOVER = re.compile(
-    r"[0-9a-f]{64}|\.[0-9a-f]{64}\.[0-9a-f]{32}|[0-9a-f]{64}\.checkpoint|\.[0-9a-f]{64}\.checkpoint\.[0-9]+"
-)
+_LEFTOVER = re.compile(r"\.?([0-9a-f]{64})(?:\.[0-9a-f]{32}|\.checkpoint(?:\.[0-9]+)?)?")
 _warned: set[tuple[str, Path]] = set()
 
 
@@ -119,18 +117,20 @@ class Store:
     def prune(self) -> int:
         """Remove runs that are damaged or of code that is no longer what it was; gives their number.
 
-        Only files that a store wrote are touched: their names are keys, and they lie in this folder. Leftovers
-        of writing and of locking go too, and the states of trainings that were interrupted, which would begin
-        anew. No process may be training into this folder meanwhile.
+        Only files that a store wrote are touched: their names are keys, and what they begin with is what a
+        store writes. Runs of code that cannot be found from here stay: it may have moved, or be a reader's
+        own. Leftovers of writing and of locking go too, and the states of trainings that were interrupted,
+        which would begin anew. No process may be training into this folder meanwhile.
         """
         removed = 0
         for file in self.folder.glob("*.safetensors"):
-            if _KEY.fullmatch(file.stem) and not _holds(file):
+            if _KEY.fullmatch(file.stem) and _is_ours(file, file.stem) and not _holds(file):
                 file.unlink()
                 removed += 1
         places = ((self.folder, ".*"), (self.folder, "*.checkpoint"), (self.folder / "locks", "*"))
         for leftover in [file for folder, names in places for file in folder.glob(names)]:
-            if leftover.is_file() and _LEFTOVER.fullmatch(leftover.name):
+            key = _LEFTOVER.fullmatch(leftover.name)
+            if key is not None and leftover.is_file() and _is_left(leftover, key[1]):
                 leftover.unlink()
         return removed
 
@@ -220,12 +220,33 @@ def unpack(data: bytes, config: Any, task: Any, prepare: Any = None) -> Run:
 
 
 def _holds(file: Path) -> bool:
-    """Whether a run is whole, and of the code as it is now."""
+    """Whether a run is whole, and of the code as it is now, as far as that can be found."""
     try:
         _, about = contents(file.read_bytes())
-        return bool(about["key"] == file.stem and digest(*about["roots"]) == about["code"])
+    except (OSError, ValueError):
+        return False
+    try:
+        return bool(digest(*about["roots"]) == about["code"])
+    except CodeUnknownError:
+        return True
     except (OSError, ValueError, KeyError):
         return False
+
+
+def _is_ours(file: Path, key: str) -> bool:
+    """Whether a file begins as a store, or a checkpoint, with this key does, whole or cut off behind that."""
+    try:
+        with file.open("rb") as data:
+            told = json.loads(data.read(int.from_bytes(data.read(8), "little")))["__metadata__"]
+        about = json.loads(told["about"]) if "about" in told else told
+        return bool(about["key"] == key)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
+        return False
+
+
+def _is_left(file: Path, key: str) -> bool:
+    """Whether a file with a leftover's name is one: empty, as locks are, or begun by a store."""
+    return file.stat().st_size == 0 or _is_ours(file, key)
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:

@@ -25,8 +25,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from xarray import DataArray, Dataset
 
+from measured_transformer.interop.bare import from_decoder
 from measured_transformer.measuring import Search, job, measurement, number, tuned, tuning_seeds
-from measured_transformer.models.bare import BareGPT, from_decoder
+from measured_transformer.models.bare import BareGPT
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.task import Batch, Part, check_sizes
