@@ -593,6 +593,18 @@ def deep_loss(deep: Dataset) -> float:
 
 
 @number
+def pre_top(deep: Dataset) -> float:
+    """Mean R2 at the top of the trained pre-norm stacks."""
+    return _mean(deep.r2.sel(model="pre-norm", layer=LAYERS[-1]))
+
+
+@number
+def post_top(deep: Dataset) -> float:
+    """Mean R2 at the top of the trained post-norm stacks."""
+    return _mean(deep.r2.sel(model="post-norm, small writes", layer=LAYERS[-1]))
+
+
+@number
 def share_reversal(patterns: Dataset) -> float:
     """Mean share of the head that is bound most to places, reversal."""
     return _mean(patterns.trained.sel(case="reversal"))
