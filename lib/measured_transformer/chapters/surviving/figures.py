@@ -37,7 +37,7 @@ def plot_stacks(untrained: Dataset) -> Figure:
     """Draw the R2 of the position by layer in untrained stacks, a faint line for each seed.
 
     Args:
-        untrained: the result `untrained_stacks`.
+        untrained: the result ``untrained_stacks``.
     """
     figure, axes = subplots(height=3.6)
     layers = untrained.layer.values
@@ -62,7 +62,7 @@ def plot_sizes(sizes: Dataset) -> Figure:
     """Draw the R2 of the position at the top by the factor of the writes, pre-norm beside post-norm.
 
     Args:
-        sizes: the result `sizes`.
+        sizes: the result ``sizes``.
     """
     figure, axes = subplots(height=3.4)
     factors = sizes.factor.values
@@ -87,7 +87,7 @@ def plot_trained(deep: Dataset, chance: float) -> Figure:
     """Draw the R2 of the position by layer in trained stacks, and the loss when it is taken out there.
 
     Args:
-        deep: the result `deep`.
+        deep: the result ``deep``.
         chance: the loss of a model that does not know the order.
     """
     figure, axes = subplots(2, 1, height=2.8, sharex=True)
