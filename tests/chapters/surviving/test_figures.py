@@ -5,18 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from measured_transformer.chapters.surviving import figures
+from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 
 RNG = np.random.default_rng(0)
+RESULTS = load_results("surviving")
 DRAWN = {
-    "plot_through_depth": lambda: figures.plot_through_depth(
-        {"sinusoidal": RNG.random((2, 4)), "other": RNG.random((2, 4))},
-        RNG.random((2, 4)),
-        RNG.random((2, 4)),
-        concepts={"other": "norm"},
-        shuffled=RNG.random((2, 4)),
-        chance=1.0,
-    ),
+    "plot_stacks": lambda: figures.plot_stacks(RESULTS["untrained_stacks"]),
+    "plot_sizes": lambda: figures.plot_sizes(RESULTS["sizes"]),
+    "plot_trained": lambda: figures.plot_trained(RESULTS["deep"], chance=1.0),
     "plot_trained_patterns": lambda: figures.plot_trained_patterns(
         {n: RNG.random((4, 4)) for n in "abc"}
     ),

@@ -1,49 +1,112 @@
-"""Figures about the position on its way through the layers."""
+"""Figures about the position on its way through the layers: results in, drawings out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from numpy.typing import ArrayLike
+from xarray import Dataset
 
-from measured_transformer.figures.plots import (
-    legend_above,
-    panel_letters,
-    seed_lines,
-    subplots,
-)
-from measured_transformer.figures.style import theme, themed
+from measured_transformer.figures.plots import panel_letters, seed_lines, subplots
+from measured_transformer.figures.style import COLOURS, theme, themed
+
+_STACKS = {
+    "pre-norm": ("sinusoidal", "sinusoidal, pre-norm"),
+    "pre-norm, table": ("learned", "random table, pre-norm"),
+    "post-norm": ("norm", "sinusoidal,\npost-norm"),
+    "pre-norm, none": ("none", "none"),
+}
+_MODELS = {
+    "pre-norm": ("sinusoidal", "pre-norm"),
+    "post-norm, small writes": ("norm", "post-norm, small writes"),
+}
+_PLACEMENTS = {"pre": ("sinusoidal", "pre-norm"), "post": ("norm", "post-norm")}
+
+
+def _name(axes: Axes, text: str, at: tuple[float, float], concept: str, **how: str) -> None:
+    """Write a line's name beside it, in its colour."""
+    axes.text(*at, text, color=COLOURS[concept], fontsize=10, **how)  # type: ignore[arg-type]
 
 
 @themed
-def plot_through_depth(
-    untrained: Mapping[str, ArrayLike],
-    trained: ArrayLike,
-    losses: ArrayLike,
-    *,
-    shuffled: ArrayLike,
-    chance: float,
-    concepts: Mapping[str, str] | None = None,
-) -> Figure:
-    """(a), (b) R2 of a position probe by layer; (c) loss when positions are taken out there: (seed, layer)."""
-    figure, axes = subplots(3, 1, height=2.6, sharex=True)
-    blocks = np.arange(np.atleast_2d(np.asarray(trained)).shape[1])
-    for name, values in untrained.items():
-        concept = (concepts or {}).get(name, name)
-        seed_lines(axes[0], blocks, values, concept=concept, label=name, marker_every=1)
-    legend_above(axes[0], columns=2)
-    seed_lines(axes[1], blocks, trained, concept="sinusoidal", marker_every=1)
-    control = np.atleast_2d(np.asarray(shuffled, dtype=float)).mean(axis=0)
-    axes[1].plot(blocks, control, color=theme().ink, linewidth=1.2, linestyle=":")
-    for each in axes[:2]:
-        each.set_ylabel("$R^2$ of the position")
-        each.set_ylim(-0.15, 1.05)
-    seed_lines(axes[2], blocks, losses, concept="sinusoidal", marker_every=1)
-    axes[2].axhline(chance, color=theme().ink, linewidth=1.2, linestyle=":")
-    axes[2].set_ylabel("loss (nats)")
-    axes[2].set_xlabel("after block (0: embedding)")
+def plot_stacks(untrained: Dataset) -> Figure:
+    """Draw the R2 of the position by layer in untrained stacks, a faint line for each seed.
+
+    Args:
+        untrained: the result ``untrained_stacks``.
+    """
+    figure, axes = subplots(height=3.6)
+    layers = untrained.layer.values
+    where = {
+        "pre-norm": (7.0, 0.86),
+        "pre-norm, table": (4.1, 0.42),
+        "post-norm": (1.55, 0.62),
+        "pre-norm, none": (9.8, -0.12),
+    }
+    for name, (concept, text) in _STACKS.items():
+        values = untrained.r2.sel(stack=name).transpose("seed", "layer").values
+        seed_lines(axes, layers, values, concept=concept, marker_every=1)
+        _name(axes, text, where[name], concept)
+    axes.set_ylim(-0.2, 1.05)
+    axes.set_xlabel("blocks passed")
+    axes.set_ylabel("$R^2$ of the position")
+    return figure
+
+
+@themed
+def plot_sizes(sizes: Dataset) -> Figure:
+    """Draw the R2 of the position at the top by the factor of the writes, pre-norm beside post-norm.
+
+    Args:
+        sizes: the result ``sizes``.
+    """
+    figure, axes = subplots(height=3.4)
+    factors = sizes.factor.values
+    for name, (concept, text) in _PLACEMENTS.items():
+        values = sizes.top.sel(placement=name).transpose("seed", "factor").values
+        seed_lines(axes, factors, values, concept=concept, marker_every=1)
+        at = (1.06, 0.76) if name == "pre" else (0.52, 0.36)
+        _name(axes, text, at, concept, ha="left" if name == "pre" else "right")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(list(factors)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xticklabels(["1/8", "1/4", "1/2", "1", "2"])
+    axes.set_ylim(-0.15, 1.05)
+    axes.set_xlabel("size of the writes, in units of the usual initialisation")
+    axes.set_ylabel("$R^2$ after twelve blocks")
+    return figure
+
+
+@themed
+def plot_trained(deep: Dataset, chance: float) -> Figure:
+    """Draw the R2 of the position by layer in trained stacks, and the loss when it is taken out there.
+
+    Args:
+        deep: the result ``deep``.
+        chance: the loss of a model that does not know the order.
+    """
+    figure, axes = subplots(2, 1, height=2.8, sharex=True)
+    layers = deep.layer.values
+    for name, (concept, text) in _MODELS.items():
+        for panel, what in zip(axes, (deep.r2, deep.without), strict=True):
+            values = what.sel(model=name).transpose("seed", "layer").values
+            seed_lines(panel, layers, values, concept=concept, label=text, marker_every=1)
+    control = deep.shuffled.mean(("seed", "model")).values
+    axes[0].plot(layers, control, color=theme().ink, linewidth=1.2, linestyle=":")
+    axes[0].text(layers[-1], 0.04, "labels shuffled", ha="right", va="bottom", fontsize=10)
+    axes[0].set_ylabel("$R^2$ of the position")
+    axes[0].set_ylim(-0.15, 1.05)
+    axes[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
+    axes[1].axhline(chance, color=theme().ink, linewidth=1.2, linestyle=":")
+    axes[1].text(layers[-1], chance - 0.06, "order unknown", ha="right", va="top", fontsize=10)
+    axes[1].set_ylabel("loss (nats)")
+    axes[1].set_ylim(bottom=0)
+    axes[1].set_xlabel("blocks passed")
     panel_letters(axes)
     return figure
 
