@@ -1,4 +1,4 @@
-"""How often? Symbols in random order, then questions; the answer is a number."""
+"""Counting: symbols in random order, then questions how often some of them occurred."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from measured_transformer.tasks.task import Batch, check_sizes
 class Counting:
     """Symbols in random order, then questions about some of them: how often each of these occurred.
 
-    With symbols below 6, questions from 6 to 11 (token 8 asks about symbol 2) and answers from 12 on,
-    ``2 5 2 0 8`` is answered by 14, which stands for two. Each symbol that is asked about occurs from none to
-    `most` times, all numbers equally likely; the rest of the row is filled with symbols that are not asked
-    about. Used where a chapter asks whether attention can add up, and not only average. There is no other order
-    in it than that questions come last.
+    With symbols below 6, questions from 6 to 11 (token 8 asks about symbol 2) and answers from 12 on, a row
+    begins ``2 5 2 0 8``, and 14 follows, which stands for two. The next question comes after it. Each symbol
+    that is asked about occurs from none to `most` times, all numbers equally likely; the rest of the row is
+    filled with symbols that are not asked about. Used where a chapter asks whether attention can add up, and
+    not only average. There is no order in it, but that questions come last.
 
     A model that counts loses nothing; one that does not look has `blind_loss`.
 
@@ -31,7 +31,7 @@ class Counting:
     >>> task = Counting(symbols=4, asked=2, most=2, told=5)
     >>> batch = task.batch(torch.Generator().manual_seed(0), 1)
     >>> batch.inputs.tolist(), batch.targets[batch.scored].tolist()
-    ([[1, 1, 1, 2, 1, 6, 7]], [9, 8])
+    ([[1, 1, 1, 2, 1, 6, 9, 7]], [9, 8])
 
     Raises:
         ValueError: when a size is not a positive whole number, all symbols are asked about, or a row is too
@@ -59,8 +59,8 @@ class Counting:
 
     @property
     def length(self) -> int:
-        """Positions of a batch: symbols, and questions."""
-        return self.told + self.asked
+        """Positions of a batch: symbols, and questions with their answers but for the last one."""
+        return self.told + 2 * self.asked - 1
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
         """Draw `size` sequences; another length is another number of symbols told.
@@ -70,7 +70,7 @@ class Counting:
         """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
-        told = n - self.asked
+        told = n + 1 - 2 * self.asked
         self._check_told(told)
         order = torch.rand(size, self.symbols, generator=generator).argsort(1)
         asked, others = order[:, : self.asked], order[:, self.asked :]
@@ -83,12 +83,11 @@ class Counting:
         row = filler.clone()
         row[:, : len(slot)] = torch.where(present, candidate, filler[:, : len(slot)])
         row = row.gather(1, torch.rand(size, told, generator=generator).argsort(1))
-        inputs = torch.cat([row, self.symbols + asked], dim=1)
+        answered = torch.stack((self.symbols + asked, 2 * self.symbols + counts), dim=2)
+        whole = torch.cat([row, answered.flatten(1)], dim=1)
         scored = torch.zeros(size, n, dtype=torch.bool)
-        scored[:, told:] = True
-        targets = torch.zeros_like(inputs)
-        targets[:, told:] = 2 * self.symbols + counts
-        return Batch(inputs, targets, scored)
+        scored[:, told::2] = True
+        return Batch(whole[:, :-1], whole[:, 1:], scored)
 
     def blind_loss(self) -> float:
         """Smallest expected loss, in nats, of a model that does not look: ln (most + 1)."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -74,8 +74,9 @@ def sparsemax(scores: Float[Tensor, "*row key"]) -> Float[Tensor, "*row key"]:
     thresholds = (ordered.cumsum(-1) - 1) / count
     start = (above - _last_below(thresholds, ordered)).relu()
     # One step of Newton's method: it mends rounding, and the gradient of the threshold passes through it.
-    kept = (start > 0).sum(-1, keepdim=True)
-    return (start - (start.sum(-1, keepdim=True) - 1) / kept).relu()
+    kept = start > 0
+    excess = (start.sum(-1, keepdim=True) - 1) / kept.sum(-1, keepdim=True)
+    return torch.where(kept, start - excess, 0.0).relu()
 
 
 def entmax15(scores: Float[Tensor, "*row key"]) -> Float[Tensor, "*row key"]:
@@ -93,7 +94,8 @@ def entmax15(scores: Float[Tensor, "*row key"]) -> Float[Tensor, "*row key"]:
     start = (above - _last_below(thresholds, ordered)).relu()
     # As in `sparsemax`.
     slope = 2 * start.detach().sum(-1, keepdim=True)
-    return (start - (start.square().sum(-1, keepdim=True) - 1) / slope).relu().square()
+    excess = (start.square().sum(-1, keepdim=True) - 1) / slope
+    return torch.where(start > 0, start - excess, 0.0).relu().square()
 
 
 def _below_largest(scores: Tensor) -> Tensor:
@@ -109,15 +111,13 @@ def _last_below(thresholds: Tensor, ordered: Tensor) -> Tensor:
 
 # A layer that uses them ---------------------------------------------------------------------------
 
-Kind = Literal["softmax plus one", "sigmoid", "entmax", "sparsemax"]
-"""What takes the place of the softmax."""
-WEIGHTS: Mapping[Kind, Callable[[Tensor], Tensor]] = {
+WEIGHTS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "softmax plus one": softmax_plus_one,
     "sigmoid": sigmoid_weights,
     "entmax": entmax15,
     "sparsemax": sparsemax,
 }
-"""Each kind's function."""
+"""What takes the place of the softmax, by name."""
 
 
 class WeighedAttention(nn.Module):
@@ -174,11 +174,11 @@ class Weighed:
         ValueError: when there is no such kind.
     """
 
-    kind: Kind
+    kind: str
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {self.kind!r}")
+        if self.kind not in WEIGHTS:
+            raise ValueError(f"kind must be one of {', '.join(WEIGHTS)}, got {self.kind!r}")
 
     def __call__(self, model: Model) -> None:
         """Replace the attention sublayers, in place; their weights stay.

@@ -569,7 +569,7 @@ TASKS: Mapping[str, Task] = {
     "recall": JoinedRecall(pairs=8, queries=4, keys=32, values=4),
     "count": Counting(symbols=6, asked=4, most=3, told=12),
 }
-LONGER = {"recall": 32 + 7, "count": 4 + 48}
+LONGER = {"recall": 32 + 7, "count": 48 + 7}
 """Rows with four times as many pairs, or symbols, as in training."""
 FORM_RATES = (1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2, 1e-1)
 FORM_STEPS = 300
