@@ -186,10 +186,10 @@ def plot_growth(growth: Dataset, rates: Dataset) -> Figure:
         panel.set_yscale("log")
         panel.set_ylabel("largest score")
         panel.axhline(84, color=theme().ink, linestyle="--", linewidth=1)
-        panel.text(
-            0.01, 84 * 1.1, "spacing 0.5 in bfloat16", transform=panel.get_yaxis_transform(),
-            fontsize=9, va="bottom", color=theme().ink,
-        )  # fmt: skip
+    above.text(
+        0.01, 84 * 1.1, "spacing 0.5 in bfloat16", transform=above.get_yaxis_transform(),
+        fontsize=9, va="bottom", color=theme().ink,
+    )  # fmt: skip
     legend_above(above)
     panel_letters((above, below))
     return figure
@@ -237,7 +237,7 @@ def plot_weights_of_one(others: Sequence[float] = (0.0, 0.0)) -> Figure:
     axes[0].set_ylim(-0.03, 1.03)
     axes[1].set_ylim(0, 1.5)
     axes[1].set_xlabel(f"its score, while the others stay at {others[0]:g}")
-    legend_above(axes[0], columns=5)
+    legend_above(axes[0], columns=3)
     panel_letters(axes)
     return figure
 
