@@ -220,16 +220,15 @@ def plot_weights_of_one(others: Sequence[float] = (0.0, 0.0)) -> Figure:
     moving = torch.linspace(-4, 4, 161, dtype=torch.float64)
     fixed = torch.tensor(others, dtype=torch.float64).expand(len(moving), -1)
     scores = torch.cat([moving[:, None], fixed], dim=1)
-    functions = {
-        "softmax": (lambda x: x.softmax(-1), "attention"),
-        "plus one": (softmax_plus_one, "residual"),
-        "sigmoid": (sigmoid_weights, "ffn"),
-        "entmax": (entmax15, "norm"),
-        "sparsemax": (sparsemax, "alibi"),
+    weights = {
+        "softmax": (scores.softmax(-1), "attention"),
+        "plus one": (softmax_plus_one(scores), "residual"),
+        "sigmoid": (sigmoid_weights(scores), "ffn"),
+        "entmax": (entmax15(scores), "norm"),
+        "sparsemax": (sparsemax(scores), "alibi"),
     }
     figure, axes = subplots(2, 1, height=2.6, sharex=True)
-    for name, (function, concept) in functions.items():
-        found = function(scores)
+    for name, (found, concept) in weights.items():
         for panel, values in zip(axes, (found[:, 0], found.sum(-1)), strict=True):
             seed_lines(panel, moving.numpy(), values.numpy(), concept=concept, label=name)
     axes[0].set_ylabel("weight of the key")

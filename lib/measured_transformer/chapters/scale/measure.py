@@ -580,7 +580,7 @@ def form_trainings(seed: int) -> dict[tuple[str, str], Job]:
     jobs = {}
     for task_name, task in TASKS.items():
         config = Config(
-            vocab=task.vocab,  # type: ignore[attr-defined]
+            vocab=task.vocab,
             d_model=32,
             n_heads=1,
             n_layers=1,
