@@ -473,18 +473,18 @@ def budget(seed: int) -> dict[str, Any]:
         ]
 
     return {
-        "each": ("of_five", margin_weights(10, 64, 5)[:5]),
-        "alone": float(margin_weights(10, 64)[0]),
+        "each": ("of_five", margin_weights(10.0, 64, 5)[:5]),
+        "alone": float(margin_weights(10.0, 64)[0]),
         "error": ("size", totals(0.0)),
         "control": ("size", totals(1.0)),
-        "one_of_8": total_weight(2, 8),
-        "one_of_64": total_weight(2, 64),
-        "ten_of_64": total_weight(2, 64, 10),
+        "one_of_8": total_weight(2.0, 8),
+        "one_of_64": total_weight(2.0, 64),
+        "ten_of_64": total_weight(2.0, 64, 10),
         "margin": (
             "asked",
             [needed_margin(0.99, 32), needed_margin(0.99, 512), needed_margin(0.99, 512, 10)],
         ),
-        "reach": ("of_margin", [longest(0.5, margin) for margin in (4, 7, 10)]),
+        "reach": ("of_margin", [longest(0.5, margin) for margin in (4.0, 7.0, 10.0)]),
     }
 
 
