@@ -254,13 +254,20 @@ FORM_CONCEPTS: Mapping[str, str] = {
 
 @themed
 def plot_forms(forms: Dataset) -> Figure:
-    """Draw the accuracy of every form on both tasks, a dot a seed, at the trained length."""
+    """Draw the accuracy of every form on both tasks, a dot a seed, at the trained length.
+
+    Hollow diamonds are means for rows with four times as many pairs or symbols.
+    """
     figure, axes = subplots(2, 1, height=2.6, sharex=True)
     chance = {"recall": 1 / 4, "count": 1 / 4}
     for panel, task in zip(axes, forms.task.values, strict=True):
         found = forms.accuracy.sel(task=task, length="trained")
         groups = {str(form): found.sel(form=form).values for form in forms.form.values}
         seed_strip(panel, groups, label="", concepts=FORM_CONCEPTS, reference=chance[str(task)])
+        longer = forms.accuracy.sel(task=task, length="longer").mean("seed").values
+        panel.plot(
+            longer, range(len(groups)), "D", mfc="none", mec=theme().ink, markersize=9, zorder=2
+        )
         panel.set_title(str(task), loc="center")
         panel.set_xlim(0.2, 1.02)
     axes[-1].set_xlabel("accuracy")
