@@ -15,8 +15,8 @@ from measured_transformer.chapters.scale.measure import (
     jacobian_norm,
     largest_score,
     layer_of,
+    moved_by_rounding,
     query_gradient_norm,
-    rounded,
     scaled,
     share_beyond,
     weight_moved,
@@ -221,18 +221,18 @@ def test_the_largest_score_is_one_that_a_query_may_see():
 
 def test_rounding_moves_more_weight_where_scores_are_larger():
     config = layer_of(128)
-    small = rounded(fresh(config, "root", 0), measure.LOOKUP, seed=0)
-    large = rounded(fresh(config, "none", 0), measure.LOOKUP, seed=0)
-    for name in ("scores", "inputs"):
-        assert 0 < small[name] < large[name] < 0.1
+    small = moved_by_rounding(fresh(config, "root", 0), measure.LOOKUP, seed=0, size=8)
+    large = moved_by_rounding(fresh(config, "none", 0), measure.LOOKUP, seed=0, size=8)
+    for name in measure.ROUNDED:
+        assert 0 < small[name].mean() < large[name].mean() < 0.1
+        assert len(small[name]) == 8 * (measure.LOOKUP.length - 1)
 
 
 def test_rounding_is_that_of_the_model_s_own_scale(monkeypatch):
     model = fresh(layer_of(16).replace(attention_scale=0.037), "root", 0)
     monkeypatch.setattr(torch.Tensor, "bfloat16", lambda x: x)  # nothing is rounded
-    assert rounded(model, measure.LOOKUP, seed=0) == pytest.approx(
-        {"scores": 0, "inputs": 0}, abs=1e-6
-    )
+    moved = moved_by_rounding(model, measure.LOOKUP, seed=0, size=8)
+    assert max(float(each.max()) for each in moved.values()) < 1e-6
 
 
 def test_own_rates_are_chosen_on_the_other_seeds():

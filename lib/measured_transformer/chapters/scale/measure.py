@@ -379,8 +379,6 @@ def rates(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
         "loss": (axes, table(lambda model: evaluate(model, LOOKUP, seed=seed).loss)),
         "spread": (axes, table(lambda model: first_look(model, LOOKUP, seed=seed)["spread"])),
         "largest": (axes, table(lambda model: largest_score(model, LOOKUP, seed=seed))),
-        "moved": (axes, table(lambda model: rounded(model, LOOKUP, seed=seed)["scores"])),
-        "moved_inputs": (axes, table(lambda model: rounded(model, LOOKUP, seed=seed)["inputs"])),
     }
 
 
@@ -453,6 +451,31 @@ def growth(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
     }
 
 
+def rounding_trainings(seed: int) -> dict[str, Job]:
+    """Every arm with a head of width 128, at the end of the longest training."""
+    return {arm: lookup_job(STREAM, arm, GROWTH_RATE, seed, GROWN[-1]) for arm in ARMS}
+
+
+ROUNDED = ("scores", "inputs")
+
+
+@measurement(
+    seeds=5,
+    coords={"arm": ARMS, "rounded": ROUNDED},
+    trainings=rounding_trainings,
+    repeat="opening",
+    tolerance={"mean": 0.01, "worst": 0.5},
+)
+def rounding(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The share of a row's weight that bfloat16 moves in trained heads: the mean, and the worst row."""
+    moved = {arm: moved_by_rounding(runs[arm].model, LOOKUP, seed=seed, size=256) for arm in ARMS}
+    axes = ("arm", "rounded")
+    return {
+        "mean": (axes, [[float(moved[arm][name].mean()) for name in ROUNDED] for arm in ARMS]),
+        "worst": (axes, [[float(moved[arm][name].max()) for name in ROUNDED] for arm in ARMS]),
+    }
+
+
 def fresh(config: Config, arm: str, seed: int) -> Model:
     """The model of an arm before its first step."""
     config, options = scaled(config, arm)
@@ -480,8 +503,10 @@ def largest_score(model: Model, task: Task, *, seed: int, size: int = 64) -> flo
     return float(scores[..., _causal(scores.shape[-1])].abs().max())
 
 
-def rounded(model: Model, task: Task, *, seed: int, size: int = 64) -> dict[str, float]:
-    """The mean share of a row's weight that bfloat16 moves in the first layer, over rows of two keys or more.
+def moved_by_rounding(
+    model: Model, task: Task, *, seed: int, size: int
+) -> dict[str, Float[Tensor, "row"]]:
+    """The share of each row's weight that bfloat16 moves in the first layer, for rows of two keys or more.
 
     Returns:
         `scores`: where the scores are written out in bfloat16; `inputs`: where queries and keys are rounded
@@ -499,10 +524,8 @@ def rounded(model: Model, task: Task, *, seed: int, size: int = 64) -> dict[str,
     scale = float((scores * products).sum() / products.square().sum())
     again = scale * (queries.bfloat16().double() @ keys.bfloat16().double().transpose(-2, -1))
     exact = weights(scores)
-    return {
-        "scores": float(weight_moved(exact, weights(scores.bfloat16().double())).mean()),
-        "inputs": float(weight_moved(exact, weights(again)).mean()),
-    }
+    changed = {"scores": weights(scores.bfloat16().double()), "inputs": weights(again)}
+    return {name: weight_moved(exact, each).flatten() for name, each in changed.items()}
 
 
 # The root of which width --------------------------------------------------------------------------
@@ -681,16 +704,12 @@ def _(rates: Dataset) -> dict[str, Any]:
 
 
 @evidence("EX-1.2")
-def _(arriving: Dataset, rates: Dataset) -> dict[str, Any]:
-    moved = rates.moved.sel(width=STREAM)
-    own = {
-        arm: rates.accuracy.sel(width=STREAM, arm=arm).mean("seed").idxmax("rate") for arm in ARMS
-    }
-    none, root = (moved.sel(arm=arm, rate=own[arm]).mean("seed") for arm in ("none", "root"))
+def _(arriving: Dataset, rounding: Dataset) -> dict[str, Any]:
+    moved = rounding["mean"].sel(rounded="scores").mean("seed")
     return {
         "float16": {"value": arriving.beyond_float16.sum()},
         "float32": {"value": arriving.not_finite.sum()},
-        "rounding": {"value": none - root},
+        "rounding": {"value": moved.sel(arm="none") - moved.sel(arm="root")},
         "saturation": {"value": arriving.saturation.mean()},
     }
 
@@ -701,7 +720,7 @@ def _(divisor: Dataset) -> dict[str, Any]:
         names = {"treatment": "stream", "baseline": "head", "control": "width"}
         return {role: values.sel(divisor=name) for role, name in names.items()}
 
-    return {"loss": of(divisor.loss), "steps": of(np.log(divisor.steps))}
+    return {"loss": of(np.log(divisor.curve.mean("step"))), "steps": of(np.log(divisor.steps))}
 
 
 def at_own_rate(values: DataArray) -> Float[ndarray, "seed"]:
