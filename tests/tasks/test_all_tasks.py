@@ -21,6 +21,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.bit_pairs import BitPairs
 from measured_transformer.tasks.brackets import Brackets
 from measured_transformer.tasks.copying import Copying
+from measured_transformer.tasks.counting import Counting
 from measured_transformer.tasks.delay import Delay
 from measured_transformer.tasks.facts import Facts
 from measured_transformer.tasks.fixed import FixedSet
@@ -63,6 +64,7 @@ TASKS = [
     CopyED(),
     CopyLM(),
     Copying(),
+    Counting(),
     CyclicShift(),
     Delay(),
     Duplicates(),

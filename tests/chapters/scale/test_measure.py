@@ -2,22 +2,35 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from measured_transformer.chapters.scale import measure
 from measured_transformer.chapters.scale.measure import (
+    at_own_rate,
     drawn_scores,
     exact_variances,
     first_look,
+    fresh,
     jacobian_norm,
+    largest_score,
+    layer_of,
+    moved_by_rounding,
     query_gradient_norm,
+    scaled,
     share_beyond,
+    weight_moved,
+    zeros,
 )
+from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.recall import AssociativeRecall
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model, predict, train
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.attention import LearnedScale, RescaledScores, learn_scale
+from measured_transformer.variants.weights import Weighed
+from xarray import DataArray
 
 TASK = Reversal(vocab=6, length=6)
 CONFIG = Config(vocab=6, d_model=16, n_layers=2, n_heads=2)
@@ -164,3 +177,86 @@ def test_rescaled_scores_start_as_another_scale_would():
     torch.testing.assert_close(weights[0].value.weight, weights[1].value.weight)
     with pytest.raises(ValueError, match="must be positive"):
         RescaledScores(0.0)
+
+
+def test_weight_moved_is_what_left_one_key_for_another():
+    before = torch.tensor([[0.5, 0.3, 0.2], [1.0, 0.0, 0.0]])
+    after = torch.tensor([[0.2, 0.3, 0.5], [0.0, 0.0, 1.0]])
+    assert torch.allclose(weight_moved(before, after), torch.tensor([0.3, 1.0]))
+    assert weight_moved(before, before).sum() == 0
+
+
+def test_arms_start_and_scale_as_they_say():
+    config = layer_of(16)
+    spreads = {
+        arm: first_look(fresh(config, arm, 0), measure.LOOKUP, seed=0)["spread"]
+        for arm in ("none", "root", "start", "steps")
+    }
+    assert spreads["none"] == pytest.approx(4 * spreads["root"], rel=1e-4)
+    assert spreads["start"] == pytest.approx(spreads["root"], rel=1e-4)
+    assert spreads["steps"] == pytest.approx(spreads["none"], rel=1e-4)
+    assert scaled(config, "start")[0].attention_scale == 1.0  # long steps
+    assert scaled(config, "steps")[0].attention_scale is None
+
+
+def test_norms_bound_scores_by_the_root_of_the_width():
+    config = layer_of(128)
+    model = fresh(config, "norm", 0)
+    with torch.no_grad():
+        model.blocks[0].attention.query.weight.mul_(1000)
+    assert 1 < largest_score(model, measure.LOOKUP, seed=0) <= 128**0.5 + 1e-4
+
+
+def test_the_largest_score_is_one_that_a_query_may_see():
+    model = fresh(layer_of(64), "none", 0)
+    batch = measure.LOOKUP.batch(make_generator(0, "first-look"), 64)
+    names = ("blocks.0.attention.queries", "blocks.0.attention.keys")
+    with torch.no_grad(), capture(model, *names) as seen:
+        predict(model, batch)
+    scores = (seen[names[0]] @ seen[names[1]].mT).tril()
+    assert largest_score(model, measure.LOOKUP, seed=0) == pytest.approx(
+        float(scores.abs().max()), rel=1e-5
+    )
+
+
+def test_rounding_moves_more_weight_where_scores_are_larger():
+    config = layer_of(128)
+    small = moved_by_rounding(fresh(config, "root", 0), measure.LOOKUP, seed=0, size=8)
+    large = moved_by_rounding(fresh(config, "none", 0), measure.LOOKUP, seed=0, size=8)
+    for name in measure.ROUNDED:
+        assert 0 < small[name].mean() < large[name].mean() < 0.1
+        assert len(small[name]) == 8 * (measure.LOOKUP.length - 1)
+
+
+def test_rounding_is_that_of_the_model_s_own_scale(monkeypatch):
+    model = fresh(layer_of(16).replace(attention_scale=0.037), "root", 0)
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda x: x)  # nothing is rounded
+    moved = moved_by_rounding(model, measure.LOOKUP, seed=0, size=8)
+    assert max(float(each.max()) for each in moved.values()) < 1e-6
+
+
+def test_own_rates_are_chosen_on_the_other_seeds():
+    table = np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.5], [0.2, 0.9, 0.5]])
+    values = DataArray(table, dims=("seed", "rate"))
+    # For the first seed the others like the second rate, for each other seed the sums decide.
+    assert at_own_rate(values).tolist() == [0.1, 0.2, 0.2]
+    assert at_own_rate(values.transpose()).tolist() == [0.1, 0.2, 0.2]
+
+
+def test_zeros_are_counted_where_questions_look():
+    config = CONFIG.replace(vocab=8, n_heads=1)
+    task = AssociativeRecall(pairs=2, queries=2, keys=4, values=4)
+    model = make_model(config, causal=True, seed=0)
+    assert zeros(model, task, seed=0) == 0
+    Weighed("sparsemax")(model)
+    with torch.no_grad():
+        model.blocks[0].attention.query.weight.mul_(1e4)
+    # Each question then looks at a single token of those up to its own, the fifth and the seventh.
+    assert zeros(model, task, seed=0) == pytest.approx((4 + 6) / 12)
+
+
+def test_forms_and_rates_are_those_of_the_claims():
+    assert set(measure.LONGER) == set(measure.TASKS)
+    for name, task in measure.TASKS.items():
+        told = task.length + 1 - 2 * 4
+        assert measure.LONGER[name] + 1 - 2 * 4 == 4 * told

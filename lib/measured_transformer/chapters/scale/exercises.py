@@ -112,3 +112,86 @@ def fold_scale(answer: Answer) -> None:
                 "scores of a single head are right, those of several are not: mind which width counts",
             )
             demand(False, "undivided scores after folding differ from divided ones before")
+
+
+@exercise("book/attention/scale")
+def qk_norm(answer: Answer) -> None:
+    """Write `qk_norm(queries, keys, gain_q, gain_k)`: scores of queries and keys that were normalised first."""
+    for shape, n_keys in (((2, 3, 8), 4), ((5, 16), 7)):
+        queries, gain_q = normal(*shape, seed=1), 1 + normal(shape[-1], seed=3) / 4
+        keys = normal(*shape[:-2], n_keys, shape[-1], seed=2)
+        gain_k = 1 + normal(shape[-1], seed=4) / 4
+        expected = _normed(queries, gain_q) @ _normed(keys, gain_k).transpose(-2, -1)
+        expected = expected / math.sqrt(shape[-1])
+        found = tensor(answer(queries, keys, gain_q, gain_k), tuple(expected.shape))
+        demand(
+            not close(found, expected * math.sqrt(shape[-1]), 1e-4),
+            "normalised entries have size one, so scores still spread by the root of the width: divide",
+        )
+        demand(
+            not close(found * math.sqrt(shape[-1]), expected, 1e-4),
+            "these vectors have length one: RMSNorm leaves a length of the root of the width",
+        )
+        longer = tensor(answer(10 * queries, keys, gain_q, gain_k), tuple(expected.shape))
+        demand(close(longer, found, 1e-4), "a query ten times as long gets other scores")
+        demand(close(found, expected, 1e-4), "scores differ from those of normalised vectors")
+
+
+def _normed(x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+    return gain * x / x.square().mean(-1, keepdim=True).sqrt()
+
+
+@exercise("book/attention/scale")
+def plus_one(answer: Answer) -> None:
+    """Write `plus_one(scores)`: a softmax with a one in the denominator, for scores of any size."""
+    for shape, spread in (((3,), 1), ((2, 5), 4), ((2, 3, 4, 6), 1)):
+        scores = spread * normal(*shape, seed=len(shape))
+        expected = scores.exp() / (1 + scores.exp().sum(-1, keepdim=True))
+        found = tensor(answer(scores), shape)
+        demand(
+            not close(found, scores.softmax(-1), 1e-6), "this is the softmax: each row sums to one"
+        )
+        demand(close(found, expected, 1e-6), "the weights differ from e^s / (1 + sum of e^s)")
+    large = torch.tensor([1000.0, 999.0], dtype=torch.float64)
+    found = tensor(answer(large), (2,))
+    demand(close(found, large.softmax(-1), 1e-6), "with huge scores the one should hardly matter")
+    nothing = tensor(answer(-large), (2,))
+    demand(
+        close(nothing, torch.zeros(2), 1e-9),
+        "where all scores are far below zero, the row should sum to nothing: if you subtract the largest "
+        "score, subtract it from the score of the one too",
+    )
+
+
+@exercise("book/attention/scale")
+def sparsemax(answer: Answer) -> None:
+    """Sparsemax by hand: weights of the scores 1.2, 0.8 and -0.5, and where the third joins."""
+    first, second, third, joins = answer.numbers("first", "second", "third", "the third joins at")
+    for name, value, wanted in (("first", first, 0.7), ("second", second, 0.3)):
+        demand_number(
+            value,
+            wanted,
+            name=f"the {name} weight",
+            way="two scores stay; lower both by the same number until they sum to one",
+            slips={
+                0.5: "lowering by one number keeps the difference of the two scores",
+            },
+        )
+    demand_number(
+        third,
+        0.0,
+        name="the third weight",
+        way="what lies below the threshold has no weight at all",
+        slips={-1.0: "a weight is never negative: cut it off at zero"},
+    )
+    demand_number(
+        joins,
+        0.5,
+        name="the score at which the third joins",
+        way="it joins when it rises above the threshold of the other two",
+        slips={
+            0.8: "it need not be as large as the second score",
+            0.0: "the threshold need not be zero",
+            -0.5: "there it has no weight yet",
+        },
+    )

@@ -1,4 +1,4 @@
-"""Figures of the chapter on the scale of attention scores. Arrays have their seeds or rows first."""
+"""Figures of the chapter on the scale: results in, drawings out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
+import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
-from numpy import ndarray
 from scipy import stats
+from xarray import DataArray, Dataset
 
 from measured_transformer.figures.plots import (
     legend_above,
@@ -20,17 +20,26 @@ from measured_transformer.figures.plots import (
     subplots,
 )
 from measured_transformer.figures.style import COLOURS, look, theme, themed
+from measured_transformer.variants.weights import (
+    entmax15,
+    sigmoid_weights,
+    softmax_plus_one,
+    sparsemax,
+)
 
-Array = Float[ndarray, "..."]
+ARMS = {"none": "no scale", "root": r"divided by $\sqrt{d_h}$", "norm": "QK-norm"}
+"""What is done to scores -> its name in figures."""
 CONCEPTS = {
-    "undivided": "attention",
+    "none": "attention",
     "root": "residual",
-    "width": "norm",
-    "learned": "ffn",
-    "soft": "learned",
-    "hard": "alibi",
+    "norm": "norm",
+    "start": "ffn",
+    "steps": "alibi",
+    "stream": "ffn",
+    "head": "residual",
+    "width": "none",
 }
-"""What a divisor or a start is drawn as, the same on all figures."""
+"""What is done to scores -> how it is drawn, the same in all figures."""
 _WIDTHS = ("ffn", "norm", "attention")
 
 
@@ -66,20 +75,14 @@ def plot_tosses(widths: Sequence[int] = (4, 16, 64)) -> Figure:
 
 
 @themed
-def plot_shares(undivided: Mapping[int, Array], divided: Mapping[int, Array]) -> Figure:
-    """Draw the mean weights of a row from largest to smallest, with and without the scale.
-
-    Args:
-        undivided: width of the head -> (row, key) weights.
-        divided: the same from the same vectors, with the scale.
-    """
+def plot_shares(drawn: Dataset, widths: Sequence[int]) -> Figure:
+    """Draw the mean weights of a row of ten keys from largest to smallest, without and with the scale."""
     figure, axes = subplots(2, 1, height=2.3, sharex=True, sharey=True)
-    for panel, found in zip(axes, (undivided, divided), strict=True):
-        for concept, (d_head, weights) in zip(_WIDTHS, found.items(), strict=False):
-            ordered = np.sort(np.asarray(weights), axis=1)[:, ::-1].mean(axis=0)
-            panel.plot(
-                np.arange(1, len(ordered) + 1), ordered, **look(concept), label=f"width {d_head}"
-            )
+    for panel, name in zip(axes, ("ordered", "ordered_divided"), strict=True):
+        for concept, width in zip(_WIDTHS, widths, strict=False):
+            ordered = drawn[name].sel(width=width).transpose("seed", "rank")
+            label = f"width {width}"
+            seed_lines(panel, drawn["rank"].values, ordered.values, concept=concept, label=label)
         panel.set_ylabel("mean weight")
         panel.set_ylim(0, 1)
     axes[-1].set_xlabel("key, from the largest weight to the smallest")
@@ -90,135 +93,183 @@ def plot_shares(undivided: Mapping[int, Array], divided: Mapping[int, Array]) ->
 
 
 @themed
-def plot_what_passes(panels: Mapping[str, Mapping[int, Array]]) -> Figure:
-    """Draw which share of rows lets at most so much through, a panel a number of keys.
+def plot_what_passes(drawn: Dataset, widths: Sequence[int], keys: Sequence[int]) -> Figure:
+    """Draw which share of rows lets at most so much through without the scale, a panel a number of keys.
 
-    Args:
-        panels: name of the panel -> width of the head -> (row,) Jacobian norms without the scale, relative
-            to the mean norm with it.
+    Diamonds are means; one is the mean of the same rows with the scale.
     """
-    figure, axes = subplots(len(panels), 1, height=2.5, sharex=True, squeeze=False)
-    for panel, (name, widths) in zip(axes[:, 0], panels.items(), strict=True):
-        for concept, (d_head, norms) in zip(_WIDTHS, widths.items(), strict=False):
-            ordered = np.maximum(np.sort(np.asarray(norms)), 1e-8)
-            share = np.arange(1, len(ordered) + 1) / len(ordered)
-            style = look(concept) | {"marker": ""}
-            panel.plot(ordered, share, **style, label=f"width {d_head}")
-            mean = float(ordered.mean())
-            height = float(np.searchsorted(ordered, mean) / len(ordered))
-            panel.plot(
-                mean,
-                height,
-                marker="D",
-                color=COLOURS[concept],
-                mec=theme().ink,
-                markersize=8,
-                zorder=4,
-            )
+    figure, axes = subplots(len(keys), 1, height=2.5, sharex=True, squeeze=False)
+    share = drawn["percent"].values / 100
+    for panel, n in zip(axes[:, 0], keys, strict=True):
+        for concept, width in zip(_WIDTHS, widths, strict=False):
+            at = drawn.sel(width=width, keys=n)
+            through = np.maximum(at.passing.mean("seed").values, 1e-8)
+            panel.plot(through, share, **look(concept) | {"marker": ""}, label=f"width {width}")
+            mean = float(at.passing_mean.mean())
+            height = float(np.interp(mean, through, share))
+            diamond = {"marker": "D", "markersize": 8, "mec": theme().ink, "zorder": 4}
+            panel.plot(mean, height, color=COLOURS[concept], **diamond)
         panel.axvline(1.0, color=theme().ink, linestyle="--", linewidth=1)
         panel.set_xscale("log")
         panel.set_xlim(1e-4, 20)
         panel.set_ylim(0, 1)
-        panel.set_ylabel(f"share of rows\n({name})")
-    axes[-1, 0].set_xlabel("gradient let through, relative to the scaled mean")
+        panel.set_ylabel(f"share of rows\n({n} keys)")
+    axes[-1, 0].set_xlabel("gradient let through, relative to the mean with the scale")
+    legend_above(axes[0, 0])
+    panel_letters(axes[:, 0])
+    return figure
+
+
+def _by_rate(axes: Axes, values: DataArray, arm: str, label: str) -> None:
+    rows = values.transpose("seed", "rate").values
+    seed_lines(axes, values.rate.values, rows, concept=CONCEPTS[arm], label=label)
+
+
+@themed
+def plot_rates(rates: Dataset, widths: Sequence[int] = (16, 64, 128)) -> Figure:
+    """Draw accuracy after equal steps over the learning rate, a panel a width of the heads."""
+    figure, axes = subplots(len(widths), 1, height=2.3, sharex=True, sharey=True, squeeze=False)
+    for panel, width in zip(axes[:, 0], widths, strict=True):
+        for arm, name in ARMS.items():
+            _by_rate(panel, rates.accuracy.sel(width=width, arm=arm), arm, name)
+        panel.axhline(1 / 8, color=theme().ink, linestyle=":", linewidth=1)
+        panel.set_ylim(0, 1.03)
+        panel.set_ylabel(f"accuracy\n(heads of {width})")
+    axes[-1, 0].set_xscale("log")
+    axes[-1, 0].set_xlabel("learning rate")
     legend_above(axes[0, 0])
     panel_letters(axes[:, 0])
     return figure
 
 
 @themed
-def plot_accuracies(panels: Mapping[str, Mapping[str, Mapping[str, Array]]]) -> Figure:
-    """Draw the final accuracy of every seed, a panel a setting, a row a width and a divisor.
-
-    Args:
-        panels: name of the panel -> width, as text -> divisor, a key of `CONCEPTS` -> (seed,) accuracies.
-    """
+def plot_apart(rates: Dataset, apart: Dataset) -> Figure:
+    """Draw accuracy over the learning rate where how scores start is taken apart from how far they move."""
+    figure, axes = subplots(height=3.4)
+    wide = rates.accuracy.sel(width=128)
     names = {
-        "undivided": "undivided",
-        "root": r"by $\sqrt{d_h}$",
-        "width": r"by $d_h$",
-        "learned": "learned",
+        "root": "soft start, short steps",
+        "start": "soft start, long steps",
+        "steps": "hard start, short steps",
+        "none": "hard start, long steps",
     }
-    rows = [sum(map(len, widths.values())) for widths in panels.values()]
-    height = 0.75 + 0.27 * sum(rows) / len(rows)
-    figure, axes = subplots(
-        len(panels), 1, height=height, sharex=True, squeeze=False, height_ratios=rows
-    )
-    everything = [
-        np.min(values)
-        for widths in panels.values()
-        for divisors in widths.values()
-        for values in divisors.values()
-    ]
-    for panel, (title, widths) in zip(axes[:, 0], panels.items(), strict=True):
-        groups = {
-            f"{width}: {names[divisor]}": values
-            for width, divisors in widths.items()
-            for divisor, values in divisors.items()
-        }
-        concepts = {
-            f"{width}: {names[divisor]}": CONCEPTS[divisor]
-            for width, divisors in widths.items()
-            for divisor in divisors
-        }
-        seed_strip(panel, groups, label="", concepts=concepts)
-        panel.set_title(title, loc="center")
-        panel.set_xlim(min(everything) - 0.05, 1.03)
-    axes[-1, 0].set_xlabel("accuracy after equal steps")
-    panel_letters(axes[:, 0])
-    return figure
-
-
-@themed
-def plot_learning_curves(
-    panels: Mapping[str, Mapping[str, Array]],
-    steps: Sequence[int] | ndarray,
-    *,
-    labels: Mapping[str, str],
-) -> Figure:
-    """Draw accuracy on held-out sequences over steps, a panel a setting.
-
-    Args:
-        panels: name of the panel -> divisor, a key of `CONCEPTS` -> (seed, evaluation) accuracies.
-        steps: number of steps at each evaluation.
-        labels: divisor -> name.
-    """
-    figure, axes = subplots(len(panels), 1, height=2.5, sharex=True, squeeze=False)
-    for panel, (name, arms) in zip(axes[:, 0], panels.items(), strict=True):
-        for arm, values in arms.items():
-            seed_lines(panel, np.asarray(steps), values, concept=CONCEPTS[arm], label=labels[arm])
-        panel.set_ylabel(f"accuracy\n({name})" if name else "accuracy")
-        panel.set_ylim(0, 1.03)
-    axes[-1, 0].set_xlabel("step")
-    legend_above(axes[0, 0], columns=2)
-    panel_letters(axes[:, 0]) if len(panels) > 1 else None
-    return figure
-
-
-@themed
-def plot_spreads(settings: Mapping[str, tuple[Array, Array]]) -> Figure:
-    """Draw how far scores spread in fresh and in trained models, an arrow a seed.
-
-    Args:
-        settings: name of the row -> (seed,) spread before and (seed,) spread after training.
-    """
-    figure, axes = subplots(height=0.9 + 0.42 * len(settings))
-    for row, (before, after) in enumerate(settings.values()):
-        offsets = np.linspace(-0.22, 0.22, len(before))
-        for offset, start, end in zip(offsets, before, after, strict=True):
-            axes.annotate(
-                "",
-                xy=(end, row + offset),
-                xytext=(start, row + offset),
-                arrowprops={"arrowstyle": "->", "color": COLOURS["attention"], "linewidth": 1.3},
-            )
-        axes.plot(before, row + offsets, "o", color=COLOURS["residual"], markersize=5)
-        axes.plot(after, row + offsets, "s", color=COLOURS["attention"], markersize=3)
+    for arm, name in names.items():
+        values = wide.sel(arm=arm) if arm in ARMS else apart.accuracy.sel(arm=arm)
+        _by_rate(axes, values, arm, name)
     axes.set_xscale("log")
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.axvline(1.0, color=theme().ink, linestyle="--", linewidth=1)
-    axes.set_yticks(range(len(settings)), list(settings))
-    axes.set_ylim(len(settings) - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel("standard deviation of the scores, first block")
+    axes.set_ylim(0, 1.03)
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("accuracy")
+    legend_above(axes, columns=2)
+    return figure
+
+
+@themed
+def plot_growth(growth: Dataset, rates: Dataset) -> Figure:
+    """Draw the largest score over the steps of a training, and at the end over the learning rate."""
+    figure, (above, below) = subplots(2, 1, height=2.7)
+    steps = growth.steps.values
+    for arm, name in ARMS.items():
+        rows = growth.largest.sel(arm=arm).transpose("seed", "steps").values
+        # Step 0 has no place on a logarithmic axis: it stands at 3.
+        across = np.where(steps == 0, 3, steps)
+        seed_lines(above, across, rows, concept=CONCEPTS[arm], label=name)
+        _by_rate(below, rates.largest.sel(width=128, arm=arm), arm, name)
+    ticks = [3, *steps[1:]]
+    above.set_xscale("log")
+    above.set_xticks(ticks, [f"{step}" for step in steps])
+    above.minorticks_off()
+    above.set_xlabel("step")
+    below.set_xscale("log")
+    below.set_xlabel("learning rate")
+    for panel in (above, below):
+        panel.set_yscale("log")
+        panel.set_ylabel("largest score")
+        panel.axhline(84, color=theme().ink, linestyle="--", linewidth=1)
+    above.text(
+        0.01, 84 * 1.1, "spacing 0.5 in bfloat16", transform=above.get_yaxis_transform(),
+        fontsize=9, va="bottom", color=theme().ink,
+    )  # fmt: skip
+    legend_above(above)
+    panel_letters((above, below))
+    return figure
+
+
+@themed
+def plot_divisor(divisor: Dataset) -> Figure:
+    """Draw the training loss of eight heads by what their scores are divided by."""
+    figure, axes = subplots(height=3.2)
+    names = {"head": r"by $\sqrt{16}$", "stream": r"by $\sqrt{128}$", "width": "by 128"}
+    for arm, name in names.items():
+        rows = divisor.curve.sel(divisor=arm).transpose("seed", "step").values
+        seed_lines(axes, divisor.step.values, rows, concept=CONCEPTS[arm], label=name)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("step")
+    axes.set_ylabel("training loss (nats)")
+    legend_above(axes)
+    return figure
+
+
+@themed
+def plot_weights_of_one(others: Sequence[float] = (0.0, 0.0)) -> Figure:
+    """Draw the weight of one key over its score, and the sum of its row, for five functions of scores.
+
+    Args:
+        others: scores of the other keys, which stay.
+    """
+    moving = torch.linspace(-4, 4, 161, dtype=torch.float64)
+    fixed = torch.tensor(others, dtype=torch.float64).expand(len(moving), -1)
+    scores = torch.cat([moving[:, None], fixed], dim=1)
+    weights = {
+        "softmax": (scores.softmax(-1), "attention"),
+        "plus one": (softmax_plus_one(scores), "residual"),
+        "sigmoid": (sigmoid_weights(scores), "ffn"),
+        "entmax": (entmax15(scores), "norm"),
+        "sparsemax": (sparsemax(scores), "alibi"),
+    }
+    figure, axes = subplots(2, 1, height=2.6, sharex=True)
+    for name, (found, concept) in weights.items():
+        for panel, values in zip(axes, (found[:, 0], found.sum(-1)), strict=True):
+            seed_lines(panel, moving.numpy(), values.numpy(), concept=concept, label=name)
+    axes[0].set_ylabel("weight of the key")
+    axes[1].set_ylabel("sum of the row")
+    axes[0].set_ylim(-0.03, 1.03)
+    axes[1].set_ylim(0, 1.5)
+    axes[1].set_xlabel(f"its score, while the others stay at {others[0]:g}")
+    legend_above(axes[0], columns=3)
+    panel_letters(axes)
+    return figure
+
+
+FORM_CONCEPTS: Mapping[str, str] = {
+    "softmax": "attention",
+    "softmax with norms": "attention",
+    "softmax plus one": "residual",
+    "sigmoid": "ffn",
+    "entmax": "norm",
+    "sparsemax": "alibi",
+    "linear": "learned",
+}
+
+
+@themed
+def plot_forms(forms: Dataset) -> Figure:
+    """Draw the accuracy of every form on both tasks, a dot a seed, at the trained length.
+
+    Hollow diamonds are means for rows with four times as many pairs or symbols.
+    """
+    figure, axes = subplots(2, 1, height=2.6, sharex=True)
+    chance = {"recall": 1 / 4, "count": 1 / 4}
+    for panel, task in zip(axes, forms.task.values, strict=True):
+        found = forms.accuracy.sel(task=task, length="trained")
+        groups = {str(form): found.sel(form=form).values for form in forms.form.values}
+        seed_strip(panel, groups, label="", concepts=FORM_CONCEPTS, reference=chance[str(task)])
+        longer = forms.accuracy.sel(task=task, length="longer").mean("seed").values
+        panel.plot(
+            longer, range(len(groups)), "D", mfc="none", mec=theme().ink, markersize=9, zorder=2
+        )
+        panel.set_title(str(task), loc="center")
+        panel.set_xlim(0.2, 1.02)
+    axes[-1].set_xlabel("accuracy")
+    panel_letters(axes)
     return figure
