@@ -42,9 +42,9 @@ def plot_stacks(untrained: Dataset) -> Figure:
     figure, axes = subplots(height=3.6)
     layers = untrained.layer.values
     where = {
-        "pre-norm": (7.0, 0.86),
-        "pre-norm, table": (4.1, 0.42),
-        "post-norm": (1.55, 0.62),
+        "pre-norm": (7.6, 0.8),
+        "pre-norm, table": (8.0, 0.57),
+        "post-norm": (3.6, 0.2),
         "pre-norm, none": (9.8, -0.12),
     }
     for name, (concept, text) in _STACKS.items():
