@@ -216,6 +216,55 @@ def test_a_module_may_get_another_name_and_another_place(shop: Shop) -> None:
     assert shop.digests(roots) == before
 
 
+NAMED = {
+    # what names shop.tools:weigh by a text
+    "constant": 'HOW = "shop.tools:weigh"\n\n\ndef use():\n    return HOW\n',
+    "table": 'HOW = {"it": ("shop.tools:weigh", 1)}\n\n\ndef use():\n    return HOW\n',
+    "default": 'def use(how="shop.tools:weigh"):\n    return how\n',
+    "argument": 'def use():\n    return print("shop.tools:weigh")\n',
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_a_text_that_names_a_definition_stands_for_its_content(shop: Shop, case: str) -> None:
+    shop.write("user.py", NAMED[case])
+    before = shop.digests(("user:use",))
+    with unchanging(shop.folder):
+        assert "shop.tools:grams" in reach("user:use")
+    shop.edit("shop/tools.py", "/ 1000", "/ 1024")
+    assert shop.digests(("user:use",)) != before
+    shop.edit("shop/tools.py", "/ 1024", "/ 1000")
+    assert shop.digests(("user:use",)) == before
+    (shop.folder / "shop/deep").mkdir()
+    shutil.move(shop.folder / "shop/tools.py", shop.folder / "shop/deep/scales.py")
+    shop.edit("shop/counter.py", "from shop.tools import", "from shop.deep.scales import")
+    shop.edit("user.py", "shop.tools:weigh", "shop.deep.scales:weigh")
+    assert shop.digests(("user:use",)) == before
+    shop.edit("shop/deep/scales.py", "weigh", "weigh_it")
+    shop.edit("shop/counter.py", "weigh", "weigh_it")
+    shop.edit("user.py", ":weigh", ":weigh_it")
+    assert shop.digests(("user:use",)) == before
+
+
+def test_a_text_is_told_apart_from_what_it_names(shop: Shop) -> None:
+    shop.write("user.py", "from shop.tools import weigh\n\n\ndef use():\n    return weigh\n")
+    before = shop.digests(("user:use",))
+    shop.edit("user.py", "return weigh", 'return "shop.tools:weigh"')
+    assert shop.digests(("user:use",)) != before
+
+
+@pytest.mark.parametrize("text", ["shop.tools:nothing", "no.such:thing", "figure:one", "os:sep"])
+def test_a_text_that_names_nothing_is_a_constant(shop: Shop, text: str) -> None:
+    shop.write("user.py", f"def use():\n    return {text!r}\n")
+    before = shop.digests(("user:use",))
+    with unchanging(shop.folder):
+        assert set(reach("user:use")) == {"user:use"}
+    shop.edit("shop/tools.py", "/ 1000", "/ 1024")
+    assert shop.digests(("user:use",)) == before
+    shop.edit("user.py", text, f"{text}s")
+    assert shop.digests(("user:use",)) != before
+
+
 def test_a_name_that_is_passed_on_leads_to_what_it_names(shop: Shop) -> None:
     shop.write("user/__init__.py", "from shop import sell\n\n\ndef use():\n    return sell(1)\n")
     (before,) = shop.digests(("user:use",))
@@ -642,6 +691,33 @@ def test_a_mutation_of_the_library_is_seen_by_what_trains(
         path.write_text(text)
     assert (after[0] != before[0]) is bool(changes)
     assert after[1] == before[1]
+
+
+STACKED = "measured_transformer.training.stacked:train_stacked"
+
+
+def test_the_module_that_trains_may_move_though_texts_name_it(
+    library: Path, tmp_path: Path
+) -> None:
+    """Its name is a text in what asks for runs, and in what chooses learning rates."""
+    moved = tmp_path / "measured_transformer"
+    shutil.copytree(library / "measured_transformer", moved)
+    shutil.move(moved / "training/loop.py", moved / "training/steps.py")
+    for path in moved.rglob("*.py"):
+        text = path.read_text()
+        path.write_text(
+            text.replace(
+                "measured_transformer.training.loop", "measured_transformer.training.steps"
+            )
+        )
+    tuning = "measured_transformer.training.tuning:_CODE"
+    with unchanging(library):
+        before = [digest(STACKED), digest(tuning)]
+        reached = reach(STACKED)
+    assert {TRAIN, "measured_transformer.training.jobs:_TRAINS"} <= set(reached)
+    with unchanging(tmp_path):
+        assert [digest(STACKED), digest(tuning)] == before
+        assert TRAIN not in reach(STACKED)
 
 
 def test_settings_are_told_in_words_without_places() -> None:

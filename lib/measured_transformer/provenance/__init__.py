@@ -8,7 +8,8 @@ it leads to. So a better explanation, a move or a new function beside changes no
 changes exactly what reaches it.
 
 Names are followed, not the course of a program: a definition counts where it is named (through imports,
-also on conditions and of everything, through attributes, through texts such as ``getattr(x, f"_{kind}")``).
+also on conditions and of everything, through attributes, through texts such as ``getattr(x, f"_{kind}")`` or
+``"package.module:name"``).
 What puts itself into another module's table while it is imported is seen only by whoever names it, so no
 module of the library does.
 

@@ -405,7 +405,10 @@ class _Walk:
 
             def fill(match: re.Match[str], links: list[Target] = links) -> str:
                 target = links[int(match[1])]
-                return " ".join([*self._words(target, hashes, names), target.rest])
+                if target.text and not target.module:
+                    return f"str:{target.text!r}"
+                words = " ".join([*self._words(target, hashes, names), target.rest])
+                return f"text:{words}" if target.text else words
 
             told.append(f"{name}:{_HOLE.sub(fill, form.text)}")
         loose = (node[0], LOOSE)

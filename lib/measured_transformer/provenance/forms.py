@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ _ERRORS = frozenset(
 """Python's own errors, which carry words and nothing else."""
 _ASKING = {"getattr", "methodcaller", "attrgetter"}
 """Functions that ask an object for an attribute whose name is a value."""
+_NAMING = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+"""Texts that may name a definition, ``package.module:name``."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -32,7 +35,7 @@ class Form:
     Attributes:
         text: the tree; a name that leads out of it stands as a hole with its number.
         holes: those names, each with the attributes that follow it: ``("norms", "RMSNorm")`` for
-        `norms.RMSNorm`.
+        `norms.RMSNorm`. A text that may name a definition is one as well: ``("parts.norms:RMSNorm",)``.
         attributes: all names that it may ask an object for; ``*`` stands for what is only known at run time.
         patterns: texts with gaps, which are names of attributes where the code asks for such by `_ASKING`.
         imports: what imports inside of it bind: name -> what `imported` says.
@@ -143,6 +146,9 @@ class _Writer:
             return f"local:{'.'.join(path)}"
         if path[0] in self._hidden:
             return f"self:{self._rest(path[1:])}"
+        return self._hole(path)
+
+    def _hole(self, path: tuple[str, ...]) -> str:
         self.form.holes.append(path)
         return f"\0{len(self.form.holes) - 1}\0"
 
@@ -164,6 +170,8 @@ class _Writer:
     def _constant(self, node: ast.Constant) -> str:
         if isinstance(node.value, str) and node.value.isidentifier():
             self.form.attributes.add(node.value)
+        if isinstance(node.value, str) and _NAMING.fullmatch(node.value):
+            return self._hole((node.value,))
         return f"{type(node.value).__name__}:{node.value!r}"
 
     def _patterns(self, node: ast.JoinedStr) -> None:

@@ -310,12 +310,15 @@ class Target:
         name: of the definition; empty for the whole module.
         rest: attributes that follow, or the full name of what lies outside.
         others: what it leads to as well, where a condition decides between several.
+        text: what stands in the code, where that is no name but a text: one that names the definition as
+            ``module:name``, or nothing at all.
     """
 
     module: str
     name: str = ""
     rest: str = ""
     others: tuple[Target, ...] = ()
+    text: str = ""
 
 
 def lead(
@@ -328,10 +331,12 @@ def lead(
 
     Args:
         source: the module.
-        path: the name and the attributes that follow it.
+        path: the name and the attributes that follow it, or a text that may name a definition.
         imports: what imports inside of the piece of code bind, beside those of the module.
         further: what they bind besides, see `Source`.
     """
+    if ":" in path[0]:
+        return _named(path[0])
     own = Target(source.name, path[0], ".".join(path[1:])) if path[0] in source.names else None
     bound = [imports[path[0]], *further.get(path[0], ())] if path[0] in imports else []
     if not bound:
@@ -343,6 +348,14 @@ def lead(
     if found:
         return replace(found[0], others=tuple(found[1:]))
     return _starred(source, {**source.imports, **imports}, path) or Target("", "", ".".join(path))
+
+
+def _named(text: str) -> Target:
+    """The definition that a text names; nothing where there is no such one."""
+    module, _, name = text.partition(":")
+    source = source_of(module)
+    known = source is not None and name in source.names
+    return Target(module, name, text=text) if known else Target("", text=text)
 
 
 def _starred(
