@@ -68,6 +68,7 @@ from measured_transformer.variants.initialisation import BranchFactor, Scaled, S
 from measured_transformer.variants.norms import (
     deep_norm,
     gated_branches,
+    head_norms,
     query_key_norms,
     sandwich,
     scaled_branches,
@@ -157,6 +158,7 @@ GIVEN = make_model(CONFIG, causal=False, seed=9)
 PREPARATIONS = {
     "sandwich": (CONFIG, sandwich),
     "query_key_norms": (CONFIG, query_key_norms),
+    "head_norms": (CONFIG, head_norms),
     "deep_norm": (POST, deep_norm),
     "zero_branches": (CONFIG, zero_branches),
     "equal_gradients": (CONFIG, equal_gradients),

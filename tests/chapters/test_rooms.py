@@ -86,7 +86,11 @@ def modules() -> dict[str, str]:
 def users() -> dict[str, set[str]]:
     """For each instrument the chapters that use it, themselves or through another instrument."""
     found: dict[str, set[str]] = {name: set() for name in modules()}
-    pages = {page.stem.replace("-", "_"): page for page in (ROOT / "book").rglob("*.md")}
+    pages = {
+        page.stem.replace("-", "_"): page
+        for page in (ROOT / "book").rglob("*.md")
+        if page.parent.name != "lab-notes"  # named like the chapters, and without code
+    }
 
     def use(code: str, chapter: str) -> None:
         for name in imported(code):

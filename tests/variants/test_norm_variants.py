@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from measured_transformer.chapters.norm_gradients.measure import (
@@ -12,9 +13,16 @@ from measured_transformer.chapters.norm_gradients.measure import (
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training.loop import make_model
+from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.seeding import make_generator
-from measured_transformer.variants.norms import deep_norm, query_key_norms, sandwich, zero_branches
+from measured_transformer.training.stacked import train_stacked
+from measured_transformer.variants.norms import (
+    deep_norm,
+    head_norms,
+    query_key_norms,
+    sandwich,
+    zero_branches,
+)
 from torch.nn import functional as F
 
 TASK = Reversal(vocab=5, length=5)
@@ -51,9 +59,10 @@ def test_a_sandwich_norms_what_is_read_and_what_is_written():
     assert len(learned) == 4  # weight and bias, for both branches
 
 
-def test_norms_on_queries_and_keys_hold_each_head_to_one_length():
+@pytest.mark.parametrize("change", [query_key_norms, head_norms])
+def test_norms_on_queries_and_keys_hold_each_head_to_one_length(change):
     model = fresh(SMALL.replace(norm="none"))
-    query_key_norms(model)
+    change(model)
     with torch.no_grad(), capture(model, "blocks.0.attention.*") as seen:
         model(tokens())
     for name in ("queries", "keys"):
@@ -104,9 +113,18 @@ def test_zero_branches_leave_the_stream_alone():
     assert torch.equal(seen["embedding"], seen["blocks.1.residual_post"])
 
 
+def test_models_with_norms_on_heads_can_be_trained_as_one():
+    task, settings = Reversal(vocab=8, length=6), {"steps": 3, "learning_rate": 1e-2}
+    config = Config(vocab=8, d_model=16, n_heads=2, n_layers=1, max_length=6)
+    runs = train_stacked(config, task, [0, 10], prepare=head_norms, **settings)
+    for run in runs:
+        alone = train(config, task, seed=run.seed, prepare=head_norms, **settings)
+        np.testing.assert_allclose(run.losses, alone.losses, rtol=1e-4)
+
+
 def test_an_encoder_decoder_is_refused():
     config = SMALL
     model = make_model(config, causal=True, source=True, seed=0)
-    for change in (sandwich, query_key_norms, zero_branches, equal_gradients):
+    for change in (sandwich, query_key_norms, head_norms, zero_branches, equal_gradients):
         with pytest.raises(ValueError, match="Encoder or a Decoder"):
             change(model)

@@ -7,6 +7,7 @@ first random weights unless it says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -53,6 +54,25 @@ def _through_head_norm(projection: nn.Module, inputs: object, output: Tensor) ->
     norm = projection.get_submodule("head_norm")
     heads = output.unflatten(-1, (-1, len(norm.get_parameter("weight"))))
     normed: Tensor = norm(heads)
+    return normed.flatten(-2)
+
+
+def head_norms(model: Model) -> None:
+    """As `query_key_norms`, also where several models are trained as one and weights are no parameters.
+
+    Raises:
+        ValueError: for an `EncoderDecoder`.
+    """
+    width = model.config.head_width
+    for block in _blocks(model):
+        for projection in (block.attention.query, block.attention.key):
+            projection.register_module("head_norm", _norm(model, width))
+            projection.register_forward_hook(_by_head)
+
+
+def _by_head(projection: nn.Module, inputs: object, output: Tensor) -> Tensor:
+    norm: Any = projection.get_submodule("head_norm")
+    normed: Tensor = norm(output.unflatten(-1, (-1, norm.weight.shape[-1])))
     return normed.flatten(-2)
 
 

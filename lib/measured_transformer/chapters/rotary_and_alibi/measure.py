@@ -309,7 +309,7 @@ SPREAD_AT = (1, 10, 100, 1000, 10_000)
 def turns(seed: int) -> dict[str, Any]:
     """Positions a turn of each pair, and the score of two equal vectors by distance, beside its upper bound."""
     del seed  # nothing is drawn
-    alike, bound = zip(*(by_distance(base) for base in BASES), strict=True)
+    alike, bound = zip(*(by_distance(float(base)) for base in BASES), strict=True)
     return {
         "period": (("base", "pair"), [2 * math.pi / frequencies(D_HEAD, base=b) for b in BASES]),
         "alike": (("base", "distance"), list(alike)),

@@ -40,7 +40,7 @@ from measured_transformer.training.loop import Model, Run, evaluate, make_model,
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.attention import RescaledScores
 from measured_transformer.variants.linear import linear
-from measured_transformer.variants.norms import query_key_norms
+from measured_transformer.variants.norms import head_norms
 from measured_transformer.variants.weights import Weighed
 
 # Sizes of scores ----------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def exact(seed: int) -> dict[str, Any]:
     return {
         "any_key": ("signs", list(any_key)),
         "own_key": ("signs", list(own_key)),
-        "beyond": ("bound", [round(share_beyond(bound, 512), 9) for bound in (50, 100)]),
+        "beyond": ("bound", [round(share_beyond(bound, 512), 9) for bound in (50.0, 100.0)]),
         "stated": float(jacobian_norm(stated) / jacobian_norm(even)),
     }
 
@@ -334,7 +334,7 @@ def scaled(config: Config, arm: str) -> tuple[Config, dict[str, Any]]:
         case "none":
             return config.replace(attention_scale=1.0), {}
         case "norm":
-            return config, {"prepare": query_key_norms}
+            return config, {"prepare": head_norms}
         case "start":
             return config.replace(attention_scale=1.0), {"prepare": RescaledScores(1 / root)}
         case "steps":
@@ -580,7 +580,7 @@ def divisor(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 FORMS: Mapping[str, Any] = {
     "softmax": None,
-    "softmax with norms": query_key_norms,
+    "softmax with norms": head_norms,
     "softmax plus one": Weighed("softmax plus one"),
     "sigmoid": Weighed("sigmoid"),
     "entmax": Weighed("entmax"),
