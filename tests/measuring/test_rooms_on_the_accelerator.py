@@ -108,27 +108,25 @@ def run_cells(text: str, path: Path) -> dict[str, Any]:
     return names
 
 
-def test_every_measurement_of_every_chapter(monkeypatch):
+@pytest.mark.parametrize("chapter", [name for name in rooms() if measurements_of(name)])
+def test_every_measurement_of_every_chapter(chapter, monkeypatch):
+    for name, value in SHORTER.get(chapter, {}).items():
+        monkeypatch.setattr(f"measured_transformer.chapters.{chapter}.measure.{name}", value)
     failed = []
-    for room in rooms():
-        for name, value in SHORTER.get(room, {}).items():
-            monkeypatch.setattr(f"measured_transformer.chapters.{room}.measure.{name}", value)
-        for one in measurements_of(room).values():
-            try:
-                assert taken(one), one.label
-            except Exception as error:
-                failed.append(f"{one.label} fails on a CUDA device: {error}")
-    assert not failed, "\n".join(failed)
-
-
-def test_every_live_cell_of_every_page_that_prints_results():
-    failed = []
-    for path in live_pages():
+    for one in measurements_of(chapter).values():
         try:
-            run_cells(path.read_text("utf-8"), path)
+            assert taken(one), one.label
         except Exception as error:
-            failed.append(f"{path.name} fails on a CUDA device: {error}")
+            failed.append(f"{one.label} fails on a CUDA device: {error}")
     assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("page", live_pages(), ids=lambda page: page.stem)
+def test_every_live_cell_of_every_page_that_prints_results(page):
+    try:
+        run_cells(page.read_text("utf-8"), page)
+    except Exception as error:
+        raise AssertionError(f"{page.name} fails on a CUDA device: {error}") from error
 
 
 def test_a_room_is_looked_at(room):

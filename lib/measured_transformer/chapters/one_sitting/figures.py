@@ -183,7 +183,9 @@ def plot_head(scores: ArrayLike, pattern: ArrayLike, names: Sequence[str]) -> Fi
                     (column - 0.5, row - 0.5),
                     1,
                     1,
-                    facecolor=theme().faint if hidden else tint("attention", 0.75 * strength),
+                    facecolor=theme().faint
+                    if hidden
+                    else tint("attention", 0.75 * float(strength)),
                     edgecolor=theme().paper,
                     linewidth=2,
                 )

@@ -311,7 +311,10 @@ def turns(seed: int) -> dict[str, Any]:
     del seed  # nothing is drawn
     alike, bound = zip(*(by_distance(float(base)) for base in BASES), strict=True)
     return {
-        "period": (("base", "pair"), [2 * math.pi / frequencies(D_HEAD, base=b) for b in BASES]),
+        "period": (
+            ("base", "pair"),
+            [2 * math.pi / frequencies(D_HEAD, base=float(b)) for b in BASES],
+        ),
         "alike": (("base", "distance"), list(alike)),
         "bound": (("base", "distance"), list(bound)),
     }
