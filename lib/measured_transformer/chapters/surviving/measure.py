@@ -34,7 +34,7 @@ from measured_transformer.measuring import (
     tuned,
     tuning_seeds,
 )
-from measured_transformer.models.config import Config
+from measured_transformer.models.config import Config, Positions
 from measured_transformer.parts.attention import causal_mask
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.order import Duplicates, PlaceMap
@@ -281,7 +281,7 @@ def _reversal(seed: int) -> Job:
     return job(WIDE, MIRROR, seed, steps=300, learning_rate=tuned(search), **options)
 
 
-def _back(scheme: str, seed: int) -> Job:
+def _back(scheme: Positions, seed: int) -> Job:
     config = Config(vocab=8, d_model=32, n_heads=2, max_length=256, positions=scheme)
     options = {"batch_size": 16}
     name = f"relative-lag-{scheme}"
@@ -345,7 +345,7 @@ def patterns(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 
 ALTERNATING, HALVES = PlaceMap(block=1), PlaceMap(block=6)
-NETWORKS = {
+NETWORKS: Mapping[str, tuple[Positions, PlaceMap, int]] = {
     "learned, alternating": ("learned", ALTERNATING, 100),
     "sinusoidal, alternating": ("sinusoidal", ALTERNATING, 100),
     "sinusoidal, alternating, longer": ("sinusoidal", ALTERNATING, 1500),
@@ -424,8 +424,10 @@ def changed(own: Float[Tensor, "position d_model"], how: str, seed: int) -> Tens
 )
 def forced(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """By how much the loss of a trained model rises when its position vectors are changed in three ways."""
-    rises, losses = [], []
-    for name, task in zip(TASKS, (MIRROR, TWINS), strict=True):
+    rises: list[list[float]] = []
+    losses = []
+    tasks: tuple[Task, ...] = (MIRROR, TWINS)
+    for name, task in zip(TASKS, tasks, strict=True):
         model: Any = runs[name].model
         own = position_vectors(model, 12)
         before = task_loss(model, task, seed=seed, size=1024)
