@@ -190,6 +190,16 @@ def _all_in(home: str, names: str) -> dict[str, str]:
 
 # Module -> a name that it had -> where that is now: a module, and the name there if it is another one.
 CHANGED: dict[str, dict[str, str]] = {
+    "analysis.allocation": {
+        name: f"chapters.allocation.measure:{now}"
+        for name, now in (
+            ("mass", "total_weight"),
+            ("needed_lead", "needed_margin"),
+            ("led_weights", "margin_weights"),
+            ("marked_mass", "marked_weight"),
+            ("learnt_lead", "learned_margin"),
+        )
+    },
     "analysis.attention_only": {
         "Given": "variants.feedforward:FixedEmbeddings",
         "NoNetwork": "variants.substitutes:Silent",

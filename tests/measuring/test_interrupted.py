@@ -63,14 +63,14 @@ measured_transformer.chapters.__path__[:] = [{chapters!r}]
 class Process:
     """`python -m measured_transformer.measuring` in a session of its own, for a room of a test."""
 
-    def __init__(self, room: Room, folder: Path) -> None:
+    def __init__(self, room: Room, folder: Path, *options: str) -> None:
         site, self.traces = folder / "site", folder / "traces"
         for made in (site, self.traces):
             made.mkdir(exist_ok=True)
         chapters = str(room.folder.parent)
         (site / "sitecustomize.py").write_text(SITE.format(chapters=chapters))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "measured_transformer.measuring"],
+            [sys.executable, "-m", "measured_transformer.measuring", *options],
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(site), str(LIBRARY)]),
@@ -153,3 +153,19 @@ def test_two_at_once_do_nothing_twice(room: Room, tmp_path: Path) -> None:
     looks = [path.name.split("-")[0] for path in pair[0].traces.glob("look*")]
     assert sorted(looks) == sorted(f"look{seed}" for seed in range(0, 80, 10))
     assert len(list(pair[0].traces.glob("train-*"))) == 8 + 2
+
+
+def test_two_that_renew_at_once_measure_once(room: Room, tmp_path: Path) -> None:
+    room.write(SLOW)
+    first = Process(room, tmp_path, "--renew")
+    until(lambda: kept())  # it holds the lock
+    second = Process(room, tmp_path, "--renew")
+    ends = [each.end() for each in (first, second)]
+    assert [status for status, _ in ends] == [0, 0], ends
+    assert "1 measured, 0 held" in ends[0][1]
+    assert "0 measured, 1 held" in ends[1][1]
+    assert "another process is measuring it" in ends[1][1]
+    assert len(list(first.traces.glob("look*"))) == 8
+    alone = Process(room, tmp_path, "--renew")
+    assert "1 measured, 0 held" in alone.end()[1]
+    assert len(list(first.traces.glob("look*"))) == 16

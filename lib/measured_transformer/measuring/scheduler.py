@@ -106,7 +106,7 @@ def measure_all(
     """Measure what does not hold, with all seeds, and write the results.
 
     The trainings of all measurements are done together, each once. A measurement that another process is at
-    work on comes last, when that has finished.
+    work on comes last, when that has finished; what it wrote meanwhile is not measured again.
 
     Args:
         measurements: what to look at.
@@ -115,7 +115,7 @@ def measure_all(
         progress: how to show how far it is.
         say: takes a line on each measurement.
     """
-    report, elsewhere = Report(), list[Measurement]()
+    report, elsewhere = Report(), dict[Measurement, int | None]()
     with (
         a_store() as store,
         Progress(progress, say) as shown,
@@ -128,12 +128,19 @@ def measure_all(
                     mine += _planned(one, renew, report, shown.note)
                 else:
                     say(f"{one.label}: another process is measuring it; it comes last")
-                    elsewhere.append(one)
+                    elsewhere[one] = _written(one)
             _do(mine, work, store, report)
-        for one in elsewhere:
+        for one, before in elsewhere.items():
             with locked(one, wait=True):
-                _do(_planned(one, renew, report, shown.note), work, store, report)
+                again = renew and _written(one) == before
+                _do(_planned(one, again, report, shown.note), work, store, report)
     return report
+
+
+def _written(one: Measurement) -> int | None:
+    """When the result was written; none where there is none."""
+    path = folder_for(one.room) / f"{one.name}.json"
+    return path.stat().st_mtime_ns if path.is_file() else None
 
 
 def _planned(one: Measurement, renew: bool, report: Report, say: Say) -> list[Task]:
