@@ -19,7 +19,45 @@ def divided(*given):
     return new, total, mixed / total[:, None]
 
 
+def one_step(cache, x, wq, wk, wv, *, scale=4**0.5, itself=True, keep="kv"):
+    key, value, query = (x @ wk)[None], (x @ wv)[None], (x @ wq)[None]
+    if cache is not None:
+        old_key, old_value = cache[:2] if keep != "x" else (cache @ wk, cache @ wv)
+        if not itself:
+            scores = old_key @ query[0] / scale
+            both = torch.cat((old_key, key)), torch.cat((old_value, value))
+            return both, scores.softmax(0) @ old_value
+        key, value = torch.cat((old_key, key)), torch.cat((old_value, value))
+    output = (key @ query[0] / scale).softmax(0) @ value
+    if keep == "x":
+        return (x[None] if cache is None else torch.cat((cache, x[None]))), output
+    if keep == "qkv":
+        return (key, value, query if cache is None else torch.cat((cache[2], query))), output
+    if keep == "doubled":
+        return (key, value, key, value), output
+    return (key, value), output
+
+
+SHARED = []
+
+
+def shared_cache(cache, x, wq, wk, wv):
+    SHARED.append(one_step(SHARED[-1][0] if SHARED else None, x, wq, wk, wv))
+    return SHARED[-1]
+
+
 WRONG = {
+    "cost.cache": {
+        "no scale": (lambda *given: one_step(*given, scale=1.0), "root of the head's width"),
+        "the model's width": (lambda *given: one_step(*given, scale=6**0.5), "the model's width"),
+        "not itself": (lambda *given: one_step(*given, itself=False), "sees itself, too"),
+        "tokens kept": (lambda *given: one_step(*given, keep="x"), "computed again"),
+        "queries kept": (lambda *given: one_step(*given, keep="qkv"), "an earlier query"),
+        "kept twice": (lambda *given: one_step(*given, keep="doubled"), "one key and one value"),
+        "one cache for all": (shared_cache, "each with its own cache"),
+        "nothing kept": (lambda c, *given: one_step(None, *given), "over all tokens so far"),
+        "the output alone": (lambda *given: one_step(*given)[1], "two things"),
+    },
     "cost.equal": {
         "two matrices": ((2 / 3, 2.875, 0.0), "three matrices"),
         "pairs alone": ((4.0, 2.875, 0.0), "projections, too"),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from measured_transformer.exercises.answers import (
     Answer,
@@ -121,6 +124,63 @@ def tile(answer: Answer) -> None:
             demand(close(mixed, right) or not close(mixed, right / total[:, None]), text)
             demand(close(mixed, right), f"{shown} the mixture is off: it shrinks as the total does")
             state = (maximum, total, mixed)
+
+
+def _numbers_in(cache: Any) -> int:
+    """How many numbers lie in tensors, however they are nested."""
+    if isinstance(cache, Tensor):
+        return cache.numel()
+    if isinstance(cache, Mapping):
+        return sum(_numbers_in(each) for each in cache.values())
+    if isinstance(cache, (tuple, list)):
+        return sum(_numbers_in(each) for each in cache)
+    return 0
+
+
+@exercise(_CHAPTER)
+def cache(answer: Answer) -> None:
+    """Write `step(cache, x, w_query, w_key, w_value)`: the cache and one head's output, one token later."""
+    width, d_head = 6, 4
+    weights = [normal(width, d_head, seed=i) for i in range(3)]
+    sequences = [0.4 * normal(5, width, seed=10 + i) for i in range(2)]
+    kept: list[Any] = [None, None]
+    for t in range(5):
+        for which, sequence in enumerate(sequences):  # in turn: each has a cache of its own
+            found = answer(kept[which], sequence[t].clone(), *weights)
+            text = f"expected two things, the cache and the output, got {type(found).__name__}"
+            demand(isinstance(found, (tuple, list)) and len(found) == 2, text)
+            kept[which] = found[0]
+            shown = f"after {t + 1} token{'s' * (t > 0)}"
+            output = tensor(found[1], (d_head,), name=f"{shown} the output")
+            query, keys, values = (
+                sequence[t] @ weights[0],
+                *(sequence[: t + 1] @ w for w in weights[1:]),
+            )
+            scores = keys @ query
+            right = (scores / math.sqrt(d_head)).softmax(0) @ values
+            slips = {
+                "scores are divided by the root of the head's width": scores.softmax(0) @ values,
+                "that is the root of the model's width": (scores / math.sqrt(width)).softmax(0)
+                @ values,
+            }
+            if t:
+                slips["a token sees itself, too"] = (scores[:-1] / math.sqrt(d_head)).softmax(
+                    0
+                ) @ values[:-1]
+            for words, wrong in slips.items():
+                demand(close(output, right) or not close(output, wrong), f"{shown}: {words}")
+            text = f"{shown} the output is not that of attention over all tokens so far"
+            demand(
+                close(output, right), f"{text}; two sequences take turns, each with its own cache"
+            )
+            stored, due = _numbers_in(kept[which]), 2 * (t + 1) * d_head
+            faults = {
+                (t + 1) * width: "with the tokens kept, all keys are computed again at each step",
+                3 * (t + 1) * d_head: "no later token asks for an earlier query",
+            }
+            fault = faults.get(stored, "one key and one value for each token")
+            text = f"{shown} the cache holds {stored} numbers instead of {due}: {fault}"
+            demand(stored == due, text)
 
 
 @exercise(_CHAPTER)
