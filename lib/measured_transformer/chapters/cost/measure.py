@@ -801,6 +801,12 @@ def plain_busy() -> float:
 
 
 @number
+def plain_busy_wide() -> float:
+    """The same with heads of 128."""
+    return A100.attainable(128 / 2) / A100.operations
+
+
+@number
 def window_inside(lookup: Dataset) -> DataArray:
     """How often two layers of a window recall a pair that stands inside the window of the question."""
     accuracy: DataArray = lookup.accuracy.sel(arm="window, 2")
