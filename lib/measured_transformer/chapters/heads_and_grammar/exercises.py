@@ -73,7 +73,7 @@ def _share(looked: Tensor, ends: Tensor) -> Tensor:
 @exercise(_CHAPTER)
 def chosen(answer: Answer) -> None:
     """Write `chosen(looked, ends)`: the best head of the even rows, and its share on the odd ones."""
-    for seed in (8, 10, 4, 3):  # no two heads are best, and the best of all rows may be another
+    for seed in (145, 50):  # the best head of all rows is that of neither half
         looked, ends = _looked(seed, 40, 6, 9)
         found = answer(looked.clone(), ends.clone())
         demand(
