@@ -925,12 +925,6 @@ def encoder_far(found: Dataset) -> float:
 
 
 @number
-def encoder_far_swapped(found: Dataset) -> float:
-    """Encoder, verbs hidden: the best head for far subjects on exchanged rows."""
-    return _f1(found, "encoder", "predicted", "far agreement", "swapped")
-
-
-@number
 def encoder_read_adjective(found: Dataset) -> float:
     """Encoder, adjectives read: best head for nouns."""
     return _f1(found, "encoder", "read", "adjective")
@@ -1131,3 +1125,86 @@ def best_eight_encoder(cuts: Dataset) -> float:
 def worst_eight_encoder(cuts: Dataset) -> float:
     """Encoders without their eight worst subject heads."""
     return _right(cuts, "encoder", "worst first", 8)
+
+
+@number
+def sentence_elsewhere(sentence: Dataset) -> float:
+    """In how many models the head gives the subject less than a quarter of its weight from the verb."""
+    weight = sentence.weight.sel(from_word="sees")[:, SENTENCE.index("queen")]
+    return float((weight < 0.25).sum())
+
+
+@number
+def decoder_far_least(found: Dataset) -> float:
+    """Decoder, before the verb: the seed whose best head finds fewest far subjects."""
+    scores = found.f1.sel(reader="decoder", view="predicted", relation="far agreement", by="head")
+    return float(scores.min())
+
+
+@number
+def skipping(found: Dataset) -> float:
+    """In how many encoders the head for adjectives finds nouns behind another adjective."""
+    return float((found.second_noun > 0.5).sum())
+
+
+@number
+def second_noun_skipping(found: Dataset) -> float:
+    """How many of these nouns it finds in those encoders."""
+    return _mean(found.second_noun.where(found.second_noun > 0.5))
+
+
+@number
+def encoder_agreement_swapped(found: Dataset) -> float:
+    """Encoder, verbs hidden: the best head for subjects on exchanged rows."""
+    return _f1(found, "encoder", "predicted", "agreement", "swapped")
+
+
+def _far_hidden(found: Dataset) -> DataArray:
+    return found.f1.sel(reader="encoder", view="predicted", relation="far agreement", by="head")
+
+
+@number
+def encoder_far_low(found: Dataset) -> float:
+    """Encoder, verbs hidden: the seed whose best head finds fewest far subjects."""
+    return float(_far_hidden(found).min())
+
+
+@number
+def encoder_far_high(found: Dataset) -> float:
+    """Encoder, verbs hidden: the seed whose best head finds most far subjects."""
+    return float(_far_hidden(found).max())
+
+
+@number
+def role_boundary_untrained(roles: Dataset) -> float:
+    """Largest weight on boundaries, untrained encoders."""
+    return _role(roles, "boundary", "untrained")
+
+
+@number
+def role_previous_decoder(roles: Dataset) -> float:
+    """Largest weight on the previous word, decoders."""
+    return _role(roles, "previous", reader="decoder")
+
+
+@number
+def role_boundary_decoder(roles: Dataset) -> float:
+    """Largest weight on boundaries, decoders."""
+    return _role(roles, "boundary", reader="decoder")
+
+
+def _above(cuts: Dataset, reader: str) -> float:
+    fall = cuts.fall.sel(reader=reader)
+    return float((fall.sel(one="best") > fall.sel(one="mean of the others")).sum())
+
+
+@number
+def above_decoder(cuts: Dataset) -> float:
+    """In how many decoders the best subject head is missed more than the average of the others."""
+    return _above(cuts, "decoder")
+
+
+@number
+def above_encoder(cuts: Dataset) -> float:
+    """In how many encoders the best subject head is missed more than the average of the others."""
+    return _above(cuts, "encoder")
