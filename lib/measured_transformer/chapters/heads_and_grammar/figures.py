@@ -92,18 +92,18 @@ def plot_one_word_too_late(words: Sequence[str], sentence: Dataset, subject: int
     """Draw where one head looks from a verb, and where from the word before it: a strand for each seed.
 
     Args:
-        words: of the sentence.
+        words: of the sentence, as far as it is to be shown.
         sentence: the result ``sentence``.
         subject: where the subject stands.
     """
-    figure, panels = subplots(2, height=1.9)
+    figure, panels = subplots(2, height=2.1)
     told = {
         "sees": "reading the verb",
         "rivers": "about to predict the verb",
     }
     for axes, (word, text) in zip(panels, told.items(), strict=True):
         start = words.index(word)
-        at = _line(axes, words)
+        at = _line(axes, words, size=14)
         weights = sentence.weight.sel(from_word=word).transpose("seed", "key").values
         for seed, row in enumerate(weights):
             for end, weight in enumerate(row[: start + 1]):
@@ -119,7 +119,7 @@ def plot_one_word_too_late(words: Sequence[str], sentence: Dataset, subject: int
             if weight >= 0.005:
                 right = end == subject
                 axes.text(
-                    at[end], -0.5, f"{weight:.0%}", ha="center", va="center", fontsize=10,
+                    at[end], -0.55, f"{weight:.0%}", ha="center", va="center", fontsize=12,
                     color=COLOURS["attention"] if right else theme().ink,
                     fontweight="bold" if right else "normal",
                 )  # fmt: skip
@@ -127,7 +127,7 @@ def plot_one_word_too_late(words: Sequence[str], sentence: Dataset, subject: int
             [at[start] - len(word) / 2, at[start] + len(word) / 2], [-0.27, -0.27],
             color=theme().ink, linewidth=2,
         )  # fmt: skip
-        axes.set_ylim(-0.75, 1.75)
+        axes.set_ylim(-0.75, 2.15)
         letter = "ab"[list(told).index(word)]
         axes.set_title(f"({letter}) at “{word}”: {text}", loc="left", fontsize=12)
     return figure
@@ -261,7 +261,8 @@ def plot_cuts(cuts: Dataset) -> Figure:
     for axes in panels[-1]:
         axes.set_xlabel("heads taken away")
         axes.set_xticks([0, 4, 8, 12, 16])
-    panels[0, 0].legend(loc="lower left", fontsize=10)
+    handles, names = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=3)
     panel_letters(panels.flat)
     return figure
 
