@@ -35,7 +35,7 @@ def _centres(words: Sequence[str]) -> Float[np.ndarray, "word"]:
     return ends - widths / 2 - _GAP
 
 
-def _line(axes: Axes, words: Sequence[str], y: float = 0.0, size: float = 11) -> np.ndarray:
+def _line(axes: Axes, words: Sequence[str], y: float = 0.0, size: float = 11.0) -> np.ndarray:
     """Write words in a line and return where they are."""
     centres = _centres(words)
     for centre, word in zip(centres, words, strict=True):
@@ -103,7 +103,7 @@ def plot_one_word_too_late(words: Sequence[str], sentence: Dataset, subject: int
     }
     for axes, (word, text) in zip(panels, told.items(), strict=True):
         start = words.index(word)
-        at = _line(axes, words, size=14)
+        at = _line(axes, words, size=14.0)
         weights = sentence.weight.sel(from_word=word).transpose("seed", "key").values
         for seed, row in enumerate(weights):
             for end, weight in enumerate(row[: start + 1]):

@@ -628,9 +628,7 @@ def _cuts(kind: str, model: Model, seed: int) -> dict[str, Float[ndarray, "..."]
         "right": np.array([[(each > 0).mean() for each in curve] for curve in curves]),
         "odds": np.array([[each.mean() for each in curve] for curve in curves]),
         "fall": np.array([falls[ranked[0]], others.mean(), falls.max()]),
-        "right_single": np.array([(odds([head]) > 0).mean() for head in ranked]).min(
-            keepdims=False
-        ),
+        "right_single": np.array(min(float((odds([head]) > 0).mean()) for head in ranked.tolist())),
     }
 
 
