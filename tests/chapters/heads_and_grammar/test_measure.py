@@ -10,18 +10,29 @@ from measured_transformer.chapters.heads_and_grammar.measure import (
     Arcs,
     arcs,
     best,
+    best_of,
     boundaries,
     f1,
+    far_subject_scores,
+    fresh,
     head_scores,
-    look_at,
+    hidden,
     masses,
-    number_right,
-    number_right_without,
+    number_odds,
+    number_without,
     offset_scores,
     patterns,
     prefers_the_meant,
+    relation_arcs,
     rivals,
+    sentence_patterns,
+    swapped,
+    view,
+    without_role,
 )
+from measured_transformer.evidence.results import load_results
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.grammar import NOUNS, VOCABULARY, Grammar
 from measured_transformer.training.loop import make_model
@@ -130,13 +141,13 @@ def test_masses_of_known_heads():
 
 def test_heads_without_a_role():
     batch = drawn()
-    gold = {name: arcs(batch, name) for name in NAMES}
-    found = look_at(handmade("previous", "uniform", "first", "self"), batch, gold)
-    assert found.no_role(("agreement", "reference")).tolist() == [False, True, False, True]
-    assert found.best["agreement"].head == 0
+    seen = patterns(handmade("previous", "uniform", "first", "self"), batch)
+    assert without_role(seen, batch).tolist() == [False, True, False, True]
     # What looks at the right words is not without a role, however little weight goes where.
-    found.scores["reference"][3] = 0.99
-    assert not found.no_role(("agreement", "reference"))[3]
+    gold = arcs(batch, "reference")
+    knows = torch.full_like(seen[:, :1], 0.05)
+    knows.scatter_(3, gold.end.clamp_min(0)[:, None, :, None], 0.1)
+    assert without_role(torch.cat([seen, knows], 1), batch).tolist()[-1] is False
 
 
 def test_rivals_are_nouns_of_the_same_sentence_that_do_not_fit():
@@ -164,28 +175,107 @@ def other_number(word):
     return twin if twin in VOCABULARY else word
 
 
-@pytest.mark.parametrize("far", [False, True])
-@pytest.mark.parametrize(("change", "right"), [(str, 1), (other_number, 0)])
-def test_number_right_sees_the_number_and_nothing_else(monkeypatch, far, change, right):
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("change", "sign"), [(str, 1), (other_number, -1)])
+def test_number_odds_see_the_number_and_nothing_else(monkeypatch, causal, change, sign):
     batch = drawn(100)
-    words = [change(VOCABULARY[token]) for token in batch.targets.flatten().tolist()]
-    ids = torch.tensor([VOCABULARY.index(word) for word in words]).view_as(batch.targets)
-    logits = 10 * torch.nn.functional.one_hot(ids, len(VOCABULARY)).float()
+    told = batch.targets if causal else batch.inputs
+    words = [change(VOCABULARY[token]) for token in told.flatten().tolist()]
+    ids = torch.tensor([VOCABULARY.index(word) for word in words]).view_as(told)
+    vocab = len(VOCABULARY) + (not causal)
+    logits = 5 * torch.nn.functional.one_hot(ids, vocab).float()
     monkeypatch.setattr(relations, "predict", lambda model, batch: logits)
-    assert number_right(handmade("self"), batch, far=far) == right
+    model = fresh("decoder" if causal else "encoder", 0)
+    odds = number_odds(model, batch)
+    assert len(odds) == int(arcs(batch, "agreement").farther(2).start.sum())
+    right, wrong = np.exp(5) + 19, 20.0  # twenty verbs of either number
+    assert odds.numpy() == pytest.approx(sign * np.log(right / wrong))
 
 
 def test_without_heads_that_do_nothing_everything_stays_and_without_all_it_does_not():
     batch, other = drawn(40), drawn(40, seed=1)
     config = Config(vocab=len(VOCABULARY), d_model=16, n_layers=2, n_heads=4)
     model = make_model(config, causal=True, seed=0).eval()
-    whole = number_right(model, batch, far=False)
-    assert number_right_without(model, [], batch, other, far=False) == whole
+    whole = number_odds(model, batch)
+    assert torch.equal(number_without(model, [], batch, other), whole)
+    some = number_without(model, [0, 5], batch, other)
+    assert not torch.allclose(some, whole)
     with torch.no_grad():
         for block in model.blocks:
             block.attention.output.weight.zero_()
-    silent = number_right(model, batch, far=False)
-    assert number_right_without(model, list(range(8)), batch, other, far=False) == silent
+    silent = number_odds(model, batch)
+    torch.testing.assert_close(number_without(model, list(range(8)), batch, other), silent)
+
+
+def test_exchanged_rows_keep_habits_and_nothing_else():
+    batch = drawn(300)
+    gold = arcs(batch, "agreement")
+    habit = patterns(handmade("previous", "first", "self"), batch).argmax(-1)
+    mixed = swapped(habit, gold, torch.Generator().manual_seed(0))
+    assert head_scores(mixed, gold) == pytest.approx(head_scores(habit, gold))
+    knowing = gold.end[:, None].clamp_min(0)
+    assert head_scores(knowing, gold)[0] == 1
+    mixed = swapped(knowing, gold, torch.Generator().manual_seed(0))
+    assert 0.2 < head_scores(mixed, gold)[0] < 0.8
+    for query in range(LENGTH):  # the same ends, in other rows
+        rows = gold.start[:, query]
+        assert sorted(mixed[rows, 0, query].tolist()) == sorted(knowing[rows, 0, query].tolist())
+        assert torch.equal(mixed[~rows, 0, query], knowing[~rows, 0, query])
+
+
+def test_the_best_of_many_guesses():
+    assert best_of(1, share=0.3, count=7) == pytest.approx(0.3)
+    assert best_of(2, share=0.5, count=1) == pytest.approx(0.75)
+    draws = np.random.default_rng(0).binomial(10, 0.2, (200_000, 16)).max(1).mean() / 10
+    assert best_of(16, share=0.2, count=10) == pytest.approx(draws, abs=0.003)
+
+
+def test_a_word_is_predicted_before_it_or_where_it_is_hidden():
+    batch = drawn(20, length=24)
+    shown, gold = view("decoder", batch, "far agreement", "predicted")
+    assert shown is batch
+    far = relation_arcs(batch, "far agreement")
+    assert torch.equal(gold.end, far.earlier().end)
+    shown, gold = view("encoder", batch, "far agreement", "predicted")
+    assert torch.equal(gold.end, far.end)
+    verbs = arcs(batch, "agreement").start
+    assert (shown.inputs[verbs] == len(VOCABULARY)).all(), "near verbs are hidden as well"
+    assert torch.equal(shown.inputs[~verbs], batch.inputs[~verbs])
+    assert torch.equal(hidden(batch, "agreement").inputs, shown.inputs)
+    for kind in ("decoder", "encoder"):
+        same, gold = view(kind, batch, "agreement", "read")
+        assert same is batch
+        assert torch.equal(gold.end, arcs(batch, "agreement").end)
+
+
+def test_the_sentence_is_one_of_the_grammar_and_its_arrows_are_right():
+    seen = sentence_patterns(fresh("decoder", 0))
+    n = len(relations.SENTENCE)
+    assert seen.shape == (16, n, n)
+    torch.testing.assert_close(seen.sum(-1), torch.ones(16, n))
+    words = relations.SENTENCE
+    named = {(words[a], words[b]) for pairs in relations.ARROWS.values() for a, b in pairs}
+    assert named == {("sees", "queen"), ("waits", "it"), ("it", "robot"), ("old", "queen")}
+
+
+def test_untrained_heads_do_not_find_far_subjects():
+    assert far_subject_scores("decoder", fresh("decoder", 3), 3).max() < 0.5
+
+
+def test_every_result_is_of_this_code():
+    for one in measurements_of("heads_and_grammar").values():
+        assert standing(one).state in HOLDS, standing(one).why
+
+
+def test_results_keep_to_what_is_possible():
+    results = load_results("heads_and_grammar")
+    learned, found, cuts = results["learned"], results["found"], results["cuts"]
+    assert float((learned.loss - learned.floor).min()) > -0.05
+    ahead = found.f1.sel(reader="decoder", relation="adjective", by=["head", "untrained"])
+    assert float(ahead.max()) == 0
+    gone = cuts.odds.sel(removed=16)
+    assert float(abs(gone - gone.sel(order="random")).max()) < 1e-6, "all gone, in any order"
+    assert results["distances"].share.sum("distance").values == pytest.approx(1.0, abs=0.02)
 
 
 def test_what_does_not_fit_is_refused(unhooked):

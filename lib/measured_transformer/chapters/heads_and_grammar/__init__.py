@@ -1,1 +1,1 @@
-"""The chapter *Do heads find the grammar?*: what it claims, measures, draws and asks."""
+"""The chapter *Heads and grammar*: what it claims, measures, draws and asks."""

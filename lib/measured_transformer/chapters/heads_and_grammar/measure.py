@@ -1,14 +1,14 @@
-r"""Do heads follow the grammar? Scores of heads, and of fixed distances, against relations that are known.
+r"""What the chapter on heads and the grammar measures: whether heads follow relations that are known.
 
 A relation is a set of arcs, each from one word to another: from a verb to its subject. A head *predicts* for
 each word that an arc can start at, here each verb, the key with its largest weight. A fixed offset predicts the
-place so many words away, and nothing where the sequence does not reach so far. Both are scored by
+position so many words away, and nothing where the sequence does not reach so far. Both are scored by
 $F_1 = 2 \cdot \text{right} / (\text{predicted} + \text{gold})$, which is the accuracy where each of these words
 has its arc. Arcs have a direction: a noun that looks at its adjective does not count for the relation from the
 adjective to the noun.
 
 The head, and the offset, is chosen on one half of the sequences and scored on the other (`best`): the best of
-sixteen by chance alone is better than one.
+sixteen by chance alone is better than one. What a head finds by habit is measured with `swapped` rows.
 
 Sources: Clark et al. (2019), section 4.2, and Htut et al. (2019), who compare heads with fixed offsets.
 """
@@ -16,25 +16,44 @@ Sources: Clark et al. (2019), section 4.2, and Htut et al. (2019), who compare h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from math import comb
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
+from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.ablation import ablated, heads
 from measured_transformer.internals.capture import capture
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
+from measured_transformer.models.config import Config
 from measured_transformer.tasks.grammar import (
     INTRANSITIVE,
     RELATIONS,
     TAGS,
     TRANSITIVE,
     VOCABULARY,
+    Grammar,
 )
-from measured_transformer.tasks.task import Batch
-from measured_transformer.training.loop import Model, predict
+from measured_transformer.tasks.masked_words import MaskedWords
+from measured_transformer.tasks.task import Batch, Task
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Model, Run, evaluate, make_model, predict
+from measured_transformer.training.schedules import WarmupLinear
+from measured_transformer.training.seeding import make_generator
 
 NAMES = {"agreement": "verb", "reference": "pronoun", "adjective": "adjective"}
 """The relations that are looked for, with the kind of word that each starts at."""
@@ -191,6 +210,38 @@ def best(looked: Int[Tensor, "example head query"], gold: Arcs) -> Best:
     )
 
 
+def swapped(
+    looked: Int[Tensor, "example head query"], gold: Arcs, generator: torch.Generator
+) -> Int[Tensor, "example head query"]:
+    """Where heads look, with rows exchanged among those that have such a word at the same position.
+
+    Habits of a head, distances and all, stay as they are; what it saw in this very row is gone. What it still
+    finds, it finds by habit.
+    """
+    mixed = looked.clone()
+    for query in range(looked.shape[-1]):
+        rows = gold.start[:, query].nonzero()[:, 0]
+        order = rows[torch.randperm(len(rows), generator=generator)]
+        mixed[order, :, query] = looked[order.roll(1), :, query]
+    return mixed
+
+
+def best_of(tries: int, *, share: float, count: int) -> float:
+    """Expected best share of right answers of several that guess, each right with chance `share`.
+
+    Args:
+        tries: how many guess.
+        share: how often each is right.
+        count: of questions.
+
+    >>> round(best_of(1, share=0.2, count=10), 6), round(best_of(16, share=0.2, count=10), 2)
+    (0.2, 0.43)
+    """
+    chances = [comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(count + 1)]
+    below = np.minimum(np.cumsum(chances), 1.0)
+    return float(sum(1 - below[k] ** tries for k in range(count)) / count)
+
+
 def boundaries(batch: Batch) -> Bool[Tensor, "example key"]:
     """Where a sentence ends or the sequence begins: full stops and the first word."""
     found = batch.inputs == VOCABULARY.index(".")
@@ -215,54 +266,10 @@ def masses(
     }
 
 
-@dataclass(frozen=True)
-class Looked:
-    """What the heads of one model were seen to do.
-
-    Attributes:
-        best: relation -> the best head and the best fixed offset.
-        scores: relation -> F1 of each head on the sequences that `best` scores on.
-        masses: as of `masses`.
-    """
-
-    best: dict[str, Best]
-    scores: dict[str, Float[ndarray, "head"]]
-    masses: dict[str, Float[ndarray, "head"]]
-
-    def no_role(
-        self, relations: Sequence[str], *, share: float = 0.5, margin: float = 0.05
-    ) -> Bool[ndarray, "head"]:
-        """Which heads do nothing that has a name.
-
-        They give no more than `share` to the next position, the previous one or boundaries, and are not by
-        `margin` better than the best fixed offset at any of these relations.
-        """
-        kinds = [mass > share for mass in self.masses.values()]
-        found = [self.scores[r] >= self.best[r].offset_score + margin for r in relations]
-        return ~np.any(kinds + found, axis=0)
-
-
-def look_at(model: Model, batch: Batch, gold: Mapping[str, Arcs]) -> Looked:
-    """Score all heads of a model against these relations, and say where their weight goes.
-
-    Args:
-        model: trained or not.
-        batch: sentences.
-        gold: relation -> its arcs in them.
-    """
-    weights = patterns(model, batch)
-    looked = weights.argmax(-1)
-    return Looked(
-        {name: best(looked, own) for name, own in gold.items()},
-        {name: head_scores(looked[1::2], own.half(1)) for name, own in gold.items()},
-        masses(weights, boundaries(batch)),
-    )
-
-
 def rivals(batch: Batch) -> Int[Tensor, "example query"]:
     """For each pronoun the noun of its sentence that it does not mean; -1 where there is none.
 
-    Places do not count: no pronoun means one.
+    Nouns of places do not count: no pronoun means one.
     """
     meant = arcs(batch, "reference").end
     found = torch.full_like(meant, -1)
@@ -287,38 +294,915 @@ def prefers_the_meant(weights: Float[Tensor, "example query key"], batch: Batch)
 # What a head is good for ----------------------------------------------------------------------------
 
 
-@torch.no_grad()
-def number_right(model: Model, batch: Batch, *, far: bool) -> float:
-    """Share of verbs to come for which the model prefers the right number over the wrong one.
-
-    The preference is read where the verb is predicted, one place before it: the verbs of its number against the
-    others, by their whole probability. A model that knows nothing about the subject is right half of the time.
-
-    Args:
-        model: a causal one.
-        batch: of the grammar.
-        far: only verbs that stand more than two places behind their subject, after a place whose number says
-            nothing; else all.
-    """
-    gold = arcs(batch, "agreement")
-    asked = (gold.farther(2) if far else gold).start[:, 1:]
-    shares = predict(model, batch).softmax(-1)[:, :-1][asked]
-    plural = batch.gold["number"][:, 1:][asked] == 1
-    forms = _verb_forms()
-    return float(((shares @ forms[1] > shares @ forms[0]) == plural).double().mean())
-
-
+@cache
 def _verb_forms() -> Float[Tensor, "number vocab"]:
-    """Which words are singular verbs, and which plural ones."""
+    """Which words are singular verbs, and which plural ones; the mask is neither."""
     stems = INTRANSITIVE + TRANSITIVE
     numbers = ([stem + "s" for stem in stems], stems)
-    return torch.tensor([[float(word in forms) for word in VOCABULARY] for forms in numbers])
+    words = (*VOCABULARY, "")
+    return torch.tensor([[float(word in forms) for word in words] for forms in numbers])
 
 
-def number_right_without(
-    model: Model, removed: Sequence[int], batch: Batch, reference: Batch, *, far: bool
-) -> float:
-    """`number_right` with heads, numbered through all layers, replaced by their mean on other sentences."""
+@torch.no_grad()
+def number_odds(model: Model, batch: Batch) -> Float[Tensor, "verb"]:
+    """Log-odds of the right number against the wrong one, for each verb that is far from its subject.
+
+    They are read where the verb is predicted: one position before it in a decoder, and in an encoder where it
+    is hidden. The verbs of its number stand against the others, by their whole probability. Above zero the
+    model prefers the right number; one that knows nothing about the subject does so half of the time.
+
+    Args:
+        model: a decoder, or an encoder.
+        batch: of the grammar; for an encoder with its verbs hidden, see `hidden`.
+    """
+    asked = arcs(batch, "agreement").farther(2).start
+    plural = batch.gold["number"][asked] == 1
+    if model.config.vocab == len(VOCABULARY):
+        asked = torch.cat([asked[:, 1:], torch.zeros_like(asked[:, :1])], 1)
+    shares = predict(model, batch)[asked].double().softmax(-1)
+    singular, other = (
+        (shares @ _verb_forms()[:, : shares.shape[1]].double().T).clamp_min(1e-12).log().T
+    )
+    return torch.where(plural, other - singular, singular - other)
+
+
+def number_without(
+    model: Model, removed: Sequence[int], batch: Batch, reference: Batch
+) -> Float[Tensor, "verb"]:
+    """`number_odds` with heads, numbered through all layers, replaced by their mean on other sentences."""
     every = heads(model)
-    with ablated(model, [every[number] for number in removed], "mean", reference=reference):
-        return number_right(model, batch, far=far)
+    with ablated(model, [every[head] for head in removed], "mean", reference=reference):
+        return number_odds(model, batch)
+
+
+# Two readers ----------------------------------------------------------------------------------------
+
+LENGTH = 24
+"""Words in a row."""
+READERS = ("decoder", "encoder")
+TASKS: dict[str, Task] = {"decoder": Grammar(LENGTH), "encoder": MaskedWords(LENGTH, share=0.3)}
+"""What each is trained on."""
+SCORED: dict[str, Task] = {"decoder": Grammar(LENGTH), "encoder": MaskedWords(LENGTH, share=0.2)}
+"""What their losses are told for."""
+STEPS = {"decoder": 400, "encoder": 3000}
+RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+CONFIGS = {
+    kind: Config(
+        vocab=len(VOCABULARY) + (kind == "encoder"),
+        d_model=64,
+        d_ff=64,
+        n_layers=2,
+        n_heads=8,
+        positions="rotary",
+        rotary_base=10.0,
+    )
+    for kind in READERS
+}
+ROWS = 400
+"""Rows that heads are chosen and scored on, half of them each."""
+
+
+def trainings(seed: int) -> dict[str, Job]:
+    """A decoder that predicts the next word and an encoder that fills gaps, each at the rate that suits it."""
+    jobs = {}
+    for kind in READERS:
+        config, task, steps = CONFIGS[kind], TASKS[kind], STEPS[kind]
+        options: dict[str, Any] = {"batch_size": 16, "schedule": WarmupLinear(20, steps)}
+        search = Search(f"grammar-{kind}", config, task, RATES, tuning_seeds(2), steps, options)
+        jobs[kind] = job(config, task, seed, steps=steps, learning_rate=tuned(search), **options)
+    return jobs
+
+
+def first_decoder(seed: int) -> dict[str, Job]:
+    """The decoder of one seed."""
+    return {"decoder": trainings(seed)["decoder"]}
+
+
+def fresh(kind: str, seed: int) -> Model:
+    """The model of a kind before its training."""
+    return make_model(CONFIGS[kind], causal=kind == "decoder", seed=seed).eval()
+
+
+def hidden(batch: Batch, relation: str) -> Batch:
+    """The same rows with every word hidden that an arc of this relation can start at."""
+    start = arcs(batch, relation).start
+    return replace(batch, inputs=batch.inputs.masked_fill(start, MaskedWords(LENGTH).mask))
+
+
+# Where heads look -----------------------------------------------------------------------------------
+
+LOOKED_FOR = ("agreement", "far agreement", "reference", "adjective")
+VIEWS = ("read", "predicted")
+"""Where a word has been read, or where it is still to be predicted."""
+BY = ("head", "offset", "untrained", "swapped")
+
+
+def relation_arcs(batch: Batch, what: str) -> Arcs:
+    """The arcs of one of `LOOKED_FOR`; far ones are longer than two words."""
+    gold = arcs(batch, what.split()[-1])
+    return gold.farther(2) if what.startswith("far ") else gold
+
+
+def view(kind: str, batch: Batch, what: str, where: str) -> tuple[Batch, Arcs]:
+    """The rows that a reader is shown, and the arcs to look for, in one of `VIEWS`.
+
+    A word is predicted one position before it in a decoder; in an encoder, where it is hidden.
+    """
+    gold = relation_arcs(batch, what)
+    if where == "read":
+        return batch, gold
+    if kind == "decoder":
+        return batch, gold.earlier()
+    return hidden(batch, what.split()[-1]), gold
+
+
+def _evaluation(seed: int) -> Batch:
+    return Grammar(LENGTH).batch(make_generator(seed, "evaluation"), ROWS)
+
+
+def _found(kind: str, model: Model, seed: int) -> Float[ndarray, "view relation by"]:
+    """F1 of the best head, the best offset, the best head before training, and that of swapped rows."""
+    batch, untrained = _evaluation(seed), fresh(kind, seed)
+    scores = np.zeros((len(VIEWS), len(LOOKED_FOR), len(BY)))
+    for i, where in enumerate(VIEWS):
+        for j, what in enumerate(LOOKED_FOR):
+            shown, gold = view(kind, batch, what, where)
+            looked = patterns(model, shown).argmax(-1)
+            one = best(looked, gold)
+            mixed = swapped(looked, gold, make_generator(seed, "samples"))
+            before = best(patterns(untrained, shown).argmax(-1), gold)
+            scores[i, j] = one.score, one.offset_score, before.score, best(mixed, gold).score
+    return scores
+
+
+def _preferred(kind: str, model: Model, seed: int) -> float:
+    """How often the best head of pronouns prefers the noun that is meant, where there are two."""
+    batch = _evaluation(seed)
+    weights = patterns(model, batch)
+    chosen = best(weights.argmax(-1), arcs(batch, "reference")).head
+    other = Grammar(LENGTH).batch(make_generator(seed, "samples"), ROWS)
+    return prefers_the_meant(patterns(model, other)[:, chosen], other)
+
+
+def _second_noun(model: Model, seed: int) -> float:
+    """How often an encoder's head for adjectives finds a noun that stands two words ahead."""
+    batch = _evaluation(seed)
+    gold, looked = arcs(batch, "adjective"), patterns(model, batch).argmax(-1)
+    chosen = best(looked, gold).head
+    return float(head_scores(looked[1::2, [chosen]], gold.farther(1).half(1))[0])
+
+
+@measurement(
+    seeds=10,
+    coords={"reader": READERS, "view": VIEWS, "relation": LOOKED_FOR, "by": BY},
+    trainings=trainings,
+    repeat="opening",
+    tolerance={"f1": 0.4, "prefers": 0.3, "second_noun": 0.4},
+)
+def found(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """How well the best head finds the word that another belongs to, beside what needs no grammar."""
+    models = {kind: runs[kind].model for kind in READERS}
+    return {
+        "f1": (
+            ("reader", "view", "relation", "by"),
+            [_found(kind, model, seed) for kind, model in models.items()],
+        ),
+        "prefers": ("reader", [_preferred(kind, model, seed) for kind, model in models.items()]),
+        "second_noun": _second_noun(models["encoder"], seed),
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"reader": READERS},
+    trainings=trainings,
+    repeat="opening",
+    tolerance={"loss": 0.1, "floor": 1e-6, "constant": 1e-6},
+)
+def learned(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Losses of the two readers, and the least that is possible on the same rows."""
+    gaps = MaskedWords(LENGTH, share=0.2)
+    rows = gaps.batch(make_generator(seed, "evaluation"), 256)
+    least = float(np.nanmean(gaps.ideal_losses(rows).numpy()))
+    return {
+        "loss": (
+            "reader",
+            [evaluate(runs[kind].model, SCORED[kind], seed=seed).loss for kind in READERS],
+        ),
+        "floor": ("reader", [Grammar(LENGTH).bayes_loss(), least]),
+        "constant": gaps.constant_loss(),
+    }
+
+
+# The distances --------------------------------------------------------------------------------------
+
+DISTANCES = tuple(range(-14, 4))
+
+
+@measurement(seeds=10, coords={"relation": tuple(NAMES), "distance": DISTANCES})
+def distances(seed: int) -> dict[str, Any]:
+    """How many words the arrows of each relation span, and how often a pronoun has one noun to choose from."""
+    batch = _evaluation(seed)
+    gold = {relation: arcs(batch, relation) for relation in NAMES}
+    spans = {relation: one.distances() for relation, one in gold.items()}
+    alone = 1 - float((rivals(batch) >= 0).sum() / (gold["reference"].end >= 0).sum())
+    return {
+        "share": (
+            ("relation", "distance"),
+            [[float((spans[r] == d).mean()) for d in DISTANCES] for r in NAMES],
+        ),
+        "alone": alone,
+    }
+
+
+# The best of many -----------------------------------------------------------------------------------
+
+FEW = 10
+"""Rows that a head is chosen on by somebody in a hurry."""
+
+
+@measurement(seeds=10, coords={"scored": ("same rows", "other rows")})
+def chosen_on_few(seed: int) -> dict[str, Any]:
+    """The best head of an untrained encoder for pronouns, chosen on ten rows: scored on them, and on others."""
+    batch = _evaluation(seed)
+    looked = patterns(fresh("encoder", seed), batch).argmax(-1)
+    gold = arcs(batch, "reference")
+    pairs = []
+    for first in range(0, ROWS // 2, FEW):
+        rows = slice(first, first + FEW)
+        scores = head_scores(looked[rows], Arcs(gold.start[rows], gold.end[rows]))
+        rest = Arcs(gold.start[ROWS // 2 :], gold.end[ROWS // 2 :])
+        chosen = int(scores.argmax())
+        pairs.append([scores[chosen], head_scores(looked[ROWS // 2 :, [chosen]], rest)[0]])
+    return {"f1": ("scored", np.mean(pairs, 0))}
+
+
+# Roles ----------------------------------------------------------------------------------------------
+
+KINDS = ("next", "previous", "boundary")
+SHARE = 0.5
+"""From how much of its weight on a head has a role."""
+MARGIN = 0.05
+"""By how much a head must be better than the best offset to have found a relation."""
+
+
+def _largest(weights: Float[Tensor, "example head query key"], batch: Batch) -> list[float]:
+    """The weight that a head gives to each of `KINDS`: of the head that gives most on the other half."""
+    edges = boundaries(batch)
+    chosen, scored = (masses(weights[i::2], edges[i::2]) for i in (0, 1))
+    return [float(scored[kind][chosen[kind].argmax()]) for kind in KINDS]
+
+
+def without_role(
+    weights: Float[Tensor, "example head query key"], batch: Batch
+) -> Bool[ndarray, "head"]:
+    """Which heads do nothing that has a name.
+
+    They give no more than `SHARE` to the next position, the previous one or boundaries, and are not by
+    `MARGIN` better than the best fixed offset for subjects or for referents.
+    """
+    looked = weights.argmax(-1)
+    named = [mass > SHARE for mass in masses(weights, boundaries(batch)).values()]
+    for relation in ("agreement", "reference"):
+        gold = arcs(batch, relation)
+        named.append(head_scores(looked, gold) >= max(offset_scores(gold).values()) + MARGIN)
+    return ~np.any(named, axis=0)
+
+
+@measurement(
+    seeds=10,
+    coords={"reader": READERS, "model": ("trained", "untrained"), "kind": KINDS},
+    trainings=trainings,
+    repeat="opening",
+    tolerance={"weight": 0.4, "nameless": 8.0},
+)
+def roles(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The largest weight of a head on neighbours and boundaries, and how many heads have no role."""
+    batch = _evaluation(seed)
+    trained = [patterns(runs[kind].model, batch) for kind in READERS]
+    before = [patterns(fresh(kind, seed), batch) for kind in READERS]
+    return {
+        "weight": (
+            ("reader", "model", "kind"),
+            [
+                [_largest(each, batch) for each in pair]
+                for pair in zip(trained, before, strict=True)
+            ],
+        ),
+        "nameless": ("reader", [float(without_role(each, batch).sum()) for each in trained]),
+    }
+
+
+# Cuts -----------------------------------------------------------------------------------------------
+
+REMOVED = (0, 1, 2, 4, 8, 12, 16)
+ORDERS = ("best first", "random", "worst first")
+ONES = ("best", "mean of the others", "most missed")
+
+
+def far_subject_scores(kind: str, model: Model, seed: int) -> Float[ndarray, "head"]:
+    """F1 of each head for far subjects, where the verb is predicted."""
+    shown, gold = view(kind, _evaluation(seed), "far agreement", "predicted")
+    return head_scores(patterns(model, shown).argmax(-1), gold)
+
+
+def _cuts(kind: str, model: Model, seed: int) -> dict[str, Float[ndarray, "..."]]:
+    batch, reference = (
+        Grammar(LENGTH).batch(make_generator(seed, name), 150) for name in ("samples", "reference")
+    )
+    if kind == "encoder":
+        batch, reference = hidden(batch, "agreement"), hidden(reference, "agreement")
+    ranked = far_subject_scores(kind, model, seed).argsort(kind="stable")[::-1]
+    shuffled = torch.randperm(len(ranked), generator=make_generator(seed, "samples")).numpy()
+    orders = dict(zip(ORDERS, (ranked, shuffled, ranked[::-1]), strict=True))
+
+    def odds(removed: Sequence[int]) -> Float[ndarray, "verb"]:
+        return number_without(model, list(removed), batch, reference).numpy()
+
+    curves = [[odds(order[:k].tolist()) for k in REMOVED] for order in orders.values()]
+    whole = curves[0][0]
+    single = np.array([odds([head]).mean() for head in range(len(ranked))])
+    falls = whole.mean() - single
+    others = np.delete(falls, ranked[0])
+    return {
+        "right": np.array([[(each > 0).mean() for each in curve] for curve in curves]),
+        "odds": np.array([[each.mean() for each in curve] for curve in curves]),
+        "fall": np.array([falls[ranked[0]], others.mean(), falls.max()]),
+        "right_single": np.array(min(float((odds([head]) > 0).mean()) for head in ranked.tolist())),
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"reader": READERS, "order": ORDERS, "removed": REMOVED, "one": ONES},
+    trainings=trainings,
+    repeat="opening",
+    tolerance={"right": 0.5, "odds": 5.0, "fall": 3.0, "right_single": 0.3},
+)
+def cuts(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The number of verbs far from their subjects, when heads are replaced by their mean."""
+    each = [_cuts(kind, runs[kind].model, seed) for kind in READERS]
+    return {
+        "right": (("reader", "order", "removed"), [one["right"] for one in each]),
+        "odds": (("reader", "order", "removed"), [one["odds"] for one in each]),
+        "fall": (("reader", "one"), [one["fall"] for one in each]),
+        "right_single": ("reader", [one["right_single"] for one in each]),
+    }
+
+
+# One sentence ---------------------------------------------------------------------------------------
+
+TEXT = "the old queen near the rivers sees one robot because it waits ."
+SENTENCE = tuple(TEXT.split())
+ARROWS = {"agreement": [(6, 2), (11, 10)], "reference": [(10, 8)], "adjective": [(1, 2)]}
+FROM = ("rivers", "sees")
+
+
+@torch.no_grad()
+def sentence_patterns(model: Model) -> Float[Tensor, "head query key"]:
+    """What all heads attend to in `SENTENCE`."""
+    tokens = torch.tensor([[VOCABULARY.index(word) for word in SENTENCE]])
+    with capture(model, "blocks.*.attention.pattern") as seen:
+        model(tokens)
+    return torch.cat(list(seen.values()), 1)[0]
+
+
+@measurement(
+    seeds=10,
+    coords={"from_word": FROM, "head": tuple(range(16))},
+    trainings=first_decoder,
+    repeat="opening",
+    tolerance={"weight": 1.0, "to_subject": 1.0},
+)
+def sentence(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """One sentence as a decoder attends to it: the head that finds far subjects best, from two words."""
+    model = runs["decoder"].model
+    seen = sentence_patterns(model)
+    chosen = int(far_subject_scores("decoder", model, seed).argmax())
+    rows = [SENTENCE.index(word) for word in FROM]
+    return {
+        "weight": (("from_word", "key"), seen[chosen, rows]),
+        "to_subject": (("from_word", "head"), seen[:, rows, 2].T),
+    }
+
+
+@measurement(seeds=1, trainings=first_decoder, repeat="opening", tolerance={"weight": 1.0})
+def maps(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """What all heads of one decoder attend to in one sentence, to a thousandth."""
+    del seed
+    seen = sentence_patterns(runs["decoder"].model).double()
+    return {"weight": (("head", "query", "key"), (seen * 1000).round() / 1000)}
+
+
+# What the claims are judged by ----------------------------------------------------------------------
+
+GRAMMARLESS = ("offset", "untrained", "swapped")
+
+
+def _against_the_strongest(found: Dataset, reader: str, relation: str) -> dict[str, DataArray]:
+    """The best head, and in each seed the strongest of what needs no grammar; words have been read."""
+    scores = found.f1.sel(reader=reader, view="read", relation=relation)
+    return {
+        "treatment": scores.sel(by="head"),
+        "baseline": scores.sel(by=list(GRAMMARLESS)).max("by"),
+    }
+
+
+@evidence("DD-9.4")
+def _(found: Dataset) -> dict[str, Any]:
+    return {
+        "decoder_subject": _against_the_strongest(found, "decoder", "agreement"),
+        "decoder_reference": _against_the_strongest(found, "decoder", "reference"),
+        "subject": _against_the_strongest(found, "encoder", "agreement"),
+        "reference": _against_the_strongest(found, "encoder", "reference"),
+        "noun": _against_the_strongest(found, "encoder", "adjective"),
+    }
+
+
+@evidence("DD-2.14")
+def _(found: Dataset, roles: Dataset) -> dict[str, Any]:
+    trained = roles.weight.sel(reader="encoder", model="trained")
+    return {
+        **{kind: {"value": trained.sel(kind=kind)} for kind in KINDS},
+        "subject": _against_the_strongest(found, "encoder", "agreement"),
+        "reference": _against_the_strongest(found, "encoder", "reference"),
+        "unclear": {"value": roles.nameless.sel(reader="encoder")},
+    }
+
+
+# Numbers of the prose --------------------------------------------------------------------------------
+
+
+def _mean(values: DataArray) -> float:
+    return float(values.mean())
+
+
+def _f1(found: Dataset, reader: str, view: str, relation: str, by: str = "head") -> float:
+    return _mean(found.f1.sel(reader=reader, view=view, relation=relation, by=by))
+
+
+@number
+def best_of_sixteen() -> float:
+    """What the best of sixteen guesses reaches on ten questions, each right one time in five."""
+    return best_of(16, share=0.2, count=10)
+
+
+@number
+def few_same(chosen_on_few: Dataset) -> float:
+    """The best untrained head of ten rows on the same ten rows."""
+    return _mean(chosen_on_few.f1.sel(scored="same rows"))
+
+
+@number
+def few_other(chosen_on_few: Dataset) -> float:
+    """The same head on other rows."""
+    return _mean(chosen_on_few.f1.sel(scored="other rows"))
+
+
+@number
+def offset_agreement(found: Dataset) -> float:
+    """F1 of the best offset from verb to subject."""
+    return _f1(found, "decoder", "read", "agreement", "offset")
+
+
+@number
+def offset_reference(found: Dataset) -> float:
+    """F1 of the best offset from pronoun to referent."""
+    return _f1(found, "decoder", "read", "reference", "offset")
+
+
+@number
+def offset_adjective(found: Dataset) -> float:
+    """F1 of the best offset from adjective to noun."""
+    return _f1(found, "encoder", "read", "adjective", "offset")
+
+
+@number
+def one_noun(distances: Dataset) -> float:
+    """Share of the pronouns whose sentence has one noun only."""
+    return _mean(distances.alone)
+
+
+@number
+def any_noun(distances: Dataset) -> float:
+    """How often a guess among the nouns of the sentence meets the referent."""
+    return _mean((1 + distances.alone) / 2)
+
+
+@number
+def loss_decoder(learned: Dataset) -> float:
+    """Mean loss of the decoders."""
+    return _mean(learned.loss.sel(reader="decoder"))
+
+
+@number
+def loss_encoder(learned: Dataset) -> float:
+    """Mean loss of the encoders."""
+    return _mean(learned.loss.sel(reader="encoder"))
+
+
+@number
+def floor_decoder(learned: Dataset) -> float:
+    """Least possible loss of a decoder."""
+    return _mean(learned.floor.sel(reader="decoder"))
+
+
+@number
+def floor_encoder(learned: Dataset) -> float:
+    """Least possible loss of an encoder, on the same rows."""
+    return _mean(learned.floor.sel(reader="encoder"))
+
+
+@number
+def constant_encoder(learned: Dataset) -> float:
+    """Loss of an encoder that looks at nothing."""
+    return _mean(learned.constant)
+
+
+@number
+def closed_encoder(learned: Dataset) -> float:
+    """How much of the way from there to the least possible loss the encoders have come."""
+    least, loss = (what.sel(reader="encoder") for what in (learned.floor, learned.loss))
+    return _mean((learned.constant - loss) / (learned.constant - least))
+
+
+@number
+def decoder_read_agreement(found: Dataset) -> float:
+    """Decoder, at the verb: best head for subjects."""
+    return _f1(found, "decoder", "read", "agreement")
+
+
+@number
+def decoder_read_far(found: Dataset) -> float:
+    """Decoder, at the verb: best head for far subjects."""
+    return _f1(found, "decoder", "read", "far agreement")
+
+
+@number
+def decoder_read_far_offset(found: Dataset) -> float:
+    """At the verb: best offset for far subjects."""
+    return _f1(found, "decoder", "read", "far agreement", "offset")
+
+
+@number
+def decoder_read_reference(found: Dataset) -> float:
+    """Decoder, at the pronoun: best head for referents."""
+    return _f1(found, "decoder", "read", "reference")
+
+
+@number
+def decoder_agreement(found: Dataset) -> float:
+    """Decoder, before the verb: best head for subjects."""
+    return _f1(found, "decoder", "predicted", "agreement")
+
+
+@number
+def decoder_agreement_offset(found: Dataset) -> float:
+    """Decoder, before the verb: best offset for subjects."""
+    return _f1(found, "decoder", "predicted", "agreement", "offset")
+
+
+@number
+def decoder_far(found: Dataset) -> float:
+    """Decoder, before the verb: best head for far subjects."""
+    return _f1(found, "decoder", "predicted", "far agreement")
+
+
+@number
+def decoder_far_offset(found: Dataset) -> float:
+    """Decoder, before the verb: best offset for far subjects."""
+    return _f1(found, "decoder", "predicted", "far agreement", "offset")
+
+
+@number
+def decoder_far_swapped(found: Dataset) -> float:
+    """Decoder, before the verb: the best head on exchanged rows."""
+    return _f1(found, "decoder", "predicted", "far agreement", "swapped")
+
+
+@number
+def decoder_far_untrained(found: Dataset) -> float:
+    """Decoder, before the verb: the best untrained head for far subjects."""
+    return _f1(found, "decoder", "predicted", "far agreement", "untrained")
+
+
+@number
+def decoder_reference(found: Dataset) -> float:
+    """Decoder, before the pronoun: best head for referents."""
+    return _f1(found, "decoder", "predicted", "reference")
+
+
+@number
+def decoder_reference_swapped(found: Dataset) -> float:
+    """Decoder, before the pronoun: the best head on exchanged rows."""
+    return _f1(found, "decoder", "predicted", "reference", "swapped")
+
+
+@number
+def encoder_read_agreement(found: Dataset) -> float:
+    """Encoder, verbs read: best head for subjects."""
+    return _f1(found, "encoder", "read", "agreement")
+
+
+@number
+def encoder_agreement(found: Dataset) -> float:
+    """Encoder, verbs hidden: best head for subjects."""
+    return _f1(found, "encoder", "predicted", "agreement")
+
+
+@number
+def encoder_read_far(found: Dataset) -> float:
+    """Encoder, verbs read: best head for far subjects."""
+    return _f1(found, "encoder", "read", "far agreement")
+
+
+@number
+def encoder_far(found: Dataset) -> float:
+    """Encoder, verbs hidden: best head for far subjects."""
+    return _f1(found, "encoder", "predicted", "far agreement")
+
+
+@number
+def encoder_read_adjective(found: Dataset) -> float:
+    """Encoder, adjectives read: best head for nouns."""
+    return _f1(found, "encoder", "read", "adjective")
+
+
+@number
+def encoder_adjective_swapped(found: Dataset) -> float:
+    """Encoder, adjectives read: the best head on exchanged rows."""
+    return _f1(found, "encoder", "read", "adjective", "swapped")
+
+
+def _pronouns(found: Dataset) -> DataArray:
+    return found.f1.sel(reader="encoder", view="read", relation="reference", by="head")
+
+
+@number
+def encoder_reference_low(found: Dataset) -> float:
+    """Encoder, pronouns read: the seed whose best head finds fewest referents."""
+    return float(_pronouns(found).min())
+
+
+@number
+def encoder_reference_high(found: Dataset) -> float:
+    """Encoder, pronouns read: the seed whose best head finds most referents."""
+    return float(_pronouns(found).max())
+
+
+@number
+def sentence_before(sentence: Dataset) -> float:
+    """Mean weight on the subject from the word before the verb."""
+    return _mean(sentence.weight.sel(from_word="rivers")[:, SENTENCE.index("queen")])
+
+
+@number
+def sentence_at(sentence: Dataset) -> float:
+    """Mean weight on the subject from the verb."""
+    return _mean(sentence.weight.sel(from_word="sees")[:, SENTENCE.index("queen")])
+
+
+def _role(roles: Dataset, kind: str, model: str = "trained", reader: str = "encoder") -> float:
+    return _mean(roles.weight.sel(reader=reader, model=model, kind=kind))
+
+
+@number
+def role_next(roles: Dataset) -> float:
+    """Largest weight on the next word, encoders."""
+    return _role(roles, "next")
+
+
+@number
+def role_previous(roles: Dataset) -> float:
+    """Largest weight on the previous word, encoders."""
+    return _role(roles, "previous")
+
+
+@number
+def role_boundary(roles: Dataset) -> float:
+    """Largest weight on boundaries, encoders."""
+    return _role(roles, "boundary")
+
+
+@number
+def role_next_untrained(roles: Dataset) -> float:
+    """Largest weight on the next word, untrained encoders."""
+    return _role(roles, "next", "untrained")
+
+
+@number
+def role_previous_untrained(roles: Dataset) -> float:
+    """Largest weight on the previous word, untrained encoders."""
+    return _role(roles, "previous", "untrained")
+
+
+@number
+def nameless_encoder(roles: Dataset) -> float:
+    """Mean number of heads without a role in an encoder."""
+    return _mean(roles.nameless.sel(reader="encoder"))
+
+
+@number
+def nameless_decoder(roles: Dataset) -> float:
+    """Mean number of heads without a role in a decoder."""
+    return _mean(roles.nameless.sel(reader="decoder"))
+
+
+def _right(cuts: Dataset, reader: str, order: str, removed: int) -> float:
+    return _mean(cuts.right.sel(reader=reader, order=order, removed=removed))
+
+
+@number
+def right_whole_decoder(cuts: Dataset) -> float:
+    """Verbs with the right number, whole decoders."""
+    return _right(cuts, "decoder", "best first", 0)
+
+
+@number
+def right_whole_encoder(cuts: Dataset) -> float:
+    """Verbs with the right number, whole encoders."""
+    return _right(cuts, "encoder", "best first", 0)
+
+
+@number
+def right_best_decoder(cuts: Dataset) -> float:
+    """The same without the best subject head, decoders."""
+    return _right(cuts, "decoder", "best first", 1)
+
+
+@number
+def right_best_encoder(cuts: Dataset) -> float:
+    """The same without the best subject head, encoders."""
+    return _right(cuts, "encoder", "best first", 1)
+
+
+@number
+def right_single_lowest(cuts: Dataset) -> float:
+    """The lowest share after the loss of a single head, over heads, readers and seeds."""
+    return float(cuts.right_single.min())
+
+
+@number
+def odds_decoder(cuts: Dataset) -> float:
+    """Log-odds of whole decoders."""
+    return _mean(cuts.odds.sel(reader="decoder", order="best first", removed=0))
+
+
+@number
+def odds_encoder(cuts: Dataset) -> float:
+    """Log-odds of whole encoders."""
+    return _mean(cuts.odds.sel(reader="encoder", order="best first", removed=0))
+
+
+@number
+def fall_best_decoder(cuts: Dataset) -> float:
+    """Fall of the log-odds without the best subject head, decoders."""
+    return _mean(cuts.fall.sel(reader="decoder", one="best"))
+
+
+@number
+def fall_best_encoder(cuts: Dataset) -> float:
+    """Fall of the log-odds without the best subject head, encoders."""
+    return _mean(cuts.fall.sel(reader="encoder", one="best"))
+
+
+@number
+def fall_others_decoder(cuts: Dataset) -> float:
+    """Fall of the log-odds without another head, on average over them, decoders."""
+    return _mean(cuts.fall.sel(reader="decoder", one="mean of the others"))
+
+
+@number
+def fall_others_encoder(cuts: Dataset) -> float:
+    """Fall of the log-odds without another head, on average over them, encoders."""
+    return _mean(cuts.fall.sel(reader="encoder", one="mean of the others"))
+
+
+def _same(cuts: Dataset, reader: str) -> float:
+    fall = cuts.fall.sel(reader=reader)
+    return float((fall.sel(one="best") >= fall.sel(one="most missed")).sum())
+
+
+@number
+def same_decoder(cuts: Dataset) -> float:
+    """In how many decoders the best subject head is the one that is missed most."""
+    return _same(cuts, "decoder")
+
+
+@number
+def same_encoder(cuts: Dataset) -> float:
+    """In how many encoders the best subject head is the one that is missed most."""
+    return _same(cuts, "encoder")
+
+
+@number
+def best_eight_decoder(cuts: Dataset) -> float:
+    """Decoders without their eight best subject heads."""
+    return _right(cuts, "decoder", "best first", 8)
+
+
+@number
+def random_eight_decoder(cuts: Dataset) -> float:
+    """Decoders without eight heads drawn at random."""
+    return _right(cuts, "decoder", "random", 8)
+
+
+@number
+def worst_eight_decoder(cuts: Dataset) -> float:
+    """Decoders without their eight worst subject heads."""
+    return _right(cuts, "decoder", "worst first", 8)
+
+
+@number
+def best_eight_encoder(cuts: Dataset) -> float:
+    """Encoders without their eight best subject heads."""
+    return _right(cuts, "encoder", "best first", 8)
+
+
+@number
+def worst_eight_encoder(cuts: Dataset) -> float:
+    """Encoders without their eight worst subject heads."""
+    return _right(cuts, "encoder", "worst first", 8)
+
+
+@number
+def sentence_elsewhere(sentence: Dataset) -> float:
+    """In how many models the head gives the subject less than a quarter of its weight from the verb."""
+    weight = sentence.weight.sel(from_word="sees")[:, SENTENCE.index("queen")]
+    return float((weight < 0.25).sum())
+
+
+@number
+def decoder_far_least(found: Dataset) -> float:
+    """Decoder, before the verb: the seed whose best head finds fewest far subjects."""
+    scores = found.f1.sel(reader="decoder", view="predicted", relation="far agreement", by="head")
+    return float(scores.min())
+
+
+@number
+def skipping(found: Dataset) -> float:
+    """In how many encoders the head for adjectives finds nouns behind another adjective."""
+    return float((found.second_noun > 0.5).sum())
+
+
+@number
+def second_noun_skipping(found: Dataset) -> float:
+    """How many of these nouns it finds in those encoders."""
+    return _mean(found.second_noun.where(found.second_noun > 0.5))
+
+
+@number
+def encoder_agreement_swapped(found: Dataset) -> float:
+    """Encoder, verbs hidden: the best head for subjects on exchanged rows."""
+    return _f1(found, "encoder", "predicted", "agreement", "swapped")
+
+
+def _far_hidden(found: Dataset) -> DataArray:
+    return found.f1.sel(reader="encoder", view="predicted", relation="far agreement", by="head")
+
+
+@number
+def encoder_far_low(found: Dataset) -> float:
+    """Encoder, verbs hidden: the seed whose best head finds fewest far subjects."""
+    return float(_far_hidden(found).min())
+
+
+@number
+def encoder_far_high(found: Dataset) -> float:
+    """Encoder, verbs hidden: the seed whose best head finds most far subjects."""
+    return float(_far_hidden(found).max())
+
+
+@number
+def role_boundary_untrained(roles: Dataset) -> float:
+    """Largest weight on boundaries, untrained encoders."""
+    return _role(roles, "boundary", "untrained")
+
+
+@number
+def role_previous_decoder(roles: Dataset) -> float:
+    """Largest weight on the previous word, decoders."""
+    return _role(roles, "previous", reader="decoder")
+
+
+@number
+def role_boundary_decoder(roles: Dataset) -> float:
+    """Largest weight on boundaries, decoders."""
+    return _role(roles, "boundary", reader="decoder")
+
+
+def _above(cuts: Dataset, reader: str) -> float:
+    fall = cuts.fall.sel(reader=reader)
+    return float((fall.sel(one="best") > fall.sel(one="mean of the others")).sum())
+
+
+@number
+def above_decoder(cuts: Dataset) -> float:
+    """In how many decoders the best subject head is missed more than the average of the others."""
+    return _above(cuts, "decoder")
+
+
+@number
+def above_encoder(cuts: Dataset) -> float:
+    """In how many encoders the best subject head is missed more than the average of the others."""
+    return _above(cuts, "encoder")
