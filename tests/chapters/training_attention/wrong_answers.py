@@ -145,7 +145,7 @@ WRONG = {
     "training_attention.matched": {
         "pooled": (_pooled, "different groups"),
         "a mean of groups": (_groups, "small group"),
-        "empty groups": (_all_groups, "no pairs"),
+        "empty groups": (_all_groups, "no finite number"),
         "the other way": (_other_way, "pairs, got"),
     },
 }

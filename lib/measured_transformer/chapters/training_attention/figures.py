@@ -202,7 +202,7 @@ def plot_induction(induction: Dataset) -> Figure:
         concept = _INDUCERS[arm]
         rows = induction.loss.sel(arm=arm).transpose("seed", "step").values
         seed_lines(axes[0], steps, rows, concept=concept, label="")
-        text = "first layer given\nfrom the start" if arm == "first layer given" else arm
+        text = "first layer\ngiven" if arm == "first layer given" else arm
         _name(axes[0], text, *where[arm], concept)
     axes[0].axhline(REPEATS.bag_loss(), color=theme().ink, linewidth=1, linestyle="--")
     axes[0].text(500, REPEATS.bag_loss() - 0.05, "order unknown", ha="right", va="top", fontsize=10)

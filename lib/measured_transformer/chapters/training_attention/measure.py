@@ -1194,3 +1194,398 @@ def matched_area(signals: Dataset, name: str, way: float) -> tuple[float, int]:
 def small_by_hand() -> float:
     """Normalised entropy of scores of 0.1, 0 and -0.1."""
     return float(normalised_entropy(torch.tensor([[0.1, 0.0, -0.1]]).softmax(-1)))
+
+
+@number
+def large_by_hand() -> float:
+    """Normalised entropy of scores of 1, 0 and -1."""
+    return float(normalised_entropy(torch.tensor([[1.0, 0.0, -1.0]]).softmax(-1)))
+
+
+@number
+def variance_64() -> float:
+    """Variance of the scores of GPT-2's rule at width 64."""
+    return score_variance("small", 64)
+
+
+@number
+def variance_768() -> float:
+    """The same at width 768."""
+    return score_variance("small", 768)
+
+
+def _off(drawn: Dataset, xavier: bool) -> float:
+    kinds = [kind for kind in KINDS if kind.startswith("xavier") == xavier]
+    mean = drawn.entropy.mean("seed")
+    return max(
+        abs(
+            float(mean.sel(kind=kind, tokens=n))
+            - predicted_entropy(score_variance(*KINDS[kind]), n)
+        )
+        for kind in kinds
+        for n in LENGTHS
+    )
+
+
+@number
+def formula_off(drawn: Dataset) -> float:
+    """Largest error of the formula for small scores, but for Xavier's."""
+    return _off(drawn, xavier=False)
+
+
+@number
+def formula_off_xavier(drawn: Dataset) -> float:
+    """The same for Xavier's scores, which are not small."""
+    return _off(drawn, xavier=True)
+
+
+@number
+def excess(fresh: Dataset) -> DataArray:
+    """By how much an untrained model's loss exceeds that of one that knows nothing."""
+    return fresh.loss - math.log(MIRROR.vocab)
+
+
+@number
+def half_variance(fresh: Dataset) -> DataArray:
+    """What normal logits of that variance cost."""
+    return fresh.variance / 2
+
+
+def crossing(
+    steps: Sequence[float], curve: Float[ndarray, "step"], level: float, *, falls: bool = False
+) -> float:
+    """The step at which a curve first reaches a level, between its points on a straight line.
+
+    The last step where it never does.
+
+    >>> crossing([0.0, 10.0, 20.0], np.array([0.0, 0.4, 0.8]), 0.6)
+    15.0
+    """
+    sign = -1.0 if falls else 1.0
+    above = sign * curve >= sign * level
+    if above[0] or not above.any():
+        return float(steps[0] if above[0] else steps[-1])
+    place = int(above.argmax())
+    share = (level - curve[place - 1]) / (curve[place] - curve[place - 1])
+    return float(steps[place - 1] + share * (steps[place] - steps[place - 1]))
+
+
+def _half_way(values_first: Dataset, name: str) -> DataArray:
+    rows = values_first[name].transpose("seed", "step").values
+    return _seeds([crossing(FIRST_AT, row, float(row[0] + row[-1]) / 2) for row in rows])
+
+
+@number
+def values_half(values_first: Dataset) -> DataArray:
+    """Step at which values have come half of their way."""
+    return _half_way(values_first, "values")
+
+
+@number
+def scores_half(values_first: Dataset) -> DataArray:
+    """Step at which scores have come half of theirs."""
+    return _half_way(values_first, "scores")
+
+
+@number
+def values_lead(values_first: Dataset) -> float:
+    """Seeds in which values are half way before scores."""
+    return float((values_half(values_first) < scores_half(values_first)).sum())
+
+
+@number
+def pull_peak(values_first: Dataset) -> float:
+    """Largest mean pull towards the right pair."""
+    return float(values_first.pull.mean("seed").max())
+
+
+@number
+def pull_peak_at(values_first: Dataset) -> float:
+    """The step at which it is largest."""
+    return float(values_first.pull.mean("seed").idxmax("step"))
+
+
+def _solved(forbidden: Dataset, arm: str) -> DataArray:
+    rows = forbidden.curve.sel(arm=arm).transpose("seed", "step").values
+    return _seeds([crossing(CURVE, row, RECALL.bag_loss(), falls=True) for row in rows])
+
+
+@number
+def trained_solved(forbidden: Dataset) -> DataArray:
+    """Steps until recall's loss is that of a model that knows the values left, everything trained."""
+    return _solved(forbidden, "trained")
+
+
+@number
+def frozen_solved(forbidden: Dataset) -> DataArray:
+    """The same with frozen queries and keys."""
+    return _solved(forbidden, "frozen")
+
+
+@number
+def frozen_later(forbidden: Dataset) -> float:
+    """Seeds in which the frozen model is there later."""
+    return float((frozen_solved(forbidden) > trained_solved(forbidden)).sum())
+
+
+@number
+def lag_floor() -> float:
+    """The best loss that there can be on the lag task."""
+    return LAG.bayes_loss()
+
+
+@number
+def even_before(forbidden: Dataset) -> DataArray:
+    """Normalised entropy before training, mean of the three tasks."""
+    return forbidden.before.mean("task")
+
+
+def _entropy(forbidden: Dataset, arm: str) -> DataArray:
+    return forbidden.entropy.sel(arm=arm).mean("task")
+
+
+@number
+def even_trained(forbidden: Dataset) -> DataArray:
+    """The same after training."""
+    return _entropy(forbidden, "trained")
+
+
+@number
+def even_frozen(forbidden: Dataset) -> DataArray:
+    """The same with frozen queries and keys."""
+    return _entropy(forbidden, "frozen")
+
+
+@number
+def even_cut(forbidden: Dataset) -> DataArray:
+    """The same with the gradient cut."""
+    return _entropy(forbidden, "cut")
+
+
+def _falls_to(induction: Dataset, arm: str, level: float) -> DataArray:
+    rows = induction.loss.sel(arm=arm).transpose("seed", "step").values
+    steps = induction.step.values
+    return _seeds([crossing(steps, row, level, falls=True) for row in rows])
+
+
+@number
+def bag_induction() -> float:
+    """The loss of a model that knows which tokens the string has, but not their order."""
+    return REPEATS.bag_loss()
+
+
+@number
+def slow_fall(induction: Dataset) -> DataArray:
+    """By how much the loss of two layers falls from step 50 until it reaches 2.5 nats, a hundred steps."""
+    rows = induction.loss.sel(arm="two layers")
+    start = rows.sel(step=50)
+    return 100 * (start - 2.5) / (_falls_to(induction, "two layers", 2.5) - 50)
+
+
+@number
+def cliff_starts(induction: Dataset) -> DataArray:
+    """Step at which the loss of two layers is down to 2.5 nats."""
+    return _falls_to(induction, "two layers", 2.5)
+
+
+@number
+def cliff_ends(induction: Dataset) -> DataArray:
+    """Step at which it is down to a quarter of a nat."""
+    return _falls_to(induction, "two layers", 0.25)
+
+
+@number
+def cliff_length(induction: Dataset) -> DataArray:
+    """Steps between the two."""
+    return cliff_ends(induction) - cliff_starts(induction)
+
+
+@number
+def given_ends(induction: Dataset) -> DataArray:
+    """Step at which the loss is down to a quarter of a nat, where the first layer is given."""
+    return _falls_to(induction, "first layer given", 0.25)
+
+
+@number
+def one_layer_end(induction: Dataset) -> DataArray:
+    """The loss of one layer at the end."""
+    return induction.loss.sel(arm="one layer", step=slice(INDUCTION_STEPS - 40, None)).mean("step")
+
+
+def _cliff(induction: Dataset, name: str, level: float) -> DataArray:
+    rows = induction[name].sel(arm="two layers").transpose("seed", "looked").values
+    return _seeds(
+        [crossing(INDUCTION_AT, row, float(level * (row[-1] - row[0]) + row[0])) for row in rows]
+    )
+
+
+@number
+def before_half(induction: Dataset) -> DataArray:
+    """Step at which the first layer's best head has come half of its way to the token before."""
+    return _cliff(induction, "before", 0.5)
+
+
+@number
+def copied_half(induction: Dataset) -> DataArray:
+    """The same for the second layer and the token to be copied."""
+    return _cliff(induction, "copied", 0.5)
+
+
+def _share(spending: Dataset, name: str, block: int, kind: str, step: int) -> DataArray:
+    return spending[name].sel(block=block, kind=kind, step=step)
+
+
+@number
+def others_before(spending: Dataset) -> DataArray:
+    """Share of the second block's attention on the other pairs, before training."""
+    return _share(spending, "share", 2, "distractors", 0)
+
+
+@number
+def others_after(spending: Dataset) -> DataArray:
+    """The same after training."""
+    return _share(spending, "share", 2, "distractors", SPENT_AT[-1])
+
+
+@number
+def needed_rise(spending: Dataset) -> DataArray:
+    """By how much what the needed pair writes rises."""
+    return _moved(spending.written, "needed")
+
+
+@number
+def others_fall(spending: Dataset) -> DataArray:
+    """By how much what the other pairs write falls."""
+    return -_moved(spending.written, "distractors")
+
+
+@number
+def rest_fall(spending: Dataset) -> DataArray:
+    """By how much what the first token and the question itself write falls."""
+    return -_moved(spending.written, "spare") - _moved(spending.written, "own")
+
+
+@number
+def heads_end(spending: Dataset) -> DataArray:
+    """Normalised entropy of the second block's heads after training."""
+    return spending.entropy.sel(block=2, step=SPENT_AT[-1]).stack(one=("seed", "head"))
+
+
+@number
+def idle_end(spending: Dataset) -> DataArray:
+    """The same in the first block."""
+    return spending.entropy.sel(block=1, step=SPENT_AT[-1]).stack(one=("seed", "head"))
+
+
+@number
+def failed_share(signals: Dataset) -> float:
+    """Share of all trainings that failed."""
+    return float(failed(signals).mean())
+
+
+@number
+def trainings_watched(signals: Dataset) -> int:
+    """Number of all trainings."""
+    return int(signals.final.size)
+
+
+@number
+def failed_large(signals: Dataset) -> float:
+    """Share that failed where the initial weights are twice the usual or more."""
+    return float(failed(signals).sel(factor=[2.0, 4.0]).mean())
+
+
+@number
+def failed_small(signals: Dataset) -> float:
+    """The same where they are usual or smaller."""
+    return float(failed(signals).sel(factor=[0.5, 1.0]).mean())
+
+
+def _areas(signals: Dataset, sign: str, factor: float | None = None) -> DataArray:
+    return _seeds(areas(signals, sign, factor=factor))
+
+
+@number
+def low_pooled(signals: Dataset) -> DataArray:
+    """Area of low entropy over all initial weights."""
+    return _areas(signals, "low")
+
+
+@number
+def first_pooled(signals: Dataset) -> DataArray:
+    """Area of low entropy before the first step, over all initial weights."""
+    return _areas(signals, "first")
+
+
+@number
+def loss_pooled(signals: Dataset) -> DataArray:
+    """Area of a high loss over all initial weights."""
+    return _areas(signals, "loss")
+
+
+@number
+def low_usual(signals: Dataset) -> DataArray:
+    """Area of low entropy at the usual initial weights."""
+    return _areas(signals, "low", 1.0)
+
+
+@number
+def unusual_usual(signals: Dataset) -> DataArray:
+    """Area of unusual entropy at the usual initial weights."""
+    return _areas(signals, "unusual", 1.0)
+
+
+@number
+def gradient_usual(signals: Dataset) -> DataArray:
+    """Area of a short gradient at the usual initial weights."""
+    return _areas(signals, "gradient", 1.0)
+
+
+@number
+def loss_usual(signals: Dataset) -> DataArray:
+    """Area of a high loss at the usual initial weights."""
+    return _areas(signals, "loss", 1.0)
+
+
+@number
+def too_low(signals: Dataset) -> DataArray:
+    """Area of low entropy below the usual, at the usual initial weights."""
+    return _seeds(sided(signals, "low", 1.0))
+
+
+@number
+def too_high(signals: Dataset) -> DataArray:
+    """Area of high entropy above the usual, at the usual initial weights."""
+    return _seeds(sided(signals, "high", 1.0))
+
+
+@number
+def matched_pairs(signals: Dataset) -> int:
+    """Pairs of trainings that differ in the seed alone, of which one failed."""
+    return matched_area(signals, "entropy", -1.0)[1]
+
+
+@number
+def matched_low(signals: Dataset) -> float:
+    """Area of low entropy over these pairs."""
+    return matched_area(signals, "entropy", -1.0)[0]
+
+
+@number
+def matched_loss(signals: Dataset) -> float:
+    """Area of a high loss over these pairs."""
+    return matched_area(signals, "loss", 1.0)[0]
+
+
+@number
+def good_low(signals: Dataset) -> float:
+    """Lowest entropy at the look of a training that succeeded, at the usual initial weights."""
+    at = signals.sel(factor=1.0)
+    return float(at.entropy.where(~failed(at)).min())
+
+
+@number
+def good_high(signals: Dataset) -> float:
+    """The highest."""
+    at = signals.sel(factor=1.0)
+    return float(at.entropy.where(~failed(at)).max())
