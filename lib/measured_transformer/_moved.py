@@ -175,10 +175,6 @@ MOVED: dict[str, tuple[str, ...]] = {
         "chapters.without_norms.figures",
         "figures.solving",
     ),
-    "chapters.entropy_as_a_signal": ("chapters.training_attention",),
-    "chapters.entropy_as_a_signal.exercises": ("chapters.training_attention.exercises",),
-    "chapters.entropy_as_a_signal.figures": ("chapters.training_attention.figures",),
-    "chapters.entropy_as_a_signal.measure": ("chapters.training_attention.measure",),
     "analysis.until_solved": (
         "analysis.early_stopping",
         "chapters.norm_gradients.measure",

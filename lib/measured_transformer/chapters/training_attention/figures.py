@@ -294,7 +294,7 @@ def plot_outcomes(signals: Dataset) -> Figure:
         panel.plot(entropy[bad], rates[bad], "x", color=COLOURS["attention"], markersize=6, mew=1.4)
         start = float(at.first_entropy.mean())
         panel.axvline(start, color=theme().ink, linewidth=1, linestyle=":")
-        times = {0.5: "half of them", 1.0: "usual", 2.0: "twice", 4.0: "four times"}
+        times = {0.5: "half the usual", 1.0: "usual weights", 2.0: "twice", 4.0: "four times"}
         panel.set_title(times[float(factor)], fontsize=11, loc="right")
     axes[0, 0].set_yscale("log")
     axes[0, 0].set_xlim(-0.02, 1.04)

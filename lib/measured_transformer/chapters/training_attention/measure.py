@@ -576,7 +576,7 @@ MODELS = 4
 
 
 @measurement(
-    seeds=10,
+    seeds=20,
     tolerance={"accuracy": 0.02, "mirrored": 0.05, "loss": 0.05, "variance": 0.1},
 )
 def fresh(seed: int) -> dict[str, Any]:
@@ -633,7 +633,7 @@ def forbidden_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=20,
     coords={"task": tuple(TASKS), "arm": tuple(ARMS), "step": CURVE},
     trainings=forbidden_trainings,
     repeat="opening",
@@ -878,8 +878,8 @@ def induction_looks(model: Model, batch: Batch) -> tuple[float, float]:
     with capture(model, "blocks.*.attention.pattern") as seen:
         model(batch.inputs)
     patterns = list(seen.values())
-    n = batch.inputs.shape[1]
-    before = (torch.arange(n) - 1).clamp(min=0).expand_as(batch.inputs)
+    places = torch.arange(batch.inputs.shape[1], device=batch.inputs.device)
+    before = (places - 1).clamp(min=0).expand_as(batch.inputs)
     source = batch.gold["source"].clamp(min=0)
 
     def best(pattern: Tensor, place: Tensor) -> float:
@@ -1005,6 +1005,9 @@ WATCHED_RATES = (
 )
 
 
+WATCHED_STEPS, LOOK_AT = 400, 200
+
+
 @measurement(
     seeds=12,
     coords={"factor": FACTORS, "rate": WATCHED_RATES},
@@ -1019,7 +1022,15 @@ WATCHED_RATES = (
 def signals(seed: int) -> dict[str, Any]:
     """What is seen of a training at step 200, and how it ends, by learning rate and initial weights."""
     settings = [Setting(rate, factor, seed) for factor in FACTORS for rate in WATCHED_RATES]
-    [seen] = watch(WATCHED, MIRROR, [settings], seeds=[seed], steps=400, look_at=200, batch_size=8)
+    [seen] = watch(
+        WATCHED,
+        MIRROR,
+        [settings],
+        seeds=[seed],
+        steps=WATCHED_STEPS,
+        look_at=LOOK_AT,
+        batch_size=8,
+    )
     shape = (len(FACTORS), len(WATCHED_RATES))
     names = ("first_entropy", "entropy", "loss", "gradient", "final")
     # A training that has left the numbers ends as one that knows nothing.
@@ -1557,6 +1568,18 @@ def too_low(signals: Dataset) -> DataArray:
 def too_high(signals: Dataset) -> DataArray:
     """Area of high entropy above the usual, at the usual initial weights."""
     return _seeds(sided(signals, "high", 1.0))
+
+
+@number
+def too_low_twice(signals: Dataset) -> DataArray:
+    """The same below the usual, where the initial weights are twice as large."""
+    return _seeds(sided(signals, "low", 2.0))
+
+
+@number
+def too_high_twice(signals: Dataset) -> DataArray:
+    """The same above the usual."""
+    return _seeds(sided(signals, "high", 2.0))
 
 
 @number
