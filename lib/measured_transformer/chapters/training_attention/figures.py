@@ -132,13 +132,14 @@ def plot_values_first(values_first: Dataset) -> Figure:
 
     seed_lines(axes[0], steps, rows("values"), concept="residual", label="", marker_every=1)
     seed_lines(axes[0], steps, rows("scores"), concept="attention", label="", marker_every=1)
-    _name(axes[0], "values: right answers\nif attention were perfect", 22, 0.9, "residual", "right")
-    _name(axes[0], "scores: weight on\nthe right pair", 62, 0.42, "attention")
+    _name(axes[0], "values: right answers if attention were perfect", 34.0, 0.5, "residual")
+    _name(axes[0], "scores: weight on the right pair", 34.0, 0.3, "attention")
     axes[0].set_ylabel("share")
     axes[0].set_ylim(0, 1.05)
     seed_lines(axes[1], steps, rows("pull"), concept="norm", label="", marker_every=1)
     axes[1].axhline(0, color=theme().ink, linewidth=1)
     axes[1].set_ylabel("pull towards\nthe right pair")
+    axes[1].set_xlim(-3, 103)
     axes[1].set_xlabel("steps")
     panel_letters(axes)
     return figure
@@ -197,7 +198,11 @@ def plot_induction(induction: Dataset) -> Figure:
     """
     figure, axes = subplots(2, 1, height=3.0, sharex=True)
     steps = induction.step.values
-    where = {"one layer": (380, 2.95), "two layers": (262, 1.45), "first layer given": (18, 1.2)}
+    where = {
+        "one layer": (380.0, 2.95),
+        "two layers": (262.0, 1.45),
+        "first layer given": (10.0, 1.2),
+    }
     for arm in INDUCERS:
         concept = _INDUCERS[arm]
         rows = induction.loss.sel(arm=arm).transpose("seed", "step").values
@@ -211,8 +216,8 @@ def plot_induction(induction: Dataset) -> Figure:
     looked = induction.looked.values
     two = induction.sel(arm="two layers")
     kinds = {
-        "before": ("ffn", "layer 1: on the token before", 285, 0.86),
-        "copied": ("attention", "layer 2: on the token\nto be copied", 330, 0.36),
+        "before": ("ffn", "layer 1: on the token before", 285.0, 0.86),
+        "copied": ("attention", "layer 2: on the token\nto be copied", 330.0, 0.36),
     }
     for name, (concept, text, x, y) in kinds.items():
         rows = two[name].transpose("seed", "looked").values

@@ -1340,6 +1340,12 @@ def frozen_later(forbidden: Dataset) -> float:
 
 
 @number
+def stuck(forbidden: Dataset) -> float:
+    """Trained models that have not come down to that loss at the end."""
+    return float((forbidden.loss.sel(task="recall", arm="trained") > RECALL.bag_loss()).sum())
+
+
+@number
 def lag_floor() -> float:
     """The best loss that there can be on the lag task."""
     return LAG.bayes_loss()
