@@ -20,7 +20,7 @@ DRAWN = {
     "plot_collapse": lambda: figures.plot_collapse(RESULTS["collapse"]),
     "plot_induction": lambda: figures.plot_induction(RESULTS["induction"]),
     "plot_where_it_goes": lambda: figures.plot_where_it_goes(RESULTS["spending"]),
-    "plot_similarity_by_block": lambda: figures.plot_similarity_by_block(RESULTS["context"]),
+    "plot_similarity_by_block": lambda: figures.plot_similarity_by_block(RESULTS["readers"]),
     "plot_outcomes": lambda: figures.plot_outcomes(RESULTS["signals"]),
     "plot_areas": lambda: figures.plot_areas(RESULTS["signals"], 0.7),
 }

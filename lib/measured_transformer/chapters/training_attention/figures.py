@@ -253,16 +253,16 @@ def plot_where_it_goes(spending: Dataset) -> Figure:
 
 
 @themed
-def plot_similarity_by_block(context: Dataset) -> Figure:
+def plot_similarity_by_block(readers: Dataset) -> Figure:
     """Draw how alike one word's vectors are in different sentences, block by block, random pairs subtracted.
 
     Args:
-        context: the result.
+        readers: the result.
     """
     figure, axes = subplots(height=3.2)
-    states = context.state.values
+    states = readers.state.values
     for name, concept in (("trained", "attention"), ("untrained", "none")):
-        rows = context.similarity.sel(model=name).transpose("seed", "state").values
+        rows = readers.similarity.sel(model=name).transpose("seed", "state").values
         seed_lines(axes, states, rows, concept=concept, label=name, marker_every=1)
     axes.set_xticks(states, ["embedding", *(f"block {i}" for i in states[1:])])
     axes.set_ylim(0, 1.03)

@@ -974,7 +974,7 @@ def context_trainings(seed: int) -> dict[str, Job]:
     repeat="opening",
     tolerance={"similarity": 0.1, "rise": 0.2, "loss": 0.1},
 )
-def context(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+def readers(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """How alike one word's vectors are over sentences, block by block, and what each attention is worth."""
     trained: Any = runs["trained"].model
     untrained: Any = make_model(READER, causal=True, seed=seed).eval()
@@ -1103,8 +1103,8 @@ def _(spending: Dataset) -> dict[str, Any]:
 
 
 @evidence("IW-4.1")
-def _(context: Dataset) -> dict[str, Any]:
-    left = context.similarity.sel(model="trained")
+def _(readers: Dataset) -> dict[str, Any]:
+    left = readers.similarity.sel(model="trained")
     return {f"block_{i}": _pair(left.sel(state=i), left.sel(state=i - 1)) for i in range(1, 5)}
 
 
