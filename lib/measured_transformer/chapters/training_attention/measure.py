@@ -1225,41 +1225,25 @@ def variance_768() -> float:
     return score_variance("small", 768)
 
 
-def _off(drawn: Dataset, xavier: bool) -> float:
-    kinds = [kind for kind in KINDS if kind.startswith("xavier") == xavier]
+@number
+def formula_off(drawn: Dataset) -> float:
+    """Largest error of the formula for small scores, but for Xavier's, which are not small."""
     mean = drawn.entropy.mean("seed")
     return max(
         abs(
             float(mean.sel(kind=kind, tokens=n))
             - predicted_entropy(score_variance(*KINDS[kind]), n)
         )
-        for kind in kinds
+        for kind in KINDS
+        if not kind.startswith("xavier")
         for n in LENGTHS
     )
-
-
-@number
-def formula_off(drawn: Dataset) -> float:
-    """Largest error of the formula for small scores, but for Xavier's."""
-    return _off(drawn, xavier=False)
-
-
-@number
-def formula_off_xavier(drawn: Dataset) -> float:
-    """The same for Xavier's scores, which are not small."""
-    return _off(drawn, xavier=True)
 
 
 @number
 def excess(fresh: Dataset) -> DataArray:
     """By how much an untrained model's loss exceeds that of one that knows nothing."""
     return fresh.loss - math.log(MIRROR.vocab)
-
-
-@number
-def half_variance(fresh: Dataset) -> DataArray:
-    """What normal logits of that variance cost."""
-    return fresh.variance / 2
 
 
 def crossing(
@@ -1386,12 +1370,6 @@ def _falls_to(induction: Dataset, arm: str, level: float) -> DataArray:
 
 
 @number
-def bag_induction() -> float:
-    """The loss of a model that knows which tokens the string has, but not their order."""
-    return REPEATS.bag_loss()
-
-
-@number
 def slow_fall(induction: Dataset) -> DataArray:
     """By how much the loss of two layers falls from step 50 until it reaches 2.5 nats, a hundred steps."""
     rows = induction.loss.sel(arm="two layers")
@@ -1483,12 +1461,6 @@ def rest_fall(spending: Dataset) -> DataArray:
 
 
 @number
-def heads_end(spending: Dataset) -> DataArray:
-    """Normalised entropy of the second block's heads after training."""
-    return spending.entropy.sel(block=2, step=SPENT_AT[-1]).stack(one=("seed", "head"))
-
-
-@number
 def idle_end(spending: Dataset) -> DataArray:
     """The same in the first block."""
     return spending.entropy.sel(block=1, step=SPENT_AT[-1]).stack(one=("seed", "head"))
@@ -1532,12 +1504,6 @@ def low_pooled(signals: Dataset) -> DataArray:
 def first_pooled(signals: Dataset) -> DataArray:
     """Area of low entropy before the first step, over all initial weights."""
     return _areas(signals, "first")
-
-
-@number
-def loss_pooled(signals: Dataset) -> DataArray:
-    """Area of a high loss over all initial weights."""
-    return _areas(signals, "loss")
 
 
 @number
@@ -1607,14 +1573,6 @@ def matched_loss(signals: Dataset) -> float:
 
 
 @number
-def good_low(signals: Dataset) -> float:
-    """Lowest entropy at the look of a training that succeeded, at the usual initial weights."""
-    at = signals.sel(factor=1.0)
-    return float(at.entropy.where(~failed(at)).min())
-
-
-@number
-def good_high(signals: Dataset) -> float:
-    """The highest."""
-    at = signals.sel(factor=1.0)
-    return float(at.entropy.where(~failed(at)).max())
+def matched_gradient(signals: Dataset) -> float:
+    """Area of a short gradient over these pairs."""
+    return matched_area(signals, "gradient", -1.0)[0]
