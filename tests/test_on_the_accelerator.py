@@ -38,7 +38,7 @@ from measured_transformer.chapters.pruning.measure import (
 )
 from measured_transformer.chapters.scale.measure import first_look
 from measured_transformer.chapters.small_steps.measure import first_step_shift
-from measured_transformer.chapters.training_attention.measure import head_evenness
+from measured_transformer.chapters.training_attention.measure import head_entropy
 from measured_transformer.chapters.warm_up.measure import (
     largest_eigenvalue,
     quiet_branches,
@@ -98,7 +98,7 @@ def other(task):
 
 INSTRUMENTS = {
     "ledger": lambda: ledger(trained(), batch_of(REVERSAL).inputs),
-    "head_evenness": lambda: head_evenness(trained(), batch_of(REVERSAL)),
+    "head_entropy": lambda: head_entropy(trained(), batch_of(REVERSAL)),
     "effects": lambda: effects(
         m := trained(), heads(m), batch_of(REVERSAL), reference=other(REVERSAL)
     ),
@@ -210,7 +210,7 @@ def test_a_preparation_trains_there_as_it_does_here(name):
             )
 
 
-@pytest.mark.parametrize("name", ["ledger", "head_evenness", "effects", "reading", "look"])
+@pytest.mark.parametrize("name", ["ledger", "head_entropy", "effects", "reading", "look"])
 def test_an_instrument_fails_at_a_model_that_stayed_there(monkeypatch, name):
     """As `train` gave it before: the instruments of about ten chapters fail, as on a real device."""
     kept = loop.finished

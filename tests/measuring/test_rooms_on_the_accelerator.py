@@ -30,7 +30,16 @@ from measured_transformer.training.stacked import CannotStackError, train_stacke
 STEPS = solving.WINDOW
 BOOK = Path(__file__).parents[2] / "book"
 # Rooms whose measurements train, or write, step by step themselves, and what shortens that.
-SHORTER = {"allocation": {"STEPS": 24, "EVERY": 2}, "one_sitting": {"WRITTEN": 20}}
+SHORTER = {
+    "allocation": {"STEPS": 24, "EVERY": 2},
+    "one_sitting": {"WRITTEN": 20},
+    "training_attention": {
+        "INDUCTION_STEPS": 20,
+        "INDUCTION_AT": (0, 10, 20),
+        "LOOK_AT": 20,
+        "WATCHED_STEPS": 20,
+    },
+}
 
 
 def taken(measurement: Measurement) -> Variables:

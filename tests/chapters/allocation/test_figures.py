@@ -1,4 +1,4 @@
-"""Every figure of the two chapters draws what it is given: each seed, every prediction, nothing changed."""
+"""Every figure of the chapter draws what it is given: each seed, every prediction, nothing changed."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,6 @@ from measured_transformer.chapters.allocation.measure import (
     needed_margin,
     total_weight,
 )
-from measured_transformer.chapters.training_attention import figures as training_attention
-from measured_transformer.chapters.training_attention.measure import Similarity, Spent
 from measured_transformer.figures.style import ThemedFigure
 from xarray import Dataset
 
@@ -121,53 +119,3 @@ def test_the_middle_shows_every_force_but_the_last_token():
     drawn = allocation.plot_middle(middle.isel(seed=[0]))
     for force in forces:
         assert shows(drawn, [1, 2], middle.share.sel(force=force).isel(seed=0)[:-1])
-
-
-def test_evenness_and_losses_show_every_seed():
-    measured, predicted = {"a": table(3), "b": table(3)}, {"a": np.ones(3), "b": np.zeros(3)}
-    drawn = training_attention.plot_evenness_by_length((8, 16, 32), measured, predicted, 0.99)
-    for name in measured:
-        assert shows_seeds(drawn, (8, 16, 32), measured[name])
-        assert shows(drawn, (8, 16, 32), predicted[name])
-    arms = {"a": table(4), "b": table(4)}
-    drawn = training_attention.plot_losses_over_steps([1, 2, 3, 4], arms, 1.0)
-    assert all(shows_seeds(drawn, [1, 2, 3, 4], rows) for rows in arms.values())
-
-
-def test_three_arms_have_a_panel_a_task():
-    losses = {task: {arm: RNG.random(4) for arm in ("x", "y", "z")} for task in ("one", "two")}
-    drawn = training_attention.plot_three_arms(losses, {"one": 0.0, "two": 0.4})
-    for axes, (task, arms) in zip(drawn.figure.axes, losses.items(), strict=True):
-        assert axes.get_title(loc="right") == task
-        assert [label.get_text() for label in axes.get_yticklabels()] == list(arms)
-        points = np.concatenate([np.atleast_1d(line.get_xdata()) for line in axes.get_lines()])
-        assert all(np.isclose(points, v).any() for values in arms.values() for v in values)
-
-
-def test_shares_and_similarities_show_every_seed():
-    seeds = [[Spent(*RNG.dirichlet(np.ones(4))) for _ in range(3)] for _ in range(SEEDS)]
-    drawn = training_attention.plot_where_it_goes(
-        (0, 5, 9), {"first": seeds, "second": seeds[::-1]}
-    )
-    for panel in (0, 1):
-        for kind in Spent._fields:
-            rows = np.array([[getattr(one, kind) for one in seed] for seed in seeds])
-            assert shows_seeds(drawn, (0, 5, 9), rows, panel)
-    found = [Similarity(RNG.random(5), RNG.random(5) / 9) for _ in range(SEEDS)]
-    drawn = training_attention.plot_similarity_by_block({"trained": found})
-    assert shows_seeds(drawn, range(5), np.array([one.same - one.random for one in found]))
-
-
-def test_evenness_over_steps_shows_every_head():
-    blocks = {"first": table(3), "second": table(3)}
-    drawn = training_attention.plot_evenness_over_steps((0, 5, 9), blocks)
-    assert all(shows_seeds(drawn, (0, 5, 9), rows) for rows in blocks.values())
-
-
-def test_nudges_draw_weights_and_moves():
-    drawn = training_attention.plot_nudges([0.5, 0.3, 0.2], [1.0, 3.0, 2.0], [-0.4, 0.36, 0.04])
-    above, below = drawn.figure.axes
-    assert [bar.get_height() for bar in above.patches] == [0.5, 0.3, 0.2]
-    assert [bar.get_height() for bar in below.patches] == [-0.4, 0.36, 0.04]
-    names = [label.get_text() for label in below.get_xticklabels()]
-    assert names == ["value 1\n(-0.8)", "value 3\n(+1.2)", "value 2\n(+0.2)"]

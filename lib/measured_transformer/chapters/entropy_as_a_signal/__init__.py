@@ -1,1 +1,0 @@
-"""The chapter *A training that is going to fail*: what it claims, measures, draws and asks."""
