@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from xarray import DataArray, Dataset
 
 from measured_transformer.figures.plots import (
@@ -41,12 +42,6 @@ def _name(axes: Axes, text: str, at: tuple[float, float], concept: str, **how: s
 
 def _seeds_of(values: DataArray, along: str) -> Array:
     return np.asarray(values.transpose("seed", along).values, dtype=float)
-
-
-def _level(axes: Axes, value: float, text: str, x: float) -> None:
-    """A dashed line with its name above."""
-    axes.axhline(value, color=theme().ink, linestyle="--", linewidth=1)
-    axes.text(x, value, text, ha="right", va="bottom", fontsize=10.5)
 
 
 @themed
@@ -92,17 +87,20 @@ def plot_looks(looking: Dataset, even: float) -> Figure:
             rows = _seeds_of(values.sel(kind=kind), "layer")
             seed_lines(panel, layers, rows, concept=concept, marker_every=1)
     seed_lines(axes[0], layers, _seeds_of(looking.null, "layer"), concept="residual")
-    _level(axes[0], even, "even attention", float(layers[-1]) + 0.4)
+    axes[0].axhline(even, color=theme().ink, linestyle="--", linewidth=1)
+    axes[0].text(
+        float(layers[-1]), even + 0.45, "dashed: even attention", ha="right", fontsize=10.5
+    )
     axes[0].set_ylabel("distance, positions")
     axes[0].set_ylim(1, 7)
     axes[1].set_ylabel("normalised entropy")
     axes[1].set_ylim(0, 1.03)
     axes[1].set_xticks(layers)
     axes[1].set_xlabel("layer")
-    _name(axes[0], "untrained", (1.0, 6.35), "none")
-    _name(axes[0], "null", (1.0, 4.95), "residual")
-    _name(axes[0], "sentences", (3.6, 3.9), "attention", ha="right")
-    _name(axes[0], "shuffled words", (3.4, 2.0), "ffn")
+    _name(axes[0], "untrained", (1.0, 6.45), "none")
+    _name(axes[0], "null", (12.0, 3.8), "residual", ha="right")
+    _name(axes[0], "sentences", (2.6, 5.0), "attention", ha="right")
+    _name(axes[0], "shuffled words", (4.7, 1.75), "ffn")
     _name(axes[1], "untrained", (1.0, 0.94), "none")
     _name(axes[1], "shuffled words", (6.0, 0.78), "ffn", ha="right")
     _name(axes[1], "sentences", (8.0, 0.13), "attention")
@@ -136,13 +134,13 @@ def plot_heads(doing: Dataset, even: float, *, floor: float = 1e-4) -> Figure:
             )
         panel.axvline(even, color=theme().ink, linestyle="--", linewidth=1)
         panel.set_yscale("log")
-        panel.set_ylim(floor * 0.8, 2)
+        panel.set_ylim(floor * 0.8, 0.6)
         panel.set_ylabel("rise of the loss, nats")
         panel.text(
             0.02, 0.95, _KINDS[kind][1], transform=panel.transAxes, va="top", fontsize=11,
             color=COLOURS[_KINDS[kind][0]],
         )  # fmt: skip
-    axes[0].text(even + 0.1, 1.3, "even", va="top", fontsize=10.5)
+    axes[0].text(even + 0.1, 0.4, "even", va="top", fontsize=10.5)
     legend_above(axes[0])
     axes[1].set_xlabel("distance that the head looks, positions")
     panel_letters(axes)
@@ -186,8 +184,8 @@ def plot_known(knowing: Dataset) -> Figure:
         found = knowing.sel(what=what)
         for values, concept, name, at in (
             (found.accuracy.sel(kind="sentences"), "attention", "probe", (8.0, 0.87)),
-            (found.accuracy.sel(kind="shuffled"), "ffn", "probe, shuffled words", (8.0, 0.68)),
-            (found.control.sel(kind="sentences"), "residual", "control", (8.0, 0.42)),
+            (found.accuracy.sel(kind="shuffled"), "ffn", "probe, shuffled words", (8.0, 0.72)),
+            (found.control.sel(kind="sentences"), "residual", "control", (8.0, 0.62)),
         ):
             seed_lines(panel, depth, _seeds_of(values, "state"), concept=concept, marker_every=1)
             if what == "agreement":
@@ -240,5 +238,6 @@ def plot_made_by_training(panels: Mapping[str, DataArray]) -> Figure:
         rows = {name: values.sel(kind=kind).values for kind, (_, name) in _KINDS.items()}
         concepts = {name: concept for concept, name in _KINDS.values()}
         seed_strip(panel, rows, label=label, concepts=concepts, reference=0.0)
+        panel.xaxis.set_major_locator(MaxNLocator(6))
     panel_letters(axes)
     return figure
