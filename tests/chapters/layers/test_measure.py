@@ -9,21 +9,39 @@ from measured_transformer.analysis.layers import (
     slope,
 )
 from measured_transformer.chapters.layers.measure import (
+    CONFIG,
+    EARLY,
+    IN_THIRDS,
+    LAYERS,
     agreement_learnt,
     carrying_model,
+    centres,
+    climb,
+    evened,
+    first_mass,
+    in_third,
     lens,
     locality,
     null_distances,
     pronouns_learnt,
     random_attention,
+    rise_when_even,
     rise_without,
+    rise_without_all,
+    row_statistics,
     thirds,
     word_kinds,
 )
+from measured_transformer.evidence.results import load_results
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.grammar import VOCABULARY, Grammar
 from measured_transformer.tasks.task import Batch
+from xarray import DataArray, Dataset
+
+RESULTS = load_results("layers")
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -157,3 +175,92 @@ def test_kinds_part_the_numbers_of_nouns():
     assert of["king"] == of["robot"] != of["kings"] == of["robots"]
     assert len({of["king"], of["sees"], of["see"], of["near"], of["."], of["old"], of["they"]}) == 7
     assert min(of.values()) > 0
+
+
+def test_every_result_is_of_this_code():
+    for one in measurements_of("layers").values():
+        assert standing(one).state in HOLDS, standing(one).why
+
+
+def test_rows_by_hand():
+    shared = row_statistics([0.0, 0.5, 0.0, 0.0, 0.0, 0.5, 0.0])
+    assert shared["distance"] == pytest.approx(3)
+    assert shared["entropy"] == pytest.approx(np.log(2) / np.log(7), abs=1e-5)
+    flat = row_statistics([1 / 7] * 7)
+    assert flat["distance"] == pytest.approx(3)
+    assert flat["entropy"] == pytest.approx(1)
+    assert flat["gini"] == pytest.approx(0, abs=1e-6)
+
+
+def test_weight_on_the_first_token():
+    assert first_mass(one_hot(5, 4)) == 1
+    assert first_mass(even(4)) == pytest.approx(np.mean([1 / 2, 1 / 3, 1 / 4]))
+
+
+def test_an_even_pattern_looks_a_quarter_back():
+    pattern = one_hot(24, 1).expand(3, 2, 24, 24)
+    flat = evened(pattern)
+    assert flat.shape == pattern.shape
+    torch.testing.assert_close(flat[1, 1], even(24))
+    assert mean_distance(flat) == pytest.approx(6)
+
+
+def test_a_head_is_missed_only_where_it_was_not_even():
+    """Of the hand-made pair both layers look somewhere; an untrained head with zero queries looks evenly."""
+    model = random_model(2)
+    batch = some()
+    heads = [rise_when_even(model, batch, [0], h) for h in range(2)]
+    assert rise_when_even(model, batch, [0]) != pytest.approx(0, abs=1e-6)
+    assert all(abs(rise) < abs(rise_when_even(model, batch, [0])) + 0.1 for rise in heads)
+    for name, parameter in model.named_parameters():
+        if "attention.query" in name:
+            parameter.data.zero_()
+    assert rise_when_even(model, batch, [0, 1]) == pytest.approx(0, abs=1e-9)
+    pair = composed_model("v", vocab=9, length=8)
+    pair.unembedding.weight.data.mul_(8)
+    whole = torch.randint(9, (60, 9), generator=generator())
+    asked = Batch(whole[:, 2:], whole[:, :-2], torch.arange(7).expand(60, 7) > 1)
+    assert min(rise_when_even(pair, asked, [i]) for i in range(2)) > 0.3
+
+
+def test_groups_of_layers_are_taken_away_together():
+    model = random_model(3)
+    batch, other = some(), some(seed=1)
+    alone = rise_without(model, batch, other)
+    found = rise_without_all(model, batch, other, [[0], [1], [2], [0, 1, 2]])
+    assert found[:3] == pytest.approx(alone)
+    assert found[3] != pytest.approx(alone.sum(), abs=1e-6)
+
+
+def test_a_climb_is_along_the_whole_stack():
+    values = DataArray(
+        [[np.arange(12.0), np.zeros(12)]], dims=("seed", "kind", "layer"),
+        coords={"layer": list(LAYERS)},
+    )  # fmt: skip
+    assert climb(values).values.tolist() == [[pytest.approx(11), 0]]
+    assert in_third(values, "last").values.tolist() == [[9.5, 0]]
+
+
+def test_centres_are_those_of_selectivity():
+    gained = np.zeros(13)
+    gained[6:] = 0.4  # all in layer 6
+    accuracy = DataArray([[0.5 + gained]], dims=("seed", "what", "state"))
+    found = centres(Dataset({"accuracy": accuracy, "control": xr_half(accuracy)}))
+    assert found.values.tolist() == [[pytest.approx(5.5 / 12)]]
+
+
+def xr_half(like: DataArray) -> DataArray:
+    return like.copy(data=np.full(like.shape, 0.5))
+
+
+def test_thirds_are_those_of_the_stack():
+    assert sum(IN_THIRDS, ()) == tuple(range(CONFIG.n_layers))
+    assert IN_THIRDS[2][0] == EARLY
+
+
+def test_the_model_of_the_last_state_is_the_model():
+    doing = RESULTS["doing"]
+    last = doing.isel(state=-1)
+    assert float(last.words.min()) == float(last.word_kinds.min()) == 1
+    looking = RESULTS["looking"]
+    assert abs(float(looking.distance.sel(kind="untrained").mean()) - 6) < 0.5

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from measured_transformer.analysis.layers import centre_of_gravity
+from measured_transformer.analysis.layers import centre_of_gravity, mean_distance
 from measured_transformer.exercises.answers import (
     Answer,
     close,
@@ -22,7 +25,7 @@ _CHAPTER = "book/attention/layers"
 
 @exercise(_CHAPTER)
 def idle(answer: Answer) -> None:
-    """Three numbers: the distance of an even head, the relative entropy and the Gini coefficient of a row."""
+    """Three numbers: the distance of an even head, the normalised entropy and the Gini coefficient of a row."""
     distance, entropy, unevenness = answer.numbers("(a)", "(b)", "(c)")
     slips = {
         12.5: "that is the last position, more or less; the mean goes over all of them",
@@ -45,6 +48,71 @@ def idle(answer: Answer) -> None:
     }
     way = "put the sixteen weights in rising order; only the last four are not zero"
     demand_number(unevenness, 0.8, way=way, name="(c)", within=0.001, slips=slips)
+
+
+def _drawn(n: int, seed: int, heads: int = 2) -> Tensor:
+    """Causal patterns (head, query, key)."""
+    scores = 2 * torch.randn(heads, n, n, generator=torch.Generator().manual_seed(seed)).double()
+    hidden = torch.ones(n, n, dtype=torch.bool).triu(1)
+    return scores.masked_fill(hidden, -torch.inf).softmax(-1)
+
+
+@exercise(_CHAPTER)
+def distance(answer: Answer) -> None:
+    """Write `distance(pattern)`: how many positions back the rows of (..., query, key) look on average."""
+    for n, seed in ((5, 0), (9, 1), (24, 2)):
+        pattern = _drawn(n, seed)
+        found, right = number(answer(pattern.clone())), mean_distance(pattern)
+        back = torch.arange(n)[:, None] - torch.arange(n)
+        rows = (pattern * back).sum(-1)
+        for slip, text in (
+            (rows.mean(), "the first position has no choice; leave its row out"),
+            (-right, "a query looks back: the distance is its place less that of the key"),
+            (rows[..., -1].mean(), "the mean goes over all rows but the first"),
+            (rows[..., 1:].mean(0).sum(), "that is a sum over rows, not their mean"),
+        ):
+            demand(not close(found, float(slip), 1e-6), text)
+        demand(close(found, right, 1e-6), f"expected {right:.4g} for {n} tokens, got {found:.4g}")
+
+
+@exercise(_CHAPTER)
+def price(answer: Answer) -> None:
+    """Write `price(loss, pattern)`: by how much the loss rises when a causal head attends evenly instead."""
+    for n, seed in ((4, 3), (7, 4), (12, 5)):
+        pattern = _drawn(n, seed)
+        wanted = _drawn(n, seed + 50)
+
+        def loss(given: Tensor, wanted: Tensor = wanted) -> float:
+            return float((given - wanted).square().sum() + (given.sum(-1) - 1).square().sum())
+
+        even = torch.ones_like(pattern).tril()
+        even = even / even.sum(-1, keepdim=True)
+        found, right = number(answer(_counted(loss), pattern.clone())), loss(even) - loss(pattern)
+        for other, text in (
+            (
+                torch.full_like(pattern, 1 / n),
+                "even over all that the query *may see*: no later key",
+            ),
+            (torch.zeros_like(pattern), "zeros are no attention at all; rows must sum to one"),
+            (torch.ones_like(pattern).tril() / n, "rows must sum to one"),
+        ):
+            demand(not close(found, loss(other) - loss(pattern), 1e-6), text)
+        demand(not close(found, -right, 1e-6), "a rise is the loss afterwards less the loss before")
+        demand(not close(found, loss(even), 1e-6), "that is the loss, not its rise")
+        demand(close(found, right, 1e-6), f"expected a rise of {right:.4g}, got {found:.4g}")
+
+
+def _counted(loss: Callable[[Tensor], float]) -> Callable[[Tensor], float]:
+    """A loss that takes only patterns of the right shape and tells what is wrong with others."""
+
+    def checked(given: Tensor) -> float:
+        demand(
+            isinstance(given, Tensor) and given.ndim == 3,
+            "the loss takes a pattern of the shape that was given: (head, query, key)",
+        )
+        return loss(given.double())
+
+    return checked
 
 
 @exercise(_CHAPTER)

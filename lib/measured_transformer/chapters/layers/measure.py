@@ -1,19 +1,22 @@
-"""Layers in order: a row's statistics, layers without an order to compare with, and what each layer adds.
+"""What the chapter on layers in order measures: where each layer looks, what is known there, what is missed.
 
-Statistics of attention and states of the stream are those of `analysis.layers`: patterns are (..., query,
-key) of a causal model, and the first position, which has no choice, is left out.
+Twelve-layer decoders that were trained on sentences, on the same sentences with their words shuffled, or not
+at all. Statistics of attention and states of the stream are those of `analysis.layers`: patterns are (...,
+query, key) of a causal model, and the first position, which has no choice, is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
+from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.ablation import Component, effects
 from measured_transformer.analysis.ablation import loss as mean_loss
@@ -21,23 +24,49 @@ from measured_transformer.analysis.grammar_probes import (
     PRONOUN_LABEL,
     PRONOUNS,
     agreement_examples,
+    probe_by_depth,
+    pronoun_examples,
 )
 from measured_transformer.analysis.handmade import Layout, attentions, empty_model, set_head
 from measured_transformer.analysis.layers import (
+    STATISTICS,
+    attention_by_layer,
+    centre_of_gravity,
     gini,
     mean_distance,
+    patterns_of,
     relative_entropy,
+    slope,
     states_by_depth,
 )
+from measured_transformer.analysis.probing import probe
+from measured_transformer.internals.at import at
+from measured_transformer.internals.intervene import intervene
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.grammar import (
     INTRANSITIVE,
     TAGS,
     TRANSITIVE,
     VOCABULARY,
+    Grammar,
 )
-from measured_transformer.tasks.task import Batch
+from measured_transformer.tasks.shuffled import ShuffledSentences
+from measured_transformer.tasks.task import Batch, Task
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Run, evaluate, make_model
 from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.schedules import WarmupLinear
+from measured_transformer.training.seeding import make_generator
 
 # Where a layer looks ------------------------------------------------------------------------------
 
@@ -129,7 +158,61 @@ def thirds(values: Float[ndarray, "layer"]) -> tuple[float, float, float]:
     return first, middle, last
 
 
+def first_mass(pattern: Float[Tensor, "*batch query key"]) -> float:
+    """Mean weight on the first token, over all rows but its own."""
+    return float(pattern[..., 1:, 0].double().mean())
+
+
 # What a layer adds --------------------------------------------------------------------------------
+
+
+def evened(pattern: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:
+    """The pattern of a causal head that looks at nothing in particular, in the shape of the given one.
+
+    >>> evened(torch.eye(3)).round(decimals=2).tolist()[2]
+    [0.33000001311302185, 0.33000001311302185, 0.33000001311302185]
+    """
+    seen = torch.ones_like(pattern).tril()
+    return seen / seen.sum(-1, keepdim=True)
+
+
+def rise_when_even(
+    model: Decoder, batch: Batch, layers: Sequence[int], head: int | None = None
+) -> float:
+    """By how many nats the loss rises when layers, or one head of each, attend evenly to all they may see.
+
+    Args:
+        model: trained.
+        batch: what the loss is measured on.
+        layers: from 0; all of them at once.
+        head: only this head of each layer; all heads when None.
+    """
+    change = evened if head is None else at(evened, heads=head)
+    whole = mean_loss(model, batch)
+    with intervene(model, {f"blocks.{i}.attention.pattern": change for i in layers}):
+        return mean_loss(model, batch) - whole
+
+
+def rise_without_all(
+    model: Decoder, batch: Batch, reference: Batch, groups: Sequence[Sequence[int]]
+) -> Float[ndarray, "group"]:
+    """The same as `rise_without`, for groups of layers that are taken away together.
+
+    Args:
+        model: trained.
+        batch: what the loss is measured on.
+        reference: other sequences of the same length.
+        groups: layers from 0.
+    """
+    writes = [
+        [
+            Component(f"blocks.{i}.{part}.out")
+            for i in group
+            for part in ("attention", "feedforward")
+        ]
+        for group in groups
+    ]
+    return effects(model, writes, batch, reference=reference, metric=mean_loss)
 
 
 def rise_without(model: Decoder, batch: Batch, reference: Batch) -> Float[ndarray, "layer"]:
@@ -235,10 +318,10 @@ def pronouns_learnt(model: Decoder, batch: Batch) -> float:
         stops = (before == VOCABULARY.index(".")).nonzero()
         start = int(stops[-1]) + 1 if len(stops) else 0
         noun = batch.gold["tag"][row, start:place] == TAGS.index("noun")
-        for token, number in zip(
+        for token, one in zip(
             before[start:][noun], batch.gold["number"][row, start:place][noun], strict=True
         ):
-            meant = PRONOUNS.index("they") if number == 1 else int(PRONOUN_LABEL[token])
+            meant = PRONOUNS.index("they") if one == 1 else int(PRONOUN_LABEL[token])
             fitting[i, meant] = 1
     return float(((chances * fitting).sum(-1) / chances.sum(-1)).double().mean())
 
@@ -278,3 +361,482 @@ def carrying_model(what: str, *, vocab: int, length: int, n_classes: int = 2) ->
         output=carried @ into,
     )  # fmt: skip
     return model
+
+
+# Twelve layers, three kinds of model --------------------------------------------------------------
+
+GRAMMAR = Grammar(length=24, attractor=0.5, reference=0.9)
+TASKS: Mapping[str, Task] = {"sentences": GRAMMAR, "shuffled": ShuffledSentences(GRAMMAR)}
+"""What each trained kind of model learns."""
+KINDS = (*TASKS, "untrained")
+CONFIG = Config(vocab=GRAMMAR.vocab, n_layers=12, d_model=64, d_ff=64, n_heads=4, bias=False)
+LAYERS = tuple(range(1, CONFIG.n_layers + 1))
+STATES = (0, *LAYERS)
+THIRDS = ("first", "middle", "last")
+IN_THIRDS = tuple(tuple(range(4 * i, 4 * i + 4)) for i in range(3))
+"""The layers of each third, from 0."""
+EARLY = 8
+"""Blocks passed before the last third."""
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+STEPS = 250
+LOOKED_AT, PROBED = 150, 600
+"""Sequences for attention and losses, and for probes."""
+PROPERTIES = ("agreement", "pronouns")
+
+
+def trainings(seed: int) -> dict[str, Job]:
+    """One model of each trained kind, at the learning rate that suits it."""
+    options = {"batch_size": 16, "schedule": WarmupLinear(25, STEPS)}
+    jobs = {}
+    for kind, task in TASKS.items():
+        search = Search(f"layers-{kind}", CONFIG, task, RATES, tuning_seeds(2), STEPS, options)
+        jobs[kind] = job(CONFIG, task, seed, steps=STEPS, learning_rate=tuned(search), **options)
+    return jobs
+
+
+def models_of(runs: Mapping[str, Run], seed: int) -> dict[str, Any]:
+    """The model of each of `KINDS`."""
+    fresh = make_model(CONFIG, causal=True, seed=seed).eval()
+    return {**{kind: runs[kind].model for kind in TASKS}, "untrained": fresh}
+
+
+@measurement(
+    seeds=10,
+    coords={"kind": KINDS, "layer": LAYERS},
+    trainings=trainings,
+    repeat="opening",
+    tolerance={
+        "distance": 4.0,
+        "adjacent": 0.3,
+        "entropy": 0.6,
+        "gini": 0.6,
+        "first": 0.5,
+        "own_distance": 4.0,
+        "own_entropy": 0.6,
+        "null": 4.0,
+        "loss": 0.3,
+        "agreement": 0.6,
+        "pronouns": 0.5,
+    },
+)
+def looking(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Where the layers of three kinds of model look, all of them reading sentences; and what they have learned.
+
+    Beside them a null that attends at random with the locality of the model trained on sentences, and the
+    statistics of the model trained on shuffled words reading shuffled words.
+    """
+    models = models_of(runs, seed)
+    few = GRAMMAR.batch(make_generator(seed, "attention"), LOOKED_AT)
+    many = GRAMMAR.batch(make_generator(seed, "evaluation"), PROBED)
+    looks = [attention_by_layer(model, few) for model in models.values()]
+    patterns = [patterns_of(model, few) for model in models.values()]
+    mixed = TASKS["shuffled"].batch(make_generator(seed, "attention"), LOOKED_AT)
+    own = attention_by_layer(models["shuffled"], mixed)
+    losses = [
+        evaluate(model, TASKS.get(kind, GRAMMAR), seed=seed).loss for kind, model in models.items()
+    ]
+    return {
+        **{name: (("kind", "layer"), [look[name] for look in looks]) for name in STATISTICS},
+        "first": (("kind", "layer"), [[first_mass(p) for p in each] for each in patterns]),
+        "own_distance": ("layer", own["distance"]),
+        "own_entropy": ("layer", own["entropy"]),
+        "null": ("layer", null_distances(patterns[0], make_generator(seed, "null"))),
+        "loss": ("kind", losses),
+        "agreement": ("kind", [agreement_learnt(model, many) for model in models.values()]),
+        "pronouns": ("kind", [pronouns_learnt(model, many) for model in models.values()]),
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"kind": KINDS, "what": PROPERTIES, "state": STATES},
+    trainings=trainings,
+    repeat="opening",
+    tolerance={"accuracy": 0.6, "control": 0.3, "chance": 0.1},
+)
+def knowing(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """What probes and their controls read at each depth: the number of the subject, and its pronoun."""
+    batch = GRAMMAR.batch(make_generator(seed, "evaluation"), PROBED)
+    examples = {"agreement": agreement_examples(batch), "pronouns": pronoun_examples(batch)}
+    found = [
+        probe_by_depth(model, batch, examples, make_generator(seed, "control"))
+        for model in models_of(runs, seed).values()
+    ]
+    axes = ("kind", "what", "state")
+    return {
+        "accuracy": (axes, [[each[what].accuracy for what in PROPERTIES] for each in found]),
+        "control": (axes, [[each[what].control for what in PROPERTIES] for each in found]),
+        "chance": (
+            "what",
+            [float(each.labels.bincount().max()) / len(each.labels) for each in examples.values()],
+        ),
+    }
+
+
+HEADS = tuple(range(1, CONFIG.n_heads + 1))
+
+
+@measurement(
+    seeds=10,
+    coords={"kind": tuple(TASKS), "layer": LAYERS, "head": HEADS, "third": THIRDS, "state": STATES},
+    trainings=trainings,
+    repeat="opening",
+    tolerance={
+        "distance": 12.0,
+        "entropy": 1.0,
+        "head_rise": 0.5,
+        "even": 1.0,
+        "without": 2.0,
+        "even_thirds": 3.0,
+        "without_thirds": 3.0,
+        "without_any": 3.0,
+        "words": 1.0,
+        "word_kinds": 1.0,
+        "read": 3.0,
+    },
+)
+def doing(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """What each head and layer is missed for, in models that read what they were trained on.
+
+    The rise of the loss when a head, a layer or a third of the layers attends evenly; the rise when all that a
+    layer, a third or the whole stack writes is replaced by its mean; and what the unembedding reads early.
+    """
+    found: dict[str, list[Any]] = {}
+
+    def keep(**values: Any) -> None:
+        for name, value in values.items():
+            found.setdefault(name, []).append(value)
+
+    kinds = word_kinds(GRAMMAR.batch(make_generator(seed, "evaluation"), PROBED))
+    for name, task in TASKS.items():
+        model: Any = runs[name].model
+        batch = task.batch(make_generator(seed, "attention"), LOOKED_AT)
+        reference = task.batch(make_generator(seed, "reference"), LOOKED_AT)
+        patterns = patterns_of(model, batch)
+        read = lens(model, batch, kinds)
+        depth = range(CONFIG.n_layers)
+        of_heads = [[each[:, [h]] for h in range(CONFIG.n_heads)] for each in patterns]
+        together = [*IN_THIRDS, tuple(depth)]
+        gone = rise_without_all(model, batch, reference, together)
+        keep(
+            distance=[[mean_distance(p) for p in each] for each in of_heads],
+            entropy=[[relative_entropy(p) for p in each] for each in of_heads],
+            head_rise=[
+                [rise_when_even(model, batch, [i], h) for h in range(CONFIG.n_heads)] for i in depth
+            ],
+            even=[rise_when_even(model, batch, [i]) for i in depth],
+            even_thirds=[rise_when_even(model, batch, group) for group in IN_THIRDS],
+            without=rise_without(model, batch, reference),
+            without_thirds=gone[:-1],
+            without_any=float(gone[-1]),
+            words=read.agreement,
+            word_kinds=read.kinds,
+            read=read.loss,
+        )
+    axes = {
+        **dict.fromkeys(("distance", "entropy", "head_rise"), ("kind", "layer", "head")),
+        **dict.fromkeys(("even", "without"), ("kind", "layer")),
+        **dict.fromkeys(("even_thirds", "without_thirds"), ("kind", "third")),
+        **dict.fromkeys(("words", "word_kinds", "read"), ("kind", "state")),
+        "without_any": ("kind",),
+    }
+    return {name: (axes[name], values) for name, values in found.items()}
+
+
+# What the claims are judged by --------------------------------------------------------------------
+
+
+def climb(values: DataArray) -> DataArray:
+    """By how much a statistic climbs from the first layer to the last, along the line of least squares."""
+    rows = values.transpose(..., "layer")
+    rise = np.apply_along_axis(lambda row: slope(row) * (len(row) - 1), -1, rows.values)
+    return rows.isel(layer=0, drop=True).copy(data=rise)
+
+
+def in_third(values: DataArray, third: str) -> DataArray:
+    """The mean of a statistic over the layers of one of `THIRDS`."""
+    layers = [i + 1 for i in IN_THIRDS[THIRDS.index(third)]]
+    return values.sel(layer=layers).mean("layer")
+
+
+def centres(knowing: Dataset) -> DataArray:
+    """Centres of gravity of what probes gain, over their controls, as shares of the depth."""
+    found = (knowing.accuracy - knowing.control).transpose(..., "state")
+    rows = np.apply_along_axis(centre_of_gravity, -1, found.values)
+    return found.isel(state=0, drop=True).copy(data=rows)
+
+
+def _value(values: DataArray) -> dict[str, Any]:
+    return {"value": values}
+
+
+def _pair(treatment: DataArray, baseline: DataArray, **more: DataArray) -> dict[str, Any]:
+    return {"treatment": treatment, "baseline": baseline, **more}
+
+
+@evidence("DD-2.9")
+def _(looking: Dataset) -> dict[str, Any]:
+    steep = climb(looking.distance)
+    own = steep.sel(kind="sentences")
+    return {
+        "distance": _value(own),
+        "adjacent": _value(climb(looking.adjacent).sel(kind="sentences")),
+        "untrained": _pair(own, steep.sel(kind="untrained")),
+        "null": _pair(own, climb(looking.null)),
+        "shuffled": _pair(own, steep.sel(kind="shuffled")),
+    }
+
+
+@evidence("DD-2.10")
+def _(knowing: Dataset) -> dict[str, Any]:
+    centre = centres(knowing).sel(kind="sentences")
+    return {
+        "later": _pair(centre.sel(what="pronouns"), centre.sel(what="agreement")),
+        "middle": _value(centre.sel(what="pronouns")),
+    }
+
+
+@evidence("DD-2.11")
+def _(looking: Dataset) -> dict[str, Any]:
+    entropy, uneven = (each.sel(kind="sentences") for each in (looking.entropy, looking.gini))
+    return {
+        "entropy": _pair(
+            in_third(entropy, "last"),
+            in_third(entropy, "middle"),
+            headroom=in_third(entropy, "middle"),
+        ),
+        "gini": _pair(
+            in_third(uneven, "last"),
+            in_third(uneven, "middle"),
+            headroom=1 - in_third(uneven, "middle"),
+        ),
+    }
+
+
+@evidence("DD-2.12")
+def _(doing: Dataset) -> dict[str, Any]:
+    missed = doing.without_thirds.sel(kind="sentences")
+    return {
+        "share": _value(missed.sel(third="last") / doing.without_any.sel(kind="sentences")),
+        "middle": _pair(np.log(missed.sel(third="last")), np.log(missed.sel(third="middle"))),
+        "lens": _value(doing.word_kinds.sel(kind="sentences", state=EARLY)),
+    }
+
+
+def falls(looking: Dataset) -> DataArray:
+    """By how much the normalised entropy falls from the middle to the last third."""
+    return in_third(looking.entropy, "middle") - in_third(looking.entropy, "last")
+
+
+def lags(knowing: Dataset) -> DataArray:
+    """How far the centre of gravity of pronouns lies behind that of agreement."""
+    found = centres(knowing)
+    return found.sel(what="pronouns", drop=True) - found.sel(what="agreement", drop=True)
+
+
+@evidence("DD-2.13")
+def _(looking: Dataset, knowing: Dataset) -> dict[str, Any]:
+    of = {"distance": climb(looking.distance), "order": lags(knowing), "focus": falls(looking)}
+    return {
+        f"{name}_{control}": _pair(values.sel(kind="sentences"), values.sel(kind=control))
+        for name, values in of.items()
+        for control in ("untrained", "shuffled")
+    }
+
+
+@evidence("DD-14.12")
+def _(looking: Dataset, knowing: Dataset) -> dict[str, Any]:
+    centre = centres(knowing).sel(kind="sentences")
+    entropy = looking.entropy.sel(kind="sentences")
+    return {
+        "distance": _value(climb(looking.distance).sel(kind="sentences")),
+        "order": _pair(centre.sel(what="pronouns"), centre.sel(what="agreement")),
+        "focus": _pair(in_third(entropy, "last"), in_third(entropy, "middle")),
+    }
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+
+def _mean(values: DataArray) -> float:
+    return float(values.mean())
+
+
+@number
+def floor() -> float:
+    """The smallest expected loss of one who knows the grammar, nats a word."""
+    return GRAMMAR.bayes_loss()
+
+
+@number
+def even_first() -> float:
+    """Weight of even attention on the first token."""
+    n = GRAMMAR.length
+    return float(np.mean([1 / (i + 1) for i in range(1, n)]))
+
+
+@number
+def in_middle(looking: Dataset) -> float:
+    """Mean normalised entropy of the middle third, models of sentences."""
+    return _mean(in_third(looking.entropy.sel(kind="sentences"), "middle"))
+
+
+@number
+def in_last(looking: Dataset) -> float:
+    """The same of the last third."""
+    return _mean(in_third(looking.entropy.sel(kind="sentences"), "last"))
+
+
+def _late_heads(doing: Dataset, kind: str) -> DataArray:
+    return doing["head_rise"].sel(kind=kind, layer=slice(EARLY + 1, None))
+
+
+@number
+def late_head_sentences(doing: Dataset) -> float:
+    """Median rise of the loss when one head of the last third attends evenly, sentences."""
+    return float(_late_heads(doing, "sentences").median())
+
+
+@number
+def late_head_shuffled(doing: Dataset) -> float:
+    """The same, shuffled words."""
+    return float(_late_heads(doing, "shuffled").median())
+
+
+def _third(values: DataArray, kind: str, third: str) -> float:
+    return _mean(values.sel(kind=kind, third=third))
+
+
+@number
+def even_first_sentences(doing: Dataset) -> float:
+    """Rise of the loss when the first third attends evenly, sentences."""
+    return _third(doing.even_thirds, "sentences", "first")
+
+
+@number
+def even_last_sentences(doing: Dataset) -> float:
+    """Rise of the loss when the last third attends evenly, sentences."""
+    return _third(doing.even_thirds, "sentences", "last")
+
+
+@number
+def even_last_shuffled(doing: Dataset) -> float:
+    """Rise of the loss when the last third attends evenly, shuffled words."""
+    return _third(doing.even_thirds, "shuffled", "last")
+
+
+def by_hand(what: str) -> tuple[float, float]:
+    """Accuracy and control of a probe for the class of the word one place back, in a `carrying_model`."""
+    words = torch.randint(16, (600, 6), generator=torch.Generator().manual_seed(0))
+    reading = Batch(words, words, torch.ones_like(words, dtype=torch.bool))
+    before, first_half = words[:, 2], torch.arange(600) < 300
+    states = states_by_depth(carrying_model(what, vocab=16, length=6), reading)[:, :, 3]
+    random = torch.Generator().manual_seed(1)
+    found = probe(states, before % 2, before, first_half, random, n_labels=2)
+    return float(found.accuracy[-1]), float(found.control[-1])
+
+
+@number
+def class_probe() -> float:
+    """Accuracy where the class was copied."""
+    return by_hand("class")[0]
+
+
+@number
+def class_control() -> float:
+    """Its control."""
+    return by_hand("class")[1]
+
+
+@number
+def word_probe() -> float:
+    """Accuracy where the word was copied."""
+    return by_hand("word")[0]
+
+
+@number
+def word_control() -> float:
+    """Its control."""
+    return by_hand("word")[1]
+
+
+def _known(knowing: Dataset, what: str, state: int = 3) -> float:
+    return _mean(knowing.accuracy.sel(kind="sentences", what=what, state=state))
+
+
+@number
+def known_agreement(knowing: Dataset) -> float:
+    """Accuracy of the probe for agreement after three layers."""
+    return _known(knowing, "agreement")
+
+
+@number
+def known_pronouns(knowing: Dataset) -> float:
+    """Accuracy of the probe for pronouns after three layers."""
+    return _known(knowing, "pronouns")
+
+
+@number
+def centre_agreement(knowing: Dataset) -> float:
+    """Mean centre of gravity of agreement."""
+    return _mean(centres(knowing).sel(kind="sentences", what="agreement"))
+
+
+@number
+def centre_pronouns(knowing: Dataset) -> float:
+    """Mean centre of gravity of pronouns."""
+    return _mean(centres(knowing).sel(kind="sentences", what="pronouns"))
+
+
+@number
+def gone_first(doing: Dataset) -> float:
+    """Rise of the loss without the first third, models of sentences."""
+    return _third(doing.without_thirds, "sentences", "first")
+
+
+@number
+def gone_middle(doing: Dataset) -> float:
+    """Rise of the loss without the middle third."""
+    return _third(doing.without_thirds, "sentences", "middle")
+
+
+@number
+def gone_last(doing: Dataset) -> float:
+    """Rise of the loss without the last third."""
+    return _third(doing.without_thirds, "sentences", "last")
+
+
+@number
+def gone_all(doing: Dataset) -> float:
+    """Rise of the loss without any layer."""
+    return _mean(doing.without_any.sel(kind="sentences"))
+
+
+def _early(values: DataArray) -> DataArray:
+    return values.sel(kind="sentences", state=EARLY)
+
+
+@number
+def early_word(doing: Dataset) -> float:
+    """Share of positions at which the word read before the last third is the final one."""
+    return _mean(_early(doing.words))
+
+
+@number
+def early_kind(doing: Dataset) -> float:
+    """The same for the kind of word."""
+    return _mean(_early(doing.word_kinds))
+
+
+@number
+def early_missing(doing: Dataset) -> float:
+    """Nats that are missing in what is read before the last third."""
+    final = doing.read.sel(kind="sentences", state=STATES[-1])
+    return _mean(_early(doing.read) - final)
+
+
+@number
+def gained(doing: Dataset) -> float:
+    """Nats that the layers gain over what is read in the embedding."""
+    read = doing.read.sel(kind="sentences")
+    return _mean(read.sel(state=0) - read.sel(state=STATES[-1]))
