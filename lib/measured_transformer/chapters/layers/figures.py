@@ -134,13 +134,13 @@ def plot_heads(doing: Dataset, even: float, *, floor: float = 1e-4) -> Figure:
             )
         panel.axvline(even, color=theme().ink, linestyle="--", linewidth=1)
         panel.set_yscale("log")
-        panel.set_ylim(floor * 0.8, 0.6)
+        panel.set_ylim(floor * 0.8, 2)
         panel.set_ylabel("rise of the loss, nats")
         panel.text(
             0.02, 0.95, _KINDS[kind][1], transform=panel.transAxes, va="top", fontsize=11,
             color=COLOURS[_KINDS[kind][0]],
         )  # fmt: skip
-    axes[0].text(even + 0.1, 0.4, "even", va="top", fontsize=10.5)
+    axes[0].text(even + 0.1, 1.2, "even", va="top", fontsize=10.5)
     legend_above(axes[0])
     axes[1].set_xlabel("distance that the head looks, positions")
     panel_letters(axes)
