@@ -201,7 +201,7 @@ CHANGED: dict[str, dict[str, str]] = {
         "equal_from measured_sublayers pattern_to_stream",
     ),
     "analysis.extrapolation": _all_in(
-        "chapters.extrapolation.measure", "by_bucket interpolated longest_within"
+        "chapters.extrapolation.measure", "by_bucket longest_within"
     ),
     "analysis.fact_counts": {"log_ratio": "chapters.facts.measure"},
     "analysis.ffn_memory": _all_in(

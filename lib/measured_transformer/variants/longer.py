@@ -157,7 +157,7 @@ def with_frequencies(model: Model, omega: Frequencies, *, stretch: float = 1.0) 
     own = _rotary(model)
     if len(omega) != own.d_head // 2:
         raise ValueError(f"expected {own.d_head // 2} frequencies, got {len(omega)}")
-    model.rotary = _Given(own, omega, stretch).to(next(model.parameters()).device)
+    model.rotary = _Given(own, omega, stretch).to(next(model.parameters()))
     try:
         yield
     finally:
