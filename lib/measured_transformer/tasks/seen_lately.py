@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -65,3 +66,12 @@ class SeenLately:
         0.593
         """
         return (1 - 1 / (self.vocab - 1)) ** self.reach
+
+    def blind_loss(self) -> float:
+        """Loss in nats of a model that knows how frequent the answers are, and nothing else; far from the start.
+
+        >>> round(SeenLately().blind_loss(), 3)
+        0.676
+        """
+        new = self.new_share()
+        return -new * math.log(new) - (1 - new) * math.log(1 - new)

@@ -35,6 +35,7 @@ from measured_transformer.measuring import (
     evidence,
     job,
     measurement,
+    number,
     tuned,
     tuning_seeds,
 )
@@ -539,3 +540,307 @@ def _(lag: Dataset, strings: Dataset, lately: Dataset) -> dict[str, Any]:
         "lately": {"value": _long(lately.loss.sel(kept="window"))},
         "start": {"value": _long(lately.loss.sel(kept="window and start"))},
     }
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+
+def _mean(values: DataArray) -> float:
+    return float(values.mean("seed"))
+
+
+@number
+def near_rotary(lag: Dataset) -> float:
+    """Excess just beyond the trained length on 'three back': rotary."""
+    return _mean(_near(lag.excess.sel(scheme="rotary")))
+
+
+@number
+def near_sinusoidal(lag: Dataset) -> float:
+    """The same: sinusoidal."""
+    return _mean(_near(lag.excess.sel(scheme="sinusoidal")))
+
+
+@number
+def near_learned(lag: Dataset) -> float:
+    """The same: learned."""
+    return _mean(_near(lag.excess.sel(scheme="learned")))
+
+
+@number
+def far_rotary(lag: Dataset) -> float:
+    """Excess at four to eight times the trained length on 'three back': rotary."""
+    return _mean(_far(lag.excess.sel(scheme="rotary")))
+
+
+@number
+def far_alibi(lag: Dataset) -> float:
+    """The same: ALiBi, trained longer."""
+    return _mean(_far(lag.excess.sel(scheme=LONGER)))
+
+
+@number
+def far_relative(lag: Dataset) -> float:
+    """The same: T5's bias."""
+    return _mean(_far(lag.excess.sel(scheme="relative")))
+
+
+@number
+def far_none(lag: Dataset) -> float:
+    """The same: none."""
+    return _mean(_far(lag.excess.sel(scheme="none")))
+
+
+@number
+def guess_lag() -> float:
+    """Excess of guessing on 'three back'."""
+    return math.log(BACK.vocab) - BACK.bayes_loss()
+
+
+def _inside(values: DataArray) -> float:
+    return _mean(values.sel(bucket=slice(0, LENGTH - 1)).mean("bucket"))
+
+
+@number
+def inside_alibi_short(lag: Dataset) -> float:
+    """Excess within the trained length: ALiBi after the steps of all."""
+    return _inside(lag.excess.sel(scheme="alibi"))
+
+
+@number
+def inside_alibi(lag: Dataset) -> float:
+    """The same after ten times as many."""
+    return _inside(lag.excess.sel(scheme=LONGER))
+
+
+@number
+def copy_inside_rotary(strings: Dataset) -> float:
+    """Excess within the trained length on strings: rotary."""
+    return _inside(strings.excess.sel(scheme="rotary"))
+
+
+@number
+def copy_far_rotary(strings: Dataset) -> float:
+    """Excess at four to eight times the trained length on strings: rotary."""
+    return _mean(_far(strings.excess.sel(scheme="rotary")))
+
+
+@number
+def copy_far_learned(strings: Dataset) -> float:
+    """The same: learned."""
+    return _mean(_far(strings.excess.sel(scheme="learned")))
+
+
+@number
+def copy_far_relative(strings: Dataset) -> float:
+    """The same: T5's bias."""
+    return _mean(_far(strings.excess.sel(scheme="relative")))
+
+
+@number
+def copy_bag() -> float:
+    """Loss of knowing a string's symbols and not their order, in long sequences."""
+    return STRING.bag_loss(length=REACH)
+
+
+@number
+def long_rotary(lag: Dataset) -> float:
+    """Excess at two to eight times the trained length on 'three back': rotary."""
+    return _mean(_long(lag.excess.sel(scheme="rotary")))
+
+
+@number
+def limited_rotary(lag: Dataset) -> float:
+    """The same with a window."""
+    return _mean(lag.limited.sel(scheme="rotary"))
+
+
+@number
+def copy_limited_rotary(strings: Dataset) -> float:
+    """The same on strings."""
+    return _mean(strings.limited.sel(scheme="rotary"))
+
+
+@number
+def yarn_scores() -> float:
+    """By what YaRN multiplies scores for sequences eight times as long."""
+    return yarn_stretch(8.0) ** 2
+
+
+@number
+def text_trained(text: Dataset) -> float:
+    """Nats a character in the second half of the trained length, on text held out."""
+    inside = text.loss.sel(method="as trained", factor=8, bucket=slice(READ // 2, READ - 1))
+    return _mean(inside.mean("bucket"))
+
+
+def _above(text: Dataset, method: str, start: int, end: int) -> float:
+    """Nats a character more than with a window, between positions, stretched by eight."""
+    where = slice(start, end - 1)
+    zero = text.limited.sel(kept="window", bucket=where).mean("bucket")
+    return _mean(text.loss.sel(method=method, factor=8, bucket=where).mean("bucket") - zero)
+
+
+@number
+def text_far_plain(text: Dataset) -> float:
+    """Nats a character above the window at four to eight times the trained length: as trained."""
+    return _above(text, "as trained", 4 * READ, FAR)
+
+
+@number
+def text_far_interpolation(text: Dataset) -> float:
+    """The same: interpolation."""
+    return _above(text, "interpolation", 4 * READ, FAR)
+
+
+@number
+def text_far_ntk(text: Dataset) -> float:
+    """The same: NTK-aware."""
+    return _above(text, "NTK-aware", 4 * READ, FAR)
+
+
+@number
+def text_far_parts(text: Dataset) -> float:
+    """The same: by parts."""
+    return _above(text, "by parts", 4 * READ, FAR)
+
+
+@number
+def text_far_yarn(text: Dataset) -> float:
+    """The same: YaRN."""
+    return _above(text, "YaRN", 4 * READ, FAR)
+
+
+@number
+def text_inside_interpolation(text: Dataset) -> float:
+    """The same within the trained length: interpolation."""
+    return _above(text, "interpolation", 0, READ)
+
+
+@number
+def text_inside_ntk(text: Dataset) -> float:
+    """The same within the trained length: NTK-aware."""
+    return _above(text, "NTK-aware", 0, READ)
+
+
+@number
+def text_middle_ntk(text: Dataset) -> float:
+    """The same at two to four times the trained length: NTK-aware."""
+    return _above(text, "NTK-aware", 2 * READ, 4 * READ)
+
+
+@number
+def text_weight(text: Dataset) -> float:
+    """Largest mean weight of a head on the start token, mean over seeds."""
+    return _mean(text.weight.isel(token=0))
+
+
+def more_training(again: Dataset) -> tuple[DataArray, DataArray]:
+    """Nats above the window at two to four times the trained length, before and after forty steps, by method.
+
+    After them at the learning rate that is best for the *other* seeds, so that no seed chooses for itself.
+    """
+    far = slice(2 * READ, None)
+    zero = again.limited.sel(bucket=far).mean("bucket")
+    before = again.before.sel(bucket=far).mean("bucket") - zero
+    after = again.loss.sel(bucket=far).mean("bucket") - zero
+    others = (after.sum("seed") - after) / (after.seed.size - 1)
+    return before, after.isel(rate=others.argmin("rate"))
+
+
+def _before(again: Dataset, method: str) -> float:
+    return _mean(more_training(again)[0].sel(method=method))
+
+
+def _after(again: Dataset, method: str) -> float:
+    return _mean(more_training(again)[1].sel(method=method))
+
+
+@number
+def before_plain(again: Dataset) -> float:
+    """Nats above the window before further training: as trained."""
+    return _before(again, "as trained")
+
+
+@number
+def after_plain(again: Dataset) -> float:
+    """The same after it."""
+    return _after(again, "as trained")
+
+
+@number
+def before_interpolation(again: Dataset) -> float:
+    """Nats above the window before further training: interpolation."""
+    return _before(again, "interpolation")
+
+
+@number
+def after_interpolation(again: Dataset) -> float:
+    """The same after it."""
+    return _after(again, "interpolation")
+
+
+@number
+def before_ntk(again: Dataset) -> float:
+    """Nats above the window before further training: NTK-aware."""
+    return _before(again, "NTK-aware")
+
+
+@number
+def after_ntk(again: Dataset) -> float:
+    """The same after it."""
+    return _after(again, "NTK-aware")
+
+
+@number
+def before_yarn(again: Dataset) -> float:
+    """Nats above the window before further training: YaRN."""
+    return _before(again, "YaRN")
+
+
+@number
+def after_yarn(again: Dataset) -> float:
+    """The same after it."""
+    return _after(again, "YaRN")
+
+
+@number
+def new_share() -> float:
+    """How often a symbol is not among the last six."""
+    return LATELY.new_share()
+
+
+@number
+def lately_guess() -> float:
+    """Loss of guessing by how frequent the answers of 'seen lately' are."""
+    return LATELY.blind_loss()
+
+
+@number
+def lately_window(lately: Dataset) -> float:
+    """Loss on 'seen lately' at two to eight times the trained length, with a window."""
+    return _mean(_long(lately.loss.sel(kept="window")))
+
+
+@number
+def lately_start(lately: Dataset) -> float:
+    """The same with the start token in it."""
+    return _mean(_long(lately.loss.sel(kept="window and start")))
+
+
+@number
+def says_window(lately: Dataset) -> float:
+    """How often the model says 'seen' with a window."""
+    return _mean(lately.says.sel(kept="window"))
+
+
+@number
+def start_new(lately: Dataset) -> float:
+    """Weight of the head that leans most on the start token, at new symbols."""
+    return _mean(lately.weight.sel(token="new"))
+
+
+@number
+def start_seen(lately: Dataset) -> float:
+    """The same at symbols seen lately."""
+    return _mean(lately.weight.sel(token="seen"))
