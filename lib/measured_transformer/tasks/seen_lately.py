@@ -68,7 +68,7 @@ class SeenLately:
         return (1 - 1 / (self.vocab - 1)) ** self.reach
 
     def blind_loss(self) -> float:
-        """Loss in nats of a model that knows how frequent the answers are, and nothing else; far from the start.
+        """Loss of a model that knows how frequent the answers are, and nothing else; far from the start, in nats.
 
         >>> round(SeenLately().blind_loss(), 3)
         0.676

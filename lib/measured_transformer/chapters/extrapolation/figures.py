@@ -210,7 +210,7 @@ def plot_methods(
     zero = text.limited.sel(kept="window")
     for method, at in places.items():
         concept, name = METHODS[method]
-        _line(axes[0], text.loss.sel(method=method, factor=8) - zero, concept)
+        _line(axes[0], text.loss.sel(method=method) - zero, concept)
         axes[0].text(*at, name, color=COLOURS[concept], fontsize=10)
     _frame(axes[0], trained, None)
     axes[0].set_xlabel("position")

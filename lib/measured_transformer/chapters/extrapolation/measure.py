@@ -380,7 +380,6 @@ PROSE = Opened(READ)
 GPT = Config(vocab=CHARACTERS + 1, d_model=64, n_layers=2, n_heads=4, positions="rotary")
 GPT_STEPS = 600
 GPT_RATES = (5e-4, 1.25e-3, 3e-3, 8e-3, 2e-2, 5e-2)
-FACTORS = (2, 4, 8)
 TEXT_BUCKETS = tuple(range(0, FAR, BUCKET))
 WINDOWS = ("window", "window and start")
 
@@ -397,7 +396,6 @@ def text_trainings(seed: int) -> dict[str, Job]:
     seeds=5,
     coords={
         "method": METHODS,
-        "factor": FACTORS,
         "kept": WINDOWS,
         "bucket": TEXT_BUCKETS,
         "token": ("average",),
@@ -415,12 +413,10 @@ def text(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     model: Any = runs["gpt"].model
     held_out = Opened(READ, "validation")
     batch = held_out.batch(make_generator(seed, "evaluation"), 32, length=FAR)
-    loss: list[list[Any]] = []
+    loss = []
     for method in METHODS:
-        loss.append([])
-        for factor in FACTORS:
-            with slowed(model, method, float(factor), READ):
-                loss[-1].append(by_bucket(_losses(model, batch)[0], BUCKET))
+        with slowed(model, method, float(TIMES), READ):
+            loss.append(by_bucket(_losses(model, batch)[0], BUCKET))
     limited = []
     for kept in WINDOWS:
         with keeping(model, kept, READ, 4):
@@ -430,14 +426,14 @@ def text(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         model(short.inputs)
     leaning = torch.cat([p[:, :, READ // 2 :, 0].mean((0, 2)) for p in seen.values()])
     return {
-        "loss": (("method", "factor", "bucket"), loss),
+        "loss": (("method", "bucket"), loss),
         "limited": (("kept", "bucket"), limited),
         "weight": ("token", [float(leaning.max())]),
     }
 
 
 AGAIN = ("as trained", "interpolation", "NTK-aware", "YaRN")
-AGAIN_LENGTH, AGAIN_STEPS, AGAIN_BATCH = 4 * READ, 40, 4
+AGAIN_LENGTH, AGAIN_STEPS, AGAIN_BATCH = 4 * READ, 25, 4
 AGAIN_RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 
 
@@ -471,7 +467,7 @@ def fit_longer(
     data=(TEXT,),
 )
 def again(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """The language model before and after forty steps at four times its length, by method and learning rate.
+    """The language model before and after a few steps at four times its length, by method and learning rate.
 
     And before, with a window.
     """
@@ -670,7 +666,7 @@ def yarn_scores() -> float:
 @number
 def text_trained(text: Dataset) -> float:
     """Nats a character in the second half of the trained length, on text held out."""
-    inside = text.loss.sel(method="as trained", factor=8, bucket=slice(READ // 2, READ - 1))
+    inside = text.loss.sel(method="as trained", bucket=slice(READ // 2, READ - 1))
     return _mean(inside.mean("bucket"))
 
 
@@ -678,7 +674,7 @@ def _above(text: Dataset, method: str, start: int, end: int) -> float:
     """Nats a character more than with a window, between positions, stretched by eight."""
     where = slice(start, end - 1)
     zero = text.limited.sel(kept="window", bucket=where).mean("bucket")
-    return _mean(text.loss.sel(method=method, factor=8, bucket=where).mean("bucket") - zero)
+    return _mean(text.loss.sel(method=method, bucket=where).mean("bucket") - zero)
 
 
 @number
@@ -736,7 +732,7 @@ def text_weight(text: Dataset) -> float:
 
 
 def more_training(again: Dataset) -> tuple[DataArray, DataArray]:
-    """Nats above the window at two to four times the trained length, before and after forty steps, by method.
+    """Nats above the window at two to four times the trained length, before and after a few steps, by method.
 
     After them at the learning rate that is best for the *other* seeds, so that no seed chooses for itself.
     """
