@@ -68,7 +68,7 @@ class SeenLately:
         return (1 - 1 / (self.vocab - 1)) ** self.reach
 
     def blind_loss(self) -> float:
-        """Loss of a model that knows how frequent the answers are, and nothing else; far from the start, in nats.
+        """Loss in nats of a model that knows how frequent the answers are, far from the start, and no more.
 
         >>> round(SeenLately().blind_loss(), 3)
         0.676
