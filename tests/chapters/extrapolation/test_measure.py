@@ -137,10 +137,10 @@ def test_no_seed_chooses_its_own_learning_rate() -> None:
     zero = again.limited.sel(bucket=slice(128, None)).mean("bucket")
     for seed in again.seed.values:
         for method in again.method.values:
-            others = far.sel(method=method).drop_sel(seed=seed).mean("seed")
+            others = far.sel({"method": method}).drop_sel(seed=seed).mean("seed")
             rate = int(others.argmin("rate"))
-            wanted = far.sel(method=method, seed=seed).isel(rate=rate) - zero.sel(seed=seed)
-            assert float(after.sel(method=method, seed=seed)) == pytest.approx(float(wanted))
+            wanted = far.sel({"method": method, "seed": seed}).isel(rate=rate) - zero.sel(seed=seed)
+            assert float(after.sel({"method": method, "seed": seed})) == pytest.approx(float(wanted))
 
 
 def test_nothing_better_than_the_rule_is_measured() -> None:
@@ -148,6 +148,6 @@ def test_nothing_better_than_the_rule_is_measured() -> None:
     assert float(lag.excess.min()) > -0.05
     assert float(lag.excess.sel(scheme="rotary", bucket=slice(8, 24)).max()) < 0.2
     np.testing.assert_allclose(
-        lag.slowed.sel(method="as trained"), lag.excess.sel(scheme="rotary"), atol=1e-4
+        lag.slowed.sel({"method": "as trained"}), lag.excess.sel(scheme="rotary"), atol=1e-4
     )
     assert BACK.length == 32

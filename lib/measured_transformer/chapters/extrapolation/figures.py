@@ -210,7 +210,7 @@ def plot_methods(
     zero = text.limited.sel(kept="window")
     for method, at in places.items():
         concept, name = METHODS[method]
-        _line(axes[0], text.loss.sel(method=method) - zero, concept)
+        _line(axes[0], text.loss.sel({"method": method}) - zero, concept)
         axes[0].text(*at, name, color=COLOURS[concept], fontsize=10)
     _frame(axes[0], trained, None)
     axes[0].set_xlabel("position")
@@ -219,9 +219,9 @@ def plot_methods(
     for row, method in enumerate(before.method.values):
         concept, _ = METHODS[str(method)]
         for values, filled in ((before, False), (after, True)):
-            mean, low, high = mean_and_bar(values.sel(method=method).values)
+            mean, low, high = mean_and_bar(values.sel({"method": method}).values)
             colour = COLOURS[concept]
-            every = values.sel(method=method).values
+            every = values.sel({"method": method}).values
             axes[1].plot(
                 every, np.full(every.shape, row), "o", color=colour, alpha=0.4, ms=5, mew=0
             )
