@@ -125,13 +125,19 @@ def plot_reading(
         for scheme, at in places.items():
             concept, name = SHOWN[scheme]
             _line(panel, excess.sel(scheme=scheme), concept)
-            panel.text(*at, name, color=COLOURS[concept], fontsize=10)
+            _name(panel, name, at, concept)
         _frame(panel, trained, chance)
         panel.set_ylim(-0.08, top)
         panel.set_ylabel("excess loss (nats)")
     axes[-1, 0].set_xlabel("position")
     panel_letters(axes[:, 0])
     return figure
+
+
+def _name(axes: Axes, text: str, at: tuple[float, float], concept: str) -> None:
+    """Write a line's name beside it, in its colour, on the page's own so that it can be read over lines."""
+    ground = {"facecolor": theme().paper, "alpha": 0.75, "edgecolor": "none", "pad": 1.5}
+    axes.text(*at, text, color=COLOURS[concept], fontsize=10, va="center", bbox=ground, zorder=5)
 
 
 def _line(axes: Axes, values: DataArray, concept: str) -> None:
@@ -174,7 +180,7 @@ def plot_slowing(
         concept, name = METHODS[method]
         axes.plot(across, (frequency / omega).numpy(), **look(concept) | {"markersize": 3.5})
         told = "by parts, YaRN" if method == "by parts" else name
-        axes.text(*where[method], told, color=COLOURS[concept], fontsize=10)
+        _name(axes, told, where[method], concept)
     axes.axvline(1, color=theme().ink, linewidth=1, linestyle=":")
     axes.text(0.9, 0.7, "one turn", fontsize=9.5, va="center")
     axes.set_xscale("log")
@@ -211,7 +217,7 @@ def plot_methods(
     for method, at in places.items():
         concept, name = METHODS[method]
         _line(axes[0], text.loss.sel({"method": method}) - zero, concept)
-        axes[0].text(*at, name, color=COLOURS[concept], fontsize=10)
+        _name(axes[0], name, at, concept)
     _frame(axes[0], trained, None)
     axes[0].set_xlabel("position")
     axes[0].set_ylabel("nats a character\nmore than with a window")
@@ -260,7 +266,7 @@ def plot_evicted(lately: Dataset, *, trained: int, chance: float, places: Places
     figure, axes = subplots(height=3.9)
     for kept, (concept, name) in _KEPT.items():
         _line(axes, lately.loss.sel(kept=kept), concept)
-        axes.text(*places[kept], name, color=COLOURS[concept], fontsize=10, va="center")
+        _name(axes, name, places[kept], concept)
     _frame(axes, trained, chance)
     axes.text(254, chance + 0.06, "guessing", ha="right", fontsize=9.5, color=theme().ink)
     axes.set_xlabel("position")

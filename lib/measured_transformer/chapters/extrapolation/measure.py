@@ -662,6 +662,30 @@ def copy_limited_rotary(strings: Dataset) -> float:
 
 
 @number
+def copy_limited_relative(strings: Dataset) -> float:
+    """The same for T5's bias."""
+    return _mean(strings.limited.sel(scheme="relative"))
+
+
+@number
+def copy_limited_learned(strings: Dataset) -> float:
+    """The same for learned vectors."""
+    return _mean(strings.limited.sel(scheme="learned"))
+
+
+@number
+def copy_long_relative(strings: Dataset) -> float:
+    """Excess at two to eight times the trained length on strings, without a window: T5's bias."""
+    return _mean(_long(strings.excess.sel(scheme="relative")))
+
+
+@number
+def copy_long_learned(strings: Dataset) -> float:
+    """The same: learned."""
+    return _mean(_long(strings.excess.sel(scheme="learned")))
+
+
+@number
 def yarn_scores() -> float:
     """By what YaRN multiplies scores for sequences eight times as long."""
     return yarn_stretch(8.0) ** 2
@@ -826,6 +850,12 @@ def lately_guess() -> float:
 def lately_window(lately: Dataset) -> float:
     """Loss on 'seen lately' at two to eight times the trained length, with a window."""
     return _mean(_long(lately.loss.sel(kept="window")))
+
+
+@number
+def lately_window_least(lately: Dataset) -> float:
+    """The same of the seed that suffers least."""
+    return float(_long(lately.loss.sel(kept="window")).min())
 
 
 @number
