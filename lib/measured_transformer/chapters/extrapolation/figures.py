@@ -136,7 +136,7 @@ def plot_reading(
 
 def _name(axes: Axes, text: str, at: tuple[float, float], concept: str) -> None:
     """Write a line's name beside it, in its colour, on the page's own so that it can be read over lines."""
-    ground = {"facecolor": theme().paper, "alpha": 0.75, "edgecolor": "none", "pad": 1.5}
+    ground = {"facecolor": theme().paper, "alpha": 0.75, "edgecolor": "none", "pad": 0.6}
     axes.text(*at, text, color=COLOURS[concept], fontsize=10, va="center", bbox=ground, zorder=5)
 
 
@@ -172,7 +172,7 @@ def plot_slowing(
     }
     where = {
         "as trained": (8.0, 1.05),
-        "interpolation": (260.0, 0.16),
+        "interpolation": (260.0, 0.185),
         "NTK-aware": (260.0, 0.46),
         "by parts": (21.0, 0.8),
     }
