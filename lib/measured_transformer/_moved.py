@@ -210,9 +210,7 @@ CHANGED: dict[str, dict[str, str]] = {
         "Array Crossovers Measured Times counted_attention counted_network crossovers drawn_sizes "
         "equal_from measured_sublayers pattern_to_stream",
     ),
-    "analysis.extrapolation": _all_in(
-        "chapters.extrapolation.measure", "by_bucket interpolated longest_within"
-    ),
+    "analysis.extrapolation": _all_in("chapters.extrapolation.measure", "by_bucket longest_within"),
     "analysis.fact_counts": {"log_ratio": "chapters.facts.measure"},
     "analysis.ffn_memory": _all_in(
         "chapters.neurons.measure",

@@ -46,6 +46,7 @@ from measured_transformer.tasks.rewriting import (
     SortED,
     SortLM,
 )
+from measured_transformer.tasks.seen_lately import SeenLately
 from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.tasks.shuffled import ShuffledSentences
 from measured_transformer.tasks.spaced_recall import SpacedRecall
@@ -88,6 +89,7 @@ TASKS = [
     Reversal(),
     ReversalED(),
     ReversalLM(),
+    SeenLately(),
     SortED(),
     SortLM(),
     SpacedRecall(pairs=3, queries=2, before=1, between=3, fillers=2),
@@ -153,8 +155,8 @@ def test_shapes_and_tokens_are_those_that_a_model_takes(task: Task, seed: int, s
 
 @every_task
 def test_a_model_that_must_not_see_ahead_is_asked_for_the_next_token(task: Task) -> None:
-    """All but the one task that asks for a token of the past, which no text would ask for."""
-    if task.causal and not isinstance(task, Delay):
+    """All but the two tasks that ask about tokens of the past, as no text would."""
+    if task.causal and not isinstance(task, Delay | SeenLately):
         batch = drawn(task)
         assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
 

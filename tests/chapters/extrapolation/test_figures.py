@@ -1,55 +1,63 @@
-"""Excess loss by position is drawn where something is scored, every seed, in both themes."""
+"""Every figure on longer sequences draws what it is given, in both themes."""
 
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.axes import Axes
-from measured_transformer.chapters.extrapolation.figures import (
-    plot_beyond_panels,
-    plot_extrapolation,
-)
+import pytest
+from measured_transformer.chapters.extrapolation import figures
+from measured_transformer.chapters.extrapolation.measure import more_training
+from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 
+RESULTS = load_results("extrapolation")
+DRAWN = {
+    "plot_dials": lambda: figures.plot_dials(),
+    "plot_reading": lambda: figures.plot_reading(
+        [(RESULTS["lag"].excess, 1.0, {"rotary": (50, 1.0), "alibi, longer": (50, 0.1)})],
+        trained=32,
+        top=3.0,
+    ),
+    "plot_slowing": lambda: figures.plot_slowing(),
+    "plot_methods": lambda: figures.plot_methods(
+        RESULTS["text"],
+        more_training(RESULTS["again"]),
+        trained=64,
+        places={"NTK-aware": (100, 1.0)},
+    ),
+    "plot_evicted": lambda: figures.plot_evicted(
+        RESULTS["lately"],
+        trained=32,
+        chance=0.7,
+        places=dict.fromkeys(("everything", "window", "window and start"), (1.0, 1.0)),
+    ),
+}
 
-def rising(seeds: int) -> np.ndarray:
-    """Nothing scored at two places and once more at the fourth, then the number of the place."""
-    places = np.arange(64.0)
-    places[[0, 1, 3]] = np.nan
-    return places[None].repeat(seeds, 0)
 
-
-def lines(axes: Axes) -> list[np.ndarray]:
-    return [np.asarray(line.get_ydata()) for line in axes.lines if len(line.get_ydata()) > 2]
-
-
-def test_every_seed_is_shown_from_where_all_is_scored() -> None:
-    drawn = plot_extrapolation({"rotary": rising(3)}, trained=16, chance=1.0, smooth=4)
+@pytest.mark.parametrize("name", DRAWN)
+def test_figure_is_drawn_for_both_themes(name: str) -> None:
+    drawn = DRAWN[name]()
     assert isinstance(drawn, ThemedFigure)
+    assert drawn.light.startswith(b"\x89PNG")
+    assert drawn.dark.startswith(b"\x89PNG")
     assert drawn.light != drawn.dark
-    shown = lines(drawn.figure.axes[0])
-    assert len(shown) == 4  # three seeds and their mean
-    np.testing.assert_allclose(shown[0], np.arange(57.0) + 5.5)
-    across = drawn.figure.axes[0].lines[0].get_xdata()
-    np.testing.assert_allclose(across, np.arange(57.0) + 6)
+    assert drawn.width == 640
+    labels = [axes.get_xlabel() for axes in drawn.figure.axes if axes.axison]
+    assert any(labels) or name == "plot_dials"  # dials have no axes
 
 
-def test_panels_hold_their_own_arms_under_the_names_that_readers_see() -> None:
-    drawn = plot_beyond_panels(
-        {
-            "one": {"rotary": rising(2), "rotary, base": rising(2)},
-            "two": {"alibi": rising(2)},
-        },
-        trained=16,
-        chance=1.0,
-        concepts={"rotary, base": "norm"},
-    )
-    first, second = drawn.figure.axes
-    assert [text.get_text() for text in first.get_legend().get_texts()] == [
-        "rotary",
-        "rotary, larger base",
-    ]
-    assert [text.get_text() for text in second.get_legend().get_texts()] == ["ALiBi"]
-    assert len(lines(first)) == 6
-    assert len(lines(second)) == 3
-    assert not first.get_xlabel()
-    assert second.get_xlabel() == "position"
+def test_every_figure_function_is_tried() -> None:
+    made_here = {
+        name
+        for name, value in vars(figures).items()
+        if getattr(value, "__module__", "") == figures.__name__ and name.startswith("plot_")
+    }
+    assert made_here == set(DRAWN)
+
+
+def test_every_seed_and_the_mean_are_lines() -> None:
+    axes = DRAWN["plot_reading"]().figure.axes[0]
+    lines = [np.asarray(line.get_ydata()) for line in axes.lines if len(line.get_ydata()) > 2]
+    assert len(lines) == 2 * (10 + 1)
+    rotary = RESULTS["lag"].excess.sel(scheme="rotary").transpose("seed", "bucket").values
+    np.testing.assert_allclose(lines[:10], rotary)
+    np.testing.assert_allclose(lines[10], rotary.mean(0))

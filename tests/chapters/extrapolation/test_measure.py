@@ -1,47 +1,42 @@
-"""Angles that are slowed down, and how far a model gets beyond its trained length."""
+"""Longer sequences: how far a model gets, what is measured, and that results are of this code."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from measured_transformer.analysis.extrapolation import attention_window
 from measured_transformer.chapters.extrapolation.measure import (
+    BACK,
+    CHARACTERS,
+    KEPT,
+    LATELY,
+    METHODS,
+    Opened,
     by_bucket,
-    interpolated,
+    characters,
+    fit_longer,
+    keeping,
     longest_within,
+    more_training,
+    slowed,
+    weight_on_start,
 )
+from measured_transformer.evidence.results import load_results
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
-from measured_transformer.parts.positions import rotation
+from measured_transformer.tasks.task import Batch
 from measured_transformer.training.loop import make_model
+from measured_transformer.training.seeding import make_generator
 
-TINY = Config(vocab=8, d_model=16, n_heads=2, n_layers=2, max_length=12)
-
-
-@pytest.mark.parametrize("how", ["positions", "base"])
-def test_slowed_angles_are_those_of_smaller_positions(how: str) -> None:
-    model = make_model(TINY.replace(positions="rotary"), causal=True, seed=0)
-    x = torch.randn(1, 1, 33, 8, generator=torch.Generator().manual_seed(0))
-    before = model.rotary(33).apply(x)
-    with interpolated(model, 4, how=how):
-        slowed = model.rotary(33).apply(x)
-    torch.testing.assert_close(model.rotary(33).apply(x), before)
-    if how == "positions":
-        wanted = rotation(torch.arange(33) / 4, 8).apply(x)
-        torch.testing.assert_close(slowed, wanted)
-    else:  # the first pair as before, the last four times as slow
-        torch.testing.assert_close(slowed[..., :2], before[..., :2])
-        wanted = rotation(torch.arange(33) / 4, 8).apply(x)[..., 6:]
-        torch.testing.assert_close(slowed[..., 6:], wanted)
+RESULTS = load_results("extrapolation")
+TINY = Config(vocab=13, d_model=16, n_heads=2, n_layers=2, positions="rotary")
 
 
-def test_interpolation_needs_angles_and_more_than_one_pair_for_the_base() -> None:
-    with (
-        pytest.raises(ValueError, match="sinusoidal"),
-        interpolated(make_model(TINY, causal=True, seed=0), 2),
-    ):
-        pass
-    narrow = make_model(TINY.replace(positions="rotary", d_head=2), causal=True, seed=0)
-    with pytest.raises(ValueError, match="one pair"), interpolated(narrow, 2, how="base"):
-        pass
-    assert narrow.rotary.d_head == 2
+def test_every_result_is_of_this_code() -> None:
+    for one in measurements_of("extrapolation").values():
+        assert standing(one).state in HOLDS, standing(one).why
 
 
 def test_buckets_leave_out_what_is_not_scored() -> None:
@@ -52,10 +47,107 @@ def test_buckets_leave_out_what_is_not_scored() -> None:
 
 
 def test_the_longest_length_ends_at_the_first_bad_bucket_beyond_training() -> None:
-    excess = np.array([9.0, 9.0, 0.1, 0.1, 0.1, 0.9, 0.1, 0.1])
+    excess = np.array([9.0, 0.1, 0.5, 0.1])
     assert longest_within(excess, 0.4, trained=2, bucket=2) == 4
     assert longest_within(excess, 0.4, trained=4, bucket=2) == 4
-    assert longest_within(excess, 0.5, trained=2, bucket=2) == 8  # the mean of a bucket counts
-    assert longest_within(np.full(8, np.nan), 1.0, trained=2, bucket=2) == 2
+    assert longest_within(excess, 0.5, trained=2, bucket=2) == 8
+    assert longest_within(np.full(4, np.nan), 1.0, trained=2, bucket=2) == 2
     with pytest.raises(ValueError, match="trained"):
         longest_within(excess, 1.0, trained=3, bucket=2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_slow_the_slowest_pair_and_leave_the_model_as_it_was(method: str) -> None:
+    model = make_model(TINY, causal=True, seed=0).double()
+    x = torch.zeros(1, 1, 33, 8, dtype=torch.float64)
+    x[..., 6] = 1.0  # of the slowest pair
+    own = model.rotary
+    before = model.rotary(33).apply(x)
+    with slowed(model, method, 4.0, 16):
+        after = model.rotary(33).apply(x)
+    assert model.rotary is own
+    length = after.norm(dim=-1)[0, 0, 0]
+    wanted = before[:, :, 8] if method != "as trained" else before[:, :, 32]
+    torch.testing.assert_close(after[:, :, 32] / length, wanted)
+    assert (length > 1.1) == (method == "YaRN")
+
+
+def test_a_method_or_a_thing_to_keep_must_be_known() -> None:
+    model = make_model(TINY, causal=True, seed=0)
+    with pytest.raises(ValueError, match="NTK-aware"), slowed(model, "faster", 2.0, 16):
+        pass
+    with pytest.raises(ValueError, match="window and start"), keeping(model, "nothing", 8):
+        pass
+
+
+def test_a_window_is_that_of_the_instrument_and_keeping_all_is_keeping_all() -> None:
+    model = make_model(TINY, causal=True, seed=0).eval()
+    tokens = LATELY.batch(make_generator(0, "evaluation"), 4, length=40).inputs
+    with torch.no_grad():
+        plain = model(tokens)
+        with attention_window(model, 8):
+            wanted = model(tokens)
+        with keeping(model, KEPT[1], 8):
+            torch.testing.assert_close(model(tokens), wanted)
+        with keeping(model, KEPT[0], 8):
+            torch.testing.assert_close(model(tokens), plain)
+        with keeping(model, KEPT[2], 8):
+            assert not torch.allclose(model(tokens), wanted, atol=1e-4)
+
+
+def test_weight_on_the_start_of_even_attention() -> None:
+    model = make_model(TINY, causal=True, seed=0)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.query.weight.zero_()
+    batch = LATELY.batch(make_generator(0, "evaluation"), 50, length=16)
+    new, seen = weight_on_start(model, batch)
+    inverse = 1 / torch.arange(9, 17, dtype=torch.float64)
+    known = batch.targets[:, 8:].bool()
+    assert new == pytest.approx(float((inverse * ~known).sum() / (~known).sum()), abs=1e-5)
+    assert seen == pytest.approx(float((inverse * known).sum() / known.sum()), abs=1e-5)
+
+
+def test_windows_of_text_begin_with_the_start_token_and_are_of_their_part() -> None:
+    parts = [characters(part) for part in ("train", "validation", "test")]
+    assert int(torch.cat(parts).max()) == CHARACTERS - 1
+    batch = Opened(12, "validation").batch(make_generator(0, "evaluation"), 5)
+    assert isinstance(batch, Batch)
+    assert (batch.inputs[:, 0] == CHARACTERS).all()
+    assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+    spread = parts[1].unfold(0, 12, 1)
+    assert all(bool((spread == row).all(1).any()) for row in batch.targets)
+
+
+def test_more_training_does_not_change_the_model_that_it_starts_from() -> None:
+    config = TINY.replace(vocab=CHARACTERS + 1)
+    model = make_model(config, causal=True, seed=0).eval()
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    before = fit_longer(model, "NTK-aware", 1e-2, 3, steps=0)
+    after = fit_longer(model, "NTK-aware", 1e-2, 3, steps=4)
+    assert after.mean() < before.mean() - 0.1
+    assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
+    assert not model.training
+
+
+def test_no_seed_chooses_its_own_learning_rate() -> None:
+    again = RESULTS["again"]
+    _, after = more_training(again)
+    far = again.loss.sel(bucket=slice(128, None)).mean("bucket")
+    zero = again.limited.sel(bucket=slice(128, None)).mean("bucket")
+    for seed in again.seed.values:
+        for method in again.method.values:
+            others = far.sel({"method": method}).drop_sel(seed=seed).mean("seed")
+            rate = int(others.argmin("rate"))
+            wanted = far.sel({"method": method, "seed": seed}).isel(rate=rate) - zero.sel(seed=seed)
+            assert float(after.sel({"method": method, "seed": seed})) == pytest.approx(float(wanted))
+
+
+def test_nothing_better_than_the_rule_is_measured() -> None:
+    lag = RESULTS["lag"]
+    assert float(lag.excess.min()) > -0.05
+    assert float(lag.excess.sel(scheme="rotary", bucket=slice(8, 24)).max()) < 0.2
+    np.testing.assert_allclose(
+        lag.slowed.sel({"method": "as trained"}), lag.excess.sel(scheme="rotary"), atol=1e-4
+    )
+    assert BACK.length == 32

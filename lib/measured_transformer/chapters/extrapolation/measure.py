@@ -1,71 +1,67 @@
-"""Longer sequences than those of training: angles that are slowed down, and how far a model gets.
+"""What the chapter on longer sequences measures: schemes of position, slowed angles, windows and sinks.
 
-Axis words: `position`, the place in the sequence; `bucket`, a run of neighbouring positions.
+Axis words: `bucket`, a run of eight neighbouring positions, named by the first of them.
+
+The text is the reference of the Python language as release 3.11.7 of Python brings it along (the help topics
+of `pydoc`; copyright 2001-2023 Python Software Foundation, under its licence, version 2), which lies beside
+the results of the book's first chapter.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import lzma
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
+from xarray import DataArray, Dataset
 
-from measured_transformer.analysis.extrapolation import Model
-from measured_transformer.parts.positions import RotaryPositions, rotation
+from measured_transformer.analysis.extrapolation import excess_loss
+from measured_transformer.internals.capture import capture
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
+from measured_transformer.models.config import Config
+from measured_transformer.parts.positions import frequencies
+from measured_transformer.tasks.induction import Induction
+from measured_transformer.tasks.lag import Lag
+from measured_transformer.tasks.seen_lately import SeenLately
+from measured_transformer.tasks.task import Batch, Part, Task, check_sizes
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Run
+from measured_transformer.training.schedules import WarmupCosine
+from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.longer import (
+    Model,
+    interpolation,
+    ntk_aware,
+    ntk_by_parts,
+    windowed,
+    with_frequencies,
+    yarn_stretch,
+)
 
+# How far a model gets -----------------------------------------------------------------------------
 
-@contextmanager
-def interpolated(
-    model: Model, factor: int | float, *, how: Literal["positions", "base"] = "positions"
-) -> Iterator[None]:
-    r"""While the block runs, a rotary model turns more slowly, so that longer sequences keep to trained angles.
-
-    Args:
-        model: with rotary positions.
-        factor: how many times longer than in training the sequences are.
-        how: 'positions' divides all positions by the factor (position interpolation, Chen et al. 2023);
-            'base' multiplies the base by $\text{factor}^{d/(d-2)}$ for heads of width $d$, so that the slowest
-            pair turns more slowly by the factor and the fastest as before ("NTK-aware" scaling).
-
-    Raises:
-        ValueError: when the model has no rotary positions, or 'base' is asked of heads with a single pair.
-    """
-    own = model.rotary
-    if own is None:
-        raise ValueError(
-            f"interpolation slows rotary angles down, got a model with {model.config.positions} positions"
-        )
-    model.rotary = _Slower(own, factor, how).to(next(model.parameters()).device)
-    try:
-        yield
-    finally:
-        model.rotary = own
-
-
-class _Slower(RotaryPositions):
-    """The rotary angles of another module, slowed down."""
-
-    def __init__(
-        self, own: RotaryPositions, factor: int | float, how: Literal["positions", "base"]
-    ) -> None:
-        self.divisor, base = float(factor), own.base
-        if how == "base":
-            if own.d_head == 2:
-                raise ValueError("a head of width 2 has one pair: its fastest is its slowest")
-            self.divisor, base = 1.0, own.base * factor ** (own.d_head / (own.d_head - 2))
-        super().__init__(own.d_head, base=base, pairing=own.pairing)
-
-    def make(self, n: int, dtype: torch.dtype) -> Float[Tensor, "position width"]:
-        """Cosines, then sines, of positions 0 to n - 1 divided by the factor."""
-        positions = torch.arange(n, dtype=torch.float64) / self.divisor
-        angles = rotation(positions, self.d_head, base=self.base, pairing=self.pairing, dtype=dtype)
-        return torch.cat((angles.cos, angles.sin), dim=-1)
+BUCKET = 8
 
 
 def by_bucket(
@@ -87,7 +83,7 @@ def by_bucket(
 
 
 def longest_within(
-    excess: Float[ndarray, "position"], limit: float, *, trained: int, bucket: int = 8
+    excess: Float[ndarray, "bucket"], limit: float, *, trained: int, bucket: int = BUCKET
 ) -> int:
     """The longest length up to which no bucket of positions beyond training costs more than `limit`.
 
@@ -98,10 +94,789 @@ def longest_within(
     4
 
     Raises:
-        ValueError: when the positions, or those of training, do not divide into such buckets.
+        ValueError: when the trained positions do not divide into such buckets.
     """
     if trained % bucket:
         raise ValueError(f"{trained} trained positions do not divide into buckets of {bucket}")
-    beyond = by_bucket(excess, bucket)[trained // bucket :]
+    beyond = excess[trained // bucket :]
     bad = np.flatnonzero(~(beyond <= limit))
     return trained + bucket * int(bad[0] if len(bad) else len(beyond))
+
+
+# Methods on trained rotary models -----------------------------------------------------------------
+
+METHODS = ("as trained", "interpolation", "NTK-aware", "by parts", "YaRN")
+FAST = 4.0
+"""Turns within the trained length from which a pair is left alone; 32 in the paper, for Llama."""
+
+
+@contextmanager
+def slowed(model: Model, method: str, factor: float, trained: int) -> Iterator[None]:
+    """While the block runs, a rotary model reads with the frequencies of one of `METHODS`.
+
+    Raises:
+        ValueError: there is no such method, or the model has no rotary positions.
+    """
+    d = model.config.head_width
+    stretch = 1.0
+    if method == "as trained":
+        omega = frequencies(d)
+    elif method == "interpolation":
+        omega = interpolation(frequencies(d), factor)
+    elif method == "NTK-aware":
+        omega = ntk_aware(d, factor)
+    elif method in ("by parts", "YaRN"):
+        omega = ntk_by_parts(d, factor, float(trained), fast=FAST)
+        stretch = yarn_stretch(factor) if method == "YaRN" else 1.0
+    else:
+        raise ValueError(f"expected one of {', '.join(METHODS)}, got {method!r}")
+    with with_frequencies(model, omega, stretch=stretch):
+        yield
+
+
+# Rules of place and of content --------------------------------------------------------------------
+
+LENGTH, TIMES = 32, 8
+REACH = LENGTH * TIMES
+BUCKETS = tuple(range(0, REACH, BUCKET))
+SCHEMES = ("none", "learned", "sinusoidal", "relative", "alibi", "rotary")
+LONGER = "alibi, longer"
+WIDE = Config(vocab=8, d_model=32, n_heads=2, max_length=REACH)
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+BACK = Lag(vocab=8, length=LENGTH)
+STRING = Induction(vocab=8, length=LENGTH, shortest=3, longest=6)
+BACK_STEPS, STRING_STEPS, LONGER_STEPS = 200, 300, 2000
+FOUR = WIDE.replace(positions="alibi", n_heads=4)
+"""ALiBi with four heads, whose slopes begin at a quarter; with two they begin at a sixteenth."""
+
+
+def _trained(
+    name: str, config: Config, task: Task, steps: int, seed: int, tuned_on: int = 2
+) -> Job:
+    options = {"batch_size": 16}
+    search = Search(name, config, task, RATES, tuning_seeds(tuned_on), steps, options)
+    return job(config, task, seed, steps=steps, learning_rate=tuned(search), **options)
+
+
+def lag_trainings(seed: int) -> dict[str, Job]:
+    """Every scheme on the rule 'three back', and ALiBi for ten times as many steps."""
+    jobs = {
+        name: _trained(f"relative-lag-{name}", WIDE.replace(positions=name), BACK, BACK_STEPS, seed)
+        for name in SCHEMES
+    }
+    return jobs | {LONGER: _trained("beyond-lag-alibi", FOUR, BACK, LONGER_STEPS, seed, 1)}
+
+
+def string_trainings(seed: int) -> dict[str, Job]:
+    """Every scheme on strings that repeat."""
+    return {
+        name: _trained(
+            f"relative-copy-{name}", WIDE.replace(positions=name), STRING, STRING_STEPS, seed, 1
+        )
+        for name in SCHEMES
+    }
+
+
+def _excess(model: Any, task: Lag | Induction, seed: int, **where: Any) -> Float[ndarray, "bucket"]:
+    """Excess loss by bucket, of 32 sequences."""
+    length = where.pop("length", REACH)
+    return by_bucket(excess_loss(model, task, seed=seed, size=32, length=length, **where), BUCKET)
+
+
+def _beyond(model: Any, task: Lag | Induction, seed: int) -> float:
+    """Excess loss at two to eight times the trained length, of a model that sees the last keys alone."""
+    lost = _excess(model, task, seed, window=LENGTH)
+    return float(lost[2 * LENGTH // BUCKET :].mean())
+
+
+def _by_method(model: Any, task: Lag | Induction, seed: int) -> list[Float[ndarray, "bucket"]]:
+    found = []
+    for method in METHODS:
+        with slowed(model, method, float(TIMES), LENGTH):
+            found.append(_excess(model, task, seed))
+    return found
+
+
+@measurement(
+    seeds=10,
+    coords={"scheme": (*SCHEMES, LONGER), "method": METHODS, "bucket": BUCKETS},
+    trainings=lag_trainings,
+    repeat="opening",
+    tolerance={"excess": 2.0, "limited": 1.0, "moved": 1.0, "slowed": 2.0},
+)
+def lag(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Excess loss on 'three back' at up to eight times the trained length: by scheme, and rotary by method."""
+    models: list[Any] = [runs[name].model for name in (*SCHEMES, LONGER)]
+    moved = [
+        float(np.nanmean(_excess(model, BACK, seed, length=LENGTH, shift=100))) for model in models
+    ]
+    return {
+        "excess": (("scheme", "bucket"), [_excess(model, BACK, seed) for model in models]),
+        "limited": ("scheme", [_beyond(model, BACK, seed) for model in models]),
+        "moved": ("scheme", moved),
+        "slowed": (("method", "bucket"), _by_method(runs["rotary"].model, BACK, seed)),
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"scheme": SCHEMES, "method": METHODS, "bucket": BUCKETS},
+    trainings=string_trainings,
+    repeat="opening",
+    tolerance={"excess": 3.0, "limited": 1.0, "slowed": 3.0},
+)
+def strings(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The same on strings that repeat, where the rule is one of content."""
+    models: list[Any] = [runs[name].model for name in SCHEMES]
+    return {
+        "excess": (("scheme", "bucket"), [_excess(model, STRING, seed) for model in models]),
+        "limited": ("scheme", [_beyond(model, STRING, seed) for model in models]),
+        "slowed": (("method", "bucket"), _by_method(runs["rotary"].model, STRING, seed)),
+    }
+
+
+# A window, and what it drops ------------------------------------------------------------------------
+
+LATELY = SeenLately(vocab=13, length=LENGTH)
+LATELY_STEPS = 400
+KEPT = ("everything", "window", "window and start")
+
+
+def lately_trainings(seed: int) -> dict[str, Job]:
+    """A rotary decoder that says whether it has seen a token lately."""
+    config = WIDE.replace(vocab=13, positions="rotary")
+    return {"rotary": _trained("beyond-lately", config, LATELY, LATELY_STEPS, seed)}
+
+
+@contextmanager
+def keeping(model: Model, kept: str, window: int, sinks: int = 1) -> Iterator[None]:
+    """While the block runs, a rotary model sees what one of `KEPT` says.
+
+    Raises:
+        ValueError: there is no such thing to keep.
+    """
+    if kept not in KEPT:
+        raise ValueError(f"expected one of {', '.join(KEPT)}, got {kept!r}")
+    with (
+        nullcontext()
+        if kept == "everything"
+        else windowed(model, window, sinks=sinks if kept == "window and start" else 0)
+    ):
+        yield
+
+
+@torch.no_grad()
+def _losses(model: Any, batch: Batch) -> tuple[Float[ndarray, "position"], Tensor]:
+    """The mean loss at each position, NaN where nothing is scored, and the answers."""
+    logits = model(batch.inputs)
+    loss = F.cross_entropy(logits.transpose(1, 2), batch.targets, reduction="none").double()
+    scored = batch.scored[0]
+    return loss.mean(0).masked_fill(~scored, math.nan).numpy(), logits.argmax(-1)
+
+
+@torch.no_grad()
+def weight_on_start(model: Any, batch: Batch) -> tuple[float, float]:
+    """Mean weight on the first token of the head that leans on it most: of new tokens, and of seen ones.
+
+    Queries of the second half alone are asked.
+    """
+    with capture(model, "*.pattern") as seen:
+        model(batch.inputs)
+    half = batch.inputs.shape[1] // 2
+    weights = torch.cat([p[:, :, half:, 0] for p in seen.values()], dim=1)  # batch head query
+    known = batch.targets[:, half:].bool()[:, None].expand_as(weights)
+    fresh = (weights * ~known).sum((0, 2)) / (~known).sum((0, 2))
+    head = int(fresh.argmax())
+    return float(fresh[head]), float(weights[:, head][known[:, head]].mean())
+
+
+@measurement(
+    seeds=10,
+    coords={"kept": KEPT, "bucket": BUCKETS, "token": ("new", "seen")},
+    trainings=lately_trainings,
+    repeat="opening",
+    tolerance={"loss": 4.0, "says": 0.6, "weight": 0.5},
+)
+def lately(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Loss on 'seen lately' with attention to everything, to a window, and to a window and the start token.
+
+    And how often the model says that it has seen a token, at four to eight times the trained length, and what
+    its head that leans most on the start token gives it at the trained length.
+    """
+    model: Any = runs["rotary"].model
+    batch = LATELY.batch(make_generator(seed, "evaluation"), 64, length=REACH)
+    loss, says = [], []
+    for kept in KEPT:
+        with keeping(model, kept, LENGTH):
+            by_position, answers = _losses(model, batch)
+        loss.append(by_bucket(by_position, BUCKET))
+        says.append(float(answers[:, REACH // 2 :].double().mean()))
+    short = LATELY.batch(make_generator(seed, "evaluation"), 256)
+    return {
+        "loss": (("kept", "bucket"), loss),
+        "says": ("kept", says),
+        "weight": ("token", list(weight_on_start(model, short))),
+    }
+
+
+# Text ---------------------------------------------------------------------------------------------
+
+TEXT = Path(__file__).parents[1] / "one_sitting" / "results" / "python-reference.txt.xz"
+SHA256 = "52b20a97b47dd32a9b7df46d085cb280f1d4eed26e03b3687cc55f7cb29bdd95"
+SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
+CHARACTERS = 103
+
+
+@cache
+def characters(part: Part) -> Int[Tensor, "token"]:
+    """A part of the text, character by character: a character's token is its place in the sorted alphabet.
+
+    Raises:
+        ValueError: when the file is another one.
+    """
+    data = lzma.decompress(TEXT.read_bytes())
+    if (got := hashlib.sha256(data).hexdigest()) != SHA256:
+        raise ValueError(f"expected {TEXT.name} with SHA-256 {SHA256}, got {got}")
+    text = data.decode("utf-8")
+    place = {character: i for i, character in enumerate(sorted(set(text)))}
+    start, end = (round(share * len(text)) for share in SHARES[part])
+    return torch.tensor([place[character] for character in text[start:end]])
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Windows of the text behind a start token; each position is scored on the character that follows.
+
+    Attributes:
+        length: number of predictions asked for.
+        part: which part of the text is drawn from.
+
+    Raises:
+        ValueError: when `length` is not a positive whole number.
+    """
+
+    length: int = 64
+    part: Part = "train"
+    causal = True
+    vocab = CHARACTERS + 1
+
+    def __post_init__(self) -> None:
+        check_sizes(length=self.length)
+
+    def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
+        """Draw `size` windows that begin anywhere in this part."""
+        n = self.length if length is None else length
+        check_sizes(size=size, length=n)
+        whole = characters(self.part)
+        starts = torch.randint(len(whole) - n, (size, 1), generator=generator)
+        windows = whole[starts + torch.arange(n)]
+        opened = torch.cat((torch.full((size, 1), CHARACTERS), windows[:, :-1]), dim=1)
+        return Batch(opened, windows, torch.ones(size, n, dtype=torch.bool))
+
+
+READ = 64
+FAR = READ * TIMES
+PROSE = Opened(READ)
+GPT = Config(vocab=CHARACTERS + 1, d_model=64, n_layers=2, n_heads=4, positions="rotary")
+GPT_STEPS = 600
+GPT_RATES = (5e-4, 1.25e-3, 3e-3, 8e-3, 2e-2, 5e-2)
+TEXT_BUCKETS = tuple(range(0, FAR, BUCKET))
+WINDOWS = ("window", "window and start")
+
+
+def text_trainings(seed: int) -> dict[str, Job]:
+    """A small language model of characters, trained on windows of 64."""
+    options = {"batch_size": 16, "schedule": WarmupCosine(60, GPT_STEPS)}
+    search = Search("beyond-text", GPT, PROSE, GPT_RATES, tuning_seeds(1), GPT_STEPS, options)
+    rate = tuned(search)
+    return {"gpt": job(GPT, PROSE, seed, steps=GPT_STEPS, learning_rate=rate, **options)}
+
+
+@measurement(
+    seeds=5,
+    coords={
+        "method": METHODS,
+        "kept": WINDOWS,
+        "bucket": TEXT_BUCKETS,
+        "token": ("average",),
+    },
+    trainings=text_trainings,
+    repeat="opening",
+    tolerance={"loss": 1.0, "limited": 0.3, "weight": 0.2},
+    data=(TEXT,),
+)
+def text(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Loss of a language model at up to eight times its trained length, on text held out, by method and window.
+
+    And the largest mean weight on the start token among its heads.
+    """
+    model: Any = runs["gpt"].model
+    held_out = Opened(READ, "validation")
+    batch = held_out.batch(make_generator(seed, "evaluation"), 32, length=FAR)
+    loss = []
+    for method in METHODS:
+        with slowed(model, method, float(TIMES), READ):
+            loss.append(by_bucket(_losses(model, batch)[0], BUCKET))
+    limited = []
+    for kept in WINDOWS:
+        with keeping(model, kept, READ, 4):
+            limited.append(by_bucket(_losses(model, batch)[0], BUCKET))
+    short = held_out.batch(make_generator(seed, "evaluation"), 64)
+    with capture(model, "*.pattern") as seen, torch.no_grad():
+        model(short.inputs)
+    leaning = torch.cat([p[:, :, READ // 2 :, 0].mean((0, 2)) for p in seen.values()])
+    return {
+        "loss": (("method", "bucket"), loss),
+        "limited": (("kept", "bucket"), limited),
+        "weight": ("token", [float(leaning.max())]),
+    }
+
+
+AGAIN = ("as trained", "interpolation", "NTK-aware", "YaRN")
+AGAIN_LENGTH, AGAIN_STEPS, AGAIN_BATCH = 4 * READ, 25, 4
+AGAIN_RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+
+
+def fit_longer(
+    model: Any, method: str, rate: float, seed: int, steps: int = AGAIN_STEPS
+) -> Float[ndarray, "bucket"]:
+    """Train a copy of a model for a few steps at four times its length; its loss there on text held out."""
+    model = copy.deepcopy(model).train()
+    weights = list(model.parameters())
+    updates = torch.optim.AdamW(weights, lr=rate, betas=(0.9, 0.98), weight_decay=0)
+    generator = make_generator(seed, "longer text")
+    with slowed(model, method, 4.0, READ):
+        for _ in range(steps):
+            batch = PROSE.batch(generator, AGAIN_BATCH, length=AGAIN_LENGTH)
+            loss = F.cross_entropy(model(batch.inputs).flatten(0, 1), batch.targets.flatten())
+            updates.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(weights, 1.0)
+            updates.step()
+        held_out = Opened(READ, "validation")
+        batch = held_out.batch(make_generator(seed, "evaluation"), 32, length=AGAIN_LENGTH)
+        return by_bucket(_losses(model.eval(), batch)[0], BUCKET)
+
+
+@measurement(
+    seeds=5,
+    coords={"method": AGAIN, "rate": AGAIN_RATES, "bucket": TEXT_BUCKETS[: AGAIN_LENGTH // BUCKET]},
+    trainings=text_trainings,
+    repeat="opening",
+    tolerance={"loss": 1.0, "before": 1.0, "limited": 0.3},
+    data=(TEXT,),
+)
+def again(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The language model before and after a few steps at four times its length, by method and learning rate.
+
+    And before, with a window.
+    """
+    model: Any = runs["gpt"].model
+    with keeping(model, "window", READ):
+        batch = Opened(READ, "validation").batch(
+            make_generator(seed, "evaluation"), 32, length=AGAIN_LENGTH
+        )
+        limited = by_bucket(_losses(model, batch)[0], BUCKET)
+    return {
+        "loss": (
+            ("method", "rate", "bucket"),
+            [[fit_longer(model, method, rate, seed) for rate in AGAIN_RATES] for method in AGAIN],
+        ),
+        "before": (
+            ("method", "bucket"),
+            [fit_longer(model, method, 1e-3, seed, steps=0) for method in AGAIN],
+        ),
+        "limited": ("bucket", limited),
+    }
+
+
+# What the claims are judged by --------------------------------------------------------------------
+
+OTHERS = ("sinusoidal", "learned", "relative", "alibi", "none")
+
+
+def _near(values: DataArray) -> DataArray:
+    """Just beyond the trained length, up to one and a half times."""
+    return values.sel(bucket=slice(LENGTH, 3 * LENGTH // 2 - 1)).mean("bucket")
+
+
+def _far(values: DataArray) -> DataArray:
+    """Four to eight times the trained length."""
+    return values.sel(bucket=slice(4 * LENGTH, None)).mean("bucket")
+
+
+def _long(values: DataArray) -> DataArray:
+    """Two to eight times the trained length."""
+    return values.sel(bucket=slice(2 * LENGTH, None)).mean("bucket")
+
+
+@evidence("DD-7.7")
+def _(lag: Dataset, strings: Dataset) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, where, values in (
+        ("near", _near, lag.excess),
+        ("far", _far, lag.excess),
+        ("copy", _far, strings.excess),
+    ):
+        for other in OTHERS:
+            own = LONGER if other == "alibi" and name != "copy" else other
+            found[f"{name}_{other}"] = {
+                "treatment": where(values.sel(scheme="rotary")),
+                "baseline": where(values.sel(scheme=own)),
+            }
+    return found
+
+
+@evidence("DD-14.4")
+def _(lag: Dataset, strings: Dataset, lately: Dataset) -> dict[str, Any]:
+    return {
+        "alone": {"value": _long(lag.excess.sel(scheme="rotary"))},
+        "limited": {"value": lag.limited.sel(scheme="rotary")},
+        "strings": {"value": strings.limited.sel(scheme="rotary")},
+        "lately": {"value": _long(lately.loss.sel(kept="window"))},
+        "start": {"value": _long(lately.loss.sel(kept="window and start"))},
+    }
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+
+def _mean(values: DataArray) -> float:
+    return float(values.mean("seed"))
+
+
+def _of(values: DataArray, method: str) -> DataArray:
+    return values.sel({"method": method})  # by its name xarray would take it for a way to fill gaps
+
+
+@number
+def near_rotary(lag: Dataset) -> float:
+    """Excess just beyond the trained length on 'three back': rotary."""
+    return _mean(_near(lag.excess.sel(scheme="rotary")))
+
+
+@number
+def near_sinusoidal(lag: Dataset) -> float:
+    """The same: sinusoidal."""
+    return _mean(_near(lag.excess.sel(scheme="sinusoidal")))
+
+
+@number
+def near_learned(lag: Dataset) -> float:
+    """The same: learned."""
+    return _mean(_near(lag.excess.sel(scheme="learned")))
+
+
+@number
+def far_rotary(lag: Dataset) -> float:
+    """Excess at four to eight times the trained length on 'three back': rotary."""
+    return _mean(_far(lag.excess.sel(scheme="rotary")))
+
+
+@number
+def far_alibi(lag: Dataset) -> float:
+    """The same: ALiBi, trained longer."""
+    return _mean(_far(lag.excess.sel(scheme=LONGER)))
+
+
+@number
+def far_relative(lag: Dataset) -> float:
+    """The same: T5's bias."""
+    return _mean(_far(lag.excess.sel(scheme="relative")))
+
+
+@number
+def far_none(lag: Dataset) -> float:
+    """The same: none."""
+    return _mean(_far(lag.excess.sel(scheme="none")))
+
+
+@number
+def guess_lag() -> float:
+    """Excess of guessing on 'three back'."""
+    return math.log(BACK.vocab) - BACK.bayes_loss()
+
+
+def _inside(values: DataArray) -> float:
+    return _mean(values.sel(bucket=slice(0, LENGTH - 1)).mean("bucket"))
+
+
+@number
+def inside_alibi_short(lag: Dataset) -> float:
+    """Excess within the trained length: ALiBi after the steps of all."""
+    return _inside(lag.excess.sel(scheme="alibi"))
+
+
+@number
+def inside_alibi(lag: Dataset) -> float:
+    """The same after ten times as many."""
+    return _inside(lag.excess.sel(scheme=LONGER))
+
+
+@number
+def copy_inside_rotary(strings: Dataset) -> float:
+    """Excess within the trained length on strings: rotary."""
+    return _inside(strings.excess.sel(scheme="rotary"))
+
+
+@number
+def copy_far_rotary(strings: Dataset) -> float:
+    """Excess at four to eight times the trained length on strings: rotary."""
+    return _mean(_far(strings.excess.sel(scheme="rotary")))
+
+
+@number
+def copy_far_learned(strings: Dataset) -> float:
+    """The same: learned."""
+    return _mean(_far(strings.excess.sel(scheme="learned")))
+
+
+@number
+def copy_far_relative(strings: Dataset) -> float:
+    """The same: T5's bias."""
+    return _mean(_far(strings.excess.sel(scheme="relative")))
+
+
+@number
+def copy_bag() -> float:
+    """Loss of knowing a string's symbols and not their order, in long sequences."""
+    return STRING.bag_loss(length=REACH)
+
+
+@number
+def long_rotary(lag: Dataset) -> float:
+    """Excess at two to eight times the trained length on 'three back': rotary."""
+    return _mean(_long(lag.excess.sel(scheme="rotary")))
+
+
+@number
+def limited_rotary(lag: Dataset) -> float:
+    """The same with a window."""
+    return _mean(lag.limited.sel(scheme="rotary"))
+
+
+@number
+def copy_limited_rotary(strings: Dataset) -> float:
+    """The same on strings."""
+    return _mean(strings.limited.sel(scheme="rotary"))
+
+
+@number
+def copy_limited_relative(strings: Dataset) -> float:
+    """The same for T5's bias."""
+    return _mean(strings.limited.sel(scheme="relative"))
+
+
+@number
+def copy_limited_learned(strings: Dataset) -> float:
+    """The same for learned vectors."""
+    return _mean(strings.limited.sel(scheme="learned"))
+
+
+@number
+def copy_long_relative(strings: Dataset) -> float:
+    """Excess at two to eight times the trained length on strings, without a window: T5's bias."""
+    return _mean(_long(strings.excess.sel(scheme="relative")))
+
+
+@number
+def copy_long_learned(strings: Dataset) -> float:
+    """The same: learned."""
+    return _mean(_long(strings.excess.sel(scheme="learned")))
+
+
+@number
+def yarn_scores() -> float:
+    """By what YaRN multiplies scores for sequences eight times as long."""
+    return yarn_stretch(8.0) ** 2
+
+
+@number
+def text_trained(text: Dataset) -> float:
+    """Nats a character in the second half of the trained length, on text held out."""
+    inside = _of(text.loss, "as trained").sel(bucket=slice(READ // 2, READ - 1))
+    return _mean(inside.mean("bucket"))
+
+
+def _above(text: Dataset, method: str, start: int, end: int) -> float:
+    """Nats a character more than with a window, between positions, stretched by eight."""
+    where = slice(start, end - 1)
+    zero = text.limited.sel(kept="window", bucket=where).mean("bucket")
+    return _mean(_of(text.loss, method).sel(bucket=where).mean("bucket") - zero)
+
+
+@number
+def text_far_plain(text: Dataset) -> float:
+    """Nats a character above the window at four to eight times the trained length: as trained."""
+    return _above(text, "as trained", 4 * READ, FAR)
+
+
+@number
+def text_far_interpolation(text: Dataset) -> float:
+    """The same: interpolation."""
+    return _above(text, "interpolation", 4 * READ, FAR)
+
+
+@number
+def text_far_ntk(text: Dataset) -> float:
+    """The same: NTK-aware."""
+    return _above(text, "NTK-aware", 4 * READ, FAR)
+
+
+@number
+def text_far_parts(text: Dataset) -> float:
+    """The same: by parts."""
+    return _above(text, "by parts", 4 * READ, FAR)
+
+
+@number
+def text_far_yarn(text: Dataset) -> float:
+    """The same: YaRN."""
+    return _above(text, "YaRN", 4 * READ, FAR)
+
+
+@number
+def text_inside_interpolation(text: Dataset) -> float:
+    """The same within the trained length: interpolation."""
+    return _above(text, "interpolation", 0, READ)
+
+
+@number
+def text_inside_parts(text: Dataset) -> float:
+    """The same within the trained length: by parts."""
+    return _above(text, "by parts", 0, READ)
+
+
+@number
+def text_inside_ntk(text: Dataset) -> float:
+    """The same within the trained length: NTK-aware."""
+    return _above(text, "NTK-aware", 0, READ)
+
+
+@number
+def text_middle_ntk(text: Dataset) -> float:
+    """The same at two to three times the trained length: NTK-aware."""
+    return _above(text, "NTK-aware", 2 * READ, 3 * READ)
+
+
+@number
+def text_weight(text: Dataset) -> float:
+    """Largest mean weight of a head on the start token, mean over seeds."""
+    return _mean(text.weight.isel(token=0))
+
+
+def more_training(again: Dataset) -> tuple[DataArray, DataArray]:
+    """Nats above the window at two to four times the trained length, before and after a few steps, by method.
+
+    After them at the learning rate that is best for the *other* seeds, so that no seed chooses for itself.
+    """
+    far = slice(2 * READ, None)
+    zero = again.limited.sel(bucket=far).mean("bucket")
+    before = again.before.sel(bucket=far).mean("bucket") - zero
+    after = again.loss.sel(bucket=far).mean("bucket") - zero
+    others = (after.sum("seed") - after) / (after.seed.size - 1)
+    return before, after.isel(rate=others.argmin("rate"))
+
+
+def _before(again: Dataset, method: str) -> float:
+    return _mean(_of(more_training(again)[0], method))
+
+
+def _after(again: Dataset, method: str) -> float:
+    return _mean(_of(more_training(again)[1], method))
+
+
+@number
+def before_plain(again: Dataset) -> float:
+    """Nats above the window before further training: as trained."""
+    return _before(again, "as trained")
+
+
+@number
+def after_plain(again: Dataset) -> float:
+    """The same after it."""
+    return _after(again, "as trained")
+
+
+@number
+def before_interpolation(again: Dataset) -> float:
+    """Nats above the window before further training: interpolation."""
+    return _before(again, "interpolation")
+
+
+@number
+def after_interpolation(again: Dataset) -> float:
+    """The same after it."""
+    return _after(again, "interpolation")
+
+
+@number
+def before_ntk(again: Dataset) -> float:
+    """Nats above the window before further training: NTK-aware."""
+    return _before(again, "NTK-aware")
+
+
+@number
+def after_ntk(again: Dataset) -> float:
+    """The same after it."""
+    return _after(again, "NTK-aware")
+
+
+@number
+def before_yarn(again: Dataset) -> float:
+    """Nats above the window before further training: YaRN."""
+    return _before(again, "YaRN")
+
+
+@number
+def after_yarn(again: Dataset) -> float:
+    """The same after it."""
+    return _after(again, "YaRN")
+
+
+@number
+def new_share() -> float:
+    """How often a symbol is not among the last six."""
+    return LATELY.new_share()
+
+
+@number
+def lately_guess() -> float:
+    """Loss of guessing by how frequent the answers of 'seen lately' are."""
+    return LATELY.blind_loss()
+
+
+@number
+def lately_window(lately: Dataset) -> float:
+    """Loss on 'seen lately' at two to eight times the trained length, with a window."""
+    return _mean(_long(lately.loss.sel(kept="window")))
+
+
+@number
+def lately_window_least(lately: Dataset) -> float:
+    """The same of the seed that suffers least."""
+    return float(_long(lately.loss.sel(kept="window")).min())
+
+
+@number
+def lately_start(lately: Dataset) -> float:
+    """The same with the start token in it."""
+    return _mean(_long(lately.loss.sel(kept="window and start")))
+
+
+@number
+def says_window(lately: Dataset) -> float:
+    """How often the model says 'seen' with a window."""
+    return _mean(lately.says.sel(kept="window"))
+
+
+@number
+def start_new(lately: Dataset) -> float:
+    """Weight of the head that leans most on the start token, at new symbols."""
+    return _mean(lately.weight.sel(token="new"))
+
+
+@number
+def start_seen(lately: Dataset) -> float:
+    """The same at symbols seen lately."""
+    return _mean(lately.weight.sel(token="seen"))
