@@ -140,7 +140,9 @@ def test_no_seed_chooses_its_own_learning_rate() -> None:
             others = far.sel({"method": method}).drop_sel(seed=seed).mean("seed")
             rate = int(others.argmin("rate"))
             wanted = far.sel({"method": method, "seed": seed}).isel(rate=rate) - zero.sel(seed=seed)
-            assert float(after.sel({"method": method, "seed": seed})) == pytest.approx(float(wanted))
+            assert float(after.sel({"method": method, "seed": seed})) == pytest.approx(
+                float(wanted)
+            )
 
 
 def test_nothing_better_than_the_rule_is_measured() -> None:

@@ -48,7 +48,8 @@ _KEPT = {
     "window": ("attention", "the last 32"),
     "window and start": ("ffn", "the start token\nand the last 31"),
 }
-Places = Mapping[str, tuple[float, float]]
+Place = tuple[int | float, int | float]
+Places = Mapping[str, Place]
 
 
 @themed
@@ -134,7 +135,7 @@ def plot_reading(
     return figure
 
 
-def _name(axes: Axes, text: str, at: tuple[float, float], concept: str) -> None:
+def _name(axes: Axes, text: str, at: Place, concept: str) -> None:
     """Write a line's name beside it, in its colour, on the page's own so that it can be read over lines."""
     ground = {"facecolor": theme().paper, "alpha": 0.75, "edgecolor": "none", "pad": 0.6}
     axes.text(*at, text, color=COLOURS[concept], fontsize=10, va="center", bbox=ground, zorder=5)
