@@ -7,8 +7,10 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from bookpress.sphinx.parallel_read import share_of
+from bookpress.sphinx.parallel_read import ParallelRead, share_of
 
 MODULES = 60
 CONF = """
@@ -164,3 +166,18 @@ def test_a_page_is_stored_without_what_is_known_of_others(tmp_path: Path) -> Non
         assert b"BuildEnvironment" not in stored
         page = pickle.loads(stored)
         assert all(node.document is page for node in page.findall())
+
+
+def test_a_name_that_left_its_module_is_linked_to_no_more() -> None:
+    def sources(used: dict[str, str]) -> tuple[str, dict[str, Any], dict[str, str], str]:
+        return "code", {"stays": ("def", 1, 2)}, used, "module"
+
+    env: Any = SimpleNamespace(
+        _viewcode_modules={
+            "both": sources({"stays": "page", "left": "page"}),
+            "empty": sources({"left": "page"}),
+            "unknown": False,
+        }
+    )
+    assert ParallelRead().finish(None, env) == []  # type: ignore[arg-type]
+    assert env._viewcode_modules == {"both": sources({"stays": "page"}), "unknown": False}

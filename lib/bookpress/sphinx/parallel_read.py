@@ -75,13 +75,13 @@ class ParallelRead:
     def finish(self, app: Sphinx, env: BuildEnvironment) -> list[str]:
         """Wait for the share, add what was found, and name its pages as read."""
         del app
-        if self._tasks is None:
-            return []
-        self._tasks.join()
-        self._tasks = None
-        atexit.unregister(self.abandon)
+        read = self._tasks is not None
+        if self._tasks is not None:
+            self._tasks.join()
+            self._tasks = None
+            atexit.unregister(self.abandon)
         _forget_unused(env)
-        return self._share
+        return self._share if read else []
 
     def abandon(self, *_: object) -> None:
         """End the second process where its share is not wanted any more, since the build failed."""
@@ -91,8 +91,14 @@ class ParallelRead:
 
 
 def _forget_unused(env: BuildEnvironment) -> None:
-    """Drop sources that no page links to, which viewcode drops when the next page is read."""
+    """Drop names that have left their module, and sources that no page links to.
+
+    viewcode drops the latter when the next page is read, and fails at the former.
+    """
     sources = getattr(env, "_viewcode_modules", {})
+    for _, tags, used, _ in filter(None, sources.values()):
+        for name in used.keys() - tags.keys():
+            del used[name]
     for module in [name for name, entry in sources.items() if entry and not entry[2]]:
         del sources[module]
 
