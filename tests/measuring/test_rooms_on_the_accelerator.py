@@ -29,9 +29,10 @@ from measured_transformer.training.stacked import CannotStackError, train_stacke
 
 STEPS = solving.WINDOW
 BOOK = Path(__file__).parents[2] / "book"
-# Rooms whose measurements train, or write, step by step themselves, and what shortens that.
+# Rooms whose measurements train, write or look step by step themselves, and what shortens that.
 SHORTER = {
     "allocation": {"STEPS": 24, "EVERY": 2},
+    "layers": {"LOOKED_AT": 16},
     "one_sitting": {"WRITTEN": 20},
     "training_attention": {
         "INDUCTION_STEPS": 20,
