@@ -1,4 +1,4 @@
-r"""Multi-head latent attention: keys and values of all heads are made from one short vector, which is what is kept.
+r"""Multi-head latent attention: keys and values of all heads are made from one short vector, which is kept.
 
 $c_j = x_j W_{DKV}$ is the latent. Head h reads its keys and values off it, $k_j = c_j W_{UK}^h$ and
 $v_j = c_j W_{UV}^h$. As a rotation would stand between $W_{UK}$ and the query, a second, narrow key tells the
@@ -31,6 +31,7 @@ from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
 from measured_transformer.training.loop import Model
+from measured_transformer.training.seeding import seeded
 
 
 class LatentAttention(nn.Module):
@@ -43,6 +44,8 @@ class LatentAttention(nn.Module):
 
     def __init__(self, old: MultiHeadAttention, *, rank: int, d_rotary: int = 0) -> None:
         """Draw fresh projections by Xavier's rule, as wide as those of the sublayer that is replaced.
+
+        Equal sublayers are replaced by equal ones: the seed of the draw comes from the weights replaced.
 
         Args:
             old: gives its sizes and its output projection.
@@ -68,11 +71,12 @@ class LatentAttention(nn.Module):
         self.up_key = Linear(rank, width, bias=False)
         self.up_value = Linear(rank, width, bias=False)
         self.rotary_key = Linear(old.d_model, d_rotary, bias=bias) if d_rotary else None
-        for layer in (self.query, self.down, self.up_key, self.up_value, self.rotary_key):
-            if layer is not None:
-                nn.init.xavier_uniform_(layer.weight)
-                if layer.bias is not None:
-                    nn.init.zeros_(layer.bias)
+        with seeded(_seed_of(old.query.weight)):
+            for layer in (self.query, self.down, self.up_key, self.up_value, self.rotary_key):
+                if layer is not None:
+                    nn.init.xavier_uniform_(layer.weight)
+                    if layer.bias is not None:
+                        nn.init.zeros_(layer.bias)
         self.output = old.output
         self.latent, self.out = Tap(), Tap()
 
@@ -98,7 +102,7 @@ class LatentAttention(nn.Module):
         )
         if turned_key is not None and turned_asking is not None:
             asking = torch.cat((asking, turned_asking), -1)
-            keys = torch.cat((keys, turned_key.expand(-1, self.n_heads, -1, -1)), -1)
+            keys = torch.cat((keys, turned_key.expand_as(turned_asking)), -1)
         # The kernel takes values as wide as keys: what is missing is filled with zeros and cut off again.
         mixed = fused_attention(asking, keys, _widened(values, keys.shape[-1]), causal=causal)
         return self.out(self.output(mixed[..., : self.d_head].transpose(1, 2).flatten(2)))
@@ -112,21 +116,23 @@ class LatentAttention(nn.Module):
     ) -> Float[Tensor, "batch position d_model"]:
         r"""The same from the latents alone: no key and no value of any head is ever made.
 
-        $q\,(c\,W_{UK})^\top = (q\,W_{UK}^\top)\,c^\top$: what makes the keys goes to the query. Weights mix latents,
-        and what makes the values comes after the mixture. Every head then has the same key and value, $c$.
+        $q\,(c\,W_{UK})^\top = (q\,W_{UK}^\top)\,c^\top$: what makes the keys goes to the query. Weights mix
+        latents, and what makes the values comes after the mixture. All heads have the same key and value, c.
 
         Raises:
             ValueError: as `forward`.
         """
         asking, turned_asking, turned_key = self._asked(x, rotation, {})
-        latent = self.down(x)[:, None]
+        latent = self.down(x)[:, None].expand(-1, self.n_heads, -1, -1)  # one for all heads
         by_head = self.up_key.weight.unflatten(0, (self.n_heads, self.d_head))
         scale = (self.d_head + self.d_rotary) ** -0.5
         scores = attention_scores(
             torch.einsum("bhqe,her->bhqr", asking, by_head), latent, scale=scale
         )
         if turned_key is not None and turned_asking is not None:
-            scores = scores + attention_scores(turned_asking, turned_key, scale=scale)
+            scores = scores + attention_scores(
+                turned_asking, turned_key.expand_as(turned_asking), scale=scale
+            )
         mask = causal_mask(x.shape[1], device=x.device) if causal else None
         mixed = attend(attention_pattern(scores, mask=mask), latent)
         by_head = self.up_value.weight.unflatten(0, (self.n_heads, self.d_head))
@@ -177,6 +183,12 @@ class Latent:
             block.attention = LatentAttention(  # type: ignore[assignment]
                 block.attention, rank=self.rank, d_rotary=self.d_rotary
             )
+
+
+def _seed_of(weight: Tensor) -> int:
+    """A number that follows from the bits of some weights."""
+    bits = weight.detach().float().flatten()[:64].contiguous().view(torch.int32)
+    return int(bits.long().sum()) % 2**31
 
 
 def _widened(values: Tensor, width: int) -> Tensor:

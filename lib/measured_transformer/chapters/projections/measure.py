@@ -592,7 +592,7 @@ FOUR_STEPS = 200
 
 def four_trainings(seed: int) -> dict[tuple[str, str], Job]:
     """Two blocks with four heads on four tasks, with four ways of sharing."""
-    found = {}
+    found: dict[tuple[str, str], Job] = {}
     for name, task in TASKS.items():
         config = Config(
             vocab=256 if name == "text" else 12,
@@ -785,3 +785,38 @@ def _mean(values: DataArray) -> float:
 def predicted() -> float:
     """Best accuracy of a reader of the most attended token under a shared projection."""
     return one_side_accuracy(BACKWARDS.vocab)
+
+
+def _gap(four: Dataset, task: str, tie: str) -> float:
+    of = four.accuracy.sel(task=task)
+    return _mean(of.sel(tie="none") - of.sel(tie=tie))
+
+
+@number
+def gap_kv_text(four: Dataset) -> float:
+    """What sharing keys and values costs on text, in accuracy."""
+    return _gap(four, "text", "kv")
+
+
+@number
+def gap_qk_lag(four: Dataset) -> float:
+    """What sharing queries and keys costs on the rule that looks three back."""
+    return _gap(four, "lag", "qk")
+
+
+@number
+def gap_qk_reversal(four: Dataset) -> float:
+    """What sharing queries and keys costs on reversal."""
+    return _gap(four, "reversal", "qk")
+
+
+@number
+def gap_qkv_shift(four: Dataset) -> float:
+    """What sharing all three costs on the cyclic shift."""
+    return _gap(four, "shift", "qkv")
+
+
+@number
+def gap_qkv_lag(four: Dataset) -> float:
+    """What sharing all three costs on the rule that looks three back."""
+    return _gap(four, "lag", "qkv")
