@@ -587,7 +587,7 @@ TASKS: Mapping[str, Task] = {
 }
 TIES: tuple[Tie, ...] = ("none", "qk", "kv", "qkv")
 FOUR_RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
-FOUR_STEPS = 200
+FOUR_STEPS = 120
 
 
 def four_trainings(seed: int) -> dict[tuple[str, str], Job]:
@@ -614,7 +614,7 @@ def four_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"task": tuple(TASKS), "tie": TIES},
     trainings=four_trainings,
     repeat="opening",
@@ -700,7 +700,7 @@ def sharing_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=8,
     coords={"arm": tuple(ARMS)},
     trainings=sharing_trainings,
     repeat="opening",
