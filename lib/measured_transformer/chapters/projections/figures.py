@@ -136,9 +136,9 @@ def plot_schemes() -> Figure:
     """Draw which keys and values four query heads read, by five ways of sharing them."""
     figure, axes = subplots(height=6.2)
     schemes: dict[str, list[tuple[float, tuple[str, ...]]]] = {
-        "MHA": [(x, ("k", "v")) for x in range(4)],
+        "MHA": [(float(x), ("k", "v")) for x in range(4)],
         "GQA": [(0.5, ("k", "v")), (2.5, ("k", "v"))],
-        "K = V": [(x, ("k = v",)) for x in range(4)],
+        "K = V": [(float(x), ("k = v",)) for x in range(4)],
         "MQA": [(1.5, ("k", "v"))],
         "MLA": [(1.5, ("c",))],
     }
@@ -146,7 +146,7 @@ def plot_schemes() -> Figure:
     for row, (name, keys) in enumerate(schemes.items()):
         top = -2.05 * row
         for head in range(4):
-            _box(axes, head, top, "q", "attention")
+            _box(axes, float(head), top, "q", "attention")
             x = min(keys, key=lambda each: abs(each[0] - head))[0]
             axes.plot([head, x], [top - 0.22, top - 0.75], color=theme().ink, linewidth=1, zorder=1)
         for x, parts in keys:

@@ -506,7 +506,8 @@ def tied_job(
     options: dict[str, Any] = {"batch_size": BATCH}
     if tie != "none":
         options["prepare"] = Tied(tie)
-    search = Search(f"{name}-{tie}", made, task, rates, tuning_seeds(2), steps, options)
+    seeds = tuning_seeds(tuned_on)
+    search = Search(f"{name}-{tie}", made, task, rates, seeds, steps, options)
     return job(made, task, seed, steps=steps, learning_rate=tuned(search), **options, **looks)
 
 
@@ -609,6 +610,7 @@ def four_trainings(seed: int) -> dict[tuple[str, str], Job]:
                 seed,
                 rates=FOUR_RATES,
                 steps=FOUR_STEPS,
+                tuned_on=1,
             )
     return found
 
