@@ -499,7 +499,7 @@ SEQUENCES = 3
 
 def tied_job(
     name: str, config: Config, tie: Tie, task: Task, seed: int, *, rates: tuple[float, ...],
-    steps: int, **looks: Any,
+    steps: int, tuned_on: int = 2, **looks: Any,
 ) -> Job:  # fmt: skip
     """A model whose projections are tied, of the size of the free one, at the rate that suits it."""
     made = same_size(config, tie)
