@@ -616,7 +616,7 @@ def four_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=10,
     coords={"task": tuple(TASKS), "tie": TIES},
     trainings=four_trainings,
     repeat="opening",
@@ -822,3 +822,15 @@ def gap_qkv_shift(four: Dataset) -> float:
 def gap_qkv_lag(four: Dataset) -> float:
     """What sharing all three costs on the rule that looks three back."""
     return _gap(four, "lag", "qkv")
+
+
+@number
+def gap_qk_shift(four: Dataset) -> float:
+    """What sharing queries and keys costs on the cyclic shift."""
+    return _gap(four, "shift", "qk")
+
+
+@number
+def gap_qkv_reversal(four: Dataset) -> float:
+    """What sharing all three costs on reversal."""
+    return _gap(four, "reversal", "qkv")
