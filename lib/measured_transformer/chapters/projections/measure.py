@@ -834,3 +834,9 @@ def gap_qk_shift(four: Dataset) -> float:
 def gap_qkv_reversal(four: Dataset) -> float:
     """What sharing all three costs on reversal."""
     return _gap(four, "reversal", "qkv")
+
+
+@number
+def gap_kv_reversal(four: Dataset) -> float:
+    """What sharing keys and values costs on reversal."""
+    return _gap(four, "reversal", "kv")
