@@ -2,6 +2,8 @@
 
 import numpy as np
 from measured_transformer.chapters.projections import figures
+from measured_transformer.chapters.projections.measure import ARMS, TASKS, kept_numbers
+from xarray import Dataset
 
 RNG = np.random.default_rng(0)
 
@@ -16,29 +18,62 @@ def test_boards_show_their_numbers():
 
 
 def test_learning_shows_every_seed_and_the_prediction():
-    steps = np.arange(4.0)
-    arms = {name: RNG.uniform(size=(3, 4)) for name in ("separate", "shared")}
-    drawn = figures.plot_learning(steps, {"one": arms, "two": arms}, predicted=0.54)
-    for axes in drawn.figure.axes:
+    accuracy = RNG.uniform(size=(3, 2, 2, 4))
+    one_head = Dataset(
+        {"accuracy": (("seed", "layer", "tie", "step"), accuracy)},
+        coords={"layer": ["with", "without"], "tie": ["none", "qk"], "step": [25, 50, 75, 100]},
+    )
+    drawn = figures.plot_learning(one_head, predicted=0.54)
+    for i, axes in enumerate(drawn.figure.axes):
         lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()]
-        for values in arms.values():
+        for values in accuracy[:, i].swapaxes(0, 1):
             for row in (*values, values.mean(0)):
                 assert any(len(y) == 4 and np.allclose(y, row) for y in lines)
         assert any(np.allclose(y, 0.54) for y in lines)
 
 
-def test_gaps_show_every_seed_and_the_margin():
-    found = {t: {n: RNG.normal(size=5) for n in ("Q = K", "K = V")} for t in ("one", "two")}
-    drawn = figures.plot_gaps(found, margin=0.02)
-    for axes, groups in zip(drawn.figure.axes, found.values(), strict=True):
+def test_gaps_show_every_seed_of_every_task_and_the_margin():
+    assert list(figures.TASKS) == list(TASKS)
+    accuracy = RNG.uniform(size=(5, 4, 4))
+    ties = ["none", *figures.TIES]
+    four = Dataset(
+        {"accuracy": (("seed", "task", "tie"), accuracy)},
+        coords={"task": list(figures.TASKS), "tie": ties},
+    )
+    drawn = figures.plot_gaps(four, margin=0.02)
+    assert len(drawn.figure.axes) == 4
+    for i, axes in enumerate(drawn.figure.axes):
         lines = [np.asarray(line.get_xdata(), dtype=float) for line in axes.get_lines()]
-        for values in groups.values():
-            assert any(len(x) == 5 and np.allclose(x, values) for x in lines)
+        for tie in (1, 2, 3):
+            gaps = accuracy[:, i, tie] - accuracy[:, i, 0]
+            assert any(len(x) == 5 and np.allclose(x, gaps) for x in lines)
         assert any(np.allclose(x, -0.02) for x in lines)
 
 
-def test_gaps_keep_to_the_seeds_where_two_of_them_make_a_wide_interval():
-    found = {"one": {"Q = K": np.array([-0.14, -0.08]), "K = V": np.array([0.0, 0.01])}}
-    low, high = figures.plot_gaps(found, margin=0.02).figure.axes[0].get_xlim()
-    assert -0.3 < low < -0.14
-    assert 0.01 < high < 0.2
+def test_schemes_have_a_row_each():
+    [axes] = figures.plot_schemes().figure.axes
+    texts = [text.get_text() for text in axes.texts]
+    for name in ARMS:
+        assert name in texts
+    assert texts.count("q") == 20
+    assert texts.count("k") == 4 + 2 + 1
+    assert texts.count("k = v") == 4
+    assert texts.count("c") == 1
+
+
+def test_sharing_is_drawn_over_the_bytes_that_are_kept():
+    loss = RNG.uniform(0.01, 1, size=(4, 5))
+    kept = np.tile([kept_numbers(arm) for arm in ARMS], (4, 1))
+    sharing = Dataset(
+        {"loss": (("seed", "arm"), loss), "kept": (("seed", "arm"), kept)},
+        coords={"arm": list(ARMS)},
+    )
+    [axes] = figures.plot_sharing(sharing).figure.axes
+    assert {text.get_text() for text in axes.texts} == set(ARMS) == set(figures.SHARING)
+    for i, arm in enumerate(ARMS):
+        [dots] = [
+            line
+            for line in axes.get_lines()
+            if len(np.ravel(line.get_ydata())) == 4 and np.allclose(line.get_ydata(), loss[:, i])
+        ]
+        np.testing.assert_allclose(dots.get_xdata(), 2 * kept_numbers(arm), rtol=0.1)

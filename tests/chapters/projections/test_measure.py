@@ -4,19 +4,27 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer.chapters.projections.measure import (
+    ARMS,
+    absorbed_moved,
     asymmetry,
+    attention_parameters,
+    commuting_turn,
     degrees_of_freedom,
     drawn_layer,
     drawn_scores,
     drawn_turn,
+    kept_numbers,
     mutual_pairs,
     one_side_accuracy,
     reading,
+    rotary_degrees_of_freedom,
+    rotary_moved,
     turned,
     written_out,
 )
 from measured_transformer.models.config import Config
 from measured_transformer.parts.attention import MultiHeadAttention
+from measured_transformer.parts.positions import rotation
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import evaluate, make_model, train
@@ -181,3 +189,49 @@ def test_degrees_of_freedom_are_those_of_matrices_of_this_rank(d, h):
 def test_ties_work_where_nothing_is_bidirectional():
     run = train(SMALL, Lag(6, 6, 2), steps=2, learning_rate=0.01, seed=0, prepare=Tied("qkv"))
     assert np.isfinite(run.losses).all()
+
+
+def test_commuting_turns_commute_with_every_position():
+    turn = commuting_turn(3, 6)
+    turns = rotation(9, 6, dtype=torch.float64)
+    x = torch.randn(1, 1, 9, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    torch.testing.assert_close(turns.apply(x @ turn), turns.apply(x) @ turn)
+    assert (turn @ turn.T - torch.eye(6)).abs().max() > 0.01  # no rotation: it stretches, too
+    with pytest.raises(ValueError, match="even width, got 5"):
+        commuting_turn(0, 5)
+
+
+def test_rotary_positions_leave_only_what_commutes_free():
+    for seed in range(10):
+        assert rotary_moved(seed, "commuting") < 1e-12
+        assert rotary_moved(seed, "rotation") > 1e-3
+        assert rotary_moved(seed, "any") > 1e-3
+    with pytest.raises(ValueError, match="got 'none'"):
+        rotary_moved(0, "none")
+
+
+@pytest.mark.parametrize(("d", "h"), [(4, 2), (6, 4), (5, 2)])
+def test_directions_under_rotary_positions(d, h):
+    assert rotary_degrees_of_freedom(d, h, shared=False) == 2 * d * h - h
+    assert rotary_degrees_of_freedom(d, h, shared=True) == d * h - h // 2
+    with pytest.raises(ValueError, match="got 6 and 4"):
+        rotary_degrees_of_freedom(4, 6, shared=True)
+
+
+def test_absorbed_latents_are_told_from_wrong_ones():
+    for seed in range(10):
+        for d_rotary in (0, 2):
+            assert absorbed_moved(seed, d_rotary=d_rotary) < 1e-12
+            assert absorbed_moved(seed, d_rotary=d_rotary, wrong=True) > 1e-3
+
+
+def test_what_is_kept_and_what_is_learned():
+    assert {arm: kept_numbers(arm) for arm in ARMS} == {
+        "MHA": 128, "GQA": 64, "K = V": 64, "MQA": 32, "MLA": 32,
+    }  # fmt: skip
+    square = 64 * 64
+    assert attention_parameters("MHA") == 4 * square
+    assert attention_parameters("K = V") == attention_parameters("GQA") == 3 * square
+    assert attention_parameters("MQA") == 2.5 * square
+    # Queries with their turned part, output, the latent down and twice up, and the turned key.
+    assert attention_parameters("MLA") == 1.5 * square + square + 3 * 24 * 64 + 8 * 64

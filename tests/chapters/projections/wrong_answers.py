@@ -23,6 +23,13 @@ def one_side(scores):
     return int((prefers | prefers.T).triu(1).sum())
 
 
+def absorbed(queries, latents, up_key, up_value, *, scale=None, keys=False, values=False):
+    scale = queries.shape[-1] ** -0.5 if scale is None else scale(latents)
+    scores = queries @ (latents @ up_key).T if keys else queries @ up_key.T @ latents.T
+    pattern = (scale * scores).softmax(-1)
+    return pattern @ (latents @ up_value) if values else pattern @ latents @ up_value
+
+
 WRONG = {
     "projections.mutual": {
         "both sides counted": (both_sides, "counted once"),
@@ -41,5 +48,18 @@ WRONG = {
         "the hidden ones": ((64, 484), "change nothing"),
         "any matrix for both": ((960, 448), "not every invertible"),
         "half": ((960, 480), "half of the weights"),
+    },
+    "projections.cache": {
+        "keys alone": ((256, 128, 16, 36), "factor of two"),
+        "one layer": ((16, 128, 16, 36), "one layer"),
+        "no turned key": ((512, 128, 16, 32), "turned key is kept"),
+        "latent twice": ((512, 128, 16, 72), "kept once"),
+    },
+    "projections.absorbed": {
+        "not divided": (lambda *a: absorbed(*a, scale=lambda c: 1.0), "not divided"),
+        "by the rank": (lambda *a: absorbed(*a, scale=lambda c: c.shape[-1] ** -0.5), "whatever"),
+        "keys are made": (lambda *a: absorbed(*a, keys=True), "brackets"),
+        "values are made": (lambda *a: absorbed(*a, values=True), "brackets"),
+        "other matrix": (lambda q, c, k, v: absorbed(q, c, v, k), "would give"),
     },
 }

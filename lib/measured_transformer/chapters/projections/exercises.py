@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from measured_transformer.exercises.answers import (
     Answer,
@@ -82,3 +85,61 @@ def knobs(answer: Answer) -> None:
     }
     way = "which matrices may be put behind a projection that meets itself?"
     demand_number(shared, 484.0, name="the second", way=way, within=1e-4, slips=slips)
+
+
+@exercise(_CHAPTER)
+def cache(answer: Answer) -> None:
+    """Four numbers: kilobytes that a token leaves in the cache with MHA, GQA, MQA and MLA."""
+    found = answer.numbers("(a)", "(b)", "(c)", "(d)")
+    way = "count the numbers that one layer keeps, then layers, then bytes"
+    right = {"(a)": 512.0, "(b)": 128.0, "(c)": 16.0, "(d)": 36.0}
+    for (name, wanted), given in zip(right.items(), found, strict=True):
+        slips = {
+            wanted
+            / 2: "two bytes a number: has a factor of two been forgotten, or keys or values?",
+            wanted / 32: "that is one layer",
+            wanted * 1.024: "a kilobyte has 1024 bytes here",
+        }
+        if name == "(d)":
+            slips[32.0] = "the turned key is kept as well"
+            slips[72.0] = "the latent serves keys and values both, it is kept once"
+            slips[96.0] = "all heads share one turned key"
+        demand_number(given, wanted, name=name, way=way, within=1e-4, slips=slips)
+
+
+class _Shapes(TorchDispatchMode):
+    """Remembers the shape of every tensor that is made while it is on."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[tuple[int, ...]] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.seen.add(tuple(made.shape))
+        return made
+
+
+@exercise(_CHAPTER)
+def absorbed(answer: Answer) -> None:
+    """Write `absorbed(queries, latents, up_key, up_value)`: a head of MLA, without keys and values."""
+    n_query, n_key, rank, width = 3, 11, 4, 7
+    queries, latents = normal(n_query, width, seed=1), normal(n_key, rank, seed=2)
+    up_key, up_value = normal(rank, width, seed=3), normal(rank, width, seed=4)
+    with _Shapes() as shapes:
+        given = answer(queries, latents, up_key, up_value)
+    found = tensor(given, (n_query, width), name="what is mixed")
+    keys, values = latents @ up_key, latents @ up_value
+
+    def mixed(scale: float) -> torch.Tensor:
+        return (scale * queries @ keys.T).softmax(-1) @ values
+
+    demand(not close(found, mixed(1.0), 1e-8), "the scores are not divided")
+    text = "scores are divided by the root of the width of a head, whatever the rank of the latent"
+    demand(not close(found, mixed(rank**-0.5), 1e-8), text)
+    demand(close(found, mixed(width**-0.5), 1e-8), "it is not what keys and values would give")
+    made = {(n_key, width), (width, n_key)} & shapes.seen
+    demand(not made, "keys or values were made: move the brackets until they are not needed")

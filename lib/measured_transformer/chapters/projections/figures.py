@@ -1,4 +1,4 @@
-"""Figures on shared projections: symmetric boards, learning with one projection less, what sharing costs."""
+"""Figures of the chapter on shared projections: results in, drawings out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
+from xarray import Dataset
 
 from measured_transformer.figures.plots import (
     legend_above,
+    mean_and_bar,
     panel_letters,
     seed_lines,
     seed_strip,
@@ -62,53 +65,140 @@ def plot_boards(tables: Mapping[str, Array], words: Sequence[str]) -> Figure:
     return figure
 
 
+ARMS = {"none": ("separate", "none"), "qk": ("shared", "attention")}
+"""What is shared -> its name in figures, and how it is drawn."""
+
+
 @themed
-def plot_learning(
-    steps: Array, curves: Mapping[str, Mapping[str, Array]], *, predicted: float
-) -> Figure:
-    """Draw accuracy over training, every seed, a panel for each kind of model.
+def plot_learning(one_head: Dataset, *, predicted: float) -> Figure:
+    """Draw accuracy over training of models with one head, every seed, with residual connections and without.
 
     Args:
-        steps: where the models were scored.
-        curves: panel -> {"separate": (seed, step), "shared": (seed, step)}.
+        one_head: result of that name.
         predicted: the accuracy that is marked.
     """
-    figure, panels = subplots(len(curves), 1, height=2.6, sharex=True, sharey=True)
-    for axes, (name, arms) in zip(np.atleast_1d(panels), curves.items(), strict=True):
-        for arm, concept in (("separate", "none"), ("shared", "attention")):
-            seed_lines(axes, steps, arms[arm], concept=concept, label=arm)
+    figure, panels = subplots(2, 1, height=2.6, sharex=True, sharey=True)
+    names = {"with": "with residual connections", "without": "without: attention alone"}
+    for axes, (layer, name) in zip(panels, names.items(), strict=True):
+        for tie, (label, concept) in ARMS.items():
+            rows = one_head.accuracy.sel(layer=layer, tie=tie).transpose("seed", "step").values
+            seed_lines(axes, one_head.step.values, rows, concept=concept, label=label)
         axes.axhline(predicted, color=theme().ink, linestyle="--", linewidth=1)
-        axes.text(0.98, 0.06, name, transform=axes.transAxes, ha="right", va="bottom")
+        axes.text(0.98, 0.05, name, transform=axes.transAxes, ha="right", va="bottom")
         axes.set_ylabel("accuracy")
         axes.set_ylim(0, 1.05)
-    np.atleast_1d(panels)[-1].set_xlabel("training step")
-    legend_above(np.atleast_1d(panels)[0])
-    for letter, axes in zip("abcd", np.atleast_1d(panels), strict=False):
-        axes.set_title(f"({letter})", loc="left", fontweight="bold")
+    panels[0].text(
+        0.98, predicted + 0.02, "at most one of two", transform=panels[0].get_yaxis_transform(),
+        ha="right", va="bottom", color=theme().ink,
+    )  # fmt: skip
+    panels[-1].set_xlabel("training step")
+    legend_above(panels[0])
+    panel_letters(panels)
     return figure
 
 
-@themed
-def plot_gaps(found: Mapping[str, Mapping[str, Array]], *, margin: float) -> Figure:
-    """Draw what sharing changes, task by task: accuracy of the tied model minus that of the free one.
+TIES = {"qk": "Q = K", "kv": "K = V", "qkv": "Q = K = V"}
+TASKS = {"reversal": "reversal", "shift": "cyclic shift", "lag": "three back", "text": "text"}
 
-    Every seed lies within the panels; intervals that are much wider are cut off.
+
+@themed
+def plot_gaps(four: Dataset, *, margin: float) -> Figure:
+    """Draw what sharing changes, a panel a task: accuracy of the tied model minus that of the free one.
 
     Args:
-        found: task -> name of what is shared -> one difference a seed.
+        four: result of that name.
         margin: the smallest difference that counts; marked on the side of the loss.
     """
-    figure, panels = subplots(len(found), 1, height=1.75, sharex=True)
-    panels = np.atleast_1d(panels)
-    for axes, (task, groups) in zip(panels, found.items(), strict=True):
-        concepts = dict(zip(groups, ("attention", "residual", "norm"), strict=False))
-        seed_strip(axes, groups, label="", concepts=concepts, reference=0.0)
+    figure, panels = subplots(len(TASKS), 1, height=1.75, sharex=True)
+    concepts = dict(zip(TIES.values(), ("attention", "residual", "norm"), strict=True))
+    for axes, (task, name) in zip(panels, TASKS.items(), strict=True):
+        of = four.accuracy.sel(task=task)
+        gaps = {label: (of.sel(tie=tie) - of.sel(tie="none")).values for tie, label in TIES.items()}
+        seed_strip(axes, gaps, label="", concepts=concepts, reference=0.0)
         axes.axvline(-margin, color=COLOURS["random"], linestyle=":", linewidth=1.5)
-        axes.set_title(task, loc="right", fontsize=12)
-    seeds = [value for groups in found.values() for each in groups.values() for value in each]
-    low, high = min(*seeds, -margin), max(*seeds, 0.0)
-    room = (high - low) / 2  # the interval of two seeds would make all else small
-    panels[-1].set_xlim(low - room, high + room)
+        axes.set_title(name, loc="right", fontsize=12)
     panels[-1].set_xlabel("accuracy, tied minus free")
     panel_letters(panels)
+    return figure
+
+
+def _box(axes: Axes, x: float, y: float, text: str, concept: str, width: float = 0.7) -> None:
+    box = FancyBboxPatch(
+        (x - width / 2, y - 0.22), width, 0.44, boxstyle="round,pad=0,rounding_size=0.08",
+        facecolor=tint(concept, 0.45), edgecolor=theme().ink, linewidth=0.9, zorder=2,
+    )  # fmt: skip
+    axes.add_patch(box)
+    axes.text(x, y, text, ha="center", va="center", fontsize=10, zorder=3)
+
+
+@themed
+def plot_schemes() -> Figure:
+    """Draw which keys and values four query heads read, by five ways of sharing them."""
+    figure, axes = subplots(height=6.2)
+    schemes: dict[str, list[tuple[float, tuple[str, ...]]]] = {
+        "MHA": [(float(x), ("k", "v")) for x in range(4)],
+        "GQA": [(0.5, ("k", "v")), (2.5, ("k", "v"))],
+        "K = V": [(float(x), ("k = v",)) for x in range(4)],
+        "MQA": [(1.5, ("k", "v"))],
+        "MLA": [(1.5, ("c",))],
+    }
+    numbers = {"MHA": "8", "GQA": "4", "K = V": "4", "MQA": "2", "MLA": "as long\nas c is"}
+    for row, (name, keys) in enumerate(schemes.items()):
+        top = -2.05 * row
+        for head in range(4):
+            _box(axes, float(head), top, "q", "attention")
+            x = min(keys, key=lambda each: abs(each[0] - head))[0]
+            axes.plot([head, x], [top - 0.22, top - 0.75], color=theme().ink, linewidth=1, zorder=1)
+        for x, parts in keys:
+            each = 0.4 if len(parts) == 2 else 0.8
+            if name == "MLA":
+                each = 1.6
+            for place, part in enumerate(parts):
+                shift = each * (place - (len(parts) - 1) / 2)
+                concept = {"v": "ffn", "k": "residual"}.get(part, "norm")
+                _box(axes, x + shift, top - 0.97, part, concept, each)
+        axes.text(-0.75, top - 0.45, name, ha="right", va="center", fontweight="bold")
+        axes.text(3.75, top - 0.45, numbers[name], ha="left", va="center")
+    axes.text(3.75, 0.55, "vectors kept", ha="left", va="bottom", fontsize=10)
+    axes.set_xlim(-1.7, 5.0)
+    axes.set_ylim(-9.6, 0.9)
+    axes.axis("off")
+    return figure
+
+
+SHARING = {"MHA": "none", "GQA": "residual", "K = V": "norm", "MQA": "attention", "MLA": "ffn"}
+"""Ways to share keys and values -> how they are drawn."""
+
+
+@themed
+def plot_sharing(sharing: Dataset) -> Figure:
+    """Draw the loss over the bytes that a token leaves behind, every seed, by how keys are shared."""
+    figure, axes = subplots(height=3.6)
+    for arm, concept in SHARING.items():
+        loss = sharing.loss.sel(arm=arm).values
+        width = 2 * float(sharing.kept.sel(arm=arm).values[0])
+        mean, low, high = mean_and_bar(loss)
+        near = 0.94 if arm in ("K = V", "MLA") else 1.06  # two arms keep as much as another
+        if arm == "MHA":
+            near = 1.0
+        x = width * near
+        axes.plot(
+            np.full(len(loss), x), loss, "o", color=COLOURS[concept], alpha=0.55, markersize=5
+        )
+        axes.plot([x, x], [max(low, 1e-4), high], color=theme().ink, linewidth=1.6, zorder=3)
+        axes.plot(
+            x, mean, marker="D", color=COLOURS[concept], mec=theme().ink, markersize=8, zorder=4
+        )
+        left = near < 1
+        axes.annotate(
+            arm, (x, mean), xytext=(-10 if left else 10, 0), textcoords="offset points",
+            ha="right" if left else "left", va="center", fontsize=12,
+        )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlim(50, 340)
+    axes.set_xticks([64, 128, 256], ["64", "128", "256"])
+    axes.minorticks_off()
+    axes.set_xlabel("bytes kept for each token and layer, two a number")
+    axes.set_ylabel("loss (nats)")
     return figure
