@@ -2,8 +2,8 @@ r"""What the chapter on many heads measures: a sum of heads, what one head canno
 
 Vectors are rows. `heads_of` gives each head's output $O^i$ and its block $W^{O_i}$ of the output projection, so
 that attention is $\sum_i O^i W^{O_i}$. All about sums is an identity, on drawn layers. What is trained is
-small: one layer on tasks with a known answer and on text, for how many heads serve; two layers of attention alone for
-induction; two-hop recall for how heads depend on one another.
+small: one layer on tasks with a known answer and on text, for how many heads serve; two layers of attention
+alone for induction; two-hop recall for how heads depend on one another.
 """
 
 from __future__ import annotations
@@ -257,19 +257,22 @@ def one_head_misses(forms: Float[Tensor, "2 d_model d_model"]) -> float:
     return (1 - caught / inner.trace()).clamp(min=0).sqrt().item()
 
 
-def on_a_circle(keys: int, *, sharpness: float) -> Float[Tensor, "query key"]:
-    r"""The weights of a head that is two wide, its keys evenly on a circle, each query at its own key.
+def on_a_circle(
+    angles: Float[Tensor, "query"], *, keys: int, sharpness: float
+) -> Float[Tensor, "query key"]:
+    r"""The weights of a head that is two wide, its keys evenly on a circle, for queries of these directions.
 
-    >>> bool(on_a_circle(8, sharpness=20.0).diagonal().min() > 0.99)
-    True
+    >>> on_a_circle(torch.tensor([0.0, 3.14159]), keys=8, sharpness=20.0).argmax(-1)
+    tensor([0, 4])
 
     Args:
-        keys: their number.
+        angles: directions of the queries, in radians.
+        keys: how many there are; the first at an angle of zero.
         sharpness: length of query times length of key, the scale included.
     """
-    angle = 2 * math.pi * torch.arange(keys, dtype=torch.float64) / keys
-    points = torch.stack((angle.cos(), angle.sin()), dim=1)
-    return (sharpness * points @ points.T).softmax(-1)
+    places = 2 * math.pi * torch.arange(keys).to(angles) / keys
+    queries, points = (torch.stack((t.cos(), t.sin()), dim=1) for t in (angles, places))
+    return (sharpness * queries @ points.T).softmax(-1)
 
 
 def on_a_line(
@@ -425,9 +428,10 @@ def patched(model: Model, batch: Batch, path: Path) -> Float[Tensor, "batch posi
     Raises:
         ValueError: for another number of blocks, or a batch of one.
     """
-    if len(model.blocks) != 2 or len(batch.inputs) < 2:
+    if len(model.blocks) != 2 or len(batch.inputs) < 2:  # type: ignore[arg-type]
         raise ValueError(
-            f"expected two blocks and two sequences, got {len(model.blocks)} and {len(batch.inputs)}"
+            f"expected two blocks and two sequences, got {len(model.blocks)} "  # type: ignore[arg-type]
+            f"and {len(batch.inputs)}"
         )
     with capture(model, "blocks.0.attention.out", "blocks.1.residual_pre") as seen:
         predict(model, batch)
@@ -436,7 +440,7 @@ def patched(model: Model, batch: Batch, path: Path) -> Float[Tensor, "batch posi
     if path == "direct":
         with intervene(model, {"blocks.1.residual_post": lambda x: x + other}):
             return predict(model, batch)
-    block = cast(Block, model.blocks[1])
+    block = cast(Block, model.blocks[1])  # type: ignore[index]
     read = block.attention_norm(stream + other)
     changes = {}
     for each in _TAPS if path == "all" else (path,):
@@ -1229,3 +1233,99 @@ def match_rotary(induction: Dataset) -> DataArray:
 def match_first(induction: Dataset) -> DataArray:
     """The largest prefix-matching score in the first layer, trained, learned positions."""
     return _best_heads(induction, "prefix", 0, "learned", "trained")
+
+
+@number
+def out_of_reach(drawn: Dataset) -> float:
+    """Share of the draws in which the lower bound asks for a negative weight."""
+    return float((drawn.one_head > drawn.bound + 1e-9).mean())
+
+
+def _recall(counts: Dataset, heads: int) -> DataArray:
+    return counts.accuracy.sel(task="recall", heads=heads)
+
+
+@number
+def recall_1(counts: Dataset) -> DataArray:
+    """Accuracy at recall with one head of 64."""
+    return _recall(counts, 1)
+
+
+@number
+def recall_4(counts: Dataset) -> DataArray:
+    """Accuracy at recall with four heads of 16."""
+    return _recall(counts, 4)
+
+
+@number
+def recall_16(counts: Dataset) -> DataArray:
+    """Accuracy at recall with sixteen heads of 4."""
+    return _recall(counts, 16)
+
+
+def _cut(induction: Dataset, arm: str, path: str) -> DataArray:
+    return induction.cut.sel(deep=arm, path=path)
+
+
+@number
+def keys_cut(induction: Dataset) -> DataArray:
+    """Accuracy with the path to the keys cut, learned positions."""
+    return _cut(induction, "learned", "k")
+
+
+@number
+def keys_cut_rotary(induction: Dataset) -> DataArray:
+    """The same, rotary positions."""
+    return _cut(induction, "rotary", "k")
+
+
+@number
+def others_cut(induction: Dataset) -> float:
+    """The lowest accuracy of all models with any other path cut."""
+    return float(induction.cut.sel(path=["q", "v", "direct"]).min())
+
+
+def _fit(induction: Dataset, state: str, by: str) -> DataArray:
+    return induction.fit.sel(state=state, by=by).stack(model=("seed", "deep")).reset_index("model")
+
+
+@number
+def fit_k(induction: Dataset) -> DataArray:
+    """K-composition of the two strongest heads, over chance, trained."""
+    return _fit(induction, "trained", "k")
+
+
+@number
+def fit_q(induction: Dataset) -> DataArray:
+    """Their Q-composition, trained."""
+    return _fit(induction, "trained", "q")
+
+
+@number
+def fit_v(induction: Dataset) -> DataArray:
+    """Their V-composition, trained."""
+    return _fit(induction, "trained", "v")
+
+
+@number
+def fit_k_fresh(induction: Dataset) -> DataArray:
+    """Their K-composition, untrained."""
+    return _fit(induction, "untrained", "k")
+
+
+@number
+def same_layer(pairs: Dataset) -> DataArray:
+    """The share that is interaction, for pairs in one layer."""
+    return pairs.one_layer.mean("depth")
+
+
+@number
+def other_layer(pairs: Dataset) -> DataArray:
+    """The same, for pairs in different layers."""
+    return pairs.two_layers.mean("deep")
+
+
+@number
+def positive(pairs: Dataset) -> float:
+    """Share of the models whose interactions within a layer are positive in sum."""
+    return float((pairs.excess > 0).mean())
