@@ -752,7 +752,7 @@ TASKS: Mapping[str, tuple[Task, str, int, int]] = {
 }
 """Task -> itself, how it is told of order, steps and sequences a step."""
 COUNT_RATES = (1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2, 1e-1)
-NARROW = (1, 2, 4, 8, 16)
+NARROW = (1, 2, 4, 8)
 """Widths of a head that is alone."""
 
 
@@ -773,7 +773,7 @@ def count_job(name: str, heads: int, width: int, seed: int) -> Job:
     )
     options = {"batch_size": batch_size}
     search = Search(
-        f"heads-{name}-{heads}x{width}", config, task, COUNT_RATES, tuning_seeds(2), steps, options
+        f"heads-{name}-{heads}x{width}", config, task, COUNT_RATES, tuning_seeds(1), steps, options
     )
     return job(config, task, seed, steps=steps, learning_rate=tuned(search), **options)
 
@@ -788,7 +788,7 @@ def counts_trainings(seed: int) -> dict[tuple[str, int], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=8,
     coords={"task": tuple(TASKS), "heads": COUNTS},
     trainings=counts_trainings,
     repeat="opening",
@@ -813,14 +813,14 @@ def narrow_trainings(seed: int) -> dict[int, Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=8,
     coords={"width": NARROW},
     trainings=narrow_trainings,
     repeat="opening",
     tolerance={"accuracy": 0.2},
 )
 def narrow(seed: int, runs: Mapping[int, Run]) -> dict[str, Any]:
-    """Accuracy at recall of a single head of width 1 to 16 in a stream of 64."""
+    """Accuracy at recall of a single head of width 1 to 8 in a stream of 64."""
     return {
         "accuracy": (
             "width",
