@@ -2,7 +2,7 @@ r"""What the chapter on many heads measures: a sum of heads, what one head canno
 
 Vectors are rows. `heads_of` gives each head's output $O^i$ and its block $W^{O_i}$ of the output projection, so
 that attention is $\sum_i O^i W^{O_i}$. All about sums is an identity, on drawn layers. What is trained is
-small: one layer on tasks with a known answer and on text, for how many heads serve; two layers of attention
+small: one layer on tasks with a known answer, for how many heads serve; two layers of attention
 alone for induction; two-hop recall for how heads depend on one another.
 """
 
@@ -48,7 +48,6 @@ from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.joined_recall import JoinedRecall
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.task import Batch, Task
-from measured_transformer.tasks.text import TextLM
 from measured_transformer.tasks.two_hop import JoinedTwoHop
 from measured_transformer.tasks.two_places import TwoPlaces
 from measured_transformer.training.jobs import Job
@@ -748,7 +747,6 @@ TASKS: Mapping[str, tuple[Task, str, int, int]] = {
         150,
         16,
     ),
-    "text": (TextLM(length=32), "learned", 100, 16),
 }
 """Task -> itself, how it is told of order, steps and sequences a step."""
 COUNT_RATES = (1e-3, 2.5e-3, 6.3e-3, 1.6e-2, 4e-2, 1e-1)
@@ -795,7 +793,7 @@ def counts_trainings(seed: int) -> dict[tuple[str, int], Job]:
     tolerance={"loss": 0.3, "accuracy": 0.2},
 )
 def counts(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
-    """Loss and accuracy with one to sixteen heads at equal parameters, on three tasks."""
+    """Loss and accuracy with one to sixteen heads at equal parameters, on two tasks."""
     scores = [
         [evaluate(runs[name, heads].model, TASKS[name][0], seed=seed) for heads in COUNTS]
         for name in TASKS
