@@ -1327,3 +1327,44 @@ def other_layer(pairs: Dataset) -> DataArray:
 def positive(pairs: Dataset) -> float:
     """Share of the models whose interactions within a layer are positive in sum."""
     return float((pairs.excess > 0).mean())
+
+
+@number
+def best_recall(counts: Dataset) -> DataArray:
+    """The number of heads with the lowest loss at recall."""
+    return DataArray(best_count(counts, "recall"), dims="seed")
+
+
+@number
+def best_translation(counts: Dataset) -> DataArray:
+    """The number of heads with the lowest loss at translation."""
+    return DataArray(best_count(counts, "translation"), dims="seed")
+
+
+def _fall(counts: Dataset, task: str, fewer: int, more: int) -> DataArray:
+    loss = counts.loss.sel(task=task)
+    return loss.sel(heads=fewer) - loss.sel(heads=more)
+
+
+@number
+def fall_recall(counts: Dataset) -> DataArray:
+    """By how much the loss at recall falls from one head to eight."""
+    return _fall(counts, "recall", 1, 8)
+
+
+@number
+def fall_translation(counts: Dataset) -> DataArray:
+    """The same at translation."""
+    return _fall(counts, "translation", 1, 8)
+
+
+@number
+def rest_recall(counts: Dataset) -> DataArray:
+    """By how much the loss at recall falls from eight heads to sixteen."""
+    return _fall(counts, "recall", 8, 16)
+
+
+@number
+def rest_translation(counts: Dataset) -> DataArray:
+    """The same at translation."""
+    return _fall(counts, "translation", 8, 16)
