@@ -1250,12 +1250,6 @@ def recall_1(counts: Dataset) -> DataArray:
 
 
 @number
-def recall_4(counts: Dataset) -> DataArray:
-    """Accuracy at recall with four heads of 16."""
-    return _recall(counts, 4)
-
-
-@number
 def recall_16(counts: Dataset) -> DataArray:
     """Accuracy at recall with sixteen heads of 4."""
     return _recall(counts, 16)
@@ -1339,32 +1333,3 @@ def best_recall(counts: Dataset) -> DataArray:
 def best_translation(counts: Dataset) -> DataArray:
     """The number of heads with the lowest loss at translation."""
     return DataArray(best_count(counts, "translation"), dims="seed")
-
-
-def _fall(counts: Dataset, task: str, fewer: int, more: int) -> DataArray:
-    loss = counts.loss.sel(task=task)
-    return loss.sel(heads=fewer) - loss.sel(heads=more)
-
-
-@number
-def fall_recall(counts: Dataset) -> DataArray:
-    """By how much the loss at recall falls from one head to eight."""
-    return _fall(counts, "recall", 1, 8)
-
-
-@number
-def fall_translation(counts: Dataset) -> DataArray:
-    """The same at translation."""
-    return _fall(counts, "translation", 1, 8)
-
-
-@number
-def rest_recall(counts: Dataset) -> DataArray:
-    """By how much the loss at recall falls from eight heads to sixteen."""
-    return _fall(counts, "recall", 8, 16)
-
-
-@number
-def rest_translation(counts: Dataset) -> DataArray:
-    """The same at translation."""
-    return _fall(counts, "translation", 8, 16)
