@@ -25,23 +25,87 @@ def equal_corrections(concatenated, W_O, n_heads):
     return found
 
 
+def circuit(*, query, key, value, output, sharp=20.0):
+    """A head over the stream of the exercises: token, place, note and answer, 22 entries."""
+    eye = torch.eye(22, dtype=torch.float64)
+
+    def matrix(part):
+        return eye[:, part] if isinstance(part, slice) else part
+
+    return lambda: (sharp * matrix(query), matrix(key), matrix(value), eye[output])
+
+
+TOKEN, PLACE, NOTE, SAID = slice(0, 5), slice(5, 12), slice(12, 17), slice(17, 22)
+BACK = torch.eye(22, dtype=torch.float64)[:, PLACE] @ torch.diag(torch.ones(6).double(), -1)
+LOOKS_BACK = {"query": BACK, "key": PLACE, "value": TOKEN, "output": NOTE}
+MATCHES = {"query": TOKEN, "key": NOTE, "value": TOKEN, "output": SAID}
+
+
 def score(A, B):
     return (A @ B).norm() / (A.norm() * B.norm())
 
 
 WRONG = {
+    "heads.split": {
+        "straight": (
+            lambda x, n: x.reshape(x.shape[0], n, x.shape[1], -1),
+            "mixes positions with heads",
+        ),
+        "taking turns": (
+            lambda x, n: x.unflatten(-1, (-1, n)).permute(0, 3, 1, 2),
+            "heads take turns",
+        ),
+        "no swap": (lambda x, n: x.unflatten(-1, (n, -1)), "shall have the shape (2, 3, 4, 5)"),
+        "heads backwards": (
+            lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2).flip(1),
+            "another head or position",
+        ),
+    },
+    "heads.merge": {
+        "straight": (
+            lambda m: m.reshape(m.shape[0], m.shape[2], -1),
+            "several positions of one head",
+        ),
+        "taking turns": (
+            lambda m: m.permute(0, 2, 3, 1).flatten(-2),
+            "do not stand side by side",
+        ),
+        "no merge": (lambda m: m.transpose(1, 2), "shall have the shape (2, 4, 15)"),
+    },
+    "heads.previous_token": {
+        "itself": (circuit(**LOOKS_BACK | {"query": PLACE}), "looks at its own position"),
+        "the next one": (
+            circuit(**LOOKS_BACK | {"query": PLACE, "key": BACK}),
+            "gives the position before it only",
+        ),
+        "too soft": (circuit(**LOOKS_BACK, sharp=3.0), "sharper!"),
+        "over the token": (circuit(**LOOKS_BACK | {"output": TOKEN}), "outside the entries 12"),
+        "the place noted": (
+            circuit(**LOOKS_BACK | {"value": slice(5, 10)}),
+            "not the token one place back",
+        ),
+        "three matrices": (lambda: (BACK, BACK, BACK), "expected four matrices"),
+        "another stream": (
+            lambda: (torch.eye(7), torch.eye(7), torch.eye(7), torch.eye(7)),
+            "shall have the shape (22, 7)",
+        ),
+    },
+    "heads.induction": {
+        "the copy itself": (
+            circuit(**MATCHES | {"key": TOKEN}),
+            "looks at copies of its own token",
+        ),
+        "by its note": (circuit(**MATCHES | {"query": NOTE, "key": TOKEN}), "should look behind"),
+        "too soft": (circuit(**MATCHES, sharp=2.0), "should look behind"),
+        "the note said": (circuit(**MATCHES | {"value": NOTE}), "says another token"),
+        "over the note": (circuit(**MATCHES | {"output": NOTE}), "outside the entries 17"),
+    },
     "heads.terms": {
         "blocks in another order": (blocks_in_another_order, "do not add up"),
         "columns of the heads take turns": (heads_take_turns, "only other heads' outputs change"),
         "equal shares": (equal_shares, "only other heads' outputs change"),
         "a constant": (equal_corrections, "although its own output is zero"),
         "the sum": (lambda o, W, n: o @ W, "shall have the shape (3, 4, 6)"),
-    },
-    "heads.choices": {
-        "the width": ((768, 768 * 768, 94208), "that is the width of the stream"),
-        "a factor": ((64, 768 * 64, 94208), "one of its two factors"),
-        "both factors": ((64, 768 * 768, 2 * 768 * 64), "some changes of them cancel"),
-        "all entries": ((64, 768 * 768, 768 * 768), "full rank"),
     },
     "heads.blend": {
         "evenly": ((0.5, 0.5), "the tokens a, b is that of b, a"),

@@ -22,6 +22,41 @@ _CHAPTER = "book/attention/heads"
 
 
 @exercise(_CHAPTER)
+def split(answer: Answer) -> None:
+    """Write `split(x, n_heads)`: (batch, position, n_heads * d_head) to (batch, head, position, d_head)."""
+    for batch, n, heads, width in ((2, 4, 3, 5), (1, 3, 2, 2), (2, 1, 4, 3)):
+        x = normal(batch, n, heads * width, seed=1)
+        found = tensor(answer(x, heads), (batch, heads, n, width), name="what `split` returns")
+        expected = torch.stack([x[:, :, h * width : (h + 1) * width] for h in range(heads)], dim=1)
+        turns = torch.stack([x[:, :, h::heads] for h in range(heads)], dim=1)
+        demand(
+            heads == 1 or not close(found, turns),
+            "heads take turns along the width; the columns of one head shall stand side by side",
+        )
+        demand(
+            n == 1 or not close(found, x.reshape(batch, heads, n, width)),
+            "reshaping straight to the wanted shape mixes positions with heads: give the width two axes "
+            "first, then swap axes",
+        )
+        demand(close(found, expected), "an entry has gone to another head or position")
+
+
+@exercise(_CHAPTER)
+def merge(answer: Answer) -> None:
+    """Write `merge(mixed)`: from (batch, head, position, d_head) to (batch, position, n_heads * d_head)."""
+    for batch, n, heads, width in ((2, 4, 3, 5), (1, 3, 2, 2), (2, 1, 4, 3)):
+        mixed = normal(batch, heads, n, width, seed=2)
+        shape = (batch, n, heads * width)
+        found = tensor(answer(mixed), shape, name="what `merge` returns")
+        expected = torch.cat([mixed[:, h] for h in range(heads)], dim=-1)
+        demand(
+            n == 1 or not close(found, mixed.reshape(shape)),
+            "reshaping straight away puts several positions of one head into one row: swap axes first",
+        )
+        demand(close(found, expected), "the outputs do not stand side by side, head after head")
+
+
+@exercise(_CHAPTER)
 def terms(answer: Answer) -> None:
     """Write `terms(concatenated, W_O, n_heads)`: what each head adds, (n_heads, n, d), one after the other."""
     for heads, width, n, d in ((3, 2, 4, 6), (2, 3, 1, 4), (1, 2, 3, 5), (4, 1, 5, 3)):
@@ -45,26 +80,6 @@ def terms(answer: Answer) -> None:
                 close(again[head], torch.zeros(n, d)),
                 f"head {head} adds something although its own output is zero",
             )
-
-
-@exercise(_CHAPTER)
-def choices(answer: Answer) -> None:
-    """The rank of a score form ($d = 768$, $d_h = 64$), its entries, and the numbers that decide it."""
-    rank, entries, free = answer.numbers("the rank", "the entries", "the independent numbers")
-    way = "through how many numbers does every score pass?"
-    demand_number(
-        rank, 64.0, name="the rank", way=way, slips={768.0: "that is the width of the stream"}
-    )
-    way = "the form takes a state on either side"
-    slips = {768.0 * 64: "that is one of its two factors"}
-    demand_number(entries, 768.0 * 768, name="the number of entries", way=way, slips=slips)
-    way = "which changes of the two factors leave their product as it is?"
-    slips = {
-        2.0 * 768 * 64: "that counts both factors; some changes of them cancel in the product",
-        768.0 * 768: "that many a matrix of full rank would need",
-    }
-    right = 2.0 * 768 * 64 - 64 * 64
-    demand_number(free, right, name="the third number", way=way, within=0.001, slips=slips)
 
 
 @exercise(_CHAPTER)
@@ -130,3 +145,119 @@ def excess(answer: Answer) -> None:
     expected = (both[0] @ both[1]).norm() / (both[1] @ both[0]).norm()
     wrong = torch.tensor([not close(forth / back, expected)])
     demand(not first(wrong), "what A writes is to be read by B, in this order")
+
+
+_VOCAB, _PLACES = 5, 7
+_TOKEN, _PLACE = slice(0, _VOCAB), slice(_VOCAB, _VOCAB + _PLACES)
+_NOTE = slice(_VOCAB + _PLACES, 2 * _VOCAB + _PLACES)
+_SAID = slice(2 * _VOCAB + _PLACES, 3 * _VOCAB + _PLACES)
+_WIDTH = 3 * _VOCAB + _PLACES
+
+
+def _one_hot(tokens: list[int]) -> torch.Tensor:
+    """A stream that holds tokens and their places; note and answer are empty."""
+    x = torch.zeros(len(tokens), _WIDTH, dtype=torch.float64)
+    rows = torch.arange(len(tokens))
+    x[rows, torch.tensor(tokens)] = 1
+    x[rows, _PLACE.start + rows] = 1
+    return x
+
+
+def _sequences() -> list[list[int]]:
+    return [[3, 1, 4, 1, 0, 4, 2], [0, 0, 1, 2, 2], [4, 3, 2, 1, 0, 4, 3], [2, 0, 2, 0, 2]]
+
+
+def _four(answer: Answer) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The four matrices that an answer gives, each of a head of one width."""
+    found = answer()
+    demand(
+        isinstance(found, (tuple, list)) and len(found) == 4,
+        "expected four matrices, W_Q, W_K, W_V and W_O",
+    )
+    names = ("W_Q", "W_K", "W_V", "W_O")
+    given = [torch.as_tensor(matrix) for matrix in found]
+    for name, matrix in zip(names, given, strict=True):
+        demand(matrix.ndim == 2, f"{name} has {matrix.ndim} axes, expected two")
+    scored, carried = given[0].shape[1], given[2].shape[1]
+    q, k = (tensor(m, (_WIDTH, scored), name=n) for m, n in zip(given, names[:2], strict=False))
+    v = tensor(given[2], (_WIDTH, carried), name="W_V")
+    o = tensor(given[3], (carried, _WIDTH), name="W_O")
+    return q, k, v, o
+
+
+def _run(
+    x: torch.Tensor, four: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The pattern of a causal head without a scale, and what it writes."""
+    q, k, v, o = four
+    n = len(x)
+    hidden = torch.ones(n, n, dtype=torch.bool).triu(1)
+    pattern = ((x @ q) @ (x @ k).T).masked_fill(hidden, -math.inf).softmax(-1)
+    return pattern, pattern @ x @ v @ o
+
+
+def _demand_quiet(write: torch.Tensor, part: slice) -> None:
+    """The head writes into one part of the stream alone."""
+    other = torch.ones(_WIDTH, dtype=torch.bool)
+    other[part] = False
+    demand(
+        close(write[:, other], torch.zeros(len(write), int(other.sum()))),
+        f"the head also writes outside the entries {part.start} to {part.stop - 1}",
+    )
+
+
+@exercise(_CHAPTER)
+def previous_token(answer: Answer) -> None:
+    """Write `previous_token()`: W_Q, W_K, W_V, W_O of a head that notes the token one place back."""
+    four = _four(answer)
+    for tokens in _sequences():
+        x = _one_hot(tokens)
+        pattern, write = _run(x, four)
+        weight = pattern.diagonal(-1)
+        demand(
+            not close(pattern.diagonal()[1:], torch.ones(len(tokens) - 1), 0.01),
+            "each query looks at its own position",
+        )
+        here = f"the query at position {int(weight.argmin()) + 1}"
+        few = 0.5 < float(weight.min()) < 0.99
+        demand(not few, f"{here} gives the position before it {float(weight.min()):.2f}: sharper!")
+        demand(
+            float(weight.min()) >= 0.99,
+            f"{here} gives the position before it only {float(weight.min()):.2f}",
+        )
+        _demand_quiet(write, _NOTE)
+        expected = x[:-1, _TOKEN]
+        demand(
+            close(write[1:, _NOTE], expected, 0.02),
+            "the note is not the token one place back, one-hot",
+        )
+
+
+@exercise(_CHAPTER)
+def induction(answer: Answer) -> None:
+    """Write `induction()`: W_Q, W_K, W_V, W_O of the later head of an induction pair."""
+    four = _four(answer)
+    for tokens in _sequences():
+        x = _one_hot(tokens)
+        x[1:, _NOTE] = x[:-1, _TOKEN]  # as a perfect previous-token head leaves it
+        pattern, write = _run(x, four)
+        for query, token in enumerate(tokens):
+            found = [j for j in range(1, query + 1) if tokens[j - 1] == token]
+            if not found:
+                continue
+            copies = [j for j in range(query + 1) if tokens[j] == token]
+            here = f"in {tokens}, the query at position {query}"
+            demand(
+                set(copies) & set(found) or float(pattern[query, copies].sum()) < 0.9,
+                f"{here} looks at copies of its own token: match the key's note, not its token",
+            )
+            demand(
+                float(pattern[query, found].sum()) >= 0.99,
+                f"{here} should look behind earlier copies of token {token}, at {found}",
+            )
+            _demand_quiet(write, _SAID)
+            expected = x[found][:, _TOKEN].mean(0)
+            demand(
+                close(write[query, _SAID], expected, 0.02),
+                f"{here} looks at the right place, and says another token than what stands there",
+            )

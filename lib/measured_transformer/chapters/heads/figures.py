@@ -1,7 +1,7 @@
 """Figures about heads: attention as a sum, the two circuits of a head, heads that build on one another.
 
 Matrices that are drawn are real ones, computed by the chapter. Attention is orange, the stream blue; one head
-is told from another by its number and by how strong its colour is.
+is told from another by its number and by how strong its colour is. What is measured comes in as a result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
-from numpy.typing import ArrayLike
+from xarray import Dataset
 
 from measured_transformer.figures.diagrams import canvas
 from measured_transformer.figures.plots import (
@@ -24,12 +24,27 @@ from measured_transformer.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
+from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
 Array = Float[np.ndarray, "..."]
 _STRENGTHS = (0.28, 0.5, 0.75)
-_HEADS = ("attention", "residual", "ffn", "norm", "learned")
-"""Looks of the arms with one, two, four, eight and sixteen heads."""
+_HEADS = {1: "attention", 2: "residual", 4: "ffn", 8: "norm"}
+"""Looks of the arms with one, two, four and eight heads."""
+_CLOUDS = {
+    ("untrained", 0): ("none", "s", "layer 0, untrained"),
+    ("untrained", 1): ("random", "o", "layer 1, untrained"),
+    ("trained", 0): ("attention", "s", "layer 0"),
+    ("trained", 1): ("residual", "o", "layer 1"),
+}
+"""How heads of a state and a layer are drawn, and called."""
+PATHS = {
+    "whole": "nothing",
+    "q": "to queries",
+    "k": "to keys",
+    "v": "to values",
+    "direct": "past layer 1",
+}
+"""What is cut -> its name in the figure."""
 
 
 def _matrix(
@@ -248,75 +263,188 @@ def _looks(
 
 
 @themed
-def plot_learning(
-    steps: ArrayLike, curves: Mapping[str, Array], *, judged: int, chance: float
-) -> Figure:
-    """Draw accuracy against training steps for models with several numbers of heads.
-
-    Args:
-        steps: when the models were scored.
-        curves: name -> (seed, evaluation), in the order of the number of heads; they may end early.
-        judged: the step at which a claim is judged.
-        chance: accuracy of guessing.
-    """
+def plot_learning(places: Dataset) -> Figure:
+    """Draw accuracy over training steps for models with one to eight heads; one head is followed for longer."""
     figure, axes = subplots(height=3.7)
-    for concept, (name, values) in zip(_HEADS, curves.items(), strict=False):
-        seed_lines(axes, np.asarray(steps)[: values.shape[1]], values, concept=concept, label=name)
+    steps, late = places.step.values, places.late.values
+    judged = int(steps[-1])
+    for heads, concept in _HEADS.items():
+        values, across = places.accuracy.sel(heads=heads).transpose("seed", "step").values, steps
+        if heads == 1:
+            later = places.one_later.transpose("seed", "late").values
+            values, across = np.concatenate((values, later), axis=1), np.concatenate((steps, late))
+        name = f"{heads} head{'s' if heads > 1 else ''}"
+        seed_lines(axes, across, values, concept=concept, label=name)
     axes.axvline(judged, color=theme().ink, linestyle="--", linewidth=1)
-    axes.axhline(chance, color=theme().ink, linestyle=":", linewidth=1)
+    axes.axhline(1 / 6, color=theme().ink, linestyle=":", linewidth=1)
     axes.set_xlabel("training steps")
     axes.set_ylabel("accuracy")
     axes.set_ylim(0, 1.03)
+    legend_above(axes, columns=4)
+    return figure
+
+
+@themed
+def plot_line_and_circle(
+    line: Float[np.ndarray, "query key"], circle: Float[np.ndarray, "direction place"], reach: float
+) -> Figure:
+    """Draw the weight of each key over all queries, for a head that is one wide and one that is two wide.
+
+    Args:
+        line: weights by a head that is one wide, for queries from `-reach` to `reach`.
+        circle: weights by a head that is two wide, for queries once around the circle.
+        reach: the largest query on the line.
+    """
+    figure, panels = subplots(2, 1, height=2.6)
+    across = (np.linspace(-reach, reach, len(line)), np.linspace(0, 360, len(circle)))
+    for axes, weights, x in zip(panels, (line, circle), across, strict=True):
+        for key, column in enumerate(weights.T):
+            strength = 0.35 + 0.65 * key / (weights.shape[1] - 1)
+            colour = tint("attention", strength)
+            axes.plot(x, column, color=colour, linewidth=2.2)
+            top = int(column.argmax())
+            edge = {0: "left", len(x) - 1: "right"}.get(top, "center")
+            axes.text(
+                x[top], column[top] + 0.03, f"{key + 1}", ha=edge, va="bottom", color=theme().ink
+            )
+        axes.set_ylim(0, 1.15)
+        axes.set_xlim(x[0], x[-1])
+        axes.set_ylabel("weight of each key")
+    panels[0].set_xlabel("query, one number")
+    panels[1].set_xlabel("direction of the query, in degrees")
+    panels[1].set_xticks(range(0, 361, 45))
+    panel_letters(panels)
+    return figure
+
+
+@themed
+def plot_narrow(narrow: Dataset, counts: Dataset, *, stream: int, chance: float) -> Figure:
+    """Draw accuracy at recall over the width of a head, for a head alone and for as many as fill the stream.
+
+    Args:
+        narrow: of a single head of several widths.
+        counts: of several heads that are together as wide as the stream.
+        stream: its width.
+        chance: accuracy of guessing.
+    """
+    figure, axes = subplots(height=3.5)
+    recall = counts.accuracy.sel(task="recall")
+    alone = narrow.accuracy.transpose("seed", "width").values
+    whole = recall.sel(heads=1).values[:, None]
+    widths = np.append(narrow.width.values, stream)
+    seed_lines(
+        axes,
+        widths,
+        np.concatenate((alone, whole), axis=1),
+        concept="attention",
+        label="one head alone",
+        marker_every=1,
+    )
+    together = recall.transpose("seed", "heads").values[:, ::-1]
+    shared = stream // counts.heads.values[::-1]
+    label = "as many as fill the stream"
+    seed_lines(axes, shared, together, concept="residual", label=label, marker_every=1)
+    for heads, width, mean in zip(counts.heads.values[::-1], shared, together.mean(0), strict=True):
+        if heads > 1:
+            axes.annotate(
+                f"{heads} heads", (width, mean), (0, -16), textcoords="offset points", ha="center"
+            )
+    axes.axhline(chance, color=theme().ink, linestyle=":", linewidth=1)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(widths.tolist(), [f"{width}" for width in widths.tolist()])
+    axes.set_ylim(0, 1.03)
+    axes.set_xlabel("width of a head")
+    axes.set_ylabel("accuracy at recall")
     legend_above(axes, columns=2)
     return figure
 
 
 @themed
-def plot_head_counts(counts: Sequence[int], losses: Mapping[str, Array]) -> Figure:
-    """Draw the loss against the number of heads, a panel a task.
-
-    Args:
-        counts: numbers of heads.
-        losses: name of the task -> (seed, count), in nats.
-    """
-    figure, axes = subplots(len(losses), 1, height=2.5, sharex=True)
-    for each, (name, values) in zip(np.ravel(axes), losses.items(), strict=True):
-        seed_lines(each, np.array(counts), values, concept="attention", label="", marker_every=1)
+def plot_head_counts(counts: Dataset) -> Figure:
+    """Draw the loss against the number of heads at equal parameters, a panel a task."""
+    figure, axes = subplots(counts.task.size, 1, height=2.1, sharex=True)
+    heads = counts.heads.values
+    for each, task in zip(np.ravel(axes), counts.task.values, strict=True):
+        values = counts.loss.sel(task=task).transpose("seed", "heads").values
+        seed_lines(each, heads, values, concept="attention", label="", marker_every=1)
         each.set_xscale("log", base=2)
-        each.set_xticks(list(counts), [str(count) for count in counts])
+        each.set_xticks(heads.tolist(), [f"{count}" for count in heads.tolist()])
         each.set_ylabel("loss (nats)")
-        each.set_title(name, loc="right", fontsize=11)
-    axes[-1].set_xlabel("heads, at fixed width")
+        each.set_title(str(task), loc="right", fontsize=11)
+    axes[-1].set_xlabel("heads, together 64 wide")
     panel_letters(axes)
     return figure
 
 
 @themed
-def plot_interactions(
-    shares: Mapping[str, Array], fits: Array, effects: Array, *, baseline: float, allowed: float
-) -> Figure:
-    """Draw how much of joint effects is interaction, and interaction against how well weights fit.
+def plot_roles(induction: Dataset) -> Figure:
+    """Draw every head's weight on the token before against its weight behind earlier copies, an arm a panel."""
+    figure, panels = subplots(induction.deep.size, 1, height=3.3, sharex=True, sharey=True)
+    for axes, arm in zip(np.ravel(panels), induction.deep.values, strict=True):
+        for (state, layer), (concept, marker, name) in _CLOUDS.items():
+            of = induction.sel(deep=arm, state=state, layer=layer)
+            axes.plot(
+                of.previous.values.ravel(),
+                of.prefix.values.ravel(),
+                marker,
+                color=COLOURS[concept],
+                alpha=0.6 if state == "trained" else 0.35,
+                markersize=6,
+                mew=0,
+                label=name,
+            )
+        axes.set_ylabel("prefix matching")
+        axes.set_title(f"{arm} positions", loc="right", fontsize=11)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_ylim(-0.02, 1.02)
+    panels[-1].set_xlabel("weight on the token before")
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="upper center", ncols=2, bbox_to_anchor=(0.5, 1.04))
+    panel_letters(panels)
+    return figure
+
+
+@themed
+def plot_cuts(induction: Dataset) -> Figure:
+    """Draw the accuracy that is left when the first layer's writes are swapped on one path, an arm a panel."""
+    figure, panels = subplots(induction.deep.size, 1, height=2.5, sharex=True)
+    concepts = dict.fromkeys(PATHS.values(), "residual") | {
+        "to keys": "attention",
+        "nothing": "none",
+    }
+    for axes, arm in zip(np.ravel(panels), induction.deep.values, strict=True):
+        groups = {
+            name: induction.accuracy.sel(arm=arm).values
+            if path == "whole"
+            else induction.cut.sel(deep=arm, path=path).values
+            for path, name in PATHS.items()
+        }
+        seed_strip(axes, groups, label="", concepts=concepts)
+        axes.set_xlim(0, 1.03)
+        axes.set_title(f"{arm} positions", loc="right", fontsize=11)
+    panels[-1].set_xlabel("accuracy")
+    panel_letters(panels)
+    return figure
+
+
+@themed
+def plot_interactions(pairs: Dataset, *, allowed: float) -> Figure:
+    """Draw how much of the joint effect of two heads is interaction, by depth and by where the two stand.
 
     Args:
-        shares: name of the kind of pair -> one share a seed.
-        fits: for each pair in different layers the largest of its composition scores.
-        effects: for each of these pairs the size of its interaction, in nats.
-        baseline: composition of directions without relation.
+        pairs: the shares.
         allowed: largest share that would count as independent.
     """
-    figure, (above, below) = subplots(2, 1, height=2.6, height_ratios=(2, 3))
-    concepts = dict(zip(shares, ("attention", "residual"), strict=False))
-    seed_strip(
-        above,
-        shares,
-        label="share of the joint effect that is interaction",
-        concepts=concepts,
-        reference=allowed,
-    )
-    style = look("residual")
-    below.plot(fits, effects, "o", color=style["color"], alpha=0.55, markersize=5, mew=0)
-    below.axvline(baseline, color=theme().ink, linestyle="--", linewidth=1)
-    below.set_xlabel("largest composition score of the pair")
-    below.set_ylabel("|interaction| (nats)")
-    panel_letters((above, below))
+    figure, axes = subplots(height=3.0)
+    words = {1: "one layer", 2: "two layers", 6: "six layers"}
+    groups, concepts = {}, {}
+    for depth in pairs.depth.values.tolist():
+        name = f"same layer, of {words[depth]}"
+        groups[name], concepts[name] = pairs.one_layer.sel(depth=depth).values, "attention"
+    for depth in pairs.deep.values.tolist():
+        name = f"different ones, of {words[depth]}"
+        groups[name], concepts[name] = pairs.two_layers.sel(deep=depth).values, "residual"
+    label = "share of the joint effect that is interaction"
+    seed_strip(axes, groups, label=label, concepts=concepts, reference=allowed)
+    axes.set_xlim(left=0)
     return figure
