@@ -769,7 +769,7 @@ def _(drawn: Dataset, one_head: Dataset) -> dict[str, Any]:
     return {
         "pairs": {
             "value": drawn.pairs.sel(projections="shared"),
-            "control": drawn.pairs.sel(projections="separate"),
+            "control": [float(drawn.pairs.sel(projections="separate").sum())],  # in all draws
         },
         "alone": last("without"),
         "layer": last("with"),
