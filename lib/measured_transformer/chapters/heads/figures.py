@@ -396,7 +396,7 @@ def plot_roles(induction: Dataset) -> Figure:
         back, match = (induction.sel(deep=arm, state="trained", layer=each) for each in (0, 1))
         x, y = float(match.previous.max()) + 0.03, float(match.prefix.median())
         axes.text(x, y, "layer 1, trained", va="center", fontsize=11)
-        x, y = float(back.previous.quantile(0.75)), float(back.prefix.max()) + 0.04
+        x, y = min(float(back.previous.quantile(0.75)), 0.85), float(back.prefix.max()) + 0.04
         axes.text(x, y, "layer 0, trained", ha="center", va="bottom", fontsize=11)
         fresh = induction.sel(deep=arm, state="untrained")
         x, y = float(fresh.previous.mean()), float(fresh.prefix.max()) + 0.04
