@@ -393,13 +393,19 @@ def plot_roles(induction: Dataset) -> Figure:
                 mew=0,
                 label=name,
             )
+        back, match = (induction.sel(deep=arm, state="trained", layer=each) for each in (0, 1))
+        x, y = float(match.previous.max()) + 0.03, float(match.prefix.median())
+        axes.text(x, y, "layer 1, trained", va="center", fontsize=11)
+        x, y = min(float(back.previous.quantile(0.75)), 0.85), float(back.prefix.max()) + 0.04
+        axes.text(x, y, "layer 0, trained", ha="center", va="bottom", fontsize=11)
+        fresh = induction.sel(deep=arm, state="untrained")
+        x, y = float(fresh.previous.mean()), float(fresh.prefix.max()) + 0.04
+        axes.text(x, y, "untrained", ha="center", va="bottom", fontsize=11)
         axes.set_ylabel("prefix matching")
         axes.set_title(f"{arm} positions", loc="right", fontsize=11)
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
     panels[-1].set_xlabel("weight on the token before")
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="upper center", ncols=2, bbox_to_anchor=(0.5, 1.04))
     panel_letters(panels)
     return figure
 
