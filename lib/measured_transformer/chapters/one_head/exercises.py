@@ -15,7 +15,7 @@ from measured_transformer.exercises.answers import (
 )
 from measured_transformer.exercises.registry import exercise
 
-_CHAPTER = "book/attention/head-roles"
+_CHAPTER = "book/attention/one-head"
 
 
 @exercise(_CHAPTER)
