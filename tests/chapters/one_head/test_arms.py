@@ -1,25 +1,33 @@
-"""Arms of the comparison begin with the weights that they should, and each gets a rate from the grid."""
+"""Arms begin with the weights that they should, results hold, and what is gathered from them is right."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
-from measured_transformer.chapters.pruning.measure import (
-    LoadWeights,
+from measured_transformer.chapters.one_head import measure as chapter
+from measured_transformer.chapters.one_head.figures import of_working_layer
+from measured_transformer.chapters.one_head.measure import (
+    LARGE_RATES,
     PrunedTo,
-    Study,
+    arm_job,
+    batch_of,
     cut,
+    encoder_job,
     gradient_importance,
+    ideal_share,
     keep_by_layer,
-    pruned,
-    tuned,
+    mean_maps,
+    mirror_share,
+    pattern_falls,
+    same_label,
 )
-from measured_transformer.evidence.profile import Profile
-from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training.loop import make_model
+from measured_transformer.evidence.results import load_results
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
+from measured_transformer.training.loop import make_model, train
 
-STUDY = Study(Reversal(4, 4), width=16, steps=3, further=2, batch_size=8, rows=6)
+RESULTS = load_results("one_head")
 
 
 def same(one, other):
@@ -27,87 +35,81 @@ def same(one, other):
     return all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs)
 
 
-def test_sizes_are_those_of_eight_heads():
-    assert (STUDY.config(8).head_width, STUDY.config(2).head_width) == (2, 2)
-    wide = STUDY.config(4, wide=True)
-    assert (wide.n_heads, wide.head_width) == (4, 4)
-    weights = {
-        sum(p.numel() for p in make_model(c, causal=False, seed=0).parameters())
-        for c in (STUDY.config(8), wide)
-    }
-    assert len(weights) == 1
+def test_every_result_is_of_this_code():
+    for one in measurements_of("one_head").values():
+        assert standing(one).state in HOLDS, standing(one).why
 
 
-def test_halves_share_no_sequence_stream():
-    halves = [STUDY.half(0, purpose).inputs for purpose in ("rank", "measure", "reference")]
-    assert not any(torch.equal(halves[i], halves[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
-    assert torch.equal(STUDY.half(0, "rank").inputs, halves[0])
+@pytest.mark.parametrize("name", LARGE_RATES)
+def test_the_model_that_is_pruned_is_the_tuned_one(name):
+    assert LARGE_RATES[name] == arm_job(name, "whole", 0).settings["learning_rate"]
+    with pytest.raises(ValueError, match="whole, wide, scratch or pruned"):
+        arm_job(name, "cut", 0)
 
 
-def test_what_is_measured_on_was_not_ranked_on():
-    study = dataclasses.replace(STUDY, task=Reversal(2, 6), rows=40)  # there are 64 sequences
-    ranked, measured = (study.half(3, purpose) for purpose in ("rank", "measure"))
-    assert len(measured.inputs) == len(measured.targets) == len(measured.scored) == 40
-    assert torch.equal(measured.targets, measured.inputs.flip(1))
-    assert not {tuple(r) for r in ranked.inputs.tolist()} & {
-        tuple(r) for r in measured.inputs.tolist()
-    }
-    with pytest.raises(ValueError, match="too few"):
-        dataclasses.replace(study, task=Reversal(1, 2)).half(0, "measure")
-
-
-def test_training_on_begins_where_the_other_ended():
-    model = STUDY.whole(0, 0.01)
-    smaller = pruned(model, STUDY.half(0, "rank"), 2)
-    before = {name: weight.clone() for name, weight in smaller.state_dict().items()}
-    after = STUDY.trained_on(smaller, 0, 1e-6)
-    assert not same(after, smaller)
-    for name, weight in after.state_dict().items():
-        assert torch.allclose(weight, before[name], atol=1e-5)
-        assert torch.equal(smaller.state_dict()[name], before[name])
-    assert STUDY.scratch(2, 0, 0.01).config == smaller.config
-
-
-def test_a_pruned_arm_trains_and_cuts_a_large_model():
-    fresh = make_model(STUDY.config(2), causal=False, seed=1)
-    again = make_model(STUDY.config(2), causal=False, seed=1)
-    other = make_model(STUDY.config(2), causal=False, seed=2)
-    prepare = PrunedTo(STUDY, 0.01)
-    for model in (fresh, again, other):
-        prepare(model)
-    assert same(fresh, again)
-    assert not same(fresh, other)
+def test_a_pruned_arm_trains_and_cuts_a_large_model(monkeypatch):
+    small = dataclasses.replace(chapter.SETTINGS["reversal"], steps=3)
+    monkeypatch.setattr(chapter, "SETTINGS", {"reversal": small})
     seeds = []
 
-    class Watched(Study):
-        def whole(self, seed, learning_rate, *, wide=False):
-            seeds.append(seed)
-            return super().whole(seed, learning_rate, wide=wide)
+    def watched(*args, seed, **options):
+        seeds.append(seed)
+        return train(*args, seed=seed, **options)
 
-    watched = Watched(**{f.name: getattr(STUDY, f.name) for f in dataclasses.fields(STUDY)})
-    PrunedTo(watched, 0.01)(make_model(STUDY.config(2), causal=False, seed=1))
-    whole = STUDY.whole(seeds[0], 0.01)
-    assert seeds[0] % 10 == 3
-    ranked = gradient_importance(whole, STUDY.half(seeds[0], "rank"))
+    monkeypatch.setattr(chapter, "train", watched)
+    fresh, again, other = (
+        make_model(small.config(2), causal=False, seed=seed) for seed in (1, 1, 2)
+    )
+    for model in (fresh, again, other):
+        PrunedTo("reversal", 0.01)(model)
+    assert same(fresh, again)
+    assert not same(fresh, other)
+    whole = train(
+        small.config(8), small.task, seed=seeds[0], steps=3, learning_rate=0.01, **small.options(3)
+    ).model
+    ranked = gradient_importance(whole, batch_of(small.task, seeds[0], "ranking", 64))
     assert same(cut(whole, keep_by_layer(ranked, 2)), fresh)
-    LoadWeights(whole)(model := make_model(STUDY.config(8), causal=False, seed=5))
-    assert same(model, whole)
 
 
-def test_every_arm_gets_a_rate(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rates = (1e-3, 1e-2)
-    found = tuned("made", STUDY, profile=Profile("quick", 7), rates=rates)
-    assert set(found) == {"8", "wide", "2", "4", "to 2", "to 4", "to 8"}
-    assert set(found.values()) <= set(rates)
+def test_four_wide_heads_have_as_many_weights_as_eight():
+    setting = chapter.SETTINGS["reversal"]
+    sizes = {
+        sum(p.numel() for p in make_model(config, causal=False, seed=0).parameters())
+        for config in (setting.config(8), setting.config(4, 16))
+    }
+    assert len(sizes) == 1
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_whole_models_learn(wide):
-    study = dataclasses.replace(STUDY, steps=60, batch_size=16)
-    model = study.whole(0, 0.01, wide=wide)
-    data = study.half(3, "measure")
-    with torch.no_grad():
-        logits = model(data.inputs)
-    loss = torch.nn.functional.cross_entropy(logits.transpose(1, 2), data.targets)
-    assert float(loss) < np.log(4)
+def test_an_encoder_that_mirrors_falls_when_it_looks_evenly():
+    model = dataclasses.replace(encoder_job(0, 1.6e-2)).train().model
+    assert mean_maps(model, 0).shape == (2, 4, 12, 12)
+    assert max(pattern_falls(model, 0, "even")) > 0.3
+    assert max(pattern_falls(model, 0, "mean")) < 0.1
+
+
+def test_the_ideal_mirror_head_goes_by_place_alone():
+    assert ideal_share() == pytest.approx(1)
+    assert float(mirror_share(RESULTS["roles"], "tuned").max()) <= 1
+
+
+def test_labels_are_compared_with_those_of_the_next_seed():
+    roles = RESULTS["roles"]
+    code = roles.code.sel(state="tuned").transpose("seed", "layer", "head").values
+    expected = [np.mean(code[i] == code[(i + 1) % len(code)]) for i in range(len(code))]
+    assert same_label(roles).values == pytest.approx(expected)
+
+
+def test_the_working_layer_is_the_one_that_loses_most():
+    spares = RESULTS["spares"]
+    alone, together = of_working_layer(spares)
+    zero = spares.sel(rate="tuned", how="zero")
+    assert together.values == pytest.approx(zero.together.max("layer").values)
+    assert alone.sizes == {"seed": zero.sizes["seed"], "head": 4}
+
+
+def test_curves_begin_alike_and_end_alike():
+    orders = RESULTS["orders"]
+    for count in (0, 16):
+        spread = orders.curve.sel(removed=count).std("order")
+        assert float(spread.max()) < 1e-5
+    assert float((orders.curve.sel(removed=16) - orders.curve.sel(removed=0)).min()) > 0

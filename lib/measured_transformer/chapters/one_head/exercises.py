@@ -1,6 +1,10 @@
-"""Exercises of the chapter on the roles of heads."""
+"""Exercises of the chapter on heads, one at a time and together."""
 
 from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
 
 import torch
 
@@ -9,8 +13,8 @@ from measured_transformer.exercises.answers import (
     close,
     demand,
     demand_number,
-    first,
     normal,
+    number,
     tensor,
 )
 from measured_transformer.exercises.registry import exercise
@@ -19,29 +23,136 @@ _CHAPTER = "book/attention/one-head"
 
 
 @exercise(_CHAPTER)
-def mirror_weight(answer: Answer) -> None:
-    """Write `mirror_weight(patterns)`: for each head its mean weight on the mirrored position."""
-    n = 6
-    mirror = torch.eye(n, dtype=torch.float64).flip(0)
-    clear = torch.stack([mirror, torch.eye(n, dtype=torch.float64)])[None].repeat(3, 1, 1, 1)
-    found = tensor(answer(clear), (2,), name="what `mirror_weight` returns")
-    demand(
-        close(found[0], 1.0), f"a head that reverses has all its weight there, not {found[0]:.3g}"
+def spare(answer: Answer) -> None:
+    """Three rises of the mean loss: without one twin, without both, without the head with a job of its own."""
+    one, both, own = answer.numbers("without one twin", "without both", "without the third head")
+    wrong, logit = 4, 5.0
+    single = math.log1p(wrong * math.exp(-logit))
+    double = math.log1p(wrong * math.exp(-2 * logit))
+    none = math.log1p(wrong)
+    slips = {
+        single - double: "that is the rise at the places that the twins serve; what of the mean?",
+        0.75 * single: "that is a loss; asked for is what it rises by",
+    }
+    way = "at three places of four the right answer's lead falls from ten to five"
+    demand_number(
+        one, 0.75 * (single - double), name="the first", way=way, within=0.005, slips=slips
     )
-    demand(close(found[1], 0.0), f"a head that looks at itself has none there, not {found[1]:.3g}")
-    for n, size, heads in ((5, 4, 3), (1, 2, 1), (8, 1, 2)):
-        patterns = normal(size, heads, n, n, seed=n).softmax(-1)
-        found = tensor(answer(patterns), (heads,), name="what `mirror_weight` returns")
-        expected = torch.zeros(heads, dtype=torch.float64)
-        for query in range(n):
-            expected += patterns[:, :, query, n - 1 - query].mean(0) / n
-        wrong = first((found - expected).abs() > 1e-6)
+    slips = {
+        2 * 0.75 * (single - double): "twice the rise of one: but what is left when both are gone?",
+        none - double: "that is the rise at the places that the twins serve; what of the mean?",
+    }
+    way = "what does a model answer that knows nothing?"
+    demand_number(
+        both, 0.75 * (none - double), name="the second", way=way, within=0.005, slips=slips
+    )
+    slips = {0.25 * (none - double): "the third head has no twin: what is its lead?"}
+    way = "one place of four loses the only head that serves it"
+    demand_number(own, 0.25 * (none - single), name="the third", way=way, within=0.005, slips=slips)
+
+
+def _needs_one_of(
+    groups: list[set[int]], weights: list[float]
+) -> Callable[[frozenset[int]], float]:
+    """A loss that rises by a group's weight when all of its members are gone, and a little by each that is."""
+
+    def loss(removed: frozenset[int]) -> float:
+        gone = sum(w for group, w in zip(groups, weights, strict=True) if group <= removed)
+        return gone + sum(0.001 * (head + 1) for head in removed)
+
+    return loss
+
+
+@exercise(_CHAPTER)
+def reranked(answer: Answer) -> None:
+    """Write `reranked(loss, n)`: the order in which heads go when each time the cheapest one left is removed.
+
+    `loss(frozenset)` is the loss without these heads.
+    """
+    cases = (
+        (4, [{0, 1}, {2}], [1.6, 0.2]),
+        (3, [{2}], [1.0]),
+        (5, [{0, 1, 2}, {3}, {4}], [2.0, 0.5, 0.1]),
+    )
+    for n, groups, weights in cases:
+        loss = _needs_one_of(groups, weights)
+        found = [int(head) for head in answer(loss, n)]
         demand(
-            not wrong,
-            f"head {wrong[0]} of {heads} does not have its mean over sequences and queries"
-            if wrong
-            else "",
+            sorted(found) == list(range(n)),
+            f"expected each of {n} heads once, got {found}",
         )
+        alone = sorted(range(n), key=lambda head: loss(frozenset({head})))
+        right: list[int] = []
+        while len(right) < n:
+            left = [head for head in range(n) if head not in right]
+            right.append(min(left, key=lambda head: loss(frozenset({*right, head}))))
+        demand(
+            found == right or found != alone,
+            f"{found} is the order of the heads removed one at a time from the whole model; "
+            "what does a head cost that is removed from what is left?",
+        )
+        demand(
+            found != right[::-1],
+            f"{found} begins with the heads that cost most; the cheapest go first",
+        )
+        demand(found == right, f"{found} does not always remove the cheapest head that is left")
+
+
+@exercise(_CHAPTER)
+def without_heads(answer: Answer) -> None:
+    """Write `without_heads(mixed, gone)`: each head of `gone` gathers its mean over the sequences instead."""
+    for size, heads, n, gone in ((5, 4, 3, [1, 2]), (3, 2, 6, [0]), (4, 3, 2, [])):
+        mixed = normal(size, heads, n, 2, seed=size)
+        given = mixed.clone()
+        found = tensor(answer(given, list(gone)), tuple(mixed.shape), name="what it returns")
+        demand(bool((given == mixed).all()), "it changes the caller's tensor: work on a copy")
+        stay = [head for head in range(heads) if head not in gone]
+        demand(close(found[:, stay], mixed[:, stay]), "a head that is not in `gone` has changed")
+        taken, own = found[:, gone], mixed[:, gone]
+        if not gone:
+            continue
+        demand(
+            not close(taken, torch.zeros_like(own)),
+            "these heads say nothing at all: that is zero ablation; asked for is the mean",
+        )
+        demand(
+            not close(taken, own.mean((0, 2), keepdim=True).expand_as(own)),
+            "the mean runs over the positions too: position by position, please",
+        )
+        demand(
+            not close(taken, own.mean((0, 1), keepdim=True).expand_as(own)) or len(gone) == 1,
+            "the mean runs over the heads too: each head has its own",
+        )
+        demand(
+            close(taken, own.mean(0, keepdim=True).expand_as(own)),
+            "a head that is gone must be, in every sequence, its mean over the sequences",
+        )
+
+
+@exercise(_CHAPTER)
+def survives(answer: Answer) -> None:
+    """Write `survives(n, removed, copies)`: the chance that not all copies of a head are removed."""
+    for n, removed, copies in ((4, 2, 2), (32, 8, 1), (32, 8, 2), (16, 4, 1), (6, 2, 3)):
+        found = number(answer(n, removed, copies))
+        sets = list(itertools.combinations(range(n), removed)) if n < 10 else []
+        right = (
+            1 - math.comb(n - copies, removed - copies) / math.comb(n, removed)
+            if (copies <= removed)
+            else 1.0
+        )
+        if sets:
+            counted = sum(not set(range(copies)) <= set(gone) for gone in sets) / len(sets)
+            assert close(counted, right)
+        demand(
+            copies == 1 or not close(found, 1 - removed / n),
+            f"with {copies} copies the answer is {found:.4g}, as if there were one",
+        )
+        demand(
+            copies == 1 or not close(found, 1 - (removed / n) ** copies),
+            "the removed heads are drawn without putting back: when one copy is gone, fewer removals are left",
+        )
+        demand(not close(found, 1 - right), f"{found:.4g} is the chance that all copies are gone")
+        demand(close(found, right), f"expected another chance for {copies} copies, got {found:.4g}")
 
 
 @exercise(_CHAPTER)
@@ -72,21 +183,3 @@ def place_share(answer: Answer) -> None:
             close(found, even / total),
             "above: squares of the mean deviation; below: the mean over sequences of the squares",
         )
-
-
-@exercise(_CHAPTER)
-def seeds(answer: Answer) -> None:
-    """How many seeds, none with the property, make "in at least half of them" refuted among forty tests."""
-    slips = {
-        5.0: "five are enough one-sided and alone; here both tails and forty tests count",
-        6.0: "six are enough for a single test; forty tests make one such series likely",
-        10.0: "the p-value doubles the smaller tail",
-        12.0: "so many are enough, but it is not the smallest such number",
-    }
-    demand_number(
-        answer.number(),
-        11.0,
-        way="double the chance that n fair coins all show tails, times forty, must fall below 0.05",
-        within=1e-6,
-        slips=slips,
-    )
