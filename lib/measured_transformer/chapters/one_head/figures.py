@@ -1,4 +1,4 @@
-"""Figures about heads: who serves whom, what goes with them, which layer does the work, and a table of roles."""
+"""Figures about heads: who serves whom, what goes with them, which layer works, and a table of roles."""
 
 from __future__ import annotations
 

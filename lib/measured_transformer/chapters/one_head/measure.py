@@ -54,6 +54,7 @@ from measured_transformer.measuring import (
     evidence,
     job,
     measurement,
+    number,
     tuned,
     tuning_seeds,
 )
@@ -1921,3 +1922,360 @@ def _(orders: Dataset) -> dict[str, Any]:
     shares = {task: _by_gradient(orders).sel(task=task).values for task in TASKS}
     over_tasks, over_seeds = spread_over_tasks(shares)
     return {"treatment": over_tasks, "baseline": over_seeds}
+
+
+# Numbers that the prose names ---------------------------------------------------------------------------
+
+
+def _twin_losses() -> Float[ndarray, "set"]:
+    model, batch = twins()
+    once = order(gradient_importance(model, batch))
+    again = greedy_order(model, batch)
+    sets: list[list[int]] = [[], [0], [0, 1], [2], once[:3], again[:3]]
+    return losses_with(model, batch, all_but(model, sets))
+
+
+@number
+def twin_alone() -> float:
+    """What the loss rises by without one twin."""
+    losses = _twin_losses()
+    return float(losses[1] - losses[0])
+
+
+@number
+def twins_together() -> float:
+    """The same without both."""
+    losses = _twin_losses()
+    return float(losses[2] - losses[0])
+
+
+@number
+def once_three() -> float:
+    """The loss without the three heads that a list made once puts first."""
+    return float(_twin_losses()[4])
+
+
+@number
+def again_three() -> float:
+    """The same with the list made anew after each removal."""
+    return float(_twin_losses()[5])
+
+
+def _working(spares: Dataset, name: str, how: str = "zero") -> DataArray:
+    """Values of the layer that loses most without its heads, encoders at the tuned rate."""
+    here = spares.sel(rate="tuned")
+    layer = here.together.sel(how="zero").argmax("layer")
+    return here[name].sel(how=how).isel(layer=layer)
+
+
+@number
+def one_of_four(spares: Dataset) -> float:
+    """Mean rise of the loss without one head of the layer that reverses."""
+    return float(_working(spares, "alone").mean())
+
+
+@number
+def four_summed(spares: Dataset) -> float:
+    """The four rises added up, mean over the seeds."""
+    return float(_working(spares, "alone").sum("head").mean())
+
+
+@number
+def all_four(spares: Dataset) -> float:
+    """Mean rise of the loss without all four."""
+    return float(_working(spares, "together").mean())
+
+
+@number
+def fall_one(spares: Dataset) -> float:
+    """Mean fall of the accuracy without one head of the layer that reverses."""
+    return float(_working(spares, "fall_alone").mean())
+
+
+@number
+def fall_four(spares: Dataset) -> float:
+    """Mean fall of the accuracy without all four."""
+    return float(_working(spares, "fall_together").mean())
+
+
+@number
+def one_resampled(spares: Dataset) -> float:
+    """Mean rise of the loss where one head says what it says on another sequence."""
+    return float(_working(spares, "alone", "resample").mean())
+
+
+@number
+def four_resampled(spares: Dataset) -> float:
+    """The same for all four."""
+    return float(_working(spares, "together", "resample").mean())
+
+
+@number
+def four_mean(spares: Dataset) -> float:
+    """Mean rise of the loss where all four say their mean."""
+    return float(_working(spares, "together", "mean").mean())
+
+
+@number
+def rise_zero(orders: Dataset) -> float:
+    """Rise of the loss when one head is zero, mean over heads, tasks and seeds."""
+    return float(orders.rise.sel(how="zero").mean())
+
+
+@number
+def rise_mean(orders: Dataset) -> float:
+    """The same with its mean."""
+    return float(orders.rise.sel(how="mean").mean())
+
+
+def _removed(orders: Dataset, way: str, count: int) -> float:
+    """Rise of the loss after so many removals, mean over tasks and seeds."""
+    curve = orders.curve.sel(order=way)
+    return float((curve.sel(removed=count) - curve.sel(removed=0)).mean())
+
+
+@number
+def quarter_gradient(orders: Dataset) -> float:
+    """Rise of the loss without a quarter of the heads, by gradient."""
+    return _removed(orders, "gradient", QUARTER)
+
+
+@number
+def quarter_random(orders: Dataset) -> float:
+    """The same at random."""
+    return _removed(orders, "random", QUARTER)
+
+
+@number
+def half_gradient(orders: Dataset) -> float:
+    """Rise of the loss without half of the heads, by gradient."""
+    return _removed(orders, "gradient", HALF)
+
+
+@number
+def half_random(orders: Dataset) -> float:
+    """The same at random."""
+    return _removed(orders, "random", HALF)
+
+
+@number
+def half_alone(orders: Dataset) -> float:
+    """The same in the order of single removals."""
+    return _removed(orders, "alone", HALF)
+
+
+@number
+def half_greedy(orders: Dataset) -> float:
+    """The same in the greedy order."""
+    return _removed(orders, "greedy", HALF)
+
+
+@number
+def half_summed(orders: Dataset) -> float:
+    """The single rises of the eight heads that cost least alone, added up, mean over tasks and seeds."""
+    return float(orders.summed.mean())
+
+
+@number
+def half_together(orders: Dataset) -> float:
+    """The rise without all eight."""
+    return float(orders.together.mean())
+
+
+def _heads_that_go(orders: Dataset, task: str, way: str) -> float:
+    return float(16 * orders.share.sel(task=task, order=way).mean())
+
+
+@number
+def go_reversal(orders: Dataset) -> float:
+    """How many of sixteen heads can go on reversal, by gradient."""
+    return _heads_that_go(orders, "reversal", "gradient")
+
+
+@number
+def go_lag(orders: Dataset) -> float:
+    """The same on the lag task."""
+    return _heads_that_go(orders, "lag", "gradient")
+
+
+@number
+def go_recall(orders: Dataset) -> float:
+    """The same on recall."""
+    return _heads_that_go(orders, "recall", "gradient")
+
+
+@number
+def random_reversal(orders: Dataset) -> float:
+    """How many can go at random on reversal."""
+    return _heads_that_go(orders, "reversal", "random")
+
+
+@number
+def random_lag(orders: Dataset) -> float:
+    """The same on the lag task."""
+    return _heads_that_go(orders, "lag", "random")
+
+
+@number
+def random_recall(orders: Dataset) -> float:
+    """The same on recall."""
+    return _heads_that_go(orders, "recall", "random")
+
+
+@number
+def greedy_reversal(orders: Dataset) -> float:
+    """How many can go in the greedy order on reversal."""
+    return _heads_that_go(orders, "reversal", "greedy")
+
+
+@number
+def greedy_lag(orders: Dataset) -> float:
+    """The same on the lag task."""
+    return _heads_that_go(orders, "lag", "greedy")
+
+
+@number
+def greedy_recall(orders: Dataset) -> float:
+    """The same on recall."""
+    return _heads_that_go(orders, "recall", "greedy")
+
+
+@number
+def table_found(roles: Dataset) -> int:
+    """Models of all kinds that have every row of the table."""
+    return int(roles.found.sel(factor=1.0).all("row").sum())
+
+
+@number
+def table_models(roles: Dataset) -> int:
+    """Models of all kinds."""
+    return int(roles.sizes["seed"] * roles.sizes["kind"])
+
+
+@number
+def all_alike(roles: Dataset) -> int:
+    """Encoders at the tuned rate with a layer all of whose heads mirror."""
+    mirror = roles.mirror.sel(state="tuned")
+    return int((mirror > 0.5).all("head").any("layer").sum())
+
+
+@number
+def role_seeds(roles: Dataset) -> int:
+    """Seeds of the comparison with the table."""
+    return int(roles.sizes["seed"])
+
+
+@number
+def untrained_share(roles: Dataset) -> float:
+    """Mean share that the place explains of untrained heads."""
+    return float(roles.share.sel(state="fresh").mean())
+
+
+@number
+def trained_share(roles: Dataset) -> float:
+    """The same of trained heads that mirror."""
+    return float(mirror_share(roles, "tuned").mean())
+
+
+@number
+def label_agreement(roles: Dataset) -> float:
+    """Mean share of heads with the class of the head of the same number in the next seed's model."""
+    return float(same_label(roles).mean())
+
+
+def _late(by_rate: Dataset, rate: float) -> int:
+    """In how many seeds the second layer has more weight on the mirrored position than the first."""
+    here = by_rate.mirror.sel(rate=rate).mean("head")
+    return int((here.sel(layer=1) > here.sel(layer=0)).sum())
+
+
+@number
+def late_lowest(by_rate: Dataset) -> int:
+    """Seeds in which the second layer reverses at the lowest rate."""
+    return _late(by_rate, RATES[0])
+
+
+@number
+def late_gentle(by_rate: Dataset) -> int:
+    """The same at 0.002."""
+    return _late(by_rate, SHOWN[0])
+
+
+@number
+def late_between(by_rate: Dataset) -> int:
+    """The same at 0.0057."""
+    return _late(by_rate, 5.7e-3)
+
+
+@number
+def late_eight(by_rate: Dataset) -> int:
+    """The same at 0.008."""
+    return _late(by_rate, 8e-3)
+
+
+@number
+def late_steep(by_rate: Dataset) -> int:
+    """The same at 0.016."""
+    return _late(by_rate, SHOWN[1])
+
+
+@number
+def rate_seeds(by_rate: Dataset) -> int:
+    """Seeds of the comparison of rates."""
+    return int(by_rate.sizes["seed"])
+
+
+def _accuracy(by_rate: Dataset, rate: float) -> float:
+    return float(by_rate.accuracy.sel(rate=rate).mean())
+
+
+@number
+def accuracy_lowest(by_rate: Dataset) -> float:
+    """Mean accuracy at the lowest rate."""
+    return _accuracy(by_rate, RATES[0])
+
+
+@number
+def accuracy_gentle(by_rate: Dataset) -> float:
+    """Mean accuracy at 0.002."""
+    return _accuracy(by_rate, SHOWN[0])
+
+
+@number
+def accuracy_steep(by_rate: Dataset) -> float:
+    """Mean accuracy at 0.016."""
+    return _accuracy(by_rate, SHOWN[1])
+
+
+def _even(by_rate: Dataset, rate: float, layer: int) -> float:
+    return float(by_rate.even.sel(rate=rate, layer=layer).mean())
+
+
+@number
+def even_gentle_first(by_rate: Dataset) -> float:
+    """Mean fall of the accuracy at 0.002 when the first layer attends evenly."""
+    return _even(by_rate, SHOWN[0], 0)
+
+
+@number
+def even_gentle_second(by_rate: Dataset) -> float:
+    """The same, second layer."""
+    return _even(by_rate, SHOWN[0], 1)
+
+
+@number
+def even_steep_first(by_rate: Dataset) -> float:
+    """Mean fall of the accuracy at 0.016 when the first layer attends evenly."""
+    return _even(by_rate, SHOWN[1], 0)
+
+
+@number
+def even_steep_second(by_rate: Dataset) -> float:
+    """The same, second layer."""
+    return _even(by_rate, SHOWN[1], 1)
+
+
+@number
+def chosen_rate() -> float:
+    """The learning rate that suits the encoder."""
+    return tuned_rate()
