@@ -48,8 +48,8 @@ def test_the_model_that_is_pruned_is_the_tuned_one(name):
 
 
 def test_a_pruned_arm_trains_and_cuts_a_large_model(monkeypatch):
-    small = dataclasses.replace(chapter.SETTINGS["reversal"], steps=3)
-    monkeypatch.setattr(chapter, "SETTINGS", {"reversal": small})
+    small = dataclasses.replace(chapter.SETTINGS["recall"], steps=3)
+    monkeypatch.setattr(chapter, "SETTINGS", {"recall": small})
     seeds = []
 
     def watched(*args, seed, **options):
@@ -58,10 +58,10 @@ def test_a_pruned_arm_trains_and_cuts_a_large_model(monkeypatch):
 
     monkeypatch.setattr(chapter, "train", watched)
     fresh, again, other = (
-        make_model(small.config(2), causal=False, seed=seed) for seed in (1, 1, 2)
+        make_model(small.config(2), causal=True, seed=seed) for seed in (1, 1, 2)
     )
     for model in (fresh, again, other):
-        PrunedTo("reversal", 0.01)(model)
+        PrunedTo("recall", 0.01)(model)
     assert same(fresh, again)
     assert not same(fresh, other)
     whole = train(

@@ -95,7 +95,7 @@ WRONG = {
         "over positions": (with_value(lambda own: own.mean((0, 2), keepdim=True)), "positions too"),
         "over heads": (with_value(lambda own: own.mean((0, 1), keepdim=True)), "heads too"),
         "another sequence": (with_value(lambda own: own.roll(1, 0)), "over the sequences"),
-        "in place": (in_place, "caller's tensor"),
+        "in place": (in_place, "writes into its argument"),
         "all heads": (
             lambda mixed, gone: mixed.mean(0, keepdim=True).expand_as(mixed),
             "has changed",

@@ -103,9 +103,7 @@ def without_heads(answer: Answer) -> None:
     """Write `without_heads(mixed, gone)`: each head of `gone` gathers its mean over the sequences instead."""
     for size, heads, n, gone in ((5, 4, 3, [1, 2]), (3, 2, 6, [0]), (4, 3, 2, [])):
         mixed = normal(size, heads, n, 2, seed=size)
-        given = mixed.clone()
-        found = tensor(answer(given, list(gone)), tuple(mixed.shape), name="what it returns")
-        demand(bool((given == mixed).all()), "it changes the caller's tensor: work on a copy")
+        found = tensor(answer(mixed, list(gone)), tuple(mixed.shape), name="what it returns")
         stay = [head for head in range(heads) if head not in gone]
         demand(close(found[:, stay], mixed[:, stay]), "a head that is not in `gone` has changed")
         taken, own = found[:, gone], mixed[:, gone]
