@@ -206,7 +206,7 @@ def plot_which_layer(by_rate: Dataset, *, seed: int = 0) -> Figure:
     axes.xaxis.set_major_locator(FixedLocator([float(rate) for rate in rates]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xticklabels([f"{rate:g}" for rate in rates])
+    axes.set_xticklabels(["" if rate == 5.7e-3 else f"{rate:g}" for rate in rates])
     axes.set_ylim(0, 1.12)
     axes.set_xlabel("learning rate")
     axes.set_ylabel("weight on the mirrored position")
