@@ -1590,7 +1590,7 @@ def order_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=8,
+    seeds=6,
     coords={
         "task": TASKS,
         "order": ORDERS,
