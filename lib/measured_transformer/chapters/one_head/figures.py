@@ -130,11 +130,11 @@ def plot_additivity(additivity: Dataset) -> Figure:
         across = values[axis].values
         seed_lines(axes, across, values.values, concept=concept, marker_every=1, label="")
         mean = values.mean("seed").values
-        _name(axes, text, (across[-1] + 0.12, mean[-1]), concept, va="center")
+        _name(axes, text, (across[-1] + 0.12, mean[-1]), concept, va="bottom")
     axes.axhline(0.1, color=theme().ink, linestyle=":", linewidth=1.2)
-    axes.text(6.15, 0.1, "independent", fontsize=10, va="center", color=theme().ink)
-    axes.set_xlim(0.8, 8.4)
-    axes.set_xticks([1, 2, 4, 6])
+    axes.text(8.55, 0.09, "independent", fontsize=10, va="top", ha="right", color=theme().ink)
+    axes.set_xlim(0.8, 8.6)
+    axes.set_xticks(additivity.depth.values)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("layers")
     axes.set_ylabel("share of joint effects\nthat is interaction")
