@@ -1355,6 +1355,8 @@ def spares(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 
 VARYING = VariableReversal(12, 4, 12)
+VARYING_RATE = 4e-3
+"""At which encoders learn it; at the rate that suits a fixed length they do not."""
 
 
 def length_trainings(seed: int) -> dict[str, Job]:
@@ -1366,7 +1368,7 @@ def length_trainings(seed: int) -> dict[str, Job]:
             VARYING,
             seed,
             steps=FEWER_STEPS,
-            learning_rate=tuned_rate(),
+            learning_rate=VARYING_RATE,
             batch_size=32,
             schedule=WarmupLinear(20, FEWER_STEPS),
         )
@@ -1565,6 +1567,7 @@ class PrunedTo:
     name: str
     learning_rate: float
 
+    @torch.enable_grad()
     def __call__(self, fresh: Model) -> None:
         """Overwrite the fresh weights with those of the pruned model."""
         bits = next(fresh.parameters()).detach().cpu().numpy().tobytes()
