@@ -1593,7 +1593,7 @@ def order_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=12,
     coords={
         "task": TASKS,
         "order": ORDERS,
