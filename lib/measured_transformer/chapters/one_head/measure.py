@@ -2151,6 +2151,30 @@ def greedy_recall(orders: Dataset) -> float:
     return _heads_that_go(orders, "recall", "greedy")
 
 
+def _worth(orders: Dataset, task: str) -> float:
+    """The loss without any head, less that of the whole model."""
+    curve = orders.curve.sel(task=task, order="gradient")
+    return float((curve.sel(removed=16) - curve.sel(removed=0)).mean())
+
+
+@number
+def worth_reversal(orders: Dataset) -> float:
+    """What all heads are worth on reversal, in nats."""
+    return _worth(orders, "reversal")
+
+
+@number
+def worth_lag(orders: Dataset) -> float:
+    """The same on the lag task."""
+    return _worth(orders, "lag")
+
+
+@number
+def worth_recall(orders: Dataset) -> float:
+    """The same on recall."""
+    return _worth(orders, "recall")
+
+
 @number
 def table_found(roles: Dataset) -> int:
     """Models of all kinds that have every row of the table."""
