@@ -34,7 +34,7 @@ AGAINST = [
     ("figures/plots.py", "from measured_transformer.chapters.heads import figures"),
     ("exercises/answers.py", "from measured_transformer.chapters.heads import exercises"),
     ("measuring/state.py", "from measured_transformer.figures import style"),
-    ("chapters/heads/measure.py", "from measured_transformer.chapters.pruning import measure"),
+    ("chapters/heads/measure.py", "from measured_transformer.chapters.one_head import measure"),
     ("evidence/record.py", "from measured_transformer.parts import norms"),
     ("tasks/lag.py", "from measured_transformer.evidence.profile import profile"),
     ("provenance/words.py", "from measured_transformer.models.config import Config"),
@@ -139,7 +139,7 @@ def test_a_page_that_did_would_be_found():
     page = (
         "---\nkernelspec:\n  name: python3\n  display_name: Python 3\n---\n# A chapter\n\n"
         "```{code-cell}\n:tags: [hide-input]\n%matplotlib inline\nfrom bookpress import cache\n"
-        "from measured_transformer.chapters import pruning\n"
+        "from measured_transformer.chapters import one_head\n"
         "from measured_transformer.chapters.heads.measure import heads_of\n```\n"
     )
-    assert strangers(page, "heads") == ["bookpress.cache", f"{PACKAGE}.chapters.pruning"]
+    assert strangers(page, "heads") == ["bookpress.cache", f"{PACKAGE}.chapters.one_head"]

@@ -14,7 +14,6 @@ from measured_transformer.analysis.extrapolation import excess_loss
 from measured_transformer.analysis.gradients import stream_gradients
 from measured_transformer.analysis.positions import position_r2_by_layer
 from measured_transformer.analysis.residual import ledger
-from measured_transformer.chapters.head_roles.measure import look
 from measured_transformer.chapters.heads.measure import pair_effects
 from measured_transformer.chapters.initialisation.measure import passage
 from measured_transformer.chapters.layer_norm.measure import norm_divisors
@@ -29,13 +28,9 @@ from measured_transformer.chapters.norm_gradients.measure import (
     gradient_lengths,
 )
 from measured_transformer.chapters.norm_placement.measure import logit_deviation
+from measured_transformer.chapters.one_head.measure import gradient_importance, look
 from measured_transformer.chapters.pieces.measure import rises_when_taken
 from measured_transformer.chapters.projections.measure import reading
-from measured_transformer.chapters.pruning.measure import (
-    LoadWeights,
-    confidence,
-    gradient_importance,
-)
 from measured_transformer.chapters.scale.measure import first_look
 from measured_transformer.chapters.small_steps.measure import first_step_shift
 from measured_transformer.chapters.training_attention.measure import head_entropy
@@ -113,7 +108,6 @@ INSTRUMENTS = {
     "position_r2": lambda: position_r2_by_layer(trained(), REVERSAL, seed=0, size=32),
     "passage": lambda: passage(trained(), batch_of(REVERSAL)),
     "importance": lambda: gradient_importance(trained(), batch_of(REVERSAL)),
-    "confidence": lambda: confidence(trained(), batch_of(REVERSAL)),
     "block_gradients": lambda: block_gradients(trained(), batch_of(REVERSAL)),
     "logit_deviation": lambda: logit_deviation(trained(), REVERSAL, seed=0),
     "excess_loss": lambda: excess_loss(trained(task=LAG), LAG, seed=0, length=12),
@@ -190,7 +184,6 @@ PREPARATIONS = {
     "BranchFactor": (CONFIG, BranchFactor(0.5)),
     "drop_behind": (CONFIG.replace(dropout=0.1), drop_behind),
     "TakesOver": (CONFIG, TakesOver(GIVEN)),
-    "LoadWeights": (CONFIG, LoadWeights(GIVEN)),
 }
 
 

@@ -1,13 +1,12 @@
 """Statistics of patterns, held against models whose heads were written by hand."""
 
 import math
-from itertools import permutations
 
 import numpy as np
 import pytest
 import torch
 from measured_transformer.analysis.handmade import heads_model, induction_model
-from measured_transformer.chapters.head_roles.measure import (
+from measured_transformer.chapters.one_head.measure import (
     CLASSES,
     DECLARED,
     STRICT,
@@ -17,7 +16,6 @@ from measured_transformer.chapters.head_roles.measure import (
     divergences,
     kappa,
     labels,
-    match_heads,
     memberships,
     observe,
     stability,
@@ -228,20 +226,6 @@ def test_divergence_of_patterns():
     assert divergences(torch.stack([eye, eye, even])).round(6).tolist() == pytest.approx(
         [0, expected, expected], abs=1e-5
     )
-
-
-def test_matching_finds_the_cheapest_of_all_pairings(unhooked):
-    generator = torch.Generator().manual_seed(0)
-    one, other = torch.rand(2, 4, 5, 5, generator=generator).mul(4).softmax(-1)
-    partners, cost = match_heads(one, other)
-    sums = {
-        order: sum(divergence(one[i], other[j]).item() for i, j in enumerate(order))
-        for order in permutations(range(4))
-    }
-    assert tuple(partners.tolist()) == min(sums, key=sums.get)
-    assert cost.sum() == pytest.approx(min(sums.values()))
-    with pytest.raises(ValueError, match="same shape"):
-        match_heads(one, other[:3])
 
 
 def test_errors_say_what_came(unhooked):

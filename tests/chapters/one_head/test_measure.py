@@ -10,7 +10,7 @@ from measured_transformer.analysis.handmade import (
     heads_model,
     reversal_model,
 )
-from measured_transformer.chapters.head_roles.measure import (
+from measured_transformer.chapters.one_head.measure import (
     Attention,
     exchange_error,
     look,

@@ -1,4 +1,4 @@
-"""Exercises of the chapter on removing heads."""
+"""Exercises of the chapter on heads, one at a time and together."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import itertools
 import math
 from collections.abc import Callable
 
+import torch
+
 from measured_transformer.exercises.answers import (
     Answer,
     close,
     demand,
     demand_number,
+    normal,
     number,
+    tensor,
 )
 from measured_transformer.exercises.registry import exercise
 
-_CHAPTER = "book/attention/pruning"
+_CHAPTER = "book/attention/one-head"
 
 
 @exercise(_CHAPTER)
@@ -95,6 +99,35 @@ def reranked(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
+def without_heads(answer: Answer) -> None:
+    """Write `without_heads(mixed, gone)`: each head of `gone` gathers its mean over the sequences instead."""
+    for size, heads, n, gone in ((5, 4, 3, [1, 2]), (3, 2, 6, [0]), (4, 3, 2, [])):
+        mixed = normal(size, heads, n, 2, seed=size)
+        found = tensor(answer(mixed, list(gone)), tuple(mixed.shape), name="what it returns")
+        stay = [head for head in range(heads) if head not in gone]
+        demand(close(found[:, stay], mixed[:, stay]), "a head that is not in `gone` has changed")
+        taken, own = found[:, gone], mixed[:, gone]
+        if not gone:
+            continue
+        demand(
+            not close(taken, torch.zeros_like(own)),
+            "these heads say nothing at all: that is zero ablation; asked for is the mean",
+        )
+        demand(
+            not close(taken, own.mean((0, 2), keepdim=True).expand_as(own)),
+            "the mean runs over the positions too: position by position, please",
+        )
+        demand(
+            not close(taken, own.mean((0, 1), keepdim=True).expand_as(own)) or len(gone) == 1,
+            "the mean runs over the heads too: each head has its own",
+        )
+        demand(
+            close(taken, own.mean(0, keepdim=True).expand_as(own)),
+            "a head that is gone must be, in every sequence, its mean over the sequences",
+        )
+
+
+@exercise(_CHAPTER)
 def survives(answer: Answer) -> None:
     """Write `survives(n, removed, copies)`: the chance that not all copies of a head are removed."""
     for n, removed, copies in ((4, 2, 2), (32, 8, 1), (32, 8, 2), (16, 4, 1), (6, 2, 3)):
@@ -118,3 +151,33 @@ def survives(answer: Answer) -> None:
         )
         demand(not close(found, 1 - right), f"{found:.4g} is the chance that all copies are gone")
         demand(close(found, right), f"expected another chance for {copies} copies, got {found:.4g}")
+
+
+@exercise(_CHAPTER)
+def place_share(answer: Answer) -> None:
+    """Write `place_share(patterns)`: the share of a head's deviations from even that the place explains."""
+    name = "what `place_share` returns"
+    same = normal(1, 5, 5, seed=1).softmax(-1).repeat(4, 1, 1)
+    found = tensor(answer(same), (), name=name)
+    demand(close(found, 1.0), f"a pattern that never changes is explained in full, not {found:.3g}")
+    one = torch.eye(2, dtype=torch.float64)
+    found = tensor(answer(torch.stack([one, one.flip(0)])), (), name=name)
+    demand(
+        close(found, 0.0),
+        f"the mean of these two patterns is even, so the place explains nothing; got {found:.3g}",
+    )
+    for n, size in ((4, 6), (7, 3)):
+        patterns = (2 * normal(size, n, n, seed=n)).softmax(-1)
+        found = tensor(answer(patterns), (), name=name)
+        demand(-1e-9 < found < 1 + 1e-9, f"a share lies between 0 and 1, got {found:.3g}")
+        even = (patterns.mean(0) - 1 / n).square().sum()
+        total = sum((each - 1 / n).square().sum() for each in patterns) / size
+        about_mean = patterns.mean(0).square().sum() / patterns.square().sum((1, 2)).mean()
+        demand(
+            not close(found, about_mean),
+            "this measures weights from zero; attention that is even deviates from nothing",
+        )
+        demand(
+            close(found, even / total),
+            "above: squares of the mean deviation; below: the mean over sequences of the squares",
+        )

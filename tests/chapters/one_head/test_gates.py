@@ -8,22 +8,23 @@ import pytest
 import torch
 from measured_transformer.analysis import ablation
 from measured_transformer.analysis.handmade import heads_model
-from measured_transformer.chapters.pruning.measure import (
+from measured_transformer.chapters.one_head.measure import (
     ablation_rises,
     all_but,
-    confidence,
     cut,
     gated,
     gini,
     gradient_importance,
-    interaction_share,
+    greedy_order,
     iterative_order,
     keep_by_layer,
     largest_share,
     losses_with,
     order,
+    pair_effects,
     pruning_curve,
     random_sets,
+    rank_correlation,
     row_losses,
     spread_over_tasks,
     twin_loss,
@@ -32,9 +33,9 @@ from measured_transformer.chapters.pruning.measure import (
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
-from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.seeding import seeded
+from scipy.stats import spearmanr
 
 TASK = Reversal(5, 6)
 
@@ -71,7 +72,7 @@ def test_many_sets_go_in_several_passes(monkeypatch):
     model, data = drawn(), batch(0)
     gates = all_but(model, random_sets(8, 3, 7, torch.Generator().manual_seed(0)))
     whole = losses_with(model, data, gates)
-    monkeypatch.setattr("measured_transformer.chapters.pruning.measure.ROWS_AT_ONCE", 30)
+    monkeypatch.setattr("measured_transformer.chapters.one_head.measure.ROWS_AT_ONCE", 30)
     assert np.allclose(losses_with(model, data, gates), whole, atol=1e-13)
 
 
@@ -121,15 +122,7 @@ def test_the_needed_head_is_ranked_first_and_the_others_are_idle(roles):
     curve = pruning_curve(model, data, order(gradient_importance(model, data)), range(4))
     assert np.allclose(curve[:3], curve[0])
     assert curve[3] == pytest.approx(math.log(5))
-    assert largest_share(range(4), curve, heads=3) == pytest.approx(2 / 3)
-
-
-def test_confidence_is_the_largest_weight():
-    model = heads_model(("mirror", "uniform"), vocab=5, length=6)
-    assert confidence(model, batch(0))[0].tolist() == pytest.approx([1, 1 / 6])
-    causal = heads_model(("uniform",), vocab=5, length=6, causal=True)
-    data = Lag(vocab=5, length=6).batch(torch.Generator().manual_seed(0), 3)
-    assert confidence(causal, data)[0, 0] == pytest.approx(np.mean([1 / n for n in range(2, 7)]))
+    assert largest_share(curve, rise=0.01) == pytest.approx(2 / 3)
 
 
 def test_twins_look_dispensable_alone_and_are_fatal_together():
@@ -191,13 +184,42 @@ def test_kept_heads_are_the_most_important_of_each_layer():
     assert keep_by_layer(importance, 4).tolist() == [[0, 1, 2, 3]] * 2
 
 
-def test_the_largest_share_counts_what_is_within_the_relative_loss():
-    losses = np.array([1.0, 1.02, 1.005, 1.5])
-    assert largest_share([0, 1, 2, 8], losses, heads=16) == 2 / 16
-    assert largest_share([0, 1, 2, 8], losses, heads=16, within=0.001) == 0
-    assert largest_share([0, 1, 2, 8], losses, heads=16, within=0.5) == 8 / 16
-    with pytest.raises(ValueError, match="whole model"):
-        largest_share([1, 2], losses[:2], heads=4)
+def test_the_largest_share_counts_what_is_within_the_rise():
+    losses = np.array([1.0, 1.02, 1.005, 1.5, 1.4])
+    assert largest_share(losses, rise=0.01) == 2 / 4
+    assert largest_share(losses, rise=0.001) == 0
+    assert largest_share(losses, rise=0.45) == 1
+    with pytest.raises(ValueError, match="0 to all heads"):
+        largest_share(losses[:1], rise=0.1)
+
+
+def test_greedy_removal_spares_the_second_twin():
+    model, data = twins(vocab=5, length=11, strength=6.0)
+    assert greedy_order(model, data) == [3, 0, 2, 1]
+    assert greedy_order(model, data) == iterative_order(
+        model, lambda gates: by_ablation(model, data, gates)
+    )
+
+
+def test_effects_of_pairs_are_those_of_the_removal_of_both():
+    model, data = drawn(), batch(0)
+    joint, summed, same = pair_effects(model, data)
+    pairs = list(itertools.combinations(range(8), 2))
+    assert len(joint) == len(summed) == len(same) == len(pairs) == 28
+    sets = [[], [1], [6], [1, 6]]
+    losses = losses_with(model, data, all_but(model, sets))
+    at = pairs.index((1, 6))
+    assert joint[at] == pytest.approx(losses[3] - losses[0])
+    assert summed[at] == pytest.approx(losses[1] + losses[2] - 2 * losses[0])
+    assert same[at] == 0
+    assert same.sum() == 12
+
+
+def test_ranks_are_correlated():
+    rng = np.random.default_rng(0)
+    first, second = rng.random((2, 30))
+    assert rank_correlation(first, second) == pytest.approx(spearmanr(first, second).statistic)
+    assert rank_correlation(first, np.exp(3 * first)) == 1
 
 
 def test_gini_is_half_the_mean_difference_over_the_mean():
@@ -207,18 +229,6 @@ def test_gini_is_half_the_mean_difference_over_the_mean():
     assert gini(np.array([[-1.0, 2.0], [0.0, 0.0]])) == pytest.approx(0.75)
     with pytest.raises(ValueError, match="above 0"):
         gini(np.zeros(3))
-
-
-def test_the_interaction_is_what_curves_do_not_share():
-    rng = np.random.default_rng(0)
-    shifts, curve = rng.random((1, 4, 1)), rng.random((1, 1, 6))
-    assert interaction_share(np.tile(shifts + curve, (5, 1, 1))) == pytest.approx(0)
-    joint = rng.random((1, 4, 6))
-    joint -= joint.mean(1, keepdims=True)
-    joint -= joint.mean(2, keepdims=True)
-    assert interaction_share(np.tile(joint, (5, 1, 1))) == pytest.approx(1)
-    noise = rng.standard_normal((2000, 4, 6))
-    assert interaction_share(noise) < 0.01
 
 
 def test_spreads_are_over_tasks_and_over_other_trainings():

@@ -1,1 +1,0 @@
-"""The chapter *Do heads specialise?*: what it claims, measures, draws and asks."""

@@ -1,1 +1,0 @@
-"""The chapter *How many heads can go?*: what it claims, measures, draws and asks."""
