@@ -39,6 +39,7 @@ from torch.nn import functional as F
 from xarray import DataArray, Dataset
 
 from measured_transformer.analysis import ablation
+from measured_transformer.analysis.ablation import How
 from measured_transformer.analysis.handmade import (
     SHARP,
     Layout,
@@ -1114,7 +1115,7 @@ OPTIONS: Mapping[str, Any] = {"batch_size": 32, "schedule": WarmupLinear(20, STE
 LAYERS, HEADS = (0, 1), (0, 1, 2, 3)
 HOWS = ("zero", "mean", "resample")
 SHOWN = (2e-3, 1.6e-2)
-"""Two rates of which `by_rate` keeps the mean patterns."""
+"""Two rates of which the mean patterns are kept."""
 
 
 def tuned_rate() -> float:
@@ -1144,7 +1145,7 @@ def layer_heads(layer: int, what: str = "mixed") -> list[ablation.Component]:
     ]
 
 
-def pattern_falls(model: Model, seed: int, how: ablation.How) -> list[float]:
+def pattern_falls(model: Model, seed: int, how: How) -> list[float]:
     """How far the accuracy falls when all heads of a layer attend by their mean pattern, or evenly."""
     batch, other = batch_of(MIRRORED, seed), batch_of(MIRRORED, seed, "reference")
     groups = [layer_heads(layer, "pattern") for layer in LAYERS]
@@ -1315,7 +1316,7 @@ TRAINED = ("tuned", "source")
 
 
 def spare_trainings(seed: int) -> dict[str, Job]:
-    """The encoders of `roles`."""
+    """Encoders at the tuned rate and at the source's."""
     return {"tuned": encoder_job(seed, tuned_rate()), "source": encoder_job(seed, SOURCE_RATE)}
 
 
