@@ -636,9 +636,9 @@ def drawn(seed: int) -> dict[str, Any]:
         control.append([found[check][1] for check in CHECKS])
         ranks.append([*writes, *_ranks(draw)])
         attention, x = drawn_attention(draw, wide=True)
-        numbers.append(best_numbers(heads_of(attention, x)[0], attention(x)))
-        bound.append(maps.bound)
-        one_head.append(maps.one_head)
+        numbers.append(round(best_numbers(heads_of(attention, x)[0], attention(x)), 9))
+        bound.append(round(maps.bound, 9))
+        one_head.append(round(maps.one_head, 9))
     with seeded(0):
         qk, ov = module_circuits(MultiHeadAttention(768, 12, bias=False), head=3)
     del qk
