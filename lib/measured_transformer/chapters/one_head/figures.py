@@ -74,12 +74,12 @@ def plot_twins(
     above.grid(visible=False)
     above.tick_params(length=0)
     above.set_xlabel("position whose answer the head fetches")
-    where = ((2.1, 1.62, "right"), (2.95, 0.3, "right"))
+    where = ((2.75, 1.62, "right"), (3.2, 0.05, "left"))
     for (name, values), concept, (x, y, side) in zip(
         losses.items(), ("residual", "norm"), where, strict=False
     ):
         seed_lines(below, np.arange(len(values)), np.array(values), concept=concept, label="")
-        _name(below, name, (x + 0.75 if side == "left" else x, y), concept, ha=side, va="bottom")
+        _name(below, name, (x, y), concept, ha=side, va="bottom")
     below.set_xticks(range(len(jobs) + 1))
     below.set_xlabel("heads removed")
     below.set_ylabel("loss (nats)")
@@ -246,9 +246,9 @@ def plot_between_two_numbers(roles: Dataset, *, content_below: float = 0.5) -> F
     axes.axvspan(-0.03, content_below, color=tint("ffn", 0.14), zorder=0, lw=0)
     axes.text(0.0, 0.97, 'class "content"', color=theme().ink, va="top", fontsize=11)
     groups = (
-        ("fresh", (0, 1), "x", "none", "untrained", (0.12, 0.2)),
+        ("fresh", (0, 1), "x", "none", "untrained", (0.03, 0.13)),
         ("tuned", (0,), "o", "residual", "trained, first layer", (0.93, 0.72)),
-        ("tuned", (1,), "D", "attention", "trained, second layer", (0.62, 0.1)),
+        ("tuned", (1,), "D", "attention", "trained, second layer", (0.17, 0.06)),
     )
     for state, layers, marker, concept, text, at in groups:
         here = roles.sel(state=state, layer=list(layers))
