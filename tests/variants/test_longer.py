@@ -172,7 +172,9 @@ def test_what_is_asked_is_checked() -> None:
         ntk_aware(2, 2.0)
     with pytest.raises(ValueError, match="slow < fast"):
         ntk_by_parts(8, 2.0, 32.0, slow=3.0, fast=2.0)
-    with pytest.raises((ValueError, TypeError), match="'turns'.*'pairs'"):  # types are checked here
+    with pytest.raises(
+        (ValueError, TypeError), match=r"'turns'.*'pairs'"
+    ):  # types are checked here
         ntk_by_parts(8, 2.0, 32.0, ramp="steps")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="4 frequencies"), with_frequencies(model, frequencies(4)):
         pass
