@@ -786,7 +786,7 @@ def counts_trainings(seed: int) -> dict[tuple[str, int], Job]:
 
 
 @measurement(
-    seeds=8,
+    seeds=24,
     coords={"task": tuple(TASKS), "heads": COUNTS},
     trainings=counts_trainings,
     repeat="opening",
@@ -1236,7 +1236,7 @@ def match_first(induction: Dataset) -> DataArray:
 @number
 def out_of_reach(drawn: Dataset) -> float:
     """Share of the draws in which the lower bound asks for a negative weight."""
-    return float((drawn.one_head > drawn.bound + 1e-9).mean())
+    return float((drawn.one_head > drawn.bound + 1e-6).mean())
 
 
 def _recall(counts: Dataset, heads: int) -> DataArray:
