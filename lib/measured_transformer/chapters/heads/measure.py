@@ -1333,3 +1333,19 @@ def best_recall(counts: Dataset) -> DataArray:
 def best_translation(counts: Dataset) -> DataArray:
     """The number of heads with the lowest loss at translation."""
     return DataArray(best_count(counts, "translation"), dims="seed")
+
+
+def _four_or_eight(counts: Dataset, task: str) -> float:
+    return float(np.isin(best_count(counts, task), (4, 8)).mean())
+
+
+@number
+def sweet_recall(counts: Dataset) -> float:
+    """Share of the seeds in which four or eight heads are best at recall."""
+    return _four_or_eight(counts, "recall")
+
+
+@number
+def sweet_translation(counts: Dataset) -> float:
+    """Share of the seeds in which four or eight heads are best at translation."""
+    return _four_or_eight(counts, "translation")
