@@ -786,7 +786,7 @@ def counts_trainings(seed: int) -> dict[tuple[str, int], Job]:
 
 
 @measurement(
-    seeds=8,
+    seeds=24,
     coords={"task": tuple(TASKS), "heads": COUNTS},
     trainings=counts_trainings,
     repeat="opening",
@@ -1236,7 +1236,7 @@ def match_first(induction: Dataset) -> DataArray:
 @number
 def out_of_reach(drawn: Dataset) -> float:
     """Share of the draws in which the lower bound asks for a negative weight."""
-    return float((drawn.one_head > drawn.bound + 1e-9).mean())
+    return float((drawn.one_head > drawn.bound + 1e-6).mean())
 
 
 def _recall(counts: Dataset, heads: int) -> DataArray:
@@ -1333,3 +1333,19 @@ def best_recall(counts: Dataset) -> DataArray:
 def best_translation(counts: Dataset) -> DataArray:
     """The number of heads with the lowest loss at translation."""
     return DataArray(best_count(counts, "translation"), dims="seed")
+
+
+def _four_or_eight(counts: Dataset, task: str) -> float:
+    return float(np.isin(best_count(counts, task), (4, 8)).mean())
+
+
+@number
+def sweet_recall(counts: Dataset) -> float:
+    """Share of the seeds in which four or eight heads are best at recall."""
+    return _four_or_eight(counts, "recall")
+
+
+@number
+def sweet_translation(counts: Dataset) -> float:
+    """Share of the seeds in which four or eight heads are best at translation."""
+    return _four_or_eight(counts, "translation")
