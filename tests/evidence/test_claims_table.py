@@ -80,7 +80,7 @@ def test_the_long_form_says_all_that_is_declared(
     assert f"seeds     quick {quick}, full {full}" in lines
     assert "parts     majority, by the task" in lines
     rules = [line for line in lines if "threshold, at_least 0.1, at_most 0.2" in line]
-    assert len(rules) == len(found.parts) == 4
+    assert len(rules) == len(found.parts) == 3
     cited = printed(capsys, "DD-7.9", "--long")
     assert "reference touvron2023llama" in cited
     assert "expected  quick fact, full fact" in cited
