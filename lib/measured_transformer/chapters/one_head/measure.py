@@ -1243,7 +1243,7 @@ def apart(kept: Study, reduce: Callable[[Any], Any]) -> tuple[float, float]:
 
 
 @measurement(
-    seeds=12,
+    seeds=20,
     coords={
         "kind": KINDS,
         "state": STATES,
@@ -1594,7 +1594,7 @@ def order_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=12,
+    seeds=24,
     coords={
         "task": TASKS,
         "order": ORDERS,
@@ -1693,7 +1693,7 @@ def insurance_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=16,
     coords={"task": INSURED, "arm": ARMS, "heads": ("eight", "four")},
     trainings=insurance_trainings,
     repeat="opening",
