@@ -1981,6 +1981,19 @@ def _working(spares: Dataset, name: str, how: str = "zero") -> DataArray:
 
 
 @number
+def twin_interaction() -> float:
+    """The share of the joint effects of the hand-made heads that is interaction."""
+    joint, summed, _ = pair_effects(*twins())
+    return float(np.abs(joint - summed).sum() / np.abs(joint).sum())
+
+
+@number
+def spare_seeds(spares: Dataset) -> int:
+    """Seeds of the encoders that lose heads."""
+    return int(spares.sizes["seed"])
+
+
+@number
 def one_of_four(spares: Dataset) -> float:
     """Mean rise of the loss without one head of the layer that reverses."""
     return float(_working(spares, "alone").mean())
