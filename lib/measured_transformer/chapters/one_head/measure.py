@@ -1243,7 +1243,7 @@ def apart(kept: Study, reduce: Callable[[Any], Any]) -> tuple[float, float]:
 
 
 @measurement(
-    seeds=12,
+    seeds=20,
     coords={
         "kind": KINDS,
         "state": STATES,
@@ -1594,7 +1594,7 @@ def order_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=12,
+    seeds=24,
     coords={
         "task": TASKS,
         "order": ORDERS,
@@ -1693,7 +1693,7 @@ def insurance_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=16,
     coords={"task": INSURED, "arm": ARMS, "heads": ("eight", "four")},
     trainings=insurance_trainings,
     repeat="opening",
@@ -1978,6 +1978,19 @@ def _working(spares: Dataset, name: str, how: str = "zero") -> DataArray:
     here = spares.sel(rate="tuned")
     layer = here.together.sel(how="zero").argmax("layer")
     return here[name].sel(how=how).isel(layer=layer)
+
+
+@number
+def twin_interaction() -> float:
+    """The share of the joint effects of the hand-made heads that is interaction."""
+    joint, summed, _ = pair_effects(*twins())
+    return float(np.abs(joint - summed).sum() / np.abs(joint).sum())
+
+
+@number
+def spare_seeds(spares: Dataset) -> int:
+    """Seeds of the encoders that lose heads."""
+    return int(spares.sizes["seed"])
 
 
 @number
