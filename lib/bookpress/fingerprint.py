@@ -24,6 +24,7 @@ from bookpress.memo import Code, memo_of
 LIBRARY = "lib"
 REQUIREMENTS = "requirements.txt"
 CLAIMS = "lib/measured_transformer/chapters/{room}/claims.toml"
+RESULTS = "lib/measured_transformer/chapters/{room}/results/*"
 PACKAGED = (".css", ".js")
 """Kinds of files that a module of the same name puts into what it shows."""
 VERSIONS = ("matplotlib", "numpy", "scipy", "torch")
@@ -111,7 +112,7 @@ def _versions(requirements: str) -> dict[str, str]:
 
 
 def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> Iterator[Path]:
-    """The files that a chapter names under `measured:` in its front matter."""
+    """The files that a chapter names under `measured:` in its front matter, and its room's results."""
     declared = front_matter.get("measured") or {}
     patterns = declared.get("data") or []
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
@@ -121,6 +122,9 @@ def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> I
                 f"{chapter_path.name} declares data {pattern!r}, but no file under {root} matches"
             )
         yield from found
+    if declared.get("room"):
+        found = sorted(root.glob(RESULTS.format(room=declared["room"])))
+        yield from (path for path in found if path.is_file() and not path.name.startswith("."))
     if declared.get("claims"):
         path = root / CLAIMS.format(room=str(declared["claims"]).replace("-", "_"))
         if not path.is_file():

@@ -55,6 +55,21 @@ def test_claims_are_an_ingredient(new_book: SmallBook) -> None:
     assert stamp(new_book.root, path).digest != before.digest
 
 
+def test_results_of_the_room_are_ingredients(new_book: SmallBook) -> None:
+    name = "lib/measured_transformer/chapters/one/results/losses.json"
+    path = new_book.root / "book/one.md"
+    new_book.replace("book/one.md", "kernelspec:", "measured: {room: one}\nkernelspec:")
+    digests = {stamp(new_book.root, path).digest}
+    for content in ("8 seeds", "24 seeds"):
+        new_book.write(name, content)
+        new_book.write(name.replace("losses", ".losses"), content)
+        found = stamp(new_book.root, path)
+        digests.add(found.digest)
+        assert [each for each in found.parts if "results" in each] == [name]
+        assert new_book.root / name in found.dependencies
+    assert len(digests) == 3
+
+
 def test_scripts_and_styles_of_a_module_are_ingredients(new_book: SmallBook) -> None:
     one, two = new_book.root / "book/one.md", new_book.root / "book/part/two.md"
     before = [stamp(new_book.root, path).digest for path in (one, two)]

@@ -127,6 +127,9 @@ def yarn_stretch(factor: float) -> float:
 
     >>> round(yarn_stretch(8.0), 3)
     1.208
+
+    Raises:
+        ValueError: for a factor below one.
     """
     return 0.1 * math.log(_checked(factor)) + 1
 
