@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from numpy.typing import ArrayLike
 from xarray import DataArray, Dataset
 
 from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
@@ -48,7 +49,7 @@ def _name(axes: Axes, text: str, at: tuple[float, float], concept: str, **how: s
 
 @themed
 def plot_twins(
-    jobs: Sequence[Sequence[int]], places: int, losses: Mapping[str, Sequence[float]]
+    jobs: Sequence[Sequence[int]], places: int, losses: Mapping[str, ArrayLike]
 ) -> Figure:
     """Draw which places each head serves, and the loss as heads are removed in two orders.
 
