@@ -347,7 +347,7 @@ def plot_narrow(narrow: Dataset, counts: Dataset, *, stream: int, chance: float)
     for heads, width, mean in zip(counts.heads.values[::-1], shared, together.mean(0), strict=True):
         if heads > 1:
             axes.annotate(
-                f"{heads} heads", (width, mean), (0, -16), textcoords="offset points", ha="center"
+                f"{heads} heads", (width, mean), (0, -18), textcoords="offset points", ha="center"
             )
     axes.axhline(chance, color=theme().ink, linestyle=":", linewidth=1)
     axes.set_xscale("log", base=2)

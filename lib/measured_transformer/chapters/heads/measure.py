@@ -811,7 +811,7 @@ def narrow_trainings(seed: int) -> dict[int, Job]:
 
 
 @measurement(
-    seeds=8,
+    seeds=24,
     coords={"width": NARROW},
     trainings=narrow_trainings,
     repeat="opening",
