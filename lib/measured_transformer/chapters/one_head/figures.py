@@ -79,7 +79,7 @@ def plot_twins(
     for (name, values), concept, (x, y, side) in zip(
         losses.items(), ("residual", "norm"), where, strict=False
     ):
-        seed_lines(below, np.arange(len(values)), np.array(values), concept=concept, label="")
+        seed_lines(below, np.arange(len(jobs) + 1), values, concept=concept, label="")
         _name(below, name, (x, y), concept, ha=side, va="bottom")
     below.set_xticks(range(len(jobs) + 1))
     below.set_xlabel("heads removed")
