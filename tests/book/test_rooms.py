@@ -110,6 +110,36 @@ def test_no_claim_stands_twice(page):
     assert len(ids) == len(set(ids))
 
 
+VIEWED = """
+{numref}`fig-viewed` shows one value.
+
+```{code-cell} ipython3
+---
+mystnb:
+  figure:
+    caption: One weight.
+    name: fig-viewed
+  image:
+    alt: One square.
+---
+import numpy as np
+from measured_transformer.figures.viewer import attention_viewer
+
+attention_viewer(np.full((1, 1, 1, 1, 1), float(accuracy.max() > 0)), ["a"], title="One weight")
+```
+"""
+
+
+def test_a_viewer_leads_to_its_data_under_its_one_caption(tmp_path):
+    book = room_pages.make(tmp_path, room_pages.PAGE.replace("(smoothly)=", VIEWED + "\n(smoothly)="))
+    assert book.build() == []
+    figure = book.page("good").select_one("article figure#fig-viewed")
+    (caption,) = figure.select("figcaption")
+    assert words(caption.select_one("p.data-links")).startswith("Data: reversal.accuracy as CSV")
+    html = (book.root / "_build/html/good.html").read_text("utf-8")
+    assert html.count("<figcaption>") == html.count("</figcaption>") == html.count("</figure>")
+
+
 def test_a_figure_leads_to_its_data(printed, page):
     under = page.select_one("figure figcaption p.data-links")
     assert words(under) == "Data: reversal.accuracy as CSV , result file"

@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from bookpress.sphinx import rooms
-from bookpress.sphinx.nodes import data_link
+from bookpress.sphinx.nodes import data_link, figure_data
 from bookpress.sphinx.page import page_of, warn
 from bookpress.sphinx.rooms import room_of
 from bookpress.sphinx.shown_data import Source, read_spec, shown
@@ -84,7 +84,7 @@ def _link_figures(app: Sphinx, doctree: nodes.document) -> None:
             sources = list(_declared(env, declared, room, figures[0]))
         for figure in figures:
             if under := _under(env, sources):
-                figure += nodes.legend("", nodes.paragraph("", "", *under, classes=["data-links"]))
+                figure += figure_data("", nodes.paragraph("", "", *under, classes=["data-links"]))
 
 
 def _followed(env: BuildEnvironment, sources: Iterable[Source]) -> Iterator[Source]:

@@ -67,6 +67,14 @@ class data_link(nodes.inline):
     """A visible link from the page `docname` to a `file` of data; `label` says which."""
 
 
+class figure_data(nodes.legend):
+    """The links under a figure to its data.
+
+    A legend whose `<figcaption>` the caption has opened, also where several nodes stand before the caption:
+    docutils opens a second one unless the caption is a figure's second node.
+    """
+
+
 class claims_table(nodes.General, nodes.Element):
     """The table of a page's claims; its rows are linked once the page is complete."""
 
@@ -282,6 +290,18 @@ def _after_item(translator: Any, node: nodes.Element) -> None:
     translator.depart_list_item(node)
 
 
+def _visit_figure_data(self: HTML5Translator, node: figure_data) -> None:
+    self.body.append(self.starttag(node, "div", CLASS="legend"))
+
+
+def _as_legend(translator: Any, node: nodes.Element) -> None:
+    translator.visit_legend(node)
+
+
+def _after_legend(translator: Any, node: nodes.Element) -> None:
+    translator.depart_legend(node)
+
+
 def _as_paragraph(translator: Any, node: nodes.Element) -> None:
     translator.visit_paragraph(node)
 
@@ -308,6 +328,7 @@ def setup(app: Sphinx) -> None:
     _add(app, claim_summary, _visit_summary, _depart_summary, (_as_paragraph, _after_paragraph))
     _add(app, claim_item, _as_item, _after_item, (_as_item, _after_item))
     _add(app, ran_line, _visit_ran_line, _depart_div, plain)
+    _add(app, figure_data, _visit_figure_data, _depart_div, (_as_legend, _after_legend))
     _add(app, data_link, _visit_data, None, (_skip, None))
     _add(app, fold, _visit_fold, _depart_fold, plain)
     _add(app, drawings, _visit_drawings, _depart_div, plain)

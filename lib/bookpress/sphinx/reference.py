@@ -155,6 +155,14 @@ def _annotation(annotation: Any, scope: Scope) -> Any:
                 return node
             return ast.UnaryOp(ast.Invert(), ast.parse(full, mode="eval").body)
 
+        def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+            # the sign that shortens a name belongs before all of it, not before its module
+            value = self.visit(node.value)
+            if not isinstance(value, ast.UnaryOp):
+                return node
+            inside = ast.Attribute(value.operand, node.attr, ast.Load())
+            return ast.UnaryOp(ast.Invert(), inside)
+
     return _Source(ast.unparse(Full().visit(ast.parse(text, mode="eval"))))
 
 

@@ -235,7 +235,7 @@ def best_of(tries: int, *, share: float, count: int) -> float:
         count: of questions.
 
     >>> round(best_of(1, share=0.2, count=10), 6), round(best_of(16, share=0.2, count=10), 2)
-    (0.2, 0.43)
+    (0.2, 0.44)
     """
     chances = [comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(count + 1)]
     below = np.minimum(np.cumsum(chances), 1.0)
