@@ -265,7 +265,9 @@ def test_signatures_are_short_and_keep_the_words_of_shapes(entries):
         for name, head in entries.items()
         if re.search(r"jaxtyping|typing\.|<\w+ (object|at)|0x[0-9a-f]{6}|<factory>", head.text)
     )
-    none(f"{name}: {head.text}" for name, head in entries.items() if re.search(r"<desc|~", head.text))
+    none(
+        f"{name}: {head.text}" for name, head in entries.items() if re.search(r"<desc|~", head.text)
+    )
     attention = entries["measured_transformer.parts.attention.attention_scores"].text
     assert "queries: Float[Tensor, '*batch query d_head']," in attention
     assert "→ Float[Tensor, '*batch query key']" in attention

@@ -131,7 +131,9 @@ attention_viewer(np.full((1, 1, 1, 1, 1), float(accuracy.max() > 0)), ["a"], tit
 
 
 def test_a_viewer_leads_to_its_data_under_its_one_caption(tmp_path):
-    book = room_pages.make(tmp_path, room_pages.PAGE.replace("(smoothly)=", VIEWED + "\n(smoothly)="))
+    book = room_pages.make(
+        tmp_path, room_pages.PAGE.replace("(smoothly)=", VIEWED + "\n(smoothly)=")
+    )
     assert book.build() == []
     figure = book.page("good").select_one("article figure#fig-viewed")
     (caption,) = figure.select("figcaption")
