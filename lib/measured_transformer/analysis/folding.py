@@ -1,8 +1,8 @@
 r"""Norms folded into the linear maps that read them, and LayerNorm turned into RMSNorm.
 
-Vectors are rows. What a map W with a bias b makes of a LayerNorm is $z / \sigma \cdot C\, \text{diag}(\gamma)\, W$
-plus $\beta W + b$, with the centring $C = I - \mathbf 1^\top \mathbf 1 / d$: all but the division by $\sigma$ is
-one matrix and one bias.
+Vectors are rows. What a map W with a bias b makes of a LayerNorm is
+$z / \sigma \cdot C\, \text{diag}(\gamma)\, W + \beta W + b$, with the centring
+$C = I - \mathbf 1^\top \mathbf 1 / d$: all but the division by $\sigma$ is one matrix and one bias.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import json
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -624,55 +623,29 @@ def at_own_rate(values: DataArray) -> Float[np.ndarray, "seed"]:
 # By clock -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class NormRun:
-    """A committed run of `python -m benchmarks norms`.
+CLOCKED = 256
+"""Width of the vectors whose times are compared."""
 
-    Attributes:
-        machine: device, threads, precision, versions and date.
-        rounds: how often each contender had its turn.
-        rows: what was measured; `each` holds the seconds of every round.
+
+def clocked(name: str, width: int = CLOCKED) -> Float[np.ndarray, "round"]:
+    """Seconds of a norm, forward and backward, in each round of a committed benchmark.
+
+    It is a run of `python -m benchmarks norms`, on 1024 vectors and one thread.
+
+    Args:
+        name: 'LayerNorm' or 'RMSNorm', with ', written out' for its formula in single operations.
+        width: of the vectors.
+
+    Raises:
+        ValueError: nothing like it was measured.
     """
-
-    machine: dict[str, object]
-    rounds: int
-    rows: list[dict[str, object]]
-
-    def seconds(self, name: str, width: int, passes: str = "forward, backward") -> Array:
-        """Seconds of a call, one for each round.
-
-        Args:
-            name: 'LayerNorm' or 'RMSNorm', with ', written out' for its formula in single operations.
-            width: of the vectors.
-            passes: 'forward' or 'forward, backward'.
-
-        Raises:
-            ValueError: nothing like it was measured.
-        """
-        asked = (name, width, passes)
-        for row in self.rows:
-            if (row["name"], row["width"], row["passes"]) == asked:
-                return np.array(row["each"], dtype=float)
-        known = sorted({(row["name"], row["width"], row["passes"]) for row in self.rows}, key=str)
-        raise ValueError(f"expected one of {known}, got {asked}")
-
-    def set_medians(self, name: str, width: int, sets: int) -> Array:
-        """The median seconds of so many sets of consecutive rounds, forward and backward.
-
-        Raises:
-            ValueError: more sets than rounds, or none.
-        """
-        if not 0 < sets <= self.rounds:
-            raise ValueError(f"expected from 1 to {self.rounds} sets of rounds, got {sets}")
-        parts = np.array_split(self.seconds(name, width), sets)
-        return np.array([np.median(part) for part in parts])
-
-
-def measured_norms() -> NormRun:
-    """The run of `python -m benchmarks norms` that was committed with the library."""
     file = resources.files(__package__) / "results" / "benchmark-norms.json"
-    found = json.loads(file.read_text("utf-8"))
-    return NormRun(found["machine"], found["rounds"], found["rows"])
+    rows = json.loads(file.read_text("utf-8"))["rows"]
+    for row in rows:
+        if (row["name"], row["width"], row["passes"]) == (name, width, "forward, backward"):
+            return np.array(row["each"], dtype=float)
+    known = sorted({(str(row["name"]), int(row["width"])) for row in rows})
+    raise ValueError(f"expected one of {known}, got {(name, width)}")
 
 
 # What the claims are judged by --------------------------------------------------------------------
@@ -744,12 +717,105 @@ def _(text: Dataset) -> dict[str, Any]:
 @evidence("IW-3.9b")
 def _(arms: Dataset) -> dict[str, Any]:
     names = {"treatment": "RMSNorm", "baseline": "LayerNorm", "control": "no norm"}
-    sets = arms.sizes["seed"]
-    clock = {
-        role: np.log(measured_norms().set_medians(name, 256, sets))
-        for role, name in list(names.items())[:2]
-    }
+    clock = {}
+    for role in ("treatment", "baseline"):
+        sets = np.array_split(clocked(names[role]), arms.sizes["seed"])
+        clock[role] = np.log([np.median(each) for each in sets])
     return {
         "loss": {role: at_own_rate(arms.excess.sel(arm=arm)) for role, arm in names.items()},
         "time": clock,
     }
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+WORKS = 0.5
+"""A learning rate works for a model whose loss ends less than this above the best possible, in nats."""
+
+
+def _own(arms: Dataset, arm: str) -> DataArray:
+    return DataArray(at_own_rate(arms.excess.sel(arm=arm)), dims="seed")
+
+
+def _excess_of(arm: str) -> Callable[[Dataset], DataArray]:
+    """Loss above the best possible of an arm, each seed at the learning rate that is best for the others."""
+    return lambda arms: _own(arms, arm)
+
+
+def _works_of(arm: str) -> Callable[[Dataset], int]:
+    """Learning rates at which an arm works on every seed."""
+    return lambda arms: int((arms.excess.sel(arm=arm) < WORKS).all("seed").sum())
+
+
+for _arm in ARMS:
+    for _what, _of in {"excess": _excess_of(_arm), "works": _works_of(_arm)}.items():
+        _of.__name__ = f"{_arm.lower().replace(' ', '_').replace('-', '_')}_{_what}"
+        number(_of)
+
+
+@number
+def best_excess(arms: Dataset) -> float:
+    """The smallest mean of these among all norms."""
+    return min(float(_own(arms, arm).mean()) for arm in ARMS if arm != "no norm")
+
+
+@number
+def worst_excess(arms: Dataset) -> float:
+    """The largest mean of these among all norms."""
+    return max(float(_own(arms, arm).mean()) for arm in ARMS if arm != "no norm")
+
+
+@number
+def rates_tried(arms: Dataset) -> int:
+    """Learning rates of the grid."""
+    return int(arms.sizes["rate"])
+
+
+@number
+def works_level() -> float:
+    """A learning rate works for a model whose loss ends less than this above the best possible."""
+    return WORKS
+
+
+@number
+def rise_when_frozen(text: Dataset) -> DataArray:
+    """How much the loss of the model with LayerNorm rises when every divisor is held at its mean."""
+    here = text.loss.sel(norm="LayerNorm")
+    return here.sel(change="divisors frozen") - here.sel(change="nothing")
+
+
+@number
+def growth(text: Dataset) -> DataArray:
+    """How many times as long the stream is behind the last sublayer as behind the embedding."""
+    here = text.rms.sel(norm="LayerNorm")
+    return here.sel(state=STATES[-1]) / here.sel(state=STATES[0])
+
+
+@number
+def kernel_ratio() -> float:
+    """Time of RMSNorm over that of LayerNorm, as PyTorch's functions, forward and backward."""
+    return _ratio("")
+
+
+@number
+def written_out_ratio() -> float:
+    """The same with both formulas in single operations."""
+    return _ratio(", written out")
+
+
+def _ratio(end: str) -> float:
+    rms, layer = (np.median(clocked(f"{name}{end}")) for name in NORMS[::-1])
+    return float(rms / layer)
+
+
+@number
+def start_spike_cost(text: Dataset) -> DataArray:
+    """How much the loss rises when one entry of the start token is a thousand root mean squares large."""
+    here = text.sel(norm="LayerNorm")
+    return here.spiked.sel(where="start", spike=1000.0) - here.loss.sel(change="nothing")
+
+
+@number
+def language_models(text: Dataset) -> int:
+    """How many language models with each norm there are."""
+    return int(text.sizes["seed"])
