@@ -502,7 +502,8 @@ def looked(model: Decoder, seed: int) -> dict[str, Any]:
         "loss": [changed_loss(model, batch, change) for change in ({}, frozen)],
         "shifted": [changed_loss(model, batch, {MIDDLE: _shifted(by)}) for by in SHIFTS],
         "stretched": [
-            changed_loss(model, batch, {MIDDLE: lambda x, by=by: by * x}) for by in STRETCHES
+            changed_loss(model, batch, {MIDDLE: lambda x, by=by: by * x})  # type: ignore[misc]
+            for by in STRETCHES
         ],
         "spiked": [
             [
