@@ -309,6 +309,5 @@ def plot_arms(arms: Dataset) -> Figure:
         _plain(panel, rates, ["0.5", "1.5", "4.5", "13", "40", "120"])
     for panel in panels[:, 0]:
         panel.set_ylabel("loss above best")
-    for panel in panels[-1]:
-        panel.set_xlabel("learning rate, thousandths")
+    panels[1, 1].set_xlabel("learning rate, thousandths")
     return figure
