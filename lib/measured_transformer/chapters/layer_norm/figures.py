@@ -149,7 +149,8 @@ def _over(values: DataArray, axis: str) -> Array:
 
 
 def _name(axes: Axes, at: tuple[float, float], text: str, concept: str, **how: Any) -> None:
-    axes.annotate(text, at, color=COLOURS[concept], fontsize=10, **how)
+    colour = theme().ink if concept == "ink" else COLOURS[concept]
+    axes.annotate(text, at, color=colour, fontsize=10, **how)
 
 
 def _plain(axes: Axes, ticks: Array, labels: Sequence[str] | None = None) -> None:
@@ -212,13 +213,13 @@ def plot_stream(text: Dataset) -> Figure:
         panel.set_xlabel("behind")
     top = float(text.rms.isel(state=-1).mean())
     axes[0].axhline(1, color=theme().ink, linewidth=1.2, linestyle=":")
-    _name(axes[0], (8.0, 1.0), "what a sublayer reads", "none", xytext=(0, -14),
+    _name(axes[0], (8.0, 1.0), "what a sublayer reads", "ink", xytext=(0, -14),
           textcoords="offset points", ha="right")  # fmt: skip
     _name(axes[0], (1.2, top), "LayerNorm", "norm", va="top")
     _name(axes[0], (1.2, 0.88 * top), "RMSNorm", "residual", va="top")
     chance = 100 / 64
     axes[1].axhline(chance, color=theme().ink, linewidth=1.2, linestyle=":")
-    _name(axes[1], (8.0, 0.12), "dotted: one direction in 64", "none", ha="right")
+    _name(axes[1], (8.0, 0.12), "dotted: one direction in 64", "ink", ha="right")
     axes[0].set_ylabel("root mean square")
     axes[1].set_ylabel("share of the mean (%)")
     panel_letters(axes)
@@ -243,7 +244,7 @@ def plot_peaks(text: Dataset) -> Figure:
     left.set_yscale("log")
     left.set_ylim(1, 3000)
     left.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    _name(left, (8.0, 1000.0), "massive, by definition", "none", xytext=(0, 4),
+    _name(left, (8.0, 1000.0), "massive, by definition", "ink", xytext=(0, 4),
           textcoords="offset points", ha="right")  # fmt: skip
     _name(left, (8.0, 2 * chance), "largest of all other tokens", "residual", ha="right")
     _name(left, (8.0, 1.4), "start token", "attention", ha="right")
