@@ -65,7 +65,7 @@ def test_every_form_of_import_finds_it_and_the_warning_names_the_users_line(tmp_
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [
         f"{NAME}.parts.kernels.linear",
-        f"{NAME}.chapters.layer_norm.measure",
+        f"{NAME}.analysis.folding",
         f"{NAME}.chapters.norm_gradients.measure",
         f"{NAME}.variants.norms",
         f"{NAME}.figures.fact_tables",

@@ -57,7 +57,7 @@ MOVED: dict[str, tuple[str, ...]] = {
         "chapters.norm_placement.measure",
     ),
     "analysis.norm_substitutes": ("variants.norms",),
-    "analysis.norms": ("chapters.layer_norm.measure",),
+    "analysis.norms": ("analysis.folding", "chapters.layer_norm.measure"),
     "analysis.one_layer": ("chapters.one_layer.measure",),
     "analysis.pieces": ("chapters.pieces.measure",),
     "analysis.position_training": ("variants.positions",),

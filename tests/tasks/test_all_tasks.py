@@ -35,6 +35,7 @@ from measured_transformer.tasks.masked_words import MaskedWords
 from measured_transformer.tasks.modular import ModularAddition
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.numbers import NumberTranslation
+from measured_transformer.tasks.opened_text import OpenedText
 from measured_transformer.tasks.order import Duplicates, PlaceMap
 from measured_transformer.tasks.recall import AssociativeRecall, TwoHopRecall
 from measured_transformer.tasks.reversal import Reversal
@@ -85,6 +86,7 @@ TASKS = [
     ModularAddition(),
     NoisyTranslation(),
     NumberTranslation(below=100),
+    OpenedText(length=12),
     PlaceMap(),
     Reversal(),
     ReversalED(),
@@ -190,7 +192,7 @@ def test_floors_are_finite_costs(task: Task) -> None:
     names = [
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
-    assert names or isinstance(task, HiddenMarkov | FixedSet | ShuffledSentences)
+    assert names or isinstance(task, HiddenMarkov | FixedSet | OpenedText | ShuffledSentences)
     for name in names:
         assert 0 <= getattr(task, name)() <= math.log(task.vocab) + 1e-9, name
 

@@ -1,39 +1,46 @@
-"""Formulas, geometry and folding of norms against torch's own, closed forms and whole models."""
+"""What the chapter on layer norm measures, against closed forms, torch's own and models changed by hand."""
 
-import copy
+import math
 
 import numpy as np
 import pytest
 import torch
+import xarray
 from measured_transformer.analysis.residual import random_model
+from measured_transformer.chapters.layer_norm import measure
 from measured_transformer.chapters.layer_norm.measure import (
-    Divide,
-    NormRun,
-    as_rms_model,
     by_formula,
+    clocked,
     drawn_vectors,
     epsilon_outside,
-    fold_norms,
-    freezing_errors,
     layer_by_formula,
-    measured_norms,
     norm_divisors,
     norm_matrix,
+    peaks,
     probed_matrix,
     projector,
     singular_values,
-    size_by_definition,
-    size_outside,
     variation,
 )
+from measured_transformer.evidence.results import load_results
 from measured_transformer.internals.capture import capture
-from measured_transformer.parts.norms import LayerNorm, RMSNorm
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
+from measured_transformer.parts.norms import LayerNorm
+from measured_transformer.training.loop import make_model, train
 from torch import nn
 from torch.nn import functional as F
+
+RESULTS = load_results("layer_norm")
 
 
 def close(found, expected, tolerance=1e-10):
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+def test_every_result_is_of_this_code():
+    for one in measurements_of("layer_norm").values():
+        assert standing(one).state in HOLDS, standing(one).why
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -51,20 +58,6 @@ def test_entries_that_are_all_the_same_have_no_norm():
     ones = torch.ones(8, dtype=torch.float64)
     assert by_formula(ones, ones, ones).isnan().all()
     assert epsilon_outside(ones, ones, 0 * ones, eps=1e-5).eq(0).all()
-
-
-@pytest.mark.parametrize("deviation", [1e-7, 1e-3, 1.0])
-def test_sizes_are_those_of_what_comes_out(deviation):
-    x = torch.randn(5, 12, dtype=torch.float64)
-    x = deviation * by_formula(x, torch.ones(12), torch.zeros(12)) + 2
-    eps = 1e-5
-    defined = F.layer_norm(x, (12,), eps=eps).square().mean(1).sqrt().numpy()
-    np.testing.assert_allclose(
-        size_by_definition(np.full(5, deviation), eps=eps), defined, rtol=1e-6
-    )
-    coded = epsilon_outside(x, torch.ones(12), torch.zeros(12), eps=eps)
-    found = size_outside(np.full(5, deviation), d_model=12, eps=eps)
-    np.testing.assert_allclose(found, coded.square().mean(1).sqrt().numpy(), rtol=1e-6)
 
 
 def test_drawn_vectors_spread_over_widths_and_sizes():
@@ -129,73 +122,7 @@ def test_layers_by_formula_are_torchs(placement, norm_first):
         layer_by_formula(x, layer, placement="sideways")
 
 
-FOLDABLE = [
-    {},
-    {"tie_embeddings": True, "logit_scale": 0.5},
-    {"activation": "swiglu", "positions": "rotary", "n_layers": 2},
-    {"bias": False},
-    {"attention_bias": False, "ffn_bias": False, "head_bias": True},
-    {"norm": "rms"},
-    {"norm": "none"},
-]
-
-
-@pytest.mark.parametrize("changes", FOLDABLE)
-def test_a_folded_model_has_the_same_logits_and_no_weights_in_its_norms(changes):
-    for seed in range(3):
-        model, tokens = random_model(seed, causal=True, placement="pre", **changes)
-        before = copy.deepcopy(model.state_dict())
-        folded = fold_norms(model)
-        close(folded(tokens).detach(), model(tokens).detach())
-        assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
-        weights = [w for name, w in folded.named_parameters() if "norm" in name]
-        assert all(w.eq(1).all() for w in weights)
-        if model.config.norm == "layer":
-            assert not weights
-            assert isinstance(folded.final_norm, Divide)
-            rows = folded.blocks[0].attention.query.weight
-            close(rows.sum(1), torch.zeros(len(rows), dtype=torch.float64))
-            assert set(norm_divisors(folded, tokens)) == set(norm_divisors(model, tokens))
-
-
-def test_what_cannot_be_folded_is_refused():
-    for changes, words in (
-        ({"placement": "post"}, "pre-norm"),
-        ({"head": "mlm"}, "'mlm'"),
-        ({"head": "none"}, "'none'"),
-        ({"embedding_norm": True}, "behind the embedding"),
-    ):
-        model, _ = random_model(0, causal=True, **changes)
-        with pytest.raises(ValueError, match=words):
-            fold_norms(model)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"positions": "learned"}, {"positions": "rotary", "bias": False}]
-)
-def test_a_model_becomes_one_with_rmsnorm(changes):
-    for seed in range(3):
-        model, tokens = random_model(seed, causal=True, placement="pre", **changes)
-        twin = as_rms_model(model)
-        close(twin(tokens).detach(), model(tokens).detach())
-        assert isinstance(twin.final_norm, RMSNorm)
-        assert twin.config.norm == "rms"
-        with capture(twin, "*.residual_*") as seen:
-            twin(tokens)
-        assert max(state.mean(-1).abs().max() for state in seen.values()) < 1e-12
-        with capture(model, "*.residual_*") as seen:
-            model(tokens)
-        assert min(state.mean(-1).abs().max() for state in seen.values()) > 1e-3
-
-
-def test_not_every_model_becomes_one_with_rmsnorm():
-    with pytest.raises(ValueError, match="'layer'"):
-        as_rms_model(random_model(0, causal=True, norm="rms")[0])
-    with pytest.raises(ValueError, match="fixed"):
-        as_rms_model(random_model(0, causal=True, positions="sinusoidal")[0])
-
-
-def test_divisors_are_deviations_and_freezing_them_at_their_own_value_costs_nothing():
+def test_divisors_are_deviations():
     model, tokens = random_model(1, causal=True, placement="pre", n_layers=2)
     found = norm_divisors(model, tokens)
     assert list(found) == [
@@ -208,48 +135,72 @@ def test_divisors_are_deviations_and_freezing_them_at_their_own_value_costs_noth
     close(found["blocks.0.attention_norm"], (states.var(-1, correction=0) + 1e-5).sqrt())
     assert variation(torch.tensor([2.0, 2.0])) == 0
 
-    errors = freezing_errors(model, tokens)
-    assert list(errors) == list(found)
-    norm = model.blocks[0].attention_norm
-    true = norm(states)
-    ratio = found["blocks.0.attention_norm"] / found["blocks.0.attention_norm"].mean()
-    held = (true - norm.bias) * ratio[..., None] + norm.bias
-    expected = float(((held - true).norm() / true.norm()).detach())
-    assert errors["blocks.0.attention_norm"] == pytest.approx(expected, rel=1e-9)
-    one = tokens[:1, :1]
-    assert max(freezing_errors(model, one).values()) < 1e-12
-    with pytest.raises(ValueError, match="'post'"):
-        freezing_errors(random_model(0, causal=True, placement="post")[0], tokens)
+
+def test_every_check_holds_and_its_control_fails():
+    found = RESULTS["identities"].isel(seed=0)
+    broken = found.error.max("draw") > 1e-9
+    assert found.check.values[broken.values].tolist() == ["epsilon outside"]
+    assert float(found.control.min()) > 1e-3
 
 
-def handmade_run() -> NormRun:
-    def row(name, each):
-        return {"part": "norms", "width": 8, "tokens": 4, "passes": "forward, backward", "name": name,
-                "seconds": float(np.median(each)), "each": each}  # fmt: skip
-
-    rows = [row("LayerNorm", [1.0, 2.0, 3.0, 4.0]), row("RMSNorm", [2.0, 4.0, 6.0, 8.0])]
-    return NormRun({"device": "none"}, 4, rows)
+def test_a_peak_is_the_largest_over_the_median():
+    x = torch.tensor([[1.0, -2.0, 30.0], [4.0, 4.0, -4.0]])
+    assert peaks(x).tolist() == [15.0, 1.0]
 
 
-def test_times_are_ratios_of_the_same_rounds():
-    run = handmade_run()
-    assert run.widths == (8,)
-    assert run.tokens == 4
-    assert run.ratio(8) == pytest.approx((2.0, 2.0, 2.0))
-    assert run.set_medians("LayerNorm", 8, 2).tolist() == [1.5, 3.5]
-    with pytest.raises(ValueError, match="1 to 4"):
-        run.set_medians("LayerNorm", 8, 5)
+def test_a_spike_stands_where_it_is_put():
+    x = torch.randn(2, 3, 4)
+    high = 7 * float(x.square().mean().sqrt())
+    for start_only, where in ((True, [0]), (False, [0, 1, 2])):
+        found = measure._spiked(7.0, start_only=start_only)(x.clone())
+        assert torch.allclose(found[:, where, 0], torch.tensor(high))
+        found[:, where, 0] = x[:, where, 0]
+        assert torch.equal(found, x)
+
+
+def test_a_shift_reaches_no_sublayer_behind_a_layer_norm_and_the_start_does_not_count():
+    batch = measure.PROSE.batch(torch.Generator().manual_seed(0), 2)
+    losses = {}
+    for norm in measure.NORMS:
+        model = make_model(measure.prose_config(norm), causal=True, seed=0).eval()
+        changes = {"nothing": {}, "shifted": {measure.MIDDLE: measure._shifted(3.0)}}
+        losses[norm] = [measure.changed_loss(model, batch, changes[name]) for name in changes]
+        logits = model(batch.inputs)[:, 1:].detach().flatten(0, 1)
+        by_hand = float(F.cross_entropy(logits, batch.targets[:, 1:].flatten()))
+        assert losses[norm][0] == pytest.approx(by_hand, rel=1e-5)
+    first, second = losses["LayerNorm"]
+    assert second == pytest.approx(first, abs=1e-4)
+    first, second = losses["RMSNorm"]
+    assert abs(second - first) > 1e-2
+
+
+def test_a_model_that_guesses_is_as_far_off_as_one_that_diverged():
+    run = train(measure.SIX, measure.TASK, seed=0, steps=1, learning_rate=1e-3, batch_size=2)
+    with torch.no_grad():
+        for weight in run.model.parameters():
+            weight.fill_(math.nan)
+    best = measure.TASK.bayes_loss()
+    assert measure.excess(run, 3) == pytest.approx(math.log(24) - best, abs=0.1)
+
+
+def test_each_seed_gets_the_learning_rate_that_is_best_for_the_others():
+    values = [[0.1, 1.0], [1.0, 0.1], [1.0, 0.1], [1.0, 0.1]]
+    table = xarray.DataArray(values, dims=("seed", "rate"))
+    assert measure.at_own_rate(table).tolist() == [1.0, 0.1, 0.1, 0.1]
+
+
+def test_no_arm_is_best_at_the_edge_of_the_grid():
+    best = RESULTS["arms"].excess.mean("seed").argmin("rate").values
+    assert best.min() > 0
+    assert best.max() < len(measure.RATES) - 1
+
+
+def test_the_committed_times_are_of_many_rounds():
+    for name in ("LayerNorm", "RMSNorm", "RMSNorm, written out"):
+        assert clocked(name).size >= 10
+        assert clocked(name).min() > 0
     with pytest.raises(ValueError, match="RMSNorm"):
-        run.seconds("BatchNorm", 8)
-
-
-def test_the_committed_run_says_what_it_was():
-    run = measured_norms()
-    assert run.machine["threads"] == 1
-    assert run.machine["precision"] == "float32"
-    assert run.rounds >= 10
-    assert 256 in run.widths
-    for width in run.widths:
-        for written_out in (False, True):
-            ratio, low, high = run.ratio(width, written_out=written_out)
-            assert low <= ratio <= high
+        clocked("BatchNorm")
+    assert np.isclose(
+        measure.kernel_ratio(), np.median(clocked("RMSNorm")) / np.median(clocked("LayerNorm"))
+    )

@@ -13,6 +13,28 @@ def steps(x, gamma, beta, *, correction=0, inside=1e-5, outside=0.0, centre=True
     return y / ((variance + inside).sqrt() + outside) * gamma + beta
 
 
+def rms(x, gamma, eps, gradient, *, output=None, back=None):
+    """RMSNorm and its gradient, with one of the two done by somebody else."""
+    root = (x.square().mean(-1, keepdim=True) + eps).sqrt()
+    unit, at_unit = x / root, gradient * gamma
+    along = (at_unit * unit).mean(-1, keepdim=True)
+    found = unit * gamma if output is None else output(x, gamma, eps)
+    given = (x, unit, root, gamma, gradient, at_unit, along)
+    return found, (at_unit - unit * along) / root if back is None else back(*given)
+
+
+def with_output(output):
+    return lambda *given: rms(*given, output=output)
+
+
+def with_back(back):
+    return lambda *given: rms(*given, back=back)
+
+
+def mean_square(x):
+    return x.square().mean(-1, keepdim=True)
+
+
 WRONG = {
     "layer_norm.by_hand": {
         "unbiased": ((4 / math.sqrt(8), math.sqrt(3), 1.0), "number of entries"),
@@ -47,6 +69,37 @@ WRONG = {
             lambda x, g, b, eps: (x - x.mean(0)) / (x.var(0, correction=0) + eps).sqrt() * g + b,
             "not PyTorch's",
         ),
+    },
+    "layer_norm.rms_norm": {
+        "one of two": (lambda x, g, eps, gradient: x, "pair"),
+        "centred": (
+            with_output(lambda x, g, eps: F.layer_norm(x, x.shape[-1:], g, eps=eps)),
+            "leaves the mean",
+        ),
+        "no gamma": (with_output(lambda x, g, eps: x / (mean_square(x) + eps).sqrt()), "gamma"),
+        "no epsilon": (with_output(lambda x, g, eps: x / mean_square(x).sqrt() * g), "not used"),
+        "outside": (
+            with_output(lambda x, g, eps: x / (mean_square(x).sqrt() + eps) * g),
+            "under the root",
+        ),
+        "sum": (
+            with_output(lambda x, g, eps: x / (x.square().sum(-1, keepdim=True) + eps).sqrt() * g),
+            "not of the sum",
+        ),
+        "not divided at all": (with_output(lambda x, g, eps: x * g), "root of its mean square"),
+        "root held": (with_back(lambda x, u, r, g, d, at, along: at / r), "depends on x"),
+        "not divided": (with_back(lambda x, u, r, g, d, at, along: at - u * along), "a division"),
+        "gamma forgotten": (
+            with_back(
+                lambda x, u, r, g, d, at, along: (d - u * (d * u).mean(-1, keepdim=True)) / r
+            ),
+            "on its way back",
+        ),
+        "summed": (
+            with_back(lambda x, u, r, g, d, at, along: (at - u * along * x.shape[-1]) / r),
+            "divides by d",
+        ),
+        "reversed": (with_back(lambda x, u, r, g, d, at, along: -at / r), "finite differences"),
     },
     "layer_norm.twin": {
         "itself": (lambda x: 1.0 * x, "cosine"),

@@ -100,6 +100,62 @@ def normalise(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
+def rms_norm(answer: Answer) -> None:
+    """Write `rms_norm(x, gamma, eps, gradient)`: RMSNorm's output and the gradient at its input."""
+    for seed, (shape, size) in enumerate((((4,), 1.0), ((3, 6), 2.0), ((2, 3, 8), 0.01))):
+        x = size * (normal(*shape, seed=seed) + 0.5)
+        gamma = 1 + normal(shape[-1], seed=10 + seed).abs()
+        gradient, eps = normal(*shape, seed=20 + seed), 1e-4
+        came = answer(x, gamma, eps, gradient)
+        if not isinstance(came, (tuple, list)) or len(came) != 2:
+            raise Fault("expected a pair: the output and the gradient at x")
+        output = tensor(came[0], shape, name="the output")
+        back = tensor(came[1], shape, name="the gradient")
+        _check_rms_output(output, x, gamma, eps)
+        _check_rms_gradient(back, x, gamma, eps, gradient)
+
+
+def _check_rms_output(output: Tensor, x: Tensor, gamma: Tensor, eps: float) -> None:
+    mean_square = x.square().mean(-1, keepdim=True)
+    wrong = (
+        (F.layer_norm(x, x.shape[-1:], gamma, eps=eps), "RMSNorm leaves the mean where it is"),
+        (x / (mean_square + eps).sqrt(), "gamma is missing"),
+        (x / mean_square.sqrt() * gamma, "epsilon is not used"),
+        (x / (mean_square.sqrt() + eps) * gamma, "epsilon stands under the root"),
+        (
+            x / (x.square().sum(-1, keepdim=True) + eps).sqrt() * gamma,
+            "the root is that of the *mean* square, not of the sum",
+        ),
+    )
+    for other, hint in wrong:
+        demand(not close(output, other, 1e-9), f"the output: {hint}")
+    right = F.rms_norm(x, x.shape[-1:], gamma, eps)
+    demand(close(output, right, 1e-9), "the output is not x over the root of its mean square")
+
+
+def _check_rms_gradient(
+    back: Tensor, x: Tensor, gamma: Tensor, eps: float, gradient: Tensor
+) -> None:
+    root = (x.square().mean(-1, keepdim=True) + eps).sqrt()
+    unit, at_unit = x / root, gradient * gamma
+    along = (at_unit * unit).mean(-1, keepdim=True)
+    forgotten = (gradient * unit).mean(-1, keepdim=True)
+    wrong = (
+        (at_unit / root, "the root depends on x, too: what becomes of the part along x?"),
+        (at_unit - unit * along, "the division by the root comes back as a division"),
+        ((gradient - unit * forgotten) / root, "gamma multiplies the gradient on its way back"),
+        (
+            (at_unit - unit * along * x.shape[-1]) / root,
+            "the part along x is too large: the mean square divides by d",
+        ),
+    )
+    for other, hint in wrong:
+        demand(not close(back, other, 1e-9), f"the gradient: {hint}")
+    right = (at_unit - unit * along) / root
+    demand(close(back, right, 1e-9), "the gradient is another one: compare with finite differences")
+
+
+@exercise(_CHAPTER)
 def twin(answer: Answer) -> None:
     """Write `twin(x)`: a vector at right angles to x with the same LayerNorm (no epsilon, no weights)."""
     for d, seed in ((3, 0), (4, 1), (9, 2), (64, 3)):

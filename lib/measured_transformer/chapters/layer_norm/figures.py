@@ -1,29 +1,19 @@
-"""Figures of what a norm does to a vector: plane and circle, the trap of epsilon, deviations, times."""
+"""Figures of the chapter on layer norm: plane and circle, the stream block by block, six norms side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from xarray import DataArray, Dataset
 
-from measured_transformer.chapters.layer_norm.measure import (
-    NormRun,
-    size_by_definition,
-    size_outside,
-)
-from measured_transformer.figures.plots import (
-    legend_above,
-    panel_letters,
-    seed_lines,
-    seed_strip,
-    subplots,
-)
-from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
+from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
+from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
 Array = Float[np.ndarray, "..."]
 
@@ -141,155 +131,184 @@ def _written(x: Array) -> str:
     return f"({', '.join(f'{value:g}' for value in x)})"
 
 
-@themed
-def plot_epsilon_trap(
-    widths: Sequence[int],
-    ratios: Array,
-    scales: Array,
-    outputs: Mapping[str, Array],
-    *,
-    d_model: int,
-    eps: float,
-) -> Figure:
-    """Draw (a) how much shorter the code's output is over the width, (b) sizes of outputs over that of inputs.
+_NORMS = {"LayerNorm": "norm", "RMSNorm": "residual"}
+_ARMS = {
+    "LayerNorm": "norm",
+    "RMSNorm": "residual",
+    "Peri-LN": "ffn",
+    "QK-norm": "attention",
+    "Dynamic Tanh": "learned",
+    "no norm": "none",
+}
 
-    Dots are measured, lines are the closed forms.
 
-    Args:
-        widths: of the vectors in (a).
-        ratios: length of the code's output over that of the definition's, one for each width.
-        scales: deviations of the inputs in (b).
-        outputs: 'definition' and 'code' -> root mean square of the output at each scale.
-        d_model: width of the vectors in (b).
-        eps: in both codes.
-    """
-    figure, (top, bottom) = subplots(2, 1, height=2.9)
-    fine = np.geomspace(widths[0], widths[-1], 200)
-    top.plot(fine, np.sqrt((fine - 1) / fine), color=COLOURS["learned"], linewidth=1.6)
-    top.plot(widths, ratios, "s", color=COLOURS["learned"], markersize=7)
-    top.axhline(1, color=theme().ink, linestyle=":", linewidth=1)
-    top.set_xscale("log", base=2)
-    top.set_xticks(widths, [str(width) for width in widths])
-    top.minorticks_off()
-    top.set_xlabel("width of the vector")
-    top.set_ylabel("code / definition")
-    fine = np.geomspace(scales[0], scales[-1], 300)
-    curves = {
-        "definition": (size_by_definition(fine, eps=eps), "norm"),
-        "code": (size_outside(fine, d_model=d_model, eps=eps), "learned"),
-    }
-    for name, (curve, concept) in curves.items():
-        style = look(concept)
-        bottom.plot(fine, curve, color=style["color"], linestyle=style["linestyle"])
-        marks = {"color": style["color"], "marker": style["marker"], "linestyle": "none"}
-        bottom.plot(scales, outputs[name], **marks, label=name)
-    bottom.set_xscale("log")
-    bottom.set_yscale("log")
-    bottom.set_xlabel("deviation of the entries that go in")
-    bottom.set_ylabel("root mean square\nthat comes out")
-    bottom.legend(loc="lower right")
-    panel_letters((top, bottom))
-    return figure
+def _over(values: DataArray, axis: str) -> Array:
+    """One row for each seed."""
+    found: np.ndarray = values.transpose("seed", axis).values
+    return found
+
+
+def _name(axes: Axes, at: tuple[float, float], text: str, concept: str, **how: Any) -> None:
+    colour = theme().ink if concept == "ink" else COLOURS[concept]
+    axes.annotate(text, at, color=colour, fontsize=10, **how)
+
+
+def _plain(axes: Axes, ticks: Array, labels: Sequence[str] | None = None) -> None:
+    """Ticks at these values of a logarithmic axis, as plain numbers."""
+    axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xticklabels(labels or [f"{tick:g}" for tick in ticks])
 
 
 @themed
-def plot_what_passes(values: Mapping[str, Array], concepts: Mapping[str, str]) -> Figure:
-    """Draw singular values in falling order, those below the last tick on the floor.
+def plot_changed(text: Dataset) -> Figure:
+    """Draw the loss when the stream in mid-model is (a) shifted and (b) stretched, for both norms.
 
     Args:
-        values: name in the legend -> singular values in falling order.
-        concepts: the same names -> key of `COLOURS`.
+        text: the result ``text``.
     """
-    figure, axes = subplots(height=3.0)
-    floor = 1e-3
-    for name, found in values.items():
-        style = look(concepts[name]) | {"linestyle": "none"}
-        axes.plot(
-            np.arange(1, found.size + 1), np.maximum(found, floor), **style, label=name, alpha=0.9
+    figure, (left, right) = subplots(1, 2, height=3.0, sharey=True)
+    for norm, concept in _NORMS.items():
+        here = text.sel(norm=norm)
+        shifts, stretches = here["shift"].values, here.stretch.values
+        seed_lines(left, shifts, _over(here.shifted, "shift"), concept=concept, marker_every=1)
+        seed_lines(
+            right, stretches, _over(here.stretched, "stretch"), concept=concept, marker_every=1
         )
-    axes.set_yscale("log")
-    axes.set_ylim(floor / 1.6, None)
-    ticks = [floor, 1e-2, 1e-1, 1.0]
-    axes.set_yticks(ticks, ["zero", "0.01", "0.1", "1"])
-    axes.minorticks_off()
-    axes.set_xlabel("singular value, from the largest on")
-    axes.set_ylabel("gain")
-    legend_above(axes)
+        at = (4.0, 1.8) if norm == "LayerNorm" else (0.2, 4.2)
+        _name(left, at, norm, concept, ha="right" if norm == "LayerNorm" else "left")
+    right.set_xscale("log")
+    _plain(right, text.stretch.values, ["0.1", "¼", "½", "1", "2", "4", "10"])
+    left.set_xlabel("added to every entry\n(root mean squares of the token)")
+    right.set_xlabel("every entry\nmultiplied by")
+    left.set_ylabel("loss (nats per character)")
+    panel_letters((left, right))
     return figure
 
 
+def _along(axes: Axes, text: Dataset) -> None:
+    """The sublayers along the axis."""
+    names = [str(name) for name in text.state.values]
+    short = ["E", *(f"{name[0].upper()}{name[-1]}" for name in names[1:])]
+    axes.set_xticks(range(len(names)), short)
+
+
 @themed
-def plot_constant_or_not(
-    variations: Mapping[str, Array], tokens: Array, *, margin: float
-) -> Figure:
-    """Draw (a) how the divisor of each norm varies over tokens and (b) how one norm's divisors are spread.
+def plot_stream(text: Dataset) -> Figure:
+    """Draw the stream behind each sublayer: (a) its root mean square, (b) the share of its mean.
 
     Args:
-        variations: norm -> coefficient of variation, one a seed.
-        tokens: (seed, token) divisors of one norm; drawn in units of each seed's mean.
-        margin: marked in (a).
+        text: the result ``text``.
     """
-    figure, (top, bottom) = subplots(2, 1, height=2.7)
-    concepts = dict.fromkeys(variations, "norm")
-    label = "variation of the divisor over tokens"
-    seed_strip(top, variations, label=label, concepts=concepts, reference=margin)
-    top.set_xlim(left=0)
-    relative = tokens / tokens.mean(axis=1, keepdims=True)
-    edges = np.linspace(0, 2, 41)
-    densities = np.stack([np.histogram(each, edges, density=True)[0] for each in relative])
-    seed_lines(bottom, (edges[1:] + edges[:-1]) / 2, densities, concept="norm", label="")
-    bottom.axvline(1, color=theme().ink, linestyle="--", linewidth=1)
-    bottom.set_ylim(bottom=0)
-    bottom.set_xlabel("divisor of a token, in units of the mean")
-    bottom.set_ylabel("density of tokens")
-    panel_letters((top, bottom))
+    figure, axes = subplots(1, 2, height=3.0)
+    at = np.arange(text.sizes["state"])
+    for norm, concept in _NORMS.items():
+        here = text.sel(norm=norm)
+        for panel, values in zip(axes, (here.rms, 100 * here.mean_share), strict=True):
+            seed_lines(panel, at, _over(values, "state"), concept=concept, marker_every=1)
+    for panel in axes:
+        _along(panel, text)
+        panel.set_ylim(bottom=0)
+        panel.set_xlabel("behind")
+    top = float(text.rms.isel(state=-1).mean())
+    axes[0].axhline(1, color=theme().ink, linewidth=1.2, linestyle=":")
+    _name(axes[0], (8.0, 1.0), "what a sublayer reads", "ink", xytext=(0, -14),
+          textcoords="offset points", ha="right")  # fmt: skip
+    _name(axes[0], (1.2, top), "LayerNorm", "norm", va="top")
+    _name(axes[0], (1.2, 0.88 * top), "RMSNorm", "residual", va="top")
+    chance = 100 / 64
+    axes[1].axhline(chance, color=theme().ink, linewidth=1.2, linestyle=":")
+    _name(axes[1], (8.0, 0.12), "dotted: one direction in 64", "ink", ha="right")
+    axes[0].set_ylabel("root mean square")
+    axes[1].set_ylabel("share of the mean (%)")
+    panel_letters(axes)
     return figure
 
 
 @themed
-def plot_times_over_widths(run: NormRun) -> Figure:
-    """Draw the time of RMSNorm in units of LayerNorm's over the width, with intervals over rounds."""
-    figure, axes = subplots(height=3.4)
-    kinds = (
-        ("PyTorch's functions", False, "norm"),
-        ("single operations", True, "learned"),
-    )
-    across = np.array(run.widths, dtype=float)
-    for place, (name, written_out, concept) in enumerate(kinds):
-        found = np.array([run.ratio(width, written_out=written_out) for width in run.widths])
-        style = look(concept)
-        errors = np.abs(found[:, 1:] - found[:, :1]).T
-        shifted = across * 2 ** (0.08 * (place - 0.5))
-        axes.errorbar(shifted, found[:, 0], errors, **style, capsize=3, label=name)
-    axes.axhline(1, color=theme().ink, linestyle=":", linewidth=1)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    axes.set_xticks(across, [str(width) for width in run.widths])
-    axes.set_yticks([0.5, 1, 2, 4, 8], ["½", "1", "2", "4", "8"])
-    axes.minorticks_off()
-    axes.set_xlabel("width of the vectors")
-    axes.set_ylabel("RMSNorm / LayerNorm")
-    legend_above(axes)
-    return figure
-
-
-@themed
-def plot_quality(excess: Mapping[str, Array], *, label: str) -> Figure:
-    """Draw a row a norm: the loss beyond the best possible one, a dot a seed.
+def plot_peaks(text: Dataset) -> Figure:
+    """Draw (a) the largest entry of a token in units of its median, (b) the loss when one entry is made large.
 
     Args:
-        excess: name of the norm -> one value a seed; two or three names.
-        label: what the values are.
-
-    Raises:
-        ValueError: another number of names.
+        text: the result ``text``.
     """
-    concepts = ("norm", "learned", "random")
-    if not 2 <= len(excess) <= len(concepts):
-        raise ValueError(f"expected two or three rows, got {len(excess)}")
-    figure, axes = subplots(height=0.9 + 0.5 * len(excess))
-    chosen = dict(zip(excess, concepts, strict=False))
-    seed_strip(axes, excess, label=label, concepts=chosen)
+    figure, (left, right) = subplots(1, 2, height=3.2)
+    here = text.sel(norm="LayerNorm")
+    at = np.arange(text.sizes["state"])
+    for values, concept in ((here.peak_elsewhere, "residual"), (here.peak_of_start, "attention")):
+        seed_lines(left, at, _over(values, "state"), concept=concept, marker_every=1)
+    chance = float(text.peak_by_chance.mean())
+    left.axhline(chance, color=theme().ink, linewidth=1.2, linestyle=":")
+    left.axhline(1000, color=theme().ink, linewidth=1.2, linestyle="--")
+    left.set_yscale("log")
+    left.set_ylim(1, 3000)
+    left.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _name(left, (8.0, 1000.0), "massive, by definition", "ink", xytext=(0, 4),
+          textcoords="offset points", ha="right")  # fmt: skip
+    _name(left, (8.0, 2 * chance), "largest of all other tokens", "residual", ha="right")
+    _name(left, (8.0, 1.4), "start token", "attention", ha="right")
+    _along(left, text)
+    left.set_xlabel("behind")
+    left.set_ylabel("largest / median entry")
+    sizes = text.spike.values
+    for where, concept in (("start", "attention"), ("everywhere", "residual")):
+        values = here.spiked.sel(where=where)
+        seed_lines(right, sizes, _over(values, "spike"), concept=concept, marker_every=1)
+    free = float(here.loss.sel(change="nothing").mean())
+    right.axhline(free, color=theme().ink, linewidth=1.2, linestyle=":")
+    right.set_xscale("log")
+    _plain(right, sizes, ["1", "10", "100", "1000", "10⁴"])
+    _name(right, (float(sizes[-1]), 3.2), "in every token", "residual", ha="right")
+    _name(right, (float(sizes[-1]), free), "in the start token", "attention", xytext=(0, 10),
+          textcoords="offset points", ha="right", va="bottom")  # fmt: skip
+    right.set_ylim(bottom=0)
+    right.set_xlabel("one entry, in root mean squares")
+    right.set_ylabel("loss (nats per character)")
+    panel_letters((left, right))
+    return figure
+
+
+@themed
+def plot_variation(text: Dataset, *, margin: float) -> Figure:
+    """Draw how much the divisor of each norm varies over tokens, one dot for each seed.
+
+    Args:
+        text: the result ``text``.
+        margin: marked.
+    """
+    figure, axes = subplots(height=3.6)
+    here = text.variation.sel(norm="LayerNorm")
+    rows = {f"before {name}": here.sel(reader=name).values for name in here.reader.values}
+    label = "standard deviation of the divisor over its mean"
+    seed_strip(axes, rows, label=label, concepts=dict.fromkeys(rows, "norm"), reference=margin)
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    return figure
+
+
+@themed
+def plot_arms(arms: Dataset) -> Figure:
+    """Draw for each norm the loss beyond the best possible over the learning rate, a panel for each.
+
+    Args:
+        arms: the result ``arms``.
+    """
+    figure, panels = subplots(2, 3, height=2.3, sharex=True, sharey=True)
+    rates = arms.rate.values
+    beside = _over(arms.excess.sel(arm="LayerNorm"), "rate").mean(0)
+    for place, (panel, (arm, concept)) in enumerate(zip(panels.flat, _ARMS.items(), strict=True)):
+        if arm != "LayerNorm":
+            panel.plot(rates, beside, color=COLOURS["norm"], linewidth=1.2, linestyle=":")
+        values = _over(arms.excess.sel(arm=arm), "rate")
+        seed_lines(panel, rates, values, concept=concept, marker_every=1)
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_title(f"({'abcdef'[place]}) {arm}", loc="left", fontsize=11)
+        panel.yaxis.set_major_locator(FixedLocator([0.1, 0.3, 1.0, 3.0]))
+        panel.yaxis.set_minor_formatter(NullFormatter())
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        _plain(panel, rates, ["0.5", "1.5", "4.5", "13", "40", "120"])
+    for panel in panels[:, 0]:
+        panel.set_ylabel("loss above best")
+    panels[1, 1].set_xlabel("learning rate, thousandths")
     return figure

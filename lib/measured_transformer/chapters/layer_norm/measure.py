@@ -1,34 +1,45 @@
-r"""What a norm does to a vector: its geometry, its departures in code, what of it can be folded away, its time.
+r"""What the chapter on layer norm measures: what a norm does to a vector, and what stays on the stream.
 
-Vectors are rows. With $\mu$ the mean of the d entries of z and $\sigma$ their (biased) deviation, LayerNorm is
-$(z - \mu) / \sigma \cdot \gamma + \beta$, which is $zL + \beta$ with
-$L = (I - \mathbf 1^\top \mathbf 1 / d)\, \text{diag}(\gamma) / \sigma$ (Ba et al. 2016; the geometry
-after Brody et al. 2023, "On the Expressivity Role of LayerNorm in Transformers' Attention").
+Vectors are rows. With $\mu$ the mean of the d entries of z and $\sigma$ their (biased) standard deviation,
+LayerNorm is $(z - \mu) / \sigma \cdot \gamma + \beta$, which is $zL + \beta$ with
+$L = (I - \mathbf 1^\top \mathbf 1 / d)\, \text{diag}(\gamma) / \sigma$ (Ba et al. 2016; the geometry after
+Brody et al. 2023). What is trained: small decoders on text, which are looked at block by block, and decoders
+of six blocks with other norms.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import math
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from importlib import resources
-from typing import cast
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
+from xarray import DataArray, Dataset
 
+from measured_transformer.analysis.folding import as_rms_model, fold_norms
+from measured_transformer.analysis.residual import random_model
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.measuring import evidence, job, measurement, number
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
-from measured_transformer.parts.block import Block
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
-from measured_transformer.parts.positions import LearnedPositions, SinusoidalPositions
-from measured_transformer.parts.tap import Tap
-from measured_transformer.training.seeding import make_generator
+from measured_transformer.tasks.lag import Lag
+from measured_transformer.tasks.opened_text import TEXT, OpenedText
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Run, evaluate
+from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.schedules import Constant, WarmupCosine
+from measured_transformer.training.seeding import make_generator, seeded
+from measured_transformer.variants.norms import head_norms, sandwich, tanh_norms
 
 Array = Float[np.ndarray, "..."]
 
@@ -65,24 +76,6 @@ def epsilon_outside(
     return centred / (x.std(dim=-1, keepdim=True) + eps) * gamma + beta
 
 
-def size_by_definition(deviation: Array, *, eps: float) -> Array:
-    r"""Root mean square of what leaves a norm without weights: $s / \sqrt{s^2 + \epsilon}$.
-
-    Args:
-        deviation: s, the biased deviation of what enters.
-        eps: added to the variance.
-
-    >>> size_by_definition(np.array([1e-3, 1.0]), eps=1e-6).round(4).tolist()
-    [0.7071, 1.0]
-    """
-    return deviation / np.sqrt(deviation**2 + eps)
-
-
-def size_outside(deviation: Array, *, d_model: int, eps: float) -> Array:
-    r"""The same for `epsilon_outside`: $s / (s \sqrt{d / (d - 1)} + \epsilon)$."""
-    return deviation / (deviation * np.sqrt(d_model / (d_model - 1)) + eps)
-
-
 def drawn_vectors(
     seed: int, *, rows: int = 1
 ) -> tuple[
@@ -103,9 +96,6 @@ def drawn_vectors(
     gamma = 0.5 + 1.5 * torch.rand(d_model, generator=draws, dtype=torch.float64)
     beta = torch.randn(d_model, generator=draws, dtype=torch.float64)
     return spread * (x + mean), gamma, beta
-
-
-# Geometry -----------------------------------------------------------------------------------------
 
 
 def projector(direction: Float[Tensor, "d_model"]) -> Float[Tensor, "d_model d_model"]:
@@ -166,9 +156,6 @@ def singular_values(
     return found
 
 
-# Layers written out -------------------------------------------------------------------------------
-
-
 def layer_by_formula(
     x: Float[Tensor, "batch position d_model"],
     layer: nn.TransformerEncoderLayer,
@@ -201,151 +188,247 @@ def layer_by_formula(
     return x
 
 
-# Folding ------------------------------------------------------------------------------------------
+# Identities, each with a control that must fail ---------------------------------------------------
+
+DRAWS = 100
+CHECKS = (
+    "formula", "centred", "epsilon outside", "neighbours", "scaled", "projection", "sphere",
+    "affine", "matrix", "folded", "rms", "post", "pre", "rms model", "mean unseen",
+)  # fmt: skip
+"""What is checked on drawn vectors, layers and models."""
+SIXTEEN = (3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0, 5.0, 3.0, 5.0, 8.0, 9.0, 7.0, 9.0, 3.0)
+"""A vector whose norm's Jacobian is looked at."""
 
 
-class Divide(nn.Module):
-    """What is left of a LayerNorm once all that can be folded is folded: the division by the deviation.
-
-    The mean is looked at for the deviation and stays in the vector.
-
-    Tap: `scale`, the divisor sqrt(variance + eps), (batch, position, 1).
-    """
-
-    def __init__(self, eps: float) -> None:
-        """Keep epsilon; there are no weights."""
-        super().__init__()
-        self.eps = eps
-        self.scale = Tap()
-
-    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """The vectors, divided by their deviations."""
-        variance = x.var(dim=-1, correction=0, keepdim=True)
-        divided: Tensor = x / self.scale((variance + self.eps).sqrt())
-        return divided
+def _off(found: Tensor, right: Tensor) -> float:
+    return float((found - right).abs().max())
 
 
-def fold_norms(model: Decoder) -> Decoder:
-    """A model with the same logits whose norms have no weights: those of the linear maps that follow do it.
-
-    The rows of a map W that reads a norm become those of (I - 1 1 / d) diag(gamma) W, its bias becomes
-    beta W + b, and the norm becomes a `Divide`. RMSNorm has neither beta nor centring; its weight becomes one.
-    The unembedding is no longer tied. The config is kept; a map may have a bias that it does not mention.
-
-    Args:
-        model: a pre-norm decoder; it is left as it was.
-
-    Raises:
-        ValueError: when a norm is not followed by linear maps alone: post-norm, a head other than 'linear',
-            a norm behind the embedding.
-    """
-    folded = copy.deepcopy(model)
-    for parent, name, norm, readers, factor in _norms_and_readers(folded):
-        _fold(norm, readers, factor)
-        if isinstance(norm, LayerNorm):
-            with torch.no_grad():
-                for reader in readers:  # centring a row before a map is centring the map's columns
-                    reader.weight.sub_(reader.weight.mean(dim=1, keepdim=True))
-            setattr(parent, name, Divide(norm.eps))
-    return folded
+def torchs(
+    x: Float[Tensor, "*batch d_model"],
+    gamma: Float[Tensor, "d_model"] | None = None,
+    beta: Float[Tensor, "d_model"] | None = None,
+    *,
+    eps: float = 0.0,
+) -> Float[Tensor, "*batch d_model"]:
+    """PyTorch's layer norm over the last axis."""
+    return F.layer_norm(x, x.shape[-1:], gamma, beta, eps)
 
 
-def as_rms_model(model: Decoder) -> Decoder:
-    """A decoder with RMSNorm that has the same logits as this one with LayerNorm.
-
-    The mean of a state is on the stream only because something wrote it there. Take it out of all that is
-    written (embedding, learned positions, both sublayers) and every state is centred; on centred vectors
-    LayerNorm without weights is RMSNorm. Its weights are folded into the maps that follow. After Ashkboos et
-    al. (2024), "SliceGPT".
-
-    Args:
-        model: a pre-norm decoder with LayerNorm; it is left as it was.
-
-    Raises:
-        ValueError: when the norm is another one, when positions are sinusoidal (their table is fixed, and not
-            centred), or as `fold_norms`.
-    """
-    if model.config.norm != "layer":
-        raise ValueError(f"expected a model with the norm 'layer', got {model.config.norm!r}")
-    if isinstance(model.positions, SinusoidalPositions):
-        raise ValueError(
-            "expected positions that can be centred, got 'sinusoidal', a table that is fixed"
-        )
-    twin = copy.deepcopy(model)
-    for parent, name, norm, readers, factor in _norms_and_readers(twin):
-        _fold(norm, readers, factor)
-        kept = RMSNorm(model.config.d_model, eps=norm.eps)
-        setattr(parent, name, kept.to(norm.weight))
-    with torch.no_grad():
-        tables = [twin.token_embedding, twin.token_type_embedding, twin.positions]
-        for table in tables:
-            if isinstance(table, (nn.Embedding, LearnedPositions)):
-                for rows in table.parameters():
-                    rows.sub_(rows.mean(dim=-1, keepdim=True))
-        for block in cast("list[Block]", list(twin.blocks)):
-            for writer in (block.attention.output, block.feedforward.down):
-                for weight in writer.parameters():  # (d_model, in) and (d_model,)
-                    weight.sub_(weight.mean(dim=0, keepdim=True))
-    twin.config = model.config.replace(norm="rms", tie_embeddings=False)
-    return twin
+def _rms(x: Tensor) -> Tensor:
+    return RMSNorm(x.shape[-1], eps=0.0).double()(x)
 
 
-def _norms_and_readers(
-    model: Decoder,
-) -> Iterator[tuple[nn.Module, str, LayerNorm | RMSNorm, list[nn.Linear], float]]:
-    """Each norm with its parent and name, the maps that read it, and a factor between the two.
+def _on_vectors(draw: int) -> dict[str, tuple[float, float]]:
+    """Errors and controls on one drawn vector."""
+    x, gamma, beta = drawn_vectors(draw)
+    right, plain = torchs(x, gamma, beta), torchs(x)
+    ones, deviation = torch.ones_like(gamma), x.std(correction=0)
+    centred, root = x - x.mean(-1, keepdim=True), math.sqrt(len(gamma))
+    other = drawn_vectors(draw + 1000)[0].std(correction=0)
+    norm = LayerNorm(len(gamma), eps=0.0).double()
+    norm.weight.copy_(gamma)
+    affine, probed = norm_matrix(gamma, deviation), probed_matrix(norm, deviation)
+    formula = _off(by_formula(x, gamma, beta), right)
+    small = torchs(x, gamma, beta, eps=1e-5)
+    return {
+        "formula": (formula, _off(by_formula(x, gamma, beta, unbiased=True), right)),
+        "centred": (formula, _off(x / deviation * gamma + beta, right)),
+        "epsilon outside": (
+            _off(epsilon_outside(x, gamma, beta, eps=1e-5), small),
+            _off(_rms(x) * gamma + beta, small),
+        ),
+        "scaled": (_off(_rms(centred), plain), _off(_rms(x), plain)),
+        "projection": (_off(x @ projector(ones), centred), _off(x @ projector(beta), centred)),
+        "sphere": (
+            abs(float(plain.norm()) - root),
+            abs(float((plain * gamma).norm()) - root),
+        ),
+        "affine": (
+            _off(x @ affine + beta, right),
+            _off(x @ norm_matrix(gamma, other) + beta, right),
+        ),
+        "matrix": (
+            float((affine - probed).norm()),
+            float((torch.diag(gamma) / deviation - probed).norm()),
+        ),
+        "rms": (_off(_rms(centred), torchs(centred)), _off(_rms(x), plain)),
+    }
 
-    Unties the unembedding. Raises ValueError where something else reads a norm.
-    """
-    config = model.config
-    if config.placement != "pre":
-        raise ValueError("expected a pre-norm model; behind a post-norm the stream itself goes on")
-    if config.head != "linear" or model.unembedding is None:
-        raise ValueError(
-            f"expected the head 'linear' behind the final norm, got {config.head!r}; "
-            "something else than one linear map would read the norm"
-        )
-    if config.embedding_norm and config.norm != "none":
-        raise ValueError("expected no norm behind the embedding: the stream itself reads it")
-    model.unembedding.weight = nn.Parameter(model.unembedding.weight.detach().clone())
-    found: list[tuple[nn.Module, str, list[nn.Linear], float]] = []
-    for block in cast("list[Block]", list(model.blocks)):
-        attention, network = block.attention, block.feedforward
-        asking: list[nn.Linear] = [attention.query, attention.key, attention.value]
-        found.append((block, "attention_norm", asking, 1.0))
-        gate = [] if network.gate is None else [network.gate]
-        found.append((block, "feedforward_norm", [network.up, *gate], 1.0))
-    found.append((model, "final_norm", [model.unembedding], config.logit_scale))
-    for parent, name, readers, factor in found:
-        norm = getattr(parent, name)
-        if isinstance(norm, (LayerNorm, RMSNorm)):
-            yield parent, name, norm, readers, factor
+
+def _neighbours(draw: int) -> tuple[float, float]:
+    """How much a token's output moves when all others are replaced: layer norm, and batch norm."""
+    one, other = torch.randn(2, 4, 5, 8, generator=make_generator(draw, "batches")).double()
+    other[0, 0] = one[0, 0]
+
+    def batch_norm(x: Tensor) -> Tensor:
+        return F.batch_norm(x.flatten(0, 1), None, None, training=True).view_as(x)
+
+    moved = [_off(norm(one)[0, 0], norm(other)[0, 0]) for norm in (torchs, batch_norm)]
+    return moved[0], moved[1]
 
 
+def _placed(draw: int, placement: str) -> tuple[float, float]:
+    """A layer by its formula against PyTorch's, with the norm in the right place and in the other one."""
+    found = []
+    for norm_first in (placement == "pre", placement == "post"):
+        with seeded(draw):
+            layer = nn.TransformerEncoderLayer(16, 4, 32, norm_first=norm_first, batch_first=True)
+            layer = layer.double().eval()
+            for norm in (layer.norm1, layer.norm2):
+                norm.weight.normal_(1.0, 0.3)
+                norm.bias.normal_(0.0, 0.3)
+            x = torch.randn(2, 5, 16, dtype=torch.float64)
+        found.append(_off(layer_by_formula(x, layer, placement=placement), layer(x)))
+    return found[0], found[1]
+
+
+def _decoder(draw: int, **changes: Any) -> tuple[Decoder, Tensor]:
+    model, tokens = random_model(draw, causal=True, placement="pre", positions="rotary", **changes)
+    if not isinstance(model, Decoder):
+        raise TypeError(f"expected a decoder, got {type(model).__name__}")
+    return model, tokens
+
+
+def _without(model: Decoder, ending: str) -> Decoder:
+    """A copy with the parameters of such names set to zero."""
+    forgetful = copy.deepcopy(model)
+    for name, parameter in forgetful.named_parameters():
+        if name.endswith(ending):
+            parameter.zero_()
+    return forgetful
+
+
+def _on_models(draw: int) -> dict[str, tuple[float, float]]:
+    """Errors and controls on one drawn pre-norm decoder."""
+    model, tokens = _decoder(draw)
+    right = model(tokens)
+    careless = fold_norms(_without(model, "norm.bias"))(tokens)
+    twin = as_rms_model(model)
+    uncentred = as_rms_model(model)
+    uncentred.load_state_dict(
+        uncentred.state_dict() | {"token_embedding.weight": model.token_embedding.weight}
+    )
+    moved = []
+    for norm in ("layer", "rms"):
+        one, own = _decoder(draw, norm=norm)
+        with intervene(one, {"*.residual_*": lambda x: x + 1.0}):
+            shifted = one(own)
+        moved.append(_off(shifted, one(own)))
+    return {
+        "folded": (_off(fold_norms(model)(tokens), right), _off(careless, right)),
+        "rms model": (_off(twin(tokens), right), _off(uncentred(tokens), right)),
+        "mean unseen": (moved[0], moved[1]),
+    }
+
+
+@measurement(
+    seeds=1,
+    coords={"check": CHECKS, "draw": tuple(range(DRAWS)), "value": tuple(range(16))},
+    tolerance={"error": 1e-9, "control": 1e-6, "noise": 3.0, "not_finite": 256, "gain": 1e-9},
+)
 @torch.no_grad()
-def _fold(norm: LayerNorm | RMSNorm, readers: list[nn.Linear], factor: float) -> None:
-    """Move gamma and beta into the maps, in place; the norm's own become one and zero."""
-    beta = norm.bias if isinstance(norm, LayerNorm) else None
-    for reader in readers:
-        if beta is not None:
-            added = factor * reader.weight @ beta
-            before = torch.zeros_like(added) if reader.bias is None else reader.bias
-            reader.bias = nn.Parameter(before + added)
-        reader.weight.mul_(norm.weight)
-    norm.weight.fill_(1.0)
-    if beta is not None:
-        beta.zero_()
+def identities(seed: int) -> dict[str, Any]:
+    """What a norm is, on 100 drawn vectors, layers and decoders each, with controls that must fail."""
+    del seed
+    error, control, centring, ratio, noise, lost = [], [], [], [], [], []
+    for draw in range(DRAWS):
+        found = _on_vectors(draw) | _on_models(draw)
+        found["neighbours"] = _neighbours(draw)
+        found |= {placement: _placed(draw, placement) for placement in ("post", "pre")}
+        error.append([found[check][0] for check in CHECKS])
+        control.append([found[check][1] for check in CHECKS])
+        x, gamma, beta = drawn_vectors(draw)
+        centring.append(_off(x - x.mean(-1, keepdim=True), torchs(x)))
+        same = by_formula(torch.full_like(x, float(beta[0])), torch.ones_like(gamma), 0 * beta)
+        lost.append(int((~same.isfinite()).sum()))
+        noise.append(float(same.nan_to_num(0.0).abs().max()))
+        ratio.append([_longer(size, draw) - 1 for size in (1.0, 1e-5)])
+    at = torch.tensor(SIXTEEN, dtype=torch.float64)
+    stretched = torch.linspace(0.5, 2.0, 16, dtype=torch.float64)
+    with torch.enable_grad():
+        gain = [singular_values(at), singular_values(at, stretched)]
+    return {
+        "error": (("check", "draw"), np.array(error).T.tolist()),
+        "control": (("check", "draw"), np.array(control).T.tolist()),
+        "centring": ("draw", centring),
+        "usual": ("draw", [each[0] for each in ratio]),
+        "tiny": ("draw", [each[1] for each in ratio]),
+        "noise": ("draw", noise),
+        "not_finite": ("draw", lost),
+        "gain": (("weights", "value"), np.round(gain, 12)),
+    }
 
 
-# How constant the deviation is --------------------------------------------------------------------
+def _longer(deviation: float, draw: int, *, width: int = 768, eps: float = 1e-5) -> float:
+    """Length with epsilon outside over the length by definition, at a deviation of the input."""
+    x = torch.randn(width, generator=make_generator(draw, "trap"), dtype=torch.float64)
+    x = deviation * torchs(x)
+    one = torch.ones_like(x)
+    return float(epsilon_outside(x, one, 0 * one, eps=eps).norm() / torchs(x, eps=eps).norm())
 
 
-@torch.no_grad()
+# What stays on the stream -------------------------------------------------------------------------
+
+NORMS = ("LayerNorm", "RMSNorm")
+BLOCKS = 4
+WIDTH = 64
+READ = 64
+PROSE = OpenedText(READ)
+TEXT_STEPS = 600
+SUBLAYERS = tuple(f"{part} {i + 1}" for i in range(BLOCKS) for part in ("attention", "network"))
+STATES = ("embedding", *SUBLAYERS)
+"""The stream at its start and behind each sublayer."""
+READERS = (*SUBLAYERS, "logits")
+"""What reads the norms, in the order of the pass."""
+SHIFTS = (0.0, 0.5, 1.0, 2.0, 4.0)
+STRETCHES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
+SPIKES = (1.0, 10.0, 100.0, 1000.0, 10000.0)
+MIDDLE = "blocks.1.residual_post"
+"""Behind the second of four blocks: where the stream is changed."""
+CHANGES = ("nothing", "divisors frozen")
+
+
+def prose_config(norm: str) -> Config:
+    """A pre-norm decoder of characters, four blocks of width 64."""
+    return Config(
+        vocab=PROSE.vocab,
+        d_model=WIDTH,
+        n_layers=BLOCKS,
+        n_heads=4,
+        positions="rotary",
+        norm="layer" if norm == "LayerNorm" else "rms",
+    )
+
+
+def text_trainings(seed: int) -> dict[str, Job]:
+    """A small language model with each norm, at one learning rate."""
+    options = {
+        "steps": TEXT_STEPS,
+        "learning_rate": 3e-3,
+        "batch_size": 16,
+        "schedule": WarmupCosine(60, TEXT_STEPS),
+    }
+    return {norm: job(prose_config(norm), PROSE, seed, **options) for norm in NORMS}
+
+
+def states_of(
+    model: Decoder, tokens: Int[Tensor, "batch position"]
+) -> Float[Tensor, "state batch position d_model"]:
+    """The stream behind the embedding and behind each sublayer."""
+    taps = [
+        f"blocks.{i}.residual_{at}" for i in range(model.config.n_layers) for at in ("mid", "post")
+    ]
+    with capture(model, "embedding", *taps) as seen, torch.no_grad():
+        model(tokens)
+    return torch.stack([seen[name] for name in ("embedding", *taps)])
+
+
 def norm_divisors(
     model: Decoder, tokens: Int[Tensor, "batch position"]
 ) -> dict[str, Float[Tensor, "batch position"]]:
     """What each norm divides its vectors by, by the norm's name, in the order of the pass."""
-    with capture(model, "*.scale") as seen:
+    with capture(model, "*.scale") as seen, torch.no_grad():
         model(tokens)
     return {name.removesuffix(".scale"): scale[..., 0] for name, scale in seen.items()}
 
@@ -359,115 +442,381 @@ def variation(values: Float[Tensor, "..."]) -> float:
     return float(values.std(correction=0) / values.mean())
 
 
-@torch.no_grad()
-def freezing_errors(model: Decoder, tokens: Int[Tensor, "batch position"]) -> dict[str, float]:
-    """Relative error of each norm's output when its divisor is held at its mean over all tokens.
+def peaks(states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch"]:
+    """Largest magnitude among the entries of a vector over their (lower) median magnitude.
 
-    The root of the mean square of the difference over that of the output, one norm at a time, on the states of
-    the unchanged model.
-
-    Raises:
-        ValueError: a model without norms, or with norms on the stream.
+    >>> peaks(torch.tensor([1.0, -2.0, 30.0]))
+    tensor(15.)
     """
-    config = model.config
-    if config.norm == "none" or config.placement != "pre":
-        raise ValueError(
-            "expected a pre-norm model with norms, got placement "
-            f"{config.placement!r} and norm {config.norm!r}"
-        )
-    before = {"attention_norm": "residual_pre", "feedforward_norm": "residual_mid"}
-    places = {
-        f"blocks.{i}.{norm}": f"blocks.{i}.{tap}"
-        for i in range(config.n_layers)
-        for norm, tap in before.items()
+    found: Tensor = states.abs().amax(-1) / states.abs().median(-1).values
+    return found
+
+
+@torch.no_grad()
+def changed_loss(
+    model: Decoder,
+    batch: Any,
+    changes: Mapping[str, Callable[[Tensor], Tensor] | float],
+) -> float:
+    """Loss on a batch with taps changed, in nats for each character; that of the start token does not count."""
+    with intervene(model, changes):
+        logits = model(batch.inputs)
+    scored = batch.scored.clone()
+    scored[:, 0] = False
+    return float(cross_entropy(logits, batch.targets, scored))
+
+
+def _shifted(by: float) -> Callable[[Tensor], Tensor]:
+    """Add the same number to all entries of a token, in units of its root mean square."""
+    return lambda x: x + by * x.square().mean(-1, keepdim=True).sqrt()
+
+
+def _spiked(size: float, *, start_only: bool) -> Callable[[Tensor], Tensor]:
+    """Set the first entry to so many times the stream's root mean square, of the start token or of all."""
+
+    def spike(x: Tensor) -> Tensor:
+        high = size * x.square().mean().sqrt()
+        where = x[:, :1] if start_only else x
+        where[..., 0] = high
+        return x
+
+    return spike
+
+
+def looked(model: Decoder, seed: int) -> dict[str, Any]:
+    """Everything that is looked at in one of the trained models."""
+    batch = OpenedText(READ, "validation").batch(make_generator(seed, "evaluation"), 64)
+    states = states_of(model, batch.inputs)
+    lengths = states.square().mean(-1).sqrt()
+    shares = WIDTH * states.mean(-1).square() / states.square().sum(-1)
+    divisors = norm_divisors(model, batch.inputs)
+    frozen = {f"{name}.scale": float(found.mean()) for name, found in divisors.items()}
+    found = peaks(states)
+    return {
+        "rms": lengths.mean((1, 2)).tolist(),
+        "rms_of_start": lengths[:, :, 0].mean(1).tolist(),
+        "mean_share": shares.mean((1, 2)).tolist(),
+        "peak_of_start": found[:, :, 0].amax(1).tolist(),
+        "peak_elsewhere": found[:, :, 1:].amax((1, 2)).tolist(),
+        "variation": [variation(each) for each in divisors.values()],
+        "loss": [changed_loss(model, batch, change) for change in ({}, frozen)],
+        "shifted": [changed_loss(model, batch, {MIDDLE: _shifted(by)}) for by in SHIFTS],
+        "stretched": [
+            changed_loss(model, batch, {MIDDLE: lambda x, by=by: by * x})  # type: ignore[misc]
+            for by in STRETCHES
+        ],
+        "spiked": [
+            [
+                changed_loss(model, batch, {MIDDLE: _spiked(size, start_only=start)})
+                for size in SPIKES
+            ]
+            for start in (True, False)
+        ],
     }
-    if config.has_final_norm:
-        places["final_norm"] = f"blocks.{config.n_layers - 1}.residual_post"
-    with capture(model, *places.values()) as seen:
-        model(tokens)
-    means = {name: found.mean() for name, found in norm_divisors(model, tokens).items()}
-    errors = {}
-    for name, tap in places.items():
-        norm = model.get_submodule(name)
-        true = norm(seen[tap])
-        with intervene(norm, {"scale": means[name]}):
-            held = norm(seen[tap])
-        errors[name] = float((held - true).norm() / true.norm())
-    return errors
+
+
+@measurement(
+    seeds=6,
+    coords={
+        "norm": NORMS,
+        "state": STATES,
+        "reader": READERS,
+        "change": CHANGES,
+        "shift": SHIFTS,
+        "stretch": STRETCHES,
+        "where": ("start", "everywhere"),
+        "spike": SPIKES,
+    },
+    trainings=text_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.1, "shifted": 1.0, "stretched": 1.0, "spiked": 2.0, "variation": 0.2},
+    data=(TEXT,),
+)
+def text(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The stream of small language models: its length, its mean and its peaks, as it is and when changed."""
+    found = {}
+    for norm in NORMS:
+        model = runs[norm].model
+        if not isinstance(model, Decoder):
+            raise TypeError(f"expected a decoder, got {type(model).__name__}")
+        found[norm] = looked(model.eval(), seed)
+    axes = {
+        "variation": ("reader",),
+        "loss": ("change",),
+        "shifted": ("shift",),
+        "stretched": ("stretch",),
+        "spiked": ("where", "spike"),
+    }
+    normal = torch.randn(64, READ, WIDTH, generator=make_generator(seed, "normal"))
+    return {
+        **{
+            name: (("norm", *axes.get(name, ("state",))), [found[norm][name] for norm in NORMS])
+            for name in found[NORMS[0]]
+        },
+        "peak_by_chance": float(peaks(normal).amax()),
+    }
+
+
+# Norms today --------------------------------------------------------------------------------------
+
+TASK = Lag(vocab=24, length=24, lag=3, fidelity=0.9)
+SIX = Config(vocab=24, d_model=32, n_layers=6, n_heads=4, positions="rotary")
+ARMS: Mapping[str, tuple[Config, dict[str, Any]]] = {
+    "LayerNorm": (SIX, {}),
+    "RMSNorm": (SIX.replace(norm="rms"), {}),
+    "Peri-LN": (SIX, {"prepare": sandwich}),
+    "QK-norm": (SIX, {"prepare": head_norms}),
+    "Dynamic Tanh": (SIX, {"prepare": tanh_norms}),
+    "no norm": (SIX.replace(norm="none"), {}),
+}
+"""Pre-norm decoders of six blocks; Peri-LN and QK-norm have norms beyond those of LayerNorm."""
+RATES = (5e-4, 1.5e-3, 4.5e-3, 1.35e-2, 4e-2, 0.12)
+STEPS = 150
+
+
+def arms_trainings(seed: int) -> dict[tuple[str, float], Job]:
+    """Every arm at every learning rate, which is constant from the first step on."""
+    options = {"steps": STEPS, "batch_size": 16, "schedule": Constant(warmup=0)}
+    return {
+        (arm, rate): job(config, TASK, seed, learning_rate=rate, **options, **prepared)
+        for arm, (config, prepared) in ARMS.items()
+        for rate in RATES
+    }
+
+
+def excess(run: Run, seed: int) -> float:
+    """Loss on held-out sequences beyond the best possible on the same ones, in nats.
+
+    A model that does worse than guessing, or whose weights are no numbers any more, counts as one that guesses.
+    """
+    best = float(np.nanmean(TASK.ideal_loss(TASK.batch(make_generator(seed, "evaluation"), 256))))
+    guessing = math.log(TASK.vocab)
+    finite = all(bool(weight.isfinite().all()) for weight in run.model.parameters())
+    loss = evaluate(run.model, TASK, seed=seed).loss if finite else guessing
+    return (min(loss, guessing) if math.isfinite(loss) else guessing) - best
+
+
+@measurement(
+    seeds=8,
+    coords={"arm": tuple(ARMS), "rate": RATES},
+    trainings=arms_trainings,
+    repeat="opening",
+    tolerance={"excess": 3.0},
+)
+def arms(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
+    """Six blocks on the lag task with one norm or another, or none, at six constant learning rates."""
+    table = [[excess(runs[arm, rate], seed) for rate in RATES] for arm in ARMS]
+    return {"excess": (("arm", "rate"), table)}
+
+
+def at_own_rate(values: DataArray) -> Float[np.ndarray, "seed"]:
+    """Each seed's value at the learning rate that is best for the other seeds: chosen and judged apart.
+
+    Args:
+        values: over (seed, rate), smaller is better.
+    """
+    table = values.transpose("seed", "rate").values
+    others = table.sum(0) - table
+    chosen: np.ndarray = table[np.arange(len(table)), others.argmin(1)]
+    return chosen
 
 
 # By clock -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class NormRun:
-    """A committed run of `python -m benchmarks norms`.
+CLOCKED = 256
+"""Width of the vectors whose times are compared."""
 
-    Attributes:
-        machine: device, threads, precision, versions and date.
-        rounds: how often each contender had its turn.
-        rows: what was measured; `each` holds the seconds of every round.
+
+def clocked(name: str, width: int = CLOCKED) -> Float[np.ndarray, "round"]:
+    """Seconds of a norm, forward and backward, in each round of a committed benchmark.
+
+    It is a run of `python -m benchmarks norms`, on 1024 vectors and one thread.
+
+    Args:
+        name: 'LayerNorm' or 'RMSNorm', with ', written out' for its formula in single operations.
+        width: of the vectors.
+
+    Raises:
+        ValueError: nothing like it was measured.
     """
-
-    machine: dict[str, object]
-    rounds: int
-    rows: list[dict[str, object]]
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """The widths that were measured, in rising order."""
-        return tuple(sorted({int(str(row["width"])) for row in self.rows}))
-
-    @property
-    def tokens(self) -> int:
-        """How many vectors were normalised in a call."""
-        return int(str(self.rows[0]["tokens"]))
-
-    def seconds(self, name: str, width: int, passes: str = "forward, backward") -> Array:
-        """Seconds of a call, one for each round.
-
-        Args:
-            name: 'LayerNorm' or 'RMSNorm', with ', written out' for its formula in single operations.
-            width: of the vectors.
-            passes: 'forward' or 'forward, backward'.
-
-        Raises:
-            ValueError: nothing like it was measured.
-        """
-        asked = (name, width, passes)
-        for row in self.rows:
-            if (row["name"], row["width"], row["passes"]) == asked:
-                return np.array(row["each"], dtype=float)
-        known = sorted({(row["name"], row["width"], row["passes"]) for row in self.rows}, key=str)
-        raise ValueError(f"expected one of {known}, got {asked}")
-
-    def set_medians(self, name: str, width: int, sets: int) -> Array:
-        """The median seconds of so many sets of consecutive rounds, forward and backward.
-
-        Raises:
-            ValueError: more sets than rounds, or none.
-        """
-        if not 0 < sets <= self.rounds:
-            raise ValueError(f"expected from 1 to {self.rounds} sets of rounds, got {sets}")
-        parts = np.array_split(self.seconds(name, width), sets)
-        return np.array([np.median(part) for part in parts])
-
-    def ratio(
-        self, width: int, *, written_out: bool = False, passes: str = "forward, backward"
-    ) -> tuple[float, float, float]:
-        """Median time of RMSNorm over that of LayerNorm, with its 95 % bootstrap interval over rounds."""
-        end = ", written out" if written_out else ""
-        rms, layer = (
-            self.seconds(f"{name}{end}", width, passes) for name in ("RMSNorm", "LayerNorm")
-        )
-        rows = np.random.default_rng(0).integers(len(rms), size=(5000, len(rms)))
-        drawn = np.median(rms[rows], axis=1) / np.median(layer[rows], axis=1)
-        low, high = np.quantile(drawn, (0.025, 0.975))
-        return float(np.median(rms) / np.median(layer)), float(low), float(high)
-
-
-def measured_norms() -> NormRun:
-    """The run of `python -m benchmarks norms` that was committed with the library."""
     file = resources.files(__package__) / "results" / "benchmark-norms.json"
-    found = json.loads(file.read_text("utf-8"))
-    return NormRun(found["machine"], found["rounds"], found["rows"])
+    rows = json.loads(file.read_text("utf-8"))["rows"]
+    for row in rows:
+        if (row["name"], row["width"], row["passes"]) == (name, width, "forward, backward"):
+            return np.array(row["each"], dtype=float)
+    known = sorted({(str(row["name"]), int(row["width"])) for row in rows})
+    raise ValueError(f"expected one of {known}, got {(name, width)}")
+
+
+# What the claims are judged by --------------------------------------------------------------------
+
+
+def checked(identities: Dataset, check: str) -> dict[str, DataArray]:
+    """Errors of a check and of its control, over the draws."""
+    here = identities.sel(check=check).isel(seed=0)
+    return {"error": here.error, "control": here.control}
+
+
+def _judged_by(check: str) -> Callable[[Dataset], dict[str, Any]]:
+    def judged(identities: Dataset) -> dict[str, Any]:
+        return dict(checked(identities, check))
+
+    return judged
+
+
+for _claim, _check in {
+    "IW-3.3": "formula",
+    "DD-3.1a": "epsilon outside",
+    "DD-3.2": "neighbours",
+    "IW-3.4": "projection",
+    "IW-3.5": "sphere",
+    "IW-3.6a": "affine",
+    "IW-3.7": "matrix",
+    "IW-3.8": "folded",
+    "IW-3.9a": "rms",
+    "DA-2.14": "post",
+    "EX-1.10": "pre",
+}.items():
+    evidence(_claim)(_judged_by(_check))
+
+
+@evidence("EX-1.6")
+def _(identities: Dataset) -> dict[str, Any]:
+    return {
+        "varied": checked(identities, "centred"),
+        "constant": {"value": identities.not_finite.sum()},
+    }
+
+
+@evidence("EX-1.7")
+def _(identities: Dataset) -> dict[str, Any]:
+    return {
+        "centring": {"value": identities.centring.isel(seed=0)},
+        "both": checked(identities, "scaled"),
+    }
+
+
+@evidence("DD-3.1b")
+def _(identities: Dataset) -> dict[str, Any]:
+    found = identities.isel(seed=0)
+    return {"usual": {"value": found.usual}, "tiny": {"value": found.tiny}}
+
+
+@evidence("DD-3.6")
+def _(identities: Dataset) -> dict[str, Any]:
+    return {name: checked(identities, name) for name in ("post", "pre")}
+
+
+@evidence("IW-3.6b")
+def _(text: Dataset) -> dict[str, Any]:
+    here = text.sel(norm="LayerNorm")
+    rise = here.loss.sel(change="divisors frozen") - here.loss.sel(change="nothing")
+    return {"variation": {"value": here.variation.mean("reader")}, "loss": {"value": rise}}
+
+
+@evidence("IW-3.9b")
+def _(arms: Dataset) -> dict[str, Any]:
+    names = {"treatment": "RMSNorm", "baseline": "LayerNorm", "control": "no norm"}
+    clock = {}
+    for role in ("treatment", "baseline"):
+        sets = np.array_split(clocked(names[role]), arms.sizes["seed"])
+        clock[role] = np.log([np.median(each) for each in sets])
+    return {
+        "loss": {role: at_own_rate(arms.excess.sel(arm=arm)) for role, arm in names.items()},
+        "time": clock,
+    }
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+WORKS = 0.5
+"""A learning rate works for a model whose loss ends less than this above the best possible, in nats."""
+
+
+def _own(arms: Dataset, arm: str) -> DataArray:
+    return DataArray(at_own_rate(arms.excess.sel(arm=arm)), dims="seed")
+
+
+def _excess_of(arm: str) -> Callable[[Dataset], DataArray]:
+    """Loss above the best possible of an arm, each seed at the learning rate that is best for the others."""
+    return lambda arms: _own(arms, arm)
+
+
+def _works_of(arm: str) -> Callable[[Dataset], int]:
+    """Learning rates at which an arm works on every seed."""
+    return lambda arms: int((arms.excess.sel(arm=arm) < WORKS).all("seed").sum())
+
+
+for _arm in ARMS:
+    for _what, _of in {"excess": _excess_of(_arm), "works": _works_of(_arm)}.items():
+        _of.__name__ = f"{_arm.lower().replace(' ', '_').replace('-', '_')}_{_what}"
+        number(_of)
+
+
+@number
+def best_excess(arms: Dataset) -> float:
+    """The smallest mean of these among all norms."""
+    return min(float(_own(arms, arm).mean()) for arm in ARMS if arm != "no norm")
+
+
+@number
+def worst_excess(arms: Dataset) -> float:
+    """The largest mean of these among all norms."""
+    return max(float(_own(arms, arm).mean()) for arm in ARMS if arm != "no norm")
+
+
+@number
+def rates_tried(arms: Dataset) -> int:
+    """Learning rates of the grid."""
+    return int(arms.sizes["rate"])
+
+
+@number
+def works_level() -> float:
+    """A learning rate works for a model whose loss ends less than this above the best possible."""
+    return WORKS
+
+
+@number
+def rise_when_frozen(text: Dataset) -> DataArray:
+    """How much the loss of the model with LayerNorm rises when every divisor is held at its mean."""
+    here = text.loss.sel(norm="LayerNorm")
+    return here.sel(change="divisors frozen") - here.sel(change="nothing")
+
+
+@number
+def growth(text: Dataset) -> DataArray:
+    """How many times as long the stream is behind the last sublayer as behind the embedding."""
+    here = text.rms.sel(norm="LayerNorm")
+    return here.sel(state=STATES[-1]) / here.sel(state=STATES[0])
+
+
+@number
+def kernel_ratio() -> float:
+    """Time of RMSNorm over that of LayerNorm, as PyTorch's functions, forward and backward."""
+    return _ratio("")
+
+
+@number
+def written_out_ratio() -> float:
+    """The same with both formulas in single operations."""
+    return _ratio(", written out")
+
+
+def _ratio(end: str) -> float:
+    rms, layer = (np.median(clocked(f"{name}{end}")) for name in NORMS[::-1])
+    return float(rms / layer)
+
+
+@number
+def start_spike_cost(text: Dataset) -> DataArray:
+    """How much the loss rises when one entry of the start token is a thousand root mean squares large."""
+    here = text.sel(norm="LayerNorm")
+    return here.spiked.sel(where="start", spike=1000.0) - here.loss.sel(change="nothing")
+
+
+@number
+def language_models(text: Dataset) -> int:
+    """How many language models with each norm there are."""
+    return int(text.sizes["seed"])
