@@ -1052,7 +1052,7 @@ SEEN = ("entropy", "loss", "gradient", "final")
     tolerance={"entropy": 0.5, "loss": 1.0, "gradient": 3.0, "final": 2.0},
 )
 def one_rate(seed: int) -> dict[str, Any]:
-    """Eight trainings at each of two learning rates, with the usual weights, that differ in their seeds alone."""
+    """Eight trainings at each of two learning rates, with the usual weights, that differ in seeds alone."""
     own = [1000 + 100 * seed + twin for twin in range(TWINS)]
     groups = [[Setting(rate, 1.0, one) for rate in ENDS.values()] for one in own]
     seen = watch(
@@ -1230,7 +1230,9 @@ def areas(signals: Dataset, sign: str, *, factor: float | None = None) -> Float[
     return np.array([area(score, row) for score, row in zip(scores, bad, strict=True)])
 
 
-def matched_area(signals: Dataset, name: str, way: float) -> tuple[float, int]:
+def matched_area(
+    signals: Dataset, name: str, way: float, *, factor: float | None = None
+) -> tuple[float, int]:
     """Area under the curve over pairs of trainings that differ in the seed alone, and the number of pairs.
 
     Same learning rate, same factor on the initial weights; one failed and one did not.
@@ -1239,10 +1241,11 @@ def matched_area(signals: Dataset, name: str, way: float) -> tuple[float, int]:
         signals: the result.
         name: which of its values.
         way: 1 where a high value is the sign, -1 where a low one is.
+        factor: on the initial weights; all of them, each by itself, when None.
     """
     won, pairs = 0.0, 0
     bad = failed(signals)
-    for factor in FACTORS:
+    for factor in FACTORS if factor is None else (factor,):
         for rate in WATCHED_RATES:
             scores = way * signals[name].sel(factor=factor, rate=rate).values
             lost = bad.sel(factor=factor, rate=rate).values
@@ -1277,9 +1280,7 @@ def variance_768() -> float:
     return score_variance("small", 768)
 
 
-@number
-def formula_off(drawn: Dataset) -> float:
-    """Largest error of the formula for small scores, but for Xavier's, which are not small."""
+def _off(drawn: Dataset, lengths: Sequence[int], *, xavier: bool) -> float:
     mean = drawn.entropy.mean("seed")
     return max(
         abs(
@@ -1287,9 +1288,39 @@ def formula_off(drawn: Dataset) -> float:
             - predicted_entropy(score_variance(*KINDS[kind]), n)
         )
         for kind in KINDS
-        if not kind.startswith("xavier")
-        for n in LENGTHS
+        if kind.startswith("xavier") == xavier
+        for n in lengths
     )
+
+
+@number
+def formula_off(drawn: Dataset) -> float:
+    """Largest error of the formula for small scores, but for Xavier's, which are not small."""
+    return _off(drawn, LENGTHS, xavier=False)
+
+
+@number
+def xavier_off_8(drawn: Dataset) -> float:
+    """The same for Xavier's scores, eight tokens."""
+    return _off(drawn, [8], xavier=True)
+
+
+@number
+def xavier_off_256(drawn: Dataset) -> float:
+    """The same for 256 tokens."""
+    return _off(drawn, [256], xavier=True)
+
+
+@number
+def guess_recall() -> float:
+    """Loss of guessing a value of recall."""
+    return math.log(RECALL.values)
+
+
+@number
+def guess_eight() -> float:
+    """Loss of guessing one of eight tokens, in the lag task and in reversal."""
+    return math.log(MIRROR.vocab)
 
 
 @number
@@ -1454,6 +1485,13 @@ def given_ends(induction: Dataset) -> DataArray:
 
 
 @number
+def given_length(induction: Dataset) -> DataArray:
+    """Steps from 2.5 nats to a quarter of a nat, where the first layer is given."""
+    start = _falls_to(induction, "first layer given", 2.5)
+    return given_ends(induction) - start
+
+
+@number
 def one_layer_end(induction: Dataset) -> DataArray:
     """The loss of one layer at the end."""
     return induction.loss.sel(arm="one layer", step=slice(INDUCTION_STEPS - 40, None)).mean("step")
@@ -1514,7 +1552,7 @@ def rest_fall(spending: Dataset) -> DataArray:
 
 @number
 def idle_end(spending: Dataset) -> DataArray:
-    """The same in the first block."""
+    """Normalised entropy of the heads of the first block at the questions, after training."""
     return spending.entropy.sel(block=1, step=SPENT_AT[-1]).stack(one=("seed", "head"))
 
 
