@@ -310,7 +310,7 @@ def reached(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
 
     And of rotary models that see all keys, none farther away than any in training.
     """
-    tasks = dict(zip(RULES, (BACK, STRING), strict=True))
+    tasks = dict(zip(RULES, (BACK, STRING), strict=True))  # type: dict[str, Lag | Induction]
     relative: list[Any] = [runs["relative", rule].model for rule in RULES]
     far = []
     for rule, task in tasks.items():

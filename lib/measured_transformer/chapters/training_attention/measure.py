@@ -1245,10 +1245,10 @@ def matched_area(
     """
     won, pairs = 0.0, 0
     bad = failed(signals)
-    for factor in FACTORS if factor is None else (factor,):
+    for size in FACTORS if factor is None else (factor,):
         for rate in WATCHED_RATES:
-            scores = way * signals[name].sel(factor=factor, rate=rate).values
-            lost = bad.sel(factor=factor, rate=rate).values
+            scores = way * signals[name].sel(factor=size, rate=rate).values
+            lost = bad.sel(factor=size, rate=rate).values
             count = int(lost.sum() * (~lost).sum())
             if count:
                 won += count * area(scores, lost)
