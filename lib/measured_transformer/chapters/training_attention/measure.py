@@ -1646,23 +1646,75 @@ def too_high_twice(signals: Dataset) -> DataArray:
 
 @number
 def matched_pairs(signals: Dataset) -> int:
-    """Pairs of trainings that differ in the seed alone, of which one failed."""
-    return matched_area(signals, "entropy", -1.0)[1]
+    """Pairs of trainings with the usual weights that differ in the seed alone, of which one failed."""
+    return matched_area(signals, "entropy", -1.0, factor=1.0)[1]
 
 
 @number
 def matched_low(signals: Dataset) -> float:
     """Area of low entropy over these pairs."""
-    return matched_area(signals, "entropy", -1.0)[0]
+    return matched_area(signals, "entropy", -1.0, factor=1.0)[0]
 
 
 @number
 def matched_loss(signals: Dataset) -> float:
     """Area of a high loss over these pairs."""
-    return matched_area(signals, "loss", 1.0)[0]
+    return matched_area(signals, "loss", 1.0, factor=1.0)[0]
 
 
 @number
 def matched_gradient(signals: Dataset) -> float:
     """Area of a short gradient over these pairs."""
-    return matched_area(signals, "gradient", -1.0)[0]
+    return matched_area(signals, "gradient", -1.0, factor=1.0)[0]
+
+
+def _twins(one_rate: Dataset, end: str, name: str, way: float) -> DataArray:
+    return _seeds(twin_areas(one_rate, end, name, way))
+
+
+@number
+def slow_failed(one_rate: Dataset) -> float:
+    """Share of the trainings at the slow rate that failed."""
+    return float(failed(one_rate).sel(end="slow").mean())
+
+
+@number
+def fast_failed(one_rate: Dataset) -> float:
+    """The same at the fast rate."""
+    return float(failed(one_rate).sel(end="fast").mean())
+
+
+@number
+def slow_high(one_rate: Dataset) -> DataArray:
+    """Area of high entropy among trainings at the slow rate."""
+    return _twins(one_rate, "slow", "entropy", 1.0)
+
+
+@number
+def slow_loss(one_rate: Dataset) -> DataArray:
+    """Area of a high loss there."""
+    return _twins(one_rate, "slow", "loss", 1.0)
+
+
+@number
+def slow_gradient(one_rate: Dataset) -> DataArray:
+    """Area of a short gradient there."""
+    return _twins(one_rate, "slow", "gradient", -1.0)
+
+
+@number
+def fast_low(one_rate: Dataset) -> DataArray:
+    """Area of low entropy among trainings at the fast rate."""
+    return _twins(one_rate, "fast", "entropy", -1.0)
+
+
+@number
+def fast_loss(one_rate: Dataset) -> DataArray:
+    """Area of a high loss there."""
+    return _twins(one_rate, "fast", "loss", 1.0)
+
+
+@number
+def fast_gradient(one_rate: Dataset) -> DataArray:
+    """Area of a short gradient there."""
+    return _twins(one_rate, "fast", "gradient", -1.0)
