@@ -407,6 +407,6 @@ def test_what_was_measured_fits_what_is_exact():
     shares = RESULTS["spending"].share.sum("kind")
     np.testing.assert_allclose(shares, 1, atol=1e-5)
     silent = RESULTS["readers"].similarity.sel(model="without attention")
-    assert float(silent.min()) > 0.9  # one word is one vector, and only random pairs move
+    assert float(silent.min()) > 0.8  # one word is one vector, and only random pairs move
     untrained = RESULTS["values_first"].sel(step=0)
     assert abs(float(untrained.pull.mean())) < 0.2
