@@ -13,14 +13,20 @@ RESULTS = load_results("extrapolation")
 DRAWN = {
     "plot_dials": lambda: figures.plot_dials(),
     "plot_reading": lambda: figures.plot_reading(
-        [(RESULTS["lag"].excess, 1.0, {"rotary": (50, 1.0), "alibi, longer": (50, 0.1)})],
+        [
+            (
+                {name: RESULTS["lag"].excess.sel(scheme=name) for name in ("rotary", "alibi")},
+                1.0,
+                {"rotary": (50, 1.0), "alibi": (50, 0.1)},
+            )
+        ],
         trained=32,
         top=3.0,
     ),
     "plot_slowing": lambda: figures.plot_slowing(),
     "plot_methods": lambda: figures.plot_methods(
         RESULTS["text"],
-        more_training(RESULTS["again"]),
+        more_training(RESULTS["again"], RESULTS["short"]),
         trained=64,
         places={"NTK-aware": (100, 1.0)},
     ),

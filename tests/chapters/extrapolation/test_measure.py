@@ -15,6 +15,7 @@ from measured_transformer.chapters.extrapolation.measure import (
     Opened,
     by_bucket,
     characters,
+    clipped,
     fit_longer,
     keeping,
     longest_within,
@@ -95,6 +96,25 @@ def test_a_window_is_that_of_the_instrument_and_keeping_all_is_keeping_all() -> 
             assert not torch.allclose(model(tokens), wanted, atol=1e-4)
 
 
+def test_clipped_distances_are_those_of_positions_that_end_at_the_farthest() -> None:
+    model = make_model(TINY.replace(n_layers=1), causal=True, seed=0).double().eval()
+    tokens = LATELY.batch(make_generator(0, "evaluation"), 3, length=20).inputs
+    with torch.no_grad():
+        with clipped(model, 7):
+            found = model(tokens)
+        for query in range(20):  # each query sees keys at the positions that they seem to have
+            places = (7 - query + torch.arange(query + 1)).clamp(min=0)
+            wanted = model(tokens[:, : query + 1], positions=places.expand(3, -1))
+            torch.testing.assert_close(found[:, query], wanted[:, -1])
+        plain = model(tokens)
+        with clipped(model, 19):
+            torch.testing.assert_close(model(tokens), plain)
+        assert not torch.allclose(found[:, 8:], plain[:, 8:], atol=1e-6)
+    tables = make_model(TINY.replace(positions="learned", max_length=32), causal=True, seed=0)
+    with pytest.raises(ValueError, match="rotary"), clipped(tables, 7):
+        pass
+
+
 def test_weight_on_the_start_of_even_attention() -> None:
     model = make_model(TINY, causal=True, seed=0)
     with torch.no_grad():
@@ -132,14 +152,19 @@ def test_more_training_does_not_change_the_model_that_it_starts_from() -> None:
 
 def test_no_seed_chooses_its_own_learning_rate() -> None:
     again = RESULTS["again"]
-    _, after = more_training(again)
+    short = RESULTS["short"]
+    before, after = more_training(again, short)
     far = again.loss.sel(bucket=slice(128, None)).mean("bucket")
+    untouched = again.before.sel(bucket=slice(128, None)).mean("bucket")
     zero = again.limited.sel(bucket=slice(128, None)).mean("bucket")
+    np.testing.assert_allclose(before, untouched - zero)
     for seed in again.seed.values:
         for method in again.method.values:
             others = far.sel({"method": method}).drop_sel(seed=seed).mean("seed")
             rate = int(others.argmin("rate"))
-            wanted = far.sel({"method": method, "seed": seed}).isel(rate=rate) - zero.sel(seed=seed)
+            windowed = int(short.loss.drop_sel(seed=seed).mean("seed").argmin("rate"))
+            zero = short.loss.sel(seed=seed).isel(rate=windowed)
+            wanted = far.sel({"method": method, "seed": seed}).isel(rate=rate) - zero
             assert float(after.sel({"method": method, "seed": seed})) == pytest.approx(
                 float(wanted)
             )

@@ -30,6 +30,14 @@ def absorbed(queries, latents, up_key, up_value, *, scale=None, keys=False, valu
     return pattern @ (latents @ up_value) if values else pattern @ latents @ up_value
 
 
+def keys_in_disguise(queries, latents, up_key, up_value, *, flat=False):
+    keys = latents[None] @ up_key[None]
+    if flat:
+        keys = torch.einsum("cr,rd->cd", latents, up_key).flatten().view(1, *keys.shape[1:])
+    pattern = (queries.shape[-1] ** -0.5 * queries @ keys[0].T).softmax(-1)
+    return pattern @ latents @ up_value
+
+
 WRONG = {
     "projections.mutual": {
         "both sides counted": (both_sides, "counted once"),
@@ -60,6 +68,8 @@ WRONG = {
         "by the rank": (lambda *a: absorbed(*a, scale=lambda c: c.shape[-1] ** -0.5), "whatever"),
         "keys are made": (lambda *a: absorbed(*a, keys=True), "brackets"),
         "values are made": (lambda *a: absorbed(*a, values=True), "brackets"),
+        "keys are made, with an axis of one": (keys_in_disguise, "brackets"),
+        "keys are made and laid flat": (lambda *a: keys_in_disguise(*a, flat=True), "brackets"),
         "other matrix": (lambda q, c, k, v: absorbed(q, c, v, k), "would give"),
     },
 }

@@ -34,6 +34,7 @@ from measured_transformer.chapters.training_attention.measure import (
     self_similarity,
     sided,
     spent,
+    twin_areas,
     watch,
 )
 from measured_transformer.evidence.results import load_results
@@ -374,6 +375,23 @@ def test_matched_pairs_differ_in_nothing_but_the_seed():
     found, pairs = matched_area(ends, "entropy", -1.0)
     assert (found, pairs) == (0.25, 4)
     assert matched_area(ends, "entropy", 1.0)[0] == 0.75
+    assert matched_area(ends, "entropy", -1.0, factor=1.0) == (0.25, 4)
+    assert matched_area(ends, "entropy", -1.0, factor=2.0) == (0.5, 0)
+
+
+def test_twins_are_compared_within_a_seed_and_a_learning_rate():
+    final = np.zeros((2, 2, 4))
+    final[0, 0, :2] = final[1, 1] = 2.0  # of the other two seeds and rates all end alike
+    entropy = np.zeros((2, 2, 4))
+    entropy[0, 0] = [0.1, 0.4, 0.3, 0.5]
+    values = {"entropy": entropy, "final": final}
+    twins = Dataset(
+        {name: (("seed", "end", "twin"), of) for name, of in values.items()},
+        coords={"seed": [0, 1], "end": ["slow", "fast"], "twin": range(4)},
+    )
+    assert twin_areas(twins, "slow", "entropy", -1.0).tolist() == [0.75, 0.5]
+    assert twin_areas(twins, "slow", "entropy", 1.0).tolist() == [0.25, 0.5]
+    assert twin_areas(twins, "fast", "entropy", 1.0).tolist() == [0.5, 0.5]
 
 
 def test_every_result_is_of_this_code():
@@ -388,5 +406,7 @@ def test_what_was_measured_fits_what_is_exact():
         assert float(drawn_heads.sel(kind=kind, tokens=128)) == pytest.approx(predicted, abs=0.005)
     shares = RESULTS["spending"].share.sum("kind")
     np.testing.assert_allclose(shares, 1, atol=1e-5)
+    silent = RESULTS["readers"].similarity.sel(model="without attention")
+    assert float(silent.min()) > 0.8  # one word is one vector, and only random pairs move
     untrained = RESULTS["values_first"].sel(step=0)
     assert abs(float(untrained.pull.mean())) < 0.2

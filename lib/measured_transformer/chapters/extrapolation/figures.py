@@ -31,7 +31,6 @@ SHOWN = {
     "sinusoidal": ("sinusoidal", "sinusoidal"),
     "relative": ("ffn", "T5's bias"),
     "alibi": ("alibi", "ALiBi"),
-    "alibi, longer": ("alibi", "ALiBi"),
     "rotary": ("rotary", "rotary"),
 }
 """Scheme -> its concept in the palette and its name in figures."""
@@ -111,12 +110,12 @@ def _arc(axes: Axes, radius: float, angles: np.ndarray, concept: str) -> None:
 
 @themed
 def plot_reading(
-    panels: Sequence[tuple[DataArray, float, Places]], *, trained: int, top: float
+    panels: Sequence[tuple[Mapping[str, DataArray], float, Places]], *, trained: int, top: float
 ) -> Figure:
     """Draw excess loss by position for each scheme, a panel a rule, every seed faint.
 
     Args:
-        panels: the excess (scheme, bucket, seed), that of guessing, and where to write each scheme's name; a
+        panels: each scheme's excess (bucket, seed), that of guessing, and where to write each scheme's name; a
             scheme without a place is not drawn.
         trained: the trained length, which is shaded.
         top: end of the axis in nats.
@@ -125,7 +124,7 @@ def plot_reading(
     for panel, (excess, chance, places) in zip(axes[:, 0], panels, strict=True):
         for scheme, at in places.items():
             concept, name = SHOWN[scheme]
-            _line(panel, excess.sel(scheme=scheme), concept)
+            _line(panel, excess[scheme], concept)
             _name(panel, name, at, concept)
         _frame(panel, trained, chance)
         panel.set_ylim(-0.08, top)

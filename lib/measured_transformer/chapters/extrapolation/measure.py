@@ -30,6 +30,7 @@ from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.extrapolation import excess_loss
 from measured_transformer.internals.capture import capture
+from measured_transformer.internals.intervene import intervene
 from measured_transformer.measuring import (
     Search,
     evidence,
@@ -40,7 +41,7 @@ from measured_transformer.measuring import (
     tuning_seeds,
 )
 from measured_transformer.models.config import Config
-from measured_transformer.parts.positions import frequencies
+from measured_transformer.parts.positions import Rotation, frequencies
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.seen_lately import SeenLately
@@ -232,6 +233,107 @@ def strings(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         "excess": (("scheme", "bucket"), [_excess(model, STRING, seed) for model in models]),
         "limited": ("scheme", [_beyond(model, STRING, seed) for model in models]),
         "slowed": (("method", "bucket"), _by_method(runs["rotary"].model, STRING, seed)),
+    }
+
+
+# What was not treated alike ------------------------------------------------------------------------
+
+RULES = ("three back", "strings")
+REACHED = WIDE.replace(positions="relative", relative_max_distance=LENGTH)
+"""T5's bias with all distances from the trained length on in one bucket, which training reaches."""
+STRING_LONGER_STEPS = 1000
+
+
+@contextmanager
+def clipped(model: Model, farthest: int) -> Iterator[None]:
+    """While the block runs, a query of a rotary model sees every key, none as farther away than `farthest`.
+
+    So there are more keys than in training and no new distance, as in LM-Infinite (Han et al. 2024).
+
+    Raises:
+        ValueError: when the model has no rotary positions.
+    """
+    if model.rotary is None:
+        raise ValueError(
+            f"expected a model with rotary positions, got {model.config.positions} positions"
+        )
+    turns = model.rotary(farthest + 1)
+    seen: dict[str, Tensor] = {}
+
+    def turned(x: Tensor, place: int) -> Tensor:
+        cos, sin = (part[place].expand(x.shape[-2], -1) for part in (turns.cos, turns.sin))
+        return Rotation(cos, sin, turns.pairing).apply(x)
+
+    def near(scores: Tensor) -> Tensor:
+        queries, keys = seen["queries"], seen["keys"]
+        keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
+        far = turned(queries, farthest) @ turned(keys, 0).transpose(-2, -1)
+        place = torch.arange(scores.shape[-1], device=scores.device)
+        beyond = place[:, None] - place > farthest
+        return torch.where(beyond, far / math.sqrt(queries.shape[-1]), scores)
+
+    def noted(name: str) -> Any:
+        return lambda x: seen.update({name: x}) or x
+
+    changes = {f"*.attention.{name}": noted(name) for name in ("queries", "keys")}
+    with intervene(model, {**changes, "*.attention.scores": near}):
+        yield
+
+
+def reached_trainings(seed: int) -> dict[tuple[str, str], Job]:
+    """T5's bias whose buckets training reaches, ALiBi until it has learned strings, and rotary as before."""
+    rotary = WIDE.replace(positions="rotary")
+    return {
+        ("relative", "three back"): _trained("beyond-lag-reached", REACHED, BACK, BACK_STEPS, seed),
+        ("relative", "strings"): _trained(
+            "beyond-copy-reached", REACHED, STRING, STRING_STEPS, seed, 1
+        ),
+        ("alibi", "strings"): _trained(
+            "beyond-copy-alibi", FOUR, STRING, STRING_LONGER_STEPS, seed, 1
+        ),
+        ("rotary", "three back"): _trained("relative-lag-rotary", rotary, BACK, BACK_STEPS, seed),
+        ("rotary", "strings"): _trained(
+            "relative-copy-rotary", rotary, STRING, STRING_STEPS, seed, 1
+        ),
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"rule": RULES, "bucket": BUCKETS},
+    trainings=reached_trainings,
+    repeat="opening",
+    tolerance={"relative": 2.0, "limited": 2.0, "alibi": 2.0, "clipped": 2.0},
+)
+def reached(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+    """Excess loss of T5's bias whose buckets training reaches, and of ALiBi that has learned strings.
+
+    And of rotary models that see all keys, none farther away than any in training.
+    """
+    tasks = dict(zip(RULES, (BACK, STRING), strict=True))  # type: dict[str, Lag | Induction]
+    relative: list[Any] = [runs["relative", rule].model for rule in RULES]
+    far = []
+    for rule, task in tasks.items():
+        rotary: Any = runs["rotary", rule].model
+        with clipped(rotary, LENGTH - 1):
+            far.append(_excess(rotary, task, seed))
+    return {
+        "relative": (
+            ("rule", "bucket"),
+            [
+                _excess(model, task, seed)
+                for model, task in zip(relative, tasks.values(), strict=True)
+            ],
+        ),
+        "limited": (
+            "rule",
+            [
+                _beyond(model, task, seed)
+                for model, task in zip(relative, tasks.values(), strict=True)
+            ],
+        ),
+        "alibi": ("bucket", _excess(runs["alibi", "strings"].model, STRING, seed)),
+        "clipped": (("rule", "bucket"), far),
     }
 
 
@@ -490,6 +592,39 @@ def again(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
+@measurement(
+    seeds=5,
+    coords={"rate": AGAIN_RATES},
+    trainings=text_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.3},
+    data=(TEXT,),
+)
+def short(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The language model with a window at two to four times its length, after as many steps as in `again`.
+
+    They are steps at the trained length, with as many characters each.
+    """
+    found = []
+    for rate in AGAIN_RATES:
+        model: Any = copy.deepcopy(runs["gpt"].model).train()
+        weights = list(model.parameters())
+        updates = torch.optim.AdamW(weights, lr=rate, betas=(0.9, 0.98), weight_decay=0)
+        generator = make_generator(seed, "longer text")
+        for _ in range(AGAIN_STEPS):
+            batch = PROSE.batch(generator, AGAIN_BATCH * AGAIN_LENGTH // READ)
+            loss = F.cross_entropy(model(batch.inputs).flatten(0, 1), batch.targets.flatten())
+            updates.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(weights, 1.0)
+            updates.step()
+        held_out = Opened(READ, "validation")
+        batch = held_out.batch(make_generator(seed, "evaluation"), 32, length=AGAIN_LENGTH)
+        with keeping(model.eval(), "window", READ):
+            found.append(float(np.mean(_losses(model, batch)[0][2 * READ :])))
+    return {"loss": ("rate", found)}
+
+
 # What the claims are judged by --------------------------------------------------------------------
 
 OTHERS = ("sinusoidal", "learned", "relative", "alibi", "none")
@@ -510,19 +645,30 @@ def _long(values: DataArray) -> DataArray:
     return values.sel(bucket=slice(2 * LENGTH, None)).mean("bucket")
 
 
+def judged(lag: Dataset, strings: Dataset, reached: Dataset, rule: str) -> dict[str, DataArray]:
+    """The excess on a rule, by scheme, of the models that are judged and drawn.
+
+    ALiBi that was trained until it had learned, and T5's bias with buckets that training reaches.
+    """
+    excess = (lag if rule == "three back" else strings).excess
+    found = {name: excess.sel(scheme=name) for name in SCHEMES}
+    found["alibi"] = lag.excess.sel(scheme=LONGER) if rule == "three back" else reached.alibi
+    return {**found, "relative": reached.relative.sel(rule=rule)}
+
+
 @evidence("DD-7.7")
-def _(lag: Dataset, strings: Dataset) -> dict[str, Any]:
+def _(lag: Dataset, strings: Dataset, reached: Dataset) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, where, values in (
-        ("near", _near, lag.excess),
-        ("far", _far, lag.excess),
-        ("copy", _far, strings.excess),
+    for name, where, rule in (
+        ("near", _near, "three back"),
+        ("far", _far, "three back"),
+        ("copy", _far, "strings"),
     ):
+        excess = judged(lag, strings, reached, rule)
         for other in OTHERS:
-            own = LONGER if other == "alibi" and name != "copy" else other
             found[f"{name}_{other}"] = {
-                "treatment": where(values.sel(scheme="rotary")),
-                "baseline": where(values.sel(scheme=own)),
+                "treatment": where(excess["rotary"]),
+                "baseline": where(excess[other]),
             }
     return found
 
@@ -580,8 +726,14 @@ def far_alibi(lag: Dataset) -> float:
 
 
 @number
-def far_relative(lag: Dataset) -> float:
+def far_relative(reached: Dataset) -> float:
     """The same: T5's bias."""
+    return _mean(_far(reached.relative.sel(rule="three back")))
+
+
+@number
+def far_unreached(lag: Dataset) -> float:
+    """The same: T5's bias with its usual largest distance, whose last numbers are never trained."""
     return _mean(_far(lag.excess.sel(scheme="relative")))
 
 
@@ -632,9 +784,33 @@ def copy_far_learned(strings: Dataset) -> float:
 
 
 @number
-def copy_far_relative(strings: Dataset) -> float:
+def copy_far_relative(reached: Dataset) -> float:
     """The same: T5's bias."""
-    return _mean(_far(strings.excess.sel(scheme="relative")))
+    return _mean(_far(reached.relative.sel(rule="strings")))
+
+
+@number
+def copy_inside_alibi(reached: Dataset) -> float:
+    """Excess within the trained length on strings: ALiBi, trained longer."""
+    return _inside(reached.alibi)
+
+
+@number
+def copy_far_alibi(reached: Dataset) -> float:
+    """The same at four to eight times the trained length."""
+    return _mean(_far(reached.alibi))
+
+
+@number
+def clipped_rotary(reached: Dataset) -> float:
+    """Excess of rotary at two to eight times the trained length on 'three back': all keys, no new distance."""
+    return _mean(_long(reached.clipped.sel(rule="three back")))
+
+
+@number
+def copy_clipped_rotary(reached: Dataset) -> float:
+    """The same on strings."""
+    return _mean(_long(reached.clipped.sel(rule="strings")))
 
 
 @number
@@ -662,9 +838,9 @@ def copy_limited_rotary(strings: Dataset) -> float:
 
 
 @number
-def copy_limited_relative(strings: Dataset) -> float:
+def copy_limited_relative(reached: Dataset) -> float:
     """The same for T5's bias."""
-    return _mean(strings.limited.sel(scheme="relative"))
+    return _mean(reached.limited.sel(rule="strings"))
 
 
 @number
@@ -674,9 +850,9 @@ def copy_limited_learned(strings: Dataset) -> float:
 
 
 @number
-def copy_long_relative(strings: Dataset) -> float:
+def copy_long_relative(reached: Dataset) -> float:
     """Excess at two to eight times the trained length on strings, without a window: T5's bias."""
-    return _mean(_long(strings.excess.sel(scheme="relative")))
+    return _mean(_long(reached.relative.sel(rule="strings")))
 
 
 @number
@@ -748,6 +924,12 @@ def text_inside_parts(text: Dataset) -> float:
 
 
 @number
+def text_behind_parts(text: Dataset) -> float:
+    """The same right behind it, up to twice the trained length: by parts."""
+    return _above(text, "by parts", READ, 2 * READ)
+
+
+@number
 def text_inside_ntk(text: Dataset) -> float:
     """The same within the trained length: NTK-aware."""
     return _above(text, "NTK-aware", 0, READ)
@@ -761,77 +943,90 @@ def text_middle_ntk(text: Dataset) -> float:
 
 @number
 def text_weight(text: Dataset) -> float:
-    """Largest mean weight of a head on the start token, mean over seeds."""
-    return _mean(text.weight.isel(token=0))
+    """Largest mean weight of a head on the start token, of any seed."""
+    return float(text.weight.isel(token=0).max())
 
 
-def more_training(again: Dataset) -> tuple[DataArray, DataArray]:
+def _best_for_others(loss: DataArray) -> DataArray:
+    """The loss at the rate that is best for the *other* seeds, so that no seed chooses for itself."""
+    others = (loss.sum("seed") - loss) / (loss.seed.size - 1)
+    return loss.isel(rate=others.argmin("rate"))
+
+
+def more_training(again: Dataset, short: Dataset) -> tuple[DataArray, DataArray]:
     """Nats above the window at two to four times the trained length, before and after a few steps, by method.
 
-    After them at the learning rate that is best for the *other* seeds, so that no seed chooses for itself.
+    The window's own model has had as many further steps as what is compared with it. Rates are those that are
+    best for the other seeds.
     """
     far = slice(2 * READ, None)
+    before = again.before.sel(bucket=far).mean("bucket")
+    after = _best_for_others(again.loss.sel(bucket=far).mean("bucket"))
     zero = again.limited.sel(bucket=far).mean("bucket")
-    before = again.before.sel(bucket=far).mean("bucket") - zero
-    after = again.loss.sel(bucket=far).mean("bucket") - zero
-    others = (after.sum("seed") - after) / (after.seed.size - 1)
-    return before, after.isel(rate=others.argmin("rate"))
-
-
-def _before(again: Dataset, method: str) -> float:
-    return _mean(_of(more_training(again)[0], method))
-
-
-def _after(again: Dataset, method: str) -> float:
-    return _mean(_of(more_training(again)[1], method))
+    return before - zero, after - _best_for_others(short.loss)
 
 
 @number
-def before_plain(again: Dataset) -> float:
+def window_gain(again: Dataset, short: Dataset) -> float:
+    """By how much the window itself gets better with these steps."""
+    zero = again.limited.sel(bucket=slice(2 * READ, None)).mean("bucket")
+    return _mean(zero - _best_for_others(short.loss))
+
+
+def _before(again: Dataset, short: Dataset, method: str) -> float:
+    return _mean(_of(more_training(again, short)[0], method))
+
+
+def _after(again: Dataset, short: Dataset, method: str) -> float:
+    return _mean(_of(more_training(again, short)[1], method))
+
+
+@number
+def before_plain(again: Dataset, short: Dataset) -> float:
     """Nats above the window before further training: as trained."""
-    return _before(again, "as trained")
+    return _before(again, short, "as trained")
 
 
 @number
-def after_plain(again: Dataset) -> float:
+def after_plain(again: Dataset, short: Dataset) -> float:
     """The same after it."""
-    return _after(again, "as trained")
+    return _after(again, short, "as trained")
 
 
 @number
-def before_interpolation(again: Dataset) -> float:
+def before_interpolation(again: Dataset, short: Dataset) -> float:
     """Nats above the window before further training: interpolation."""
-    return _before(again, "interpolation")
+    return _before(again, short, "interpolation")
 
 
 @number
-def after_interpolation(again: Dataset) -> float:
+def after_interpolation(again: Dataset, short: Dataset) -> float:
     """The same after it."""
-    return _after(again, "interpolation")
+    return _after(again, short, "interpolation")
 
 
 @number
-def before_ntk(again: Dataset) -> float:
+def before_ntk(again: Dataset, short: Dataset) -> float:
     """Nats above the window before further training: NTK-aware."""
-    return _before(again, "NTK-aware")
+    return _before(again, short, "NTK-aware")
 
 
 @number
-def after_ntk(again: Dataset) -> float:
+def after_ntk(again: Dataset, short: Dataset) -> float:
     """The same after it."""
-    return _after(again, "NTK-aware")
+    return _after(again, short, "NTK-aware")
 
 
 @number
-def before_yarn(again: Dataset) -> float:
+def before_yarn(again: Dataset, short: Dataset) -> float:
     """Nats above the window before further training: YaRN."""
-    return _before(again, "YaRN")
+    return _before(again, short, "YaRN")
 
 
 @number
-def after_yarn(again: Dataset) -> float:
+def after_yarn(again: Dataset, short: Dataset) -> float:
     """The same after it."""
-    return _after(again, "YaRN")
+    return _after(again, short, "YaRN")
 
 
 @number

@@ -734,6 +734,47 @@ def places(seed: int, runs: Mapping[int, Run]) -> dict[str, Any]:
     }
 
 
+LATER_STEPS = 3 * PLACE_STEPS
+LATER_AT = tuple(range(250, LATER_STEPS + 1, 250))
+FRESH = 2
+"""Added to each seed: models of which no earlier look has shown anything."""
+
+
+def later_trainings(seed: int) -> dict[int, Job]:
+    """One head and two heads on two places for three times as long, from seeds of their own."""
+    jobs = {}
+    for heads in (1, 2):
+        first = places_trainings(seed + FRESH)[heads]
+        jobs[heads] = job(
+            first.config,
+            PLACES,
+            seed + FRESH,
+            steps=LATER_STEPS,
+            learning_rate=first.settings["learning_rate"],
+            evaluate_every=LATER_AT[0],
+            batch_size=32,
+        )
+    return jobs
+
+
+@measurement(
+    seeds=12,
+    coords={"heads": (1, 2), "step": LATER_AT},
+    trainings=later_trainings,
+    repeat="opening",
+    tolerance={"accuracy": 0.3},
+)
+def later(seed: int, runs: Mapping[int, Run]) -> dict[str, Any]:
+    """Accuracy on a label that needs two places, of one head and of two, over three times as many steps."""
+    del seed
+    return {
+        "accuracy": (
+            ("heads", "step"),
+            [runs[heads].evaluation_accuracies.tolist() for heads in (1, 2)],
+        )
+    }
+
+
 # One wide head or many narrow ones --------------------------------------------------------------------
 
 COUNTS = (1, 2, 4, 8, 16)
@@ -803,6 +844,43 @@ def counts(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
         "loss": (axes, [[score.loss for score in row] for row in scores]),
         "accuracy": (axes, [[score.accuracy for score in row] for row in scores]),
     }
+
+
+SHORTER = (1, 8, 16)
+SHORTER_STEPS = 80
+
+
+def shorter_trainings(seed: int) -> dict[int, Job]:
+    """Recall with so few steps that eight heads are not done, each number of heads at its own rate."""
+    jobs = {}
+    for heads in SHORTER:
+        config = count_job("recall", heads, STREAM // heads, seed).config
+        options = {"batch_size": 16}
+        search = Search(
+            f"heads-shorter-{heads}",
+            config,
+            LOOKUP,
+            COUNT_RATES,
+            tuning_seeds(3),
+            SHORTER_STEPS,
+            options,
+        )
+        jobs[heads] = job(
+            config, LOOKUP, seed, steps=SHORTER_STEPS, learning_rate=tuned(search), **options
+        )
+    return jobs
+
+
+@measurement(
+    seeds=24,
+    coords={"heads": SHORTER},
+    trainings=shorter_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.5},
+)
+def shorter(seed: int, runs: Mapping[int, Run]) -> dict[str, Any]:
+    """Loss at recall with one, eight and sixteen heads, after steps so few that none has learned it."""
+    return {"loss": ("heads", [evaluate(runs[h].model, LOOKUP, seed=seed).loss for h in SHORTER])}
 
 
 def narrow_trainings(seed: int) -> dict[int, Job]:
@@ -1032,9 +1110,14 @@ def _(drawn: Dataset) -> dict[str, Any]:
 
 
 @evidence("DA-2.10")
-def _(places: Dataset) -> dict[str, Any]:
-    last = places.accuracy.sel(step=PLACE_STEPS)
-    return {"treatment": last.sel(heads=2), "baseline": last.sel(heads=1)}
+def _(places: Dataset, later: Dataset) -> dict[str, Any]:
+    def two_against_one(accuracy: DataArray) -> dict[str, Any]:
+        return {"treatment": accuracy.sel(heads=2), "baseline": accuracy.sel(heads=1)}
+
+    return {
+        "early": two_against_one(places.accuracy.sel(step=PLACE_STEPS)),
+        "late": two_against_one(later.accuracy.sel(step=LATER_STEPS)),
+    }
 
 
 @evidence("DA-2.13")
@@ -1048,12 +1131,15 @@ def _(drawn: Dataset) -> dict[str, Any]:
 
 
 @evidence("DD-12.2a")
-def _(counts: Dataset) -> dict[str, Any]:
+def _(counts: Dataset, shorter: Dataset) -> dict[str, Any]:
     def falls(loss: DataArray) -> dict[str, Any]:
         one, eight, sixteen = (loss.sel(heads=heads) for heads in (1, 8, 16))
-        return {"treatment": eight - sixteen, "baseline": one - eight}
+        return {"treatment": eight - sixteen, "baseline": (one - eight) / math.log2(8)}
 
-    return {name: falls(counts.loss.sel(task=name)) for name in TASKS}
+    return {
+        "translation": falls(counts.loss.sel(task="translation")),
+        "recall": falls(shorter.loss),
+    }
 
 
 @evidence("DD-12.2b")
@@ -1108,10 +1194,9 @@ def _(drawn: Dataset) -> dict[str, Any]:
 
 @evidence("EX-2.7b")
 def _(pairs: Dataset) -> dict[str, Any]:
-    return {
-        "same_layer": {"value": pairs.one_layer.mean("depth")},
-        "two_layers": {"value": pairs.two_layers.mean("deep")},
-    }
+    same = {f"same_{depth}": {"value": pairs.one_layer.sel(depth=depth)} for depth in DEPTHS[1:]}
+    other = {f"other_{depth}": {"value": pairs.two_layers.sel(deep=depth)} for depth in DEPTHS[1:]}
+    return {**same, **other}
 
 
 @evidence("IW-4.2")
@@ -1185,6 +1270,12 @@ def eight_early(places: Dataset) -> DataArray:
 def one_late(places: Dataset) -> DataArray:
     """Accuracy of one head after twice the steps."""
     return places.one_later.sel(late=2 * PLACE_STEPS)
+
+
+@number
+def one_there(places: Dataset) -> float:
+    """Seeds in which one head is then right in more than 98 per cent of the cases."""
+    return float((one_late(places) > 0.98).sum())
 
 
 def _best_heads(induction: Dataset, name: str, layer: int, arm: str, state: str) -> DataArray:
@@ -1307,14 +1398,8 @@ def fit_k_fresh(induction: Dataset) -> DataArray:
 
 @number
 def same_layer(pairs: Dataset) -> DataArray:
-    """The share that is interaction, for pairs in one layer."""
-    return pairs.one_layer.mean("depth")
-
-
-@number
-def other_layer(pairs: Dataset) -> DataArray:
-    """The same, for pairs in different layers."""
-    return pairs.two_layers.mean("deep")
+    """The share that is interaction, for pairs in one layer of models of two and of six."""
+    return pairs.one_layer.sel(depth=list(DEPTHS[1:])).mean("depth")
 
 
 @number

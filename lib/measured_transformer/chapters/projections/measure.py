@@ -92,8 +92,9 @@ def mutual_pairs(scores: Float[Tensor, "position position"]) -> int:
 def one_side_accuracy(vocab: int) -> float:
     """Accuracy of answering half of the positions rightly and guessing the other half.
 
-    The best that can be expected on reversal (of even length) by whoever answers with the token that its query
-    attends to most, under a shared projection.
+    What is expected on reversal (of even length) of whoever answers with the token that its query attends to
+    most, under a shared projection, where positions alone decide which of two is attended to. It is no bound:
+    where tokens decide too, the loser learns something from losing.
 
     Raises:
         ValueError: when the vocabulary is empty.
@@ -798,6 +799,19 @@ def _gap(four: Dataset, task: str, tie: str) -> float:
 def gap_kv_text(four: Dataset) -> float:
     """What sharing keys and values costs on text, in accuracy."""
     return _gap(four, "text", "kv")
+
+
+@number
+def gap_qk_text(four: Dataset) -> float:
+    """The same: Q = K on text."""
+    return _gap(four, "text", "qk")
+
+
+@number
+def quarter(sharing: Dataset) -> float:
+    """Loss at recall with a quarter of the cache above that of MHA, mean of MQA and MLA."""
+    loss = sharing.loss.sel(arm=["MQA", "MLA"]).mean("arm") - sharing.loss.sel(arm="MHA")
+    return float(loss.mean())
 
 
 @number

@@ -261,14 +261,18 @@ def plot_similarity_by_block(readers: Dataset) -> Figure:
     """
     figure, axes = subplots(height=3.2)
     states = readers.state.values
-    for name, concept in (("trained", "attention"), ("untrained", "none")):
+    for name, concept in (
+        ("trained", "attention"),
+        ("untrained", "none"),
+        ("without attention", "ffn"),
+    ):
         rows = readers.similarity.sel(model=name).transpose("seed", "state").values
         seed_lines(axes, states, rows, concept=concept, label=name, marker_every=1)
     axes.set_xticks(states, ["embedding", *(f"block {i}" for i in states[1:])])
     axes.set_ylim(0, 1.03)
     axes.set_ylabel("similarity of a word to itself")
     axes.set_xlabel("state of the stream")
-    legend_above(axes, columns=2)
+    legend_above(axes, columns=3)
     return figure
 
 

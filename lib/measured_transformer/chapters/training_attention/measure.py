@@ -956,7 +956,8 @@ class _Looking:
 GRAMMAR = Grammar()
 READER = Config(vocab=GRAMMAR.vocab, d_model=32, n_layers=4, n_heads=2, positions="rotary")
 READER_RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
-READERS = ("trained", "untrained")
+READERS = ("trained", "untrained", "without attention")
+"""The last one is the trained model, its attention silenced while it reads."""
 
 
 def context_trainings(seed: int) -> dict[str, Job]:
@@ -984,11 +985,11 @@ def readers(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     for block in range(4):
         with intervene(trained, {f"blocks.{block}.attention.out": 0.0}):
             rises.append(evaluate(trained, GRAMMAR, seed=seed).loss - whole)
+    found = [self_similarity(model, sentences).adjusted for model in (trained, untrained)]
+    with intervene(trained, {"blocks.*.attention.out": 0.0}):
+        found.append(self_similarity(trained, sentences).adjusted)
     return {
-        "similarity": (
-            ("model", "state"),
-            [self_similarity(model, sentences).adjusted for model in (trained, untrained)],
-        ),
+        "similarity": (("model", "state"), found),
         "rise": ("block", rises),
         "loss": whole,
     }
@@ -1039,6 +1040,42 @@ def signals(seed: int) -> dict[str, Any]:
     return {name: (("factor", "rate"), columns[name].reshape(shape)) for name in names}
 
 
+ENDS = {"slow": 0.00064, "fast": 0.021}
+"""Two learning rates at which some trainings fail and some do not."""
+TWINS = 8
+SEEN = ("entropy", "loss", "gradient", "final")
+
+
+@measurement(
+    seeds=12,
+    coords={"end": tuple(ENDS), "twin": tuple(range(TWINS))},
+    tolerance={"entropy": 0.5, "loss": 1.0, "gradient": 3.0, "final": 2.0},
+)
+def one_rate(seed: int) -> dict[str, Any]:
+    """Eight trainings at each of two learning rates, with the usual weights, that differ in seeds alone."""
+    own = [1000 + 100 * seed + twin for twin in range(TWINS)]
+    groups = [[Setting(rate, 1.0, one) for rate in ENDS.values()] for one in own]
+    seen = watch(
+        WATCHED,
+        MIRROR,
+        groups,
+        seeds=own,
+        steps=WATCHED_STEPS,
+        look_at=LOOK_AT,
+        batch_size=8,
+    )
+    worst = math.log(MIRROR.vocab) * 2
+    return {
+        name: (
+            ("end", "twin"),
+            np.nan_to_num(
+                np.array([getattr(one, name) for one in seen]).T, nan=worst, posinf=worst
+            ),
+        )
+        for name in SEEN
+    }
+
+
 def failed(signals: Dataset) -> DataArray:
     """Which ended above half of the loss of the bag of tokens."""
     return signals.final > MIRROR.bag_loss() / 2
@@ -1060,6 +1097,7 @@ def _(drawn: Dataset) -> dict[str, Any]:
 def _(fresh: Dataset, forbidden: Dataset) -> dict[str, Any]:
     chance = fresh.accuracy.copy(data=np.full(fresh.accuracy.shape, 1 / MIRROR.vocab))
     return {
+        "even": {"value": forbidden.before.sel(task="reversal")},
         "accuracy": {
             **_pair(fresh.accuracy, chance),
             "control": forbidden.accuracy.sel(task="reversal", arm="trained"),
@@ -1072,12 +1110,11 @@ def _(fresh: Dataset, forbidden: Dataset) -> dict[str, Any]:
 def _(forbidden: Dataset) -> dict[str, Any]:
     loss = forbidden.loss
     parts = {
-        f"{arm}_{task}": _pair(loss.sel(task=task, arm=arm), loss.sel(task=task, arm="trained"))
-        for arm in ("cut", "frozen")
+        f"cut_{task}": _pair(loss.sel(task=task, arm="cut"), loss.sel(task=task, arm="trained"))
         for task in TASKS
     }
     entropy = forbidden.entropy.sel(arm="trained").mean("task")
-    return {**parts, "entropy": _pair(entropy, forbidden.before.mean("task"))}
+    return {**parts, "sharper": _pair(entropy, forbidden.before.mean("task"))}
 
 
 def _moved(values: DataArray, kind: str) -> DataArray:
@@ -1092,25 +1129,40 @@ def _(spending: Dataset) -> dict[str, Any]:
         of = values.sel(block=2, kind="distractors")
         return _pair(of.sel(step=SPENT_AT[-1]), of.sel(step=0))
 
-    return {
-        "mass": ends(spending.share),
-        "written": ends(spending.written),
-        "parity": {
-            **_pair(-_moved(spending.written, "distractors"), _moved(spending.written, "needed")),
-            "control": -_moved(spending.written, "spare"),
-        },
-    }
+    return {"mass": ends(spending.share), "written": ends(spending.written)}
 
 
 @evidence("IW-4.1")
 def _(readers: Dataset) -> dict[str, Any]:
-    left = readers.similarity.sel(model="trained")
-    return {f"block_{i}": _pair(left.sel(state=i), left.sel(state=i - 1)) for i in range(1, 5)}
+    def steps(model: str) -> DataArray:
+        return readers.similarity.sel(model=model).diff("state")
+
+    own, silent = steps("trained"), steps("without attention")
+    return {f"block_{i}": _pair(own.sel(state=i), silent.sel(state=i)) for i in range(1, 5)}
 
 
 @evidence("DD-14.7")
-def _(signals: Dataset) -> dict[str, Any]:
-    return {side: {"value": sided(signals, side, 1.0)} for side in ("low", "high")}
+def _(signals: Dataset, one_rate: Dataset) -> dict[str, Any]:
+    pooled = {side: {"value": sided(signals, side, 1.0)} for side in ("low", "high")}
+    return {
+        **pooled,
+        "low_one_rate": {"value": twin_areas(one_rate, "fast", "entropy", -1.0)},
+        "high_one_rate": {"value": twin_areas(one_rate, "slow", "entropy", 1.0)},
+    }
+
+
+def twin_areas(one_rate: Dataset, end: str, name: str, way: float) -> Float[ndarray, "seed"]:
+    """Area under the curve among trainings at one learning rate, one a seed; half where all end alike.
+
+    Args:
+        one_rate: the result.
+        end: which of `ENDS`.
+        name: which of its values.
+        way: 1 where a high value is the sign, -1 where a low one is.
+    """
+    at = one_rate.sel(end=end).transpose("seed", "twin")
+    rows = zip(way * at[name].values, failed(at).values, strict=True)
+    return np.array([area(scores, lost) for scores, lost in rows])
 
 
 def sided(signals: Dataset, side: Literal["low", "high"], factor: float) -> Float[ndarray, "seed"]:
@@ -1178,7 +1230,9 @@ def areas(signals: Dataset, sign: str, *, factor: float | None = None) -> Float[
     return np.array([area(score, row) for score, row in zip(scores, bad, strict=True)])
 
 
-def matched_area(signals: Dataset, name: str, way: float) -> tuple[float, int]:
+def matched_area(
+    signals: Dataset, name: str, way: float, *, factor: float | None = None
+) -> tuple[float, int]:
     """Area under the curve over pairs of trainings that differ in the seed alone, and the number of pairs.
 
     Same learning rate, same factor on the initial weights; one failed and one did not.
@@ -1187,13 +1241,14 @@ def matched_area(signals: Dataset, name: str, way: float) -> tuple[float, int]:
         signals: the result.
         name: which of its values.
         way: 1 where a high value is the sign, -1 where a low one is.
+        factor: on the initial weights; all of them, each by itself, when None.
     """
     won, pairs = 0.0, 0
     bad = failed(signals)
-    for factor in FACTORS:
+    for size in FACTORS if factor is None else (factor,):
         for rate in WATCHED_RATES:
-            scores = way * signals[name].sel(factor=factor, rate=rate).values
-            lost = bad.sel(factor=factor, rate=rate).values
+            scores = way * signals[name].sel(factor=size, rate=rate).values
+            lost = bad.sel(factor=size, rate=rate).values
             count = int(lost.sum() * (~lost).sum())
             if count:
                 won += count * area(scores, lost)
@@ -1225,9 +1280,7 @@ def variance_768() -> float:
     return score_variance("small", 768)
 
 
-@number
-def formula_off(drawn: Dataset) -> float:
-    """Largest error of the formula for small scores, but for Xavier's, which are not small."""
+def _off(drawn: Dataset, lengths: Sequence[int], *, xavier: bool) -> float:
     mean = drawn.entropy.mean("seed")
     return max(
         abs(
@@ -1235,9 +1288,39 @@ def formula_off(drawn: Dataset) -> float:
             - predicted_entropy(score_variance(*KINDS[kind]), n)
         )
         for kind in KINDS
-        if not kind.startswith("xavier")
-        for n in LENGTHS
+        if kind.startswith("xavier") == xavier
+        for n in lengths
     )
+
+
+@number
+def formula_off(drawn: Dataset) -> float:
+    """Largest error of the formula for small scores, but for Xavier's, which are not small."""
+    return _off(drawn, LENGTHS, xavier=False)
+
+
+@number
+def xavier_off_8(drawn: Dataset) -> float:
+    """The same for Xavier's scores, eight tokens."""
+    return _off(drawn, [8], xavier=True)
+
+
+@number
+def xavier_off_256(drawn: Dataset) -> float:
+    """The same for 256 tokens."""
+    return _off(drawn, [256], xavier=True)
+
+
+@number
+def guess_recall() -> float:
+    """Loss of guessing a value of recall."""
+    return math.log(RECALL.values)
+
+
+@number
+def guess_eight() -> float:
+    """Loss of guessing one of eight tokens, in the lag task and in reversal."""
+    return math.log(MIRROR.vocab)
 
 
 @number
@@ -1402,6 +1485,13 @@ def given_ends(induction: Dataset) -> DataArray:
 
 
 @number
+def given_length(induction: Dataset) -> DataArray:
+    """Steps from 2.5 nats to a quarter of a nat, where the first layer is given."""
+    start = _falls_to(induction, "first layer given", 2.5)
+    return given_ends(induction) - start
+
+
+@number
 def one_layer_end(induction: Dataset) -> DataArray:
     """The loss of one layer at the end."""
     return induction.loss.sel(arm="one layer", step=slice(INDUCTION_STEPS - 40, None)).mean("step")
@@ -1462,7 +1552,7 @@ def rest_fall(spending: Dataset) -> DataArray:
 
 @number
 def idle_end(spending: Dataset) -> DataArray:
-    """The same in the first block."""
+    """Normalised entropy of the heads of the first block at the questions, after training."""
     return spending.entropy.sel(block=1, step=SPENT_AT[-1]).stack(one=("seed", "head"))
 
 
@@ -1556,23 +1646,75 @@ def too_high_twice(signals: Dataset) -> DataArray:
 
 @number
 def matched_pairs(signals: Dataset) -> int:
-    """Pairs of trainings that differ in the seed alone, of which one failed."""
-    return matched_area(signals, "entropy", -1.0)[1]
+    """Pairs of trainings with the usual weights that differ in the seed alone, of which one failed."""
+    return matched_area(signals, "entropy", -1.0, factor=1.0)[1]
 
 
 @number
 def matched_low(signals: Dataset) -> float:
     """Area of low entropy over these pairs."""
-    return matched_area(signals, "entropy", -1.0)[0]
+    return matched_area(signals, "entropy", -1.0, factor=1.0)[0]
 
 
 @number
 def matched_loss(signals: Dataset) -> float:
     """Area of a high loss over these pairs."""
-    return matched_area(signals, "loss", 1.0)[0]
+    return matched_area(signals, "loss", 1.0, factor=1.0)[0]
 
 
 @number
 def matched_gradient(signals: Dataset) -> float:
     """Area of a short gradient over these pairs."""
-    return matched_area(signals, "gradient", -1.0)[0]
+    return matched_area(signals, "gradient", -1.0, factor=1.0)[0]
+
+
+def _twins(one_rate: Dataset, end: str, name: str, way: float) -> DataArray:
+    return _seeds(twin_areas(one_rate, end, name, way))
+
+
+@number
+def slow_failed(one_rate: Dataset) -> float:
+    """Share of the trainings at the slow rate that failed."""
+    return float(failed(one_rate).sel(end="slow").mean())
+
+
+@number
+def fast_failed(one_rate: Dataset) -> float:
+    """The same at the fast rate."""
+    return float(failed(one_rate).sel(end="fast").mean())
+
+
+@number
+def slow_high(one_rate: Dataset) -> DataArray:
+    """Area of high entropy among trainings at the slow rate."""
+    return _twins(one_rate, "slow", "entropy", 1.0)
+
+
+@number
+def slow_loss(one_rate: Dataset) -> DataArray:
+    """Area of a high loss there."""
+    return _twins(one_rate, "slow", "loss", 1.0)
+
+
+@number
+def slow_gradient(one_rate: Dataset) -> DataArray:
+    """Area of a short gradient there."""
+    return _twins(one_rate, "slow", "gradient", -1.0)
+
+
+@number
+def fast_low(one_rate: Dataset) -> DataArray:
+    """Area of low entropy among trainings at the fast rate."""
+    return _twins(one_rate, "fast", "entropy", -1.0)
+
+
+@number
+def fast_loss(one_rate: Dataset) -> DataArray:
+    """Area of a high loss there."""
+    return _twins(one_rate, "fast", "loss", 1.0)
+
+
+@number
+def fast_gradient(one_rate: Dataset) -> DataArray:
+    """Area of a short gradient there."""
+    return _twins(one_rate, "fast", "gradient", -1.0)
