@@ -19,6 +19,7 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.bit_pairs import BitPairs
+from measured_transformer.tasks.bit_table import BitTable
 from measured_transformer.tasks.brackets import Brackets
 from measured_transformer.tasks.copying import Copying
 from measured_transformer.tasks.counting import Counting
@@ -82,6 +83,7 @@ TASKS = [
     MaskedWords(),
     ShuffledSentences(Grammar()),
     BitPairs(bits=4, length=6),
+    BitTable(bits=4, answers=5, length=6, mirrored=True),
     ModularAddition(),
     NoisyTranslation(),
     NumberTranslation(below=100),
