@@ -192,7 +192,7 @@ def test_floors_are_finite_costs(task: Task) -> None:
     names = [
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
-    assert names or isinstance(task, HiddenMarkov | FixedSet | ShuffledSentences)
+    assert names or isinstance(task, BitTable | HiddenMarkov | FixedSet | ShuffledSentences)
     for name in names:
         assert 0 <= getattr(task, name)() <= math.log(task.vocab) + 1e-9, name
 

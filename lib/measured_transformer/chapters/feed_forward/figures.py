@@ -219,13 +219,13 @@ def plot_by_length(company: Dataset) -> Figure:
 
 
 _PLACES: Mapping[str, tuple[float, float, str]] = {
-    "copy": (0.03, 0.0, "left"),
+    "copy": (0.03, 0.025, "left"),
     "recall": (0.03, 0.0, "left"),
     "alone": (0.0, 0.05, "center"),
     "table": (0.0, 0.05, "center"),
     "both": (0.0, 0.06, "center"),
-    "sums": (0.03, 0.0, "left"),
-    "text": (0.04, 0.0, "left"),
+    "sums": (0.03, -0.025, "left"),
+    "text": (0.03, 0.04, "left"),
 }
 
 
@@ -257,6 +257,12 @@ def plot_jobs(jobs: Dataset) -> Figure:
             x.mean() + dx, y.mean() + dy, JOB_NAMES[job], ha=side, va="center", fontsize=11
         )  # fmt: skip
     axes.plot([-0.05, 1.12], [-0.05, 1.12], color=theme().faint, linewidth=1, zorder=0)
+    for x, y, side, text in (
+        (0.22, 1.06, "center", "moving"),
+        (1.05, -0.02, "right", "transforming"),
+        (1.02, 1.06, "right", "both"),
+    ):
+        axes.text(x, y, text, ha=side, va="center", fontsize=13, style="italic", alpha=0.55)
     axes.set_xlim(-0.07, 1.08)
     axes.set_ylim(-0.07, 1.12)
     axes.set_aspect("equal")
@@ -302,7 +308,7 @@ def plot_taken(jobs: Dataset) -> Figure:
     return figure
 
 
-_HOW = {"trained": "trained without it", "ablated": "taken away after training"}
+_HOW = {"trained": "trained without", "ablated": "taken away afterwards"}
 
 
 @themed
@@ -355,7 +361,7 @@ def plot_models(counted: Dataset) -> Figure:
     shares.set_ylim(len(models) - 0.5, -0.5)
     shares.set_xlim(0, 1)
     shares.set_xlabel("share of the parameters")
-    shares.legend(loc="lower left", bbox_to_anchor=(-0.3, 1.02), ncols=2, borderaxespad=0)
+    figure.legend(*shares.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     ratios.axvline(3, color=theme().ink, linestyle="--", linewidth=1)
     ratios.plot(here.ratio.values, rows, "D", color=COLOURS["ffn"], mec=theme().ink, markersize=8)
     for row, ratio in zip(rows, here.ratio.values, strict=True):
