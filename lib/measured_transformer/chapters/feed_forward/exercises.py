@@ -156,12 +156,12 @@ def lookup(answer: Answer) -> None:
         neurons = (signs @ w1 + b1).relu()
         found = neurons @ w2
         demand(
-            not close(found, neurons.sum(1, keepdim=True) * writes) or close(found, writes),
-            "each token is told apart, but its neuron says too much or too little: mend the bias",
-        )
-        demand(
             bits == 1 or not close(found, (signs @ w1).relu() @ w2) or close(found, writes),
             "without a bias a neuron answers to tokens that share most of its signs",
+        )
+        demand(
+            not close(found, neurons.sum(1, keepdim=True) * writes) or close(found, writes),
+            "each token is told apart, but its neuron says too much or too little: mend the bias",
         )
         demand(
             close(found, writes),
