@@ -202,8 +202,8 @@ def plot_by_length(company: Dataset) -> Figure:
     axes.axvline(COMPANY.length, color=theme().faint, linewidth=6, zorder=0)
     places = {
         "whole": (1.05, 0.93, "with a network"),
-        "heads": (2.5, 0.77, "attention alone, more heads"),
-        "layers": (2.75, 0.5, "attention alone, more layers"),
+        "heads": (1.03, 0.72, "attention alone,\nmore heads"),
+        "layers": (2.9, 0.52, "attention alone, more layers"),
     }
     for name, (x, y, text) in places.items():
         values = company.by_length.sel(arm=name).transpose("seed", "tokens").values
@@ -259,7 +259,7 @@ def plot_jobs(jobs: Dataset) -> Figure:
     axes.plot([-0.05, 1.12], [-0.05, 1.12], color=theme().faint, linewidth=1, zorder=0)
     for x, y, side, text in (
         (0.22, 1.06, "center", "moving"),
-        (1.05, -0.02, "right", "transforming"),
+        (1.05, 0.14, "right", "transforming"),
         (1.02, 1.06, "right", "both"),
     ):
         axes.text(x, y, text, ha=side, va="center", fontsize=13, style="italic", alpha=0.55)

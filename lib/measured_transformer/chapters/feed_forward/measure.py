@@ -555,7 +555,7 @@ _EXACT = (
 @measurement(seeds=100, tolerance=dict.fromkeys(_EXACT, 1e-12))
 def identities(seed: int) -> dict[str, Any]:
     """Largest errors of the network's formulas and of what they say, each beside a version that must fail."""
-    relu, gelu = (drawn(seed, activation=g) for g in ("relu", "gelu"))  # type: ignore[arg-type]
+    relu, gelu = (drawn(seed, activation=g) for g in ("relu", "gelu"))
 
     def worst(parts: Drawn, other: Tensor) -> float:
         return float((other - parts.network(parts.x)).detach().abs().max())
@@ -866,6 +866,30 @@ def deeper(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         "loss": ("job", [s.loss for s in scores]),
         "accuracy": ("job", [s.accuracy for s in scores]),
     }
+
+
+LARGER_RATES = (RATES[-1], 6.4e-2, 1.28e-1)
+
+
+def lone_trainings(seed: int) -> dict[float, Job]:
+    """Attention alone with more heads on lone tokens, at the largest rate of its grid and beyond."""
+    task = JOBS["alone"]
+    config, prepare = arm(task, "heads")
+    options: dict[str, Any] = {"prepare": prepare, "batch_size": 32, "steps": 300}
+    return {rate: job(config, task, seed, learning_rate=rate, **options) for rate in LARGER_RATES}
+
+
+@measurement(
+    seeds=10,
+    coords={"rate": LARGER_RATES},
+    trainings=lone_trainings,
+    repeat="opening",
+    tolerance={"accuracy": 0.3},
+)
+def lone(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
+    """Accuracy of attention alone with more heads on lone tokens, at still larger learning rates."""
+    found = [evaluate(runs[rate].model, JOBS["alone"], seed=seed) for rate in LARGER_RATES]
+    return {"accuracy": ("rate", [score.accuracy for score in found])}
 
 
 @dataclass(frozen=True)
