@@ -14,11 +14,11 @@ from measured_transformer.analysis.extrapolation import excess_loss
 from measured_transformer.analysis.gradients import stream_gradients
 from measured_transformer.analysis.positions import position_r2_by_layer
 from measured_transformer.analysis.residual import ledger
+from measured_transformer.chapters.feed_forward.measure import replaced
 from measured_transformer.chapters.heads.measure import pair_effects
 from measured_transformer.chapters.initialisation.measure import passage
 from measured_transformer.chapters.layer_norm.measure import norm_divisors
 from measured_transformer.chapters.layers.measure import rise_without
-from measured_transformer.chapters.network_or_attention.measure import replaced
 from measured_transformer.chapters.norm_gradients.measure import (
     EqualRates,
     Watched,

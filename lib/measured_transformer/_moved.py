@@ -45,7 +45,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.learned_scale": ("variants.attention",),
     "analysis.learning_rate": ("chapters.learning_rate.measure",),
     "analysis.left_out": ("variants.component_ablation",),
-    "analysis.network_or_attention": ("chapters.network_or_attention.measure",),
+    "analysis.network_or_attention": ("chapters.feed_forward.measure",),
     "analysis.neuron_patterns": ("chapters.neurons.measure",),
     "analysis.norm_arms": (
         "variants.norms",
@@ -103,7 +103,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "exercises.layers": ("chapters.layers.exercises",),
     "exercises.layers_as_steps": ("chapters.layers_as_steps.exercises",),
     "exercises.learning_rate": ("chapters.learning_rate.exercises",),
-    "exercises.network_or_attention": ("chapters.network_or_attention.exercises",),
+    "exercises.network_or_attention": ("chapters.feed_forward.exercises",),
     "exercises.neurons": ("chapters.neurons.exercises",),
     "exercises.norm_gradients": ("chapters.norm_gradients.exercises",),
     "exercises.norm_placement": ("chapters.norm_placement.exercises",),
@@ -144,7 +144,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "figures.layers": ("chapters.layers.figures",),
     "figures.layers_as_steps": ("chapters.layers_as_steps.figures",),
     "figures.learning_rate": ("chapters.learning_rate.figures",),
-    "figures.network_or_attention": ("chapters.network_or_attention.figures",),
+    "figures.network_or_attention": ("chapters.feed_forward.figures",),
     "figures.neurons": ("chapters.neurons.figures",),
     "figures.norm_gradients": ("chapters.norm_gradients.figures",),
     "figures.norm_placement": (

@@ -19,6 +19,7 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.bit_pairs import BitPairs
+from measured_transformer.tasks.bit_table import BitTable
 from measured_transformer.tasks.brackets import Brackets
 from measured_transformer.tasks.copying import Copying
 from measured_transformer.tasks.counting import Counting
@@ -83,6 +84,7 @@ TASKS = [
     MaskedWords(),
     ShuffledSentences(Grammar()),
     BitPairs(bits=4, length=6),
+    BitTable(bits=4, answers=5, length=6, mirrored=True),
     ModularAddition(),
     NoisyTranslation(),
     NumberTranslation(below=100),
@@ -192,7 +194,8 @@ def test_floors_are_finite_costs(task: Task) -> None:
     names = [
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
-    assert names or isinstance(task, HiddenMarkov | FixedSet | OpenedText | ShuffledSentences)
+    known = BitTable | HiddenMarkov | FixedSet | OpenedText | ShuffledSentences
+    assert names or isinstance(task, known)
     for name in names:
         assert 0 <= getattr(task, name)() <= math.log(task.vocab) + 1e-9, name
 

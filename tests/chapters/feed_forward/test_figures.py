@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from measured_transformer.chapters.feed_forward import figures
-from measured_transformer.chapters.feed_forward.measure import Fit, by_hand, published, whereabouts
+from measured_transformer.chapters.feed_forward import figures, measure
+from measured_transformer.chapters.feed_forward.measure import Fit, by_hand
+from xarray import Dataset
 
 
 def lines(drawn, panel):
@@ -46,40 +47,81 @@ def test_zeros_between_positions_are_empty_cells():
         assert np.array_equal(cells, np.where(blocks > 0, blocks, np.nan), equal_nan=True)
 
 
-def test_every_seed_of_every_arm_is_drawn():
-    values = {"a": np.array([0.1, 0.2, 0.4]), "b": np.array([0.9, 0.8, 1.0])}
-    drawn = figures.plot_arms(
-        {"one": values, "two": values}, {"one": 0.1, "two": 0.2}, {"a": "ffn", "b": "attention"}
+RNG = np.random.default_rng(0)
+
+
+def drawn_values(names, **coords):
+    axes = ("seed", *coords)
+    shape = (3, *map(len, coords.values()))
+    return Dataset(
+        {name: (axes, RNG.random(shape)) for name in names},
+        coords={axis: list(labels) for axis, labels in coords.items()},
     )
-    for panel in (0, 1):
-        dots = [x for x, _ in lines(drawn, panel) if len(x) == 3]
-        assert [x.tolist() for x in dots] == [v.tolist() for v in values.values()]
-        assert drawn.figure.axes[panel].get_xlabel().endswith(("one", "two")[panel])
 
 
 def test_accuracy_over_length_has_each_seed_and_the_mean():
-    values = np.array([[0.1, 0.5], [0.3, 0.7]])
-    drawn = figures.plot_by_length((1, 8), {"a": values}, {"a": "ffn"}, trained=8, guess=0.125)
-    rows = [y.tolist() for x, y in lines(drawn, 0) if x.tolist() == [1, 8]]
-    assert rows == [[0.1, 0.5], [0.3, 0.7], pytest.approx([0.2, 0.6])]
+    company = drawn_values(("by_length",), arm=measure.ALONE, tokens=measure.TOKENS)
+    rows = [y for x, y in lines(figures.plot_by_length(company), 0) if len(x) == 5]
+    for arm in measure.ALONE:
+        values = company.by_length.sel(arm=arm).values
+        for wanted in (*values, values.mean(0)):
+            assert any(np.allclose(wanted, row) for row in rows)
+
+
+def test_each_job_stands_where_its_two_losses_meet():
+    jobs = drawn_values(("accuracy",), job=measure.JOBS, arm=measure.THREE)
+    network, attention = figures.lost(jobs)
+    dots = lines(figures.plot_jobs(jobs), 0)
+    for job in measure.JOBS:
+        x, y = network.sel(job=job).values, attention.sel(job=job).values
+        whole = jobs.accuracy.sel(job=job, arm="whole").values
+        np.testing.assert_allclose(x, whole - jobs.accuracy.sel(job=job, arm="heads").values)
+        np.testing.assert_allclose(y, whole - jobs.accuracy.sel(job=job, arm="neurons").values)
+        for wanted in ((x, y), ([x.mean()], [y.mean()])):
+            assert any(len(a) == len(wanted[0]) and np.allclose((a, b), wanted) for a, b in dots)
+
+
+def test_both_ways_of_taking_a_part_away_are_drawn_for_each_seed():
+    jobs = drawn_values(("loss",), job=measure.JOBS, arm=measure.THREE).merge(
+        drawn_values(("taken",), job=measure.JOBS, part=measure.PARTS)
+    )
+    found, drawn = measure.rises(jobs), figures.plot_taken(jobs)
+    for panel, part in enumerate(measure.PARTS):
+        rows = [x for x, _ in lines(drawn, panel) if len(x) == 3]
+        for rise in found.values():
+            for job in measure.JOBS:
+                wanted = rise.sel(job=job, part=part).values
+                assert any(np.allclose(x, wanted) for x in rows)
+
+
+def test_every_seed_of_every_substitute_is_drawn():
+    instead = drawn_values(("accuracy", "loss"), job=("table", "text"), arm=measure.FOUR)
+    drawn = figures.plot_instead(instead)
+    for panel, (job, values) in enumerate((("table", "accuracy"), ("text", "loss"))):
+        dots = [x for x, _ in lines(drawn, panel) if len(x) == 3]
+        wanted = [instead[values].sel(job=job, arm=arm).values for arm in measure.FOUR]
+        np.testing.assert_allclose(dots, wanted)
 
 
 def test_bars_of_parameters_are_their_shares():
-    models = {name: whereabouts(model.count) for name, model in published().items()}
-    drawn = figures.plot_whereabouts_of_models(models)
-    bars = [bar.get_width() for bar in drawn.figure.axes[0].patches]
-    assert len(bars) == 15
-    for place, groups in enumerate(models.values()):
-        whole = sum(groups.values())
-        assert bars[5 * place : 5 * place + 5] == pytest.approx(
-            [number / whole for number in groups.values()]
-        )
+    given = measure.counted(0)
+    axes = {name: value for name, value in given.items() if isinstance(value, tuple)}
+    counted = Dataset(
+        {n: (("seed", "model"), [v]) for n, (axis, v) in axes.items() if axis == "model"},
+        coords={"model": list(measure.MODELS)},
+    )
+    shares, ratios = figures.plot_models(counted).figure.axes
+    bars = np.array([bar.get_width() for bar in shares.patches]).reshape(4, -1)
+    here = counted.isel(seed=0)
+    for row, name in zip(bars, ("embedding", "attention", "network", "head"), strict=True):
+        np.testing.assert_allclose(row, (here[name] / here.total).values)
+    assert bars.sum(0) == pytest.approx(1, abs=1e-3), "norms alone are left out"
+    [marks] = [line for line in ratios.get_lines() if line.get_marker() == "D"]
+    np.testing.assert_allclose(marks.get_xdata(), here.network / here.attention)
 
 
-def test_activations_and_approximations_are_drawn_as_they_are():
+def test_activations_are_drawn_as_they_are():
     drawn = figures.plot_activations()
     relu = next(y for x, y in lines(drawn, 0) if len(x) == 800)
     assert relu.min() == 0
     assert {float(v) for v in lines(drawn, 1)[0][1]} == {0.0, 1.0}
-    errors = [np.abs(y).max() for x, y in lines(figures.plot_approximations(), 0) if len(x) == 2001]
-    assert errors == pytest.approx([4.7e-4, 2.03e-2], rel=0.02)

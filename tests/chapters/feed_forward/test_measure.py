@@ -1,20 +1,35 @@
 """What the network computes: against PyTorch's layers, closed forms, differences, and counts by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from measured_transformer.analysis.ablation import loss
+from measured_transformer.analysis.handmade import heads_model, induction_model
 from measured_transformer.chapters.feed_forward import measure as ff
+from measured_transformer.evidence.results import load_results
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.sizes import count_parameters
+from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.tasks.bit_pairs import BitPairs
-from measured_transformer.training.loop import make_model
+from measured_transformer.tasks.induction import Induction
+from measured_transformer.tasks.modular import ModularAddition
+from measured_transformer.tasks.reversal import Reversal
+from measured_transformer.training.loop import evaluate, make_model
 from measured_transformer.training.seeding import make_generator
-from measured_transformer.variants.feedforward import FixedEmbeddings
+from torch.nn import functional as F
+from xarray import Dataset
+
+RESULTS = load_results("feed_forward")
+SMALL = Config(vocab=6, d_model=12, n_heads=3, n_layers=2, positions="learned", max_length=5)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -146,20 +161,21 @@ def test_constants_of_activations():
 
 
 def test_published_models_have_their_published_sizes():
-    found = {name: model.count for name, model in ff.published().items()}
-    assert found["BERT-base"].total == 109_482_240
-    assert found["GPT-2"].total == 124_439_808
-    assert found["LLaMA-7B"].total == 6_738_415_616
-    for count in found.values():
-        assert sum(ff.whereabouts(count).values()) == count.total
-    small = ff.published()["GPT-2"].config.replace(vocab=7, d_model=24, n_layers=2, max_length=5)
-    model = Decoder(small)
+    assert ff.count("BERT-base").total == 109_482_240
+    assert ff.count("GPT-2").total == 124_439_808
+    assert ff.count("LLaMA 7B").total == 6_738_415_616
+    billions = {"Mistral 7B": 7.2, "Llama 3 8B": 8.0, "Llama 3 70B": 70.6, "Gemma 2 9B": 9.2}
+    for name, stated in billions.items():
+        assert round(ff.count(name).total / 1e9, 1) == stated
+    small = ff.MODELS["Llama 3 8B"].replace(
+        vocab=7, d_model=16, n_layers=2, n_heads=4, n_kv_heads=1, d_ff=56
+    )
     inside = {
-        name: sum(p.numel() for n, p in model.named_parameters() if f".{name}." in n)
+        name: sum(p.numel() for n, p in Decoder(small).named_parameters() if f".{name}." in n)
         for name in ("attention", "feedforward")
     }
-    ratio = ff.Published(small, "decoder").network_over_attention
-    assert ratio == pytest.approx(inside["feedforward"] / inside["attention"])
+    found = count_parameters(small, "decoder")
+    assert (found.attention, found.feedforward) == (inside["attention"], inside["feedforward"])
 
 
 def off_linear(outputs, signs):
@@ -170,27 +186,26 @@ def off_linear(outputs, signs):
     return float((columns @ fit - outputs).abs().max())
 
 
-def test_frozen_attention_alone_is_a_linear_map_of_the_bits():
+def test_attention_alone_is_a_linear_map_of_a_lone_token_and_of_no_other():
     task = BitPairs(bits=4)
     config = Config(vocab=16, d_model=12, n_heads=2, n_layers=2, positions="none", norm="none")
 
-    def outputs(network, length, frozen):
+    def outputs(network, length):
         model = make_model(config, causal=False, seed=0).eval()
-        FixedEmbeddings(network=network, bits=4)(model)
+        ff.Substituted("whole" if network else "none", bits=4)(model)
         with torch.no_grad():
-            for block in model.blocks:  # fresh weights are so small that nothing bends by much
+            for block in model.blocks:  # initial weights are so small that nothing bends by much
                 for layer in (block.attention.query, block.attention.key):
                     layer.weight.mul_(8)
         seen = []
         with intervene(model, {"blocks.1.residual_post": lambda x: seen.append(x) or x}):
-            ff.accuracy_at(model, task, length=length, seed=0, frozen=frozen)
+            ff.accuracy_at(model, task, length=length, seed=0)
         batch = task.batch(make_generator(0, f"evaluation at {length}"), 256, length=length)
         return off_linear(seen[-1], task.signs()[batch.inputs])
 
-    assert outputs(network=False, length=8, frozen=True) < 1e-5
-    assert outputs(network=False, length=1, frozen=False) < 1e-5  # a lone token: one weight, a one
-    assert outputs(network=False, length=8, frozen=False) > 1e-2
-    assert outputs(network=True, length=8, frozen=True) > 1e-2
+    assert outputs(network=False, length=1) < 1e-5  # one weight, a one
+    assert outputs(network=False, length=8) > 1e-2
+    assert outputs(network=True, length=1) > 1e-2
 
 
 def test_accuracy_counts_right_answers():
@@ -204,22 +219,170 @@ def test_accuracy_counts_right_answers():
     assert ff.accuracy_at(model, task, length=5, seed=3) == pytest.approx(int(right) / 1280)
 
 
-def test_a_frozen_pattern_is_the_mean_of_those_that_were():
-    task = BitPairs(bits=4)
-    config = Config(vocab=16, d_model=16, n_layers=1, n_heads=2, positions="none")
-    model = make_model(config, causal=False, seed=0).eval()
-    shown = []
+def per_block(name, task):
+    config, prepare = ff.arm(task, name)
+    model = make_model(config, causal=task.causal, seed=0)
+    prepare(model)
+    parts = [(b.attention, b.feedforward) for b in model.modules() if isinstance(b, Block)]
+    return [sum(p.numel() for part in pair for p in part.parameters()) for pair in parts]
+
+
+@pytest.mark.parametrize("task", ff.JOBS.values(), ids=ff.JOBS)
+def test_what_stays_makes_up_for_what_goes(task):
+    whole = sum(per_block("whole", task))
+    for name in ("heads", "layers", "neurons", "linear"):
+        assert sum(per_block(name, task)) == pytest.approx(whole, rel=0.02)
+    assert sum(per_block("removed", task)) == pytest.approx(whole / 3, rel=0.02)
+    for name in ff.ARMS:
+        assert ff.weights(task, name) == pytest.approx(ff.weights(task, "whole"), rel=0.02) or (
+            name == "removed"
+        )
+
+
+def test_tokens_given_as_bits_keep_their_vectors():
+    task = ff.JOBS["table"]
+    for name in ff.ARMS:
+        config, prepare = ff.arm(task, name)
+        model = make_model(config, causal=False, seed=3)
+        prepare(model)
+        table = model.token_embedding.weight
+        assert not table.requires_grad
+        signs = BitPairs(bits=8).signs()[:128, :7]  # the same bits, lowest first
+        fit = torch.linalg.lstsq(signs, table).solution
+        torch.testing.assert_close(signs @ fit, table, atol=1e-5, rtol=1e-5)
+
+
+# --- by hand --------------------------------------------------------------------------------------
+
+
+def test_two_heads_are_torch_attention_and_tell_different_bits():
+    looks, mean, out = ff.two_heads(8.0).T
+    bits = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+    values = bits.double()[:, None, :, None]
+    for score, found in ((8.0, looks), (0.0, mean)):
+        query = torch.full((4, 1, 1, 1), score, dtype=torch.float64)
+        by_torch = F.scaled_dot_product_attention(query, values, values, scale=1.0)
+        assert torch.allclose(by_torch.flatten(), found)
+    truth = (bits[:, 0] ^ bits[:, 1]).double()
+    assert (out - truth).abs().max() < 1e-3
+    # one over one plus e to the score is what the wrong bit keeps
+    assert looks[1] == pytest.approx(1 / (1 + math.exp(-8)))
+    assert (ff.two_heads(0.0)[:, 2] == 0).all(), "without a preference there is nothing to tell"
+
+
+def test_the_numbers_in_the_table_of_the_page():
+    found = ff.two_heads(6.0)
+    assert [round(float(v), 4) for v in found[:, 0]] == [0, 0.9975, 0.9975, 1]
+    assert [round(float(v), 3) for v in found[:, 2]] == [0, 0.995, 0.995, 0]
+
+
+# --- taken away -----------------------------------------------------------------------------------
+
+
+def fresh_on(task):
+    """A model with large random weights, sequences held out, and those that means are taken over."""
+    length = task.length if task.causal else 5
+    config = SMALL.replace(vocab=task.vocab, max_length=length)
+    model = make_model(config, causal=task.causal, seed=1).double()
     with torch.no_grad():
-        ff.accuracy_at(model, task, length=5, seed=3)
-    with intervene(model, {"blocks.0.attention.out": lambda x: shown.append(x) or x}):
-        ff.accuracy_at(model, task, length=5, seed=3, frozen=True)
-    free, held = shown
-    batch = task.batch(make_generator(3, "evaluation at 5"), 256, length=5)
-    with capture(model, "*.pattern", "*.values") as seen, torch.no_grad():
-        model(batch.inputs)
-    pattern = seen["blocks.0.attention.pattern"].mean(0, keepdim=True)
-    mixed = (pattern @ seen["blocks.0.attention.values"]).transpose(1, 2).flatten(2)
-    with torch.no_grad():
-        expected = model.blocks[0].attention.output(mixed)
-    assert torch.allclose(held, expected, atol=1e-6)
-    assert not torch.allclose(free, expected, atol=1e-3)
+        for parameter in model.blocks.parameters():
+            parameter.mul_(2)
+    unseen = replace(task, part="validation") if task.causal else task
+    batches = (
+        unseen.batch(make_generator(4, "evaluation"), 40),
+        task.batch(make_generator(4, "reference"), 40),
+    )
+    return model, *batches
+
+
+@pytest.mark.parametrize("task", [Reversal(6, 5), ModularAddition(7, 0.6)], ids=["all", "split"])
+def test_replacing_by_the_mean_is_done_for_one_block_at_a_time(task):
+    model, batch, reference = fresh_on(task)
+    found = ff.replaced(model, task, seed=4, size=40)
+    with capture(model, "blocks.*.out") as seen:
+        model(reference.inputs)
+    means = {name: value.mean(0) for name, value in seen.items()}
+    whole = loss(model, batch)
+
+    def without(*names):
+        with intervene(model, {k: (lambda now, m=means[k]: m.expand_as(now)) for k in names}):
+            return loss(model, batch) - whole
+
+    for i in range(2):
+        assert found.network[i] == pytest.approx(without(f"blocks.{i}.feedforward.out"))
+        assert found.attention[i] == pytest.approx(without(f"blocks.{i}.attention.out"))
+    networks = [f"blocks.{i}.feedforward.out" for i in range(2)]
+    assert found.networks == pytest.approx(without(*networks))
+    assert found.attentions == pytest.approx(
+        without(*(name.replace("feedforward", "attention") for name in networks))
+    )
+    assert abs(found.networks) > 1e-3
+
+
+def test_a_model_by_hand_lives_by_its_attention():
+    task = Reversal(5, 4)
+    model = heads_model(["mirror"], vocab=5, length=4)
+    found = ff.replaced(model, task, seed=0)
+    assert found.network == pytest.approx([0.0])
+    # the mean over sequences says nothing about the one at hand: what is left is a guess among five
+    left = math.log(5) - evaluate(model, task, seed=0).loss
+    assert found.attention[0] == pytest.approx(left, abs=0.02)
+    assert left > 0.5
+
+
+@pytest.mark.parametrize("task", [Reversal(6, 5), ModularAddition(7, 0.6)], ids=["all", "split"])
+def test_frozen_heads_keep_the_mean_of_their_patterns(task):
+    model, batch, reference = fresh_on(task)
+    with capture(model, "*.pattern") as seen:
+        model(reference.inputs)
+    means = {name: pattern.mean(0) for name, pattern in seen.items()}
+    held = {name: (lambda now, own=p: own.expand_as(now)) for name, p in means.items()}
+    with intervene(model, held):
+        right = model(batch.inputs).argmax(-1) == batch.targets
+    expected = float(right[batch.scored].double().mean())
+    assert ff.accuracy_frozen(model, task, seed=4, size=40) == pytest.approx(expected)
+
+
+def test_a_head_that_looks_at_fixed_places_may_be_frozen_and_one_that_asks_may_not():
+    task = Reversal(5, 4)
+    model = heads_model(["mirror"], vocab=5, length=4)
+    assert ff.accuracy_frozen(model, task, seed=0) == evaluate(model, task, seed=0).accuracy == 1
+    asking, repeats = induction_model(vocab=8, length=12), Induction(8, 12, shortest=3, longest=4)
+    whole = evaluate(asking, repeats, seed=0).accuracy
+    assert ff.accuracy_frozen(asking, repeats, seed=0) < whole - 0.1
+
+
+def test_rises_are_paired_by_seed():
+    axes = ("seed", "job", "arm")
+    found = ff.rises(
+        Dataset(
+            {
+                "loss": (axes, [[[1.0, 1.5, 3.0]], [[2.0, 1.0, 2.5]]]),
+                "taken": (("seed", "job", "part"), [[[0.1, 0.2]], [[0.3, 0.4]]]),
+            },
+            coords={"job": ["copy"], "arm": list(ff.THREE), "part": list(ff.PARTS)},
+        )
+    )
+    assert found["trained"].sel(part="network").values.tolist() == [[0.5], [-1.0]]
+    assert found["trained"].sel(part="attention").values.tolist() == [[2.0], [0.5]]
+    assert found["ablated"].values.tolist() == [[[0.1, 0.2]], [[0.3, 0.4]]]
+
+
+# --- what was measured ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", measurements_of("feed_forward"))
+def test_what_was_measured_holds(name):
+    assert standing(measurements_of("feed_forward")[name]).state in HOLDS
+
+
+def test_whole_models_learn_every_job_that_is_not_text_on_every_seed():
+    whole = RESULTS["jobs"].dataset.accuracy.sel(arm="whole")
+    assert (whole.drop_sel(job="text") > 0.95).all()
+    assert (RESULTS["company"].dataset.accuracy.sel(arm="whole") > 0.99).all()
+
+
+def test_without_attention_nothing_that_has_to_be_moved_is_known():
+    losses = RESULTS["jobs"].dataset.loss.sel(arm="neurons")
+    for job, floor in (("copy", 128), ("recall", 8), ("both", 8), ("sums", 23)):
+        assert (losses.sel(job=job) > math.log(floor) - 0.1).all()

@@ -51,22 +51,75 @@ WRONG = {
         "a sum": (([[1, 0], [1, 0]], [0, 0], [1, 0], 0), "(1, 1) gives 2"),
         "two outputs": (([[1, 1], [1, 1]], [0, -1], [[1, 1], [-2, 0]], 0), "shape (2,)"),
         "a row": (([[1, 1], [1, 1]], [0, -1], [[1, -2]], 0), "shape (2,)"),
-        "two last biases": (([[1, 1], [1, 1]], [0, -1], [1, -2], [0, 0]), "b2 shall be one number"),
+        "two last biases": (
+            ([[1, 1], [1, 1]], [0, -1], [1, -2], [0, 0]),
+            "b2 should be one number",
+        ),
         "a last bias": (([[1, 1], [1, 1]], [0, -1], [[1], [-2]], [1]), "(0, 0) gives 1"),
         "three neurons": (([[1, 1, 0], [1, 1, 0]], [0, -1, 0], [1, -2, 0], 0), "shape (2, 2)"),
     },
-    "feed_forward.shapes": {
-        "no turn": (
-            lambda x, w_in, w_out: torch.relu(x @ w_in) @ w_out,
-            "the function raises RuntimeError",
+    "feed_forward.lookup": {
+        "no bias": (lambda s, y: (s.T, 0 * s[:, 0], y), "without a bias"),
+        "half": (lambda s, y: (s.T, -(s.shape[1] - 0.5) + 0 * s[:, 0], y), "mend the bias"),
+        "the bits as they are": (
+            lambda s, y: ((s.T + 1) / 2, 1 - ((s + 1) / 2).sum(1), y),
+            "something else is written",
         ),
-        "no ReLU": (lambda x, w_in, w_out: x @ w_in @ w_out.T, "where is the ReLU"),
-        "swapped": (lambda x, w_in, w_out: torch.relu(x @ w_out) @ w_in.T, "which is turned"),
-        "by shape": (
-            lambda x, w_in, w_out: (
-                torch.relu(x @ w_in) @ (w_out if w_in.shape[0] == w_in.shape[1] else w_out.T)
+        "turned": (lambda s, y: (s, -(s.shape[1] - 1) + 0 * s[:, 0], y), "a row for each of the"),
+        "two things": (lambda s, y: (s.T, y), "three things"),
+        "one neuron short": (
+            lambda s, y: (s.T[:, 1:], -(s.shape[1] - 1) + 0 * s[1:, 0], y),
+            "a row for each of the",
+        ),
+        "biases of another number": (
+            lambda s, y: (s.T, torch.zeros(len(s) + 1).double(), y),
+            "b1 has a number",
+        ),
+    },
+    "feed_forward.operations": {
+        "one for two": (
+            lambda n, d, h, kv, e, m, gated: (
+                2 * n * d * e * (h + kv) + 2 * n * n * h * e,
+                n * d * m * (2 + gated),
             ),
-            "either way",
+            "two for a multiply-add",
         ),
+        "no pairs": (
+            lambda n, d, h, kv, e, m, gated: (
+                4 * n * d * e * (h + kv),
+                2 * n * d * m * (2 + gated),
+            ),
+            "where are the scores",
+        ),
+        "all heads": (
+            lambda n, d, h, kv, e, m, gated: (
+                8 * n * d * e * h + 4 * n * n * h * e,
+                2 * n * d * m * (2 + gated),
+            ),
+            "fewer heads",
+        ),
+        "scores alone": (
+            lambda n, d, h, kv, e, m, gated: (
+                4 * n * d * e * (h + kv) + 2 * n * n * h * e,
+                2 * n * d * m * (2 + gated),
+            ),
+            "mixing is another",
+        ),
+        "no gate": (
+            lambda n, d, h, kv, e, m, gated: (
+                4 * n * d * e * (h + kv) + 4 * n * n * h * e,
+                4 * n * d * m,
+            ),
+            "the gate is a third map",
+        ),
+        "a number": (lambda n, d, h, kv, e, m, gated: 4 * n * d * m, "two numbers"),
+    },
+    "feed_forward.both": {
+        "any": (lambda looks, mean: looks, "any of the bits"),
+        "different": (lambda looks, mean: 2 * (looks - mean), "where the bits differ"),
+        "the mean": (lambda looks, mean: mean, "should give nothing"),
+        "the wrong way round": (lambda looks, mean: 2 * looks - mean, "wrong for a pair"),
+        "rounded": (lambda looks, mean: (mean > 0.75).double(), "only weighted sums"),
+        "a product": (lambda looks, mean: looks * (2 * mean - 1), "only weighted sums"),
     },
 }

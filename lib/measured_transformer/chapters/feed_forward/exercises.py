@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from measured_transformer.exercises.answers import (
     Answer,
@@ -120,7 +119,7 @@ def exclusive_or(answer: Answer) -> None:
     if tuple(w2.shape) != (2, 1):
         w2 = tensor(w2, (2,), name="w2")
     b2 = tensor(given[3], name="b2")
-    demand(b2.numel() == 1, f"b2 shall be one number, got {b2.numel()} of them")
+    demand(b2.numel() == 1, f"b2 should be one number, got {b2.numel()} of them")
     bits = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=torch.float64)
     found = (bits @ w1 + b1).relu() @ w2.flatten() + b2.item()
     right = (bits[:, 0] != bits[:, 1]).double()
@@ -137,23 +136,85 @@ def exclusive_or(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
-def shapes(answer: Answer) -> None:
-    """Write `network(x, w_in, w_out)` with ReLU and no biases, where both matrices are d by m."""
-    for seed, (n, d, m) in enumerate(((3, 2, 5), (1, 4, 4), (6, 3, 12))):
-        x, w_in, w_out = (
-            normal(n, d, seed=seed),
-            normal(d, m, seed=seed + 7),
-            normal(d, m, seed=seed + 9),
-        )
-        found: Tensor = tensor(answer(x, w_in, w_out), (n, d))
-        right = (x @ w_in).relu() @ w_out.T
+def lookup(answer: Answer) -> None:
+    """Write `lookup(signs, writes)`: a ReLU network that writes a row of its own for each token."""
+    for seed, (bits, some) in enumerate(((2, 4), (3, 8), (4, 5), (1, 2))):
+        signs = 2.0 * ((torch.arange(2**bits)[:, None] >> torch.arange(bits)) & 1).double() - 1
+        signs = signs[torch.randperm(2**bits, generator=torch.Generator().manual_seed(seed))[:some]]
+        writes = normal(some, 3, seed=seed + 40)
+        given: Any = answer(signs, writes)
+        if not isinstance(given, (list, tuple)) or len(given) != 3:
+            raise Fault("the function shall return three things: w1, b1 and w2")
+        w1, b1, w2 = (tensor(one, name=n) for one, n in zip(given, ("w1", "b1", "w2"), strict=True))
         demand(
-            not close(found, x @ w_in @ w_out.T),
-            "the shapes fit, but nothing bends: where is the ReLU?",
+            w1.ndim == 2 and w1.shape[0] == bits,
+            f"w1 has a row for each of the {bits} signs, got the shape {tuple(w1.shape)}",
         )
-        if d == m:
-            demand(
-                not close(found, (x @ w_in).relu() @ w_out),
-                "where d and m are equal the product works out either way, and this is the other one",
-            )
-        demand(close(found, right), "the values differ: which matrix comes first, which is turned?")
+        m = w1.shape[1]
+        demand(tuple(w2.shape) == (m, 3), f"w2 has a row for each of the {m} neurons and 3 columns")
+        demand(b1.numel() in (1, m), f"b1 has a number for each of the {m} neurons")
+        neurons = (signs @ w1 + b1).relu()
+        found = neurons @ w2
+        demand(
+            bits == 1 or not close(found, (signs @ w1).relu() @ w2) or close(found, writes),
+            "without a bias a neuron answers to tokens that share most of its signs",
+        )
+        demand(
+            not close(found, neurons.sum(1, keepdim=True) * writes) or close(found, writes),
+            "each token is told apart, but its neuron says too much or too little: mend the bias",
+        )
+        demand(
+            close(found, writes),
+            f"for {some} tokens of {bits} bits something else is written; how large is the sum of a "
+            "neuron whose weights are the token's own signs, and of one that differs in one sign?",
+        )
+
+
+@exercise(_CHAPTER)
+def operations(answer: Answer) -> None:
+    """Write `operations(n, d, h, kv, d_head, m, gated)`: those of attention and of the network for n tokens."""
+    for n, d, h, kv, d_head, m, gated in (
+        (10, 8, 2, 2, 4, 32, False), (7, 8, 4, 1, 4, 20, True), (512, 768, 12, 12, 64, 3072, False),
+        (8192, 4096, 32, 8, 128, 14336, True),
+    ):  # fmt: skip
+        found: Any = answer(n, d, h, kv, d_head, m, gated)
+        if not isinstance(found, (list, tuple)) or len(found) != 2:
+            raise Fault("the function shall return two numbers: attention's and the network's")
+        attention, network = number(found[0]), number(found[1])
+        maps, pairs = 4 * n * d * d_head * (h + kv), 4 * n * n * h * d_head
+        shown = f"for n={n}, d={d}, h={h}, kv={kv}, d_head={d_head} it gives {attention:g}"
+        demand(not close(2 * attention, float(maps + pairs)), f"{shown}: two for a multiply-add")
+        demand(not close(attention, float(maps)), f"{shown}: where are the scores and the mixing?")
+        demand(
+            h == kv or not close(attention, float(8 * n * d * d_head * h + pairs)),
+            f"{shown}: keys and values have fewer heads",
+        )
+        demand(
+            not close(attention, float(maps + pairs / 2)),
+            f"{shown}: scores are one product over pairs, mixing is another",
+        )
+        demand(close(attention, float(maps + pairs)), f"{shown}; go through it product by product")
+        right = 2 * n * d * m * (3 if gated else 2)
+        shown = f"for n={n}, d={d}, m={m} and gated={gated} it gives {network:g}"
+        demand(
+            not close(network, 4.0 * n * d * m) or not gated, f"{shown}: the gate is a third map"
+        )
+        demand(not close(2 * network, float(right)), f"{shown}: two for a multiply-add")
+        demand(close(network, float(right)), f"{shown}; each matrix meets each token once")
+
+
+@exercise(_CHAPTER)
+def both(answer: Answer) -> None:
+    """Write `both(looks, mean)`: 1 where both bits are set and 0 elsewhere, from what two heads hand over."""
+    bits = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]).double()
+    looks, mean = bits.amax(1), bits.mean(1)
+    found = tensor(answer(looks, mean), (4,))
+    demand(not close(found, looks), "that is 1 where any of the bits is set")
+    demand(not close(found, 2 * (looks - mean)), "that is 1 where the bits differ")
+    demand(not close(found, mean), "one bit alone gives one half, and should give nothing")
+    demand(close(found, bits.prod(1)), "it is wrong for a pair; subtract one from twice the other?")
+    looks, mean = normal(5, seed=1), normal(5, seed=2)
+    demand(
+        close(tensor(answer(looks, mean), (5,)), 2 * mean - looks),
+        "it is right for exact bits; what follows has only weighted sums, so write it as one",
+    )

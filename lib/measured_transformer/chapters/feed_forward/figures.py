@@ -1,4 +1,4 @@
-"""Figures on the feed-forward network: ramps and bends, who sees whom, activations, where parameters are."""
+"""Figures of the chapter on the feed-forward network: results in, drawings out."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from xarray import DataArray, Dataset
 
 from measured_transformer.chapters.feed_forward.measure import (
+    COMPANY,
+    JOBS,
     Fit,
     SmallNetwork,
-    approximation_error,
     derivative,
+    rises,
 )
 from measured_transformer.figures.plots import (
     heat_map,
-    legend_above,
     panel_letters,
+    seed_lines,
     seed_strip,
     subplots,
 )
@@ -31,19 +34,44 @@ Array = Float[np.ndarray, "..."]
 
 _SHADES = ("ffn", "rotary", "sinusoidal", "learned")
 _GROUPS = {
-    "embeddings": ("residual", 0.45),
+    "embedding": ("residual", 0.45),
     "attention": ("attention", 0.55),
-    "networks": ("ffn", 0.5),
-    "norms": ("norm", 0.7),
+    "network": ("ffn", 0.5),
     "head": ("none", 0.35),
 }
 _GROUP_NAMES = {
-    "embeddings": "embeddings",
+    "embedding": "embeddings",
     "attention": "attention",
-    "networks": "feed-forward networks",
-    "norms": "norms",
+    "network": "feed-forward networks",
     "head": "unembedding or pooler",
 }
+NAMES = {
+    "whole": "whole",
+    "heads": "more heads",
+    "layers": "more layers",
+    "neurons": "more neurons",
+    "linear": "linear map",
+    "removed": "nothing",
+}
+"""What a model is made of -> its name in figures."""
+CONCEPTS = {
+    "whole": "ffn",
+    "heads": "attention",
+    "layers": "alibi",
+    "linear": "norm",
+    "removed": "none",
+}
+"""What a model is made of -> how it is drawn, the same in all figures."""
+JOB_NAMES = {
+    "copy": "copy",
+    "recall": "recall",
+    "alone": "exclusive-ors, alone",
+    "table": "table",
+    "both": "table, mirrored",
+    "sums": "sums",
+    "text": "text",
+}
+"""Job -> its name in figures."""
 
 
 @themed
@@ -160,94 +188,194 @@ def plot_seen_positions(attention: Array, network: Array) -> Figure:
 
 
 @themed
-def plot_arms(
-    tasks: Mapping[str, Mapping[str, Array]],
-    references: Mapping[str, float],
-    concepts: Mapping[str, str],
-) -> Figure:
-    """Draw the accuracy of every arm on every task, one panel a task.
+def plot_by_length(company: Dataset) -> Figure:
+    """Draw accuracy over the number of tokens in a row, with its guess and the length of training marked.
 
     Args:
-        tasks: task -> arm -> accuracy of each seed.
-        references: task -> accuracy of guessing.
-        concepts: arm -> key of `COLOURS`.
-    """
-    figure, panels = subplots(len(tasks), 1, height=1.75)
-    for axes, (task, found) in zip(np.atleast_1d(panels), tasks.items(), strict=True):
-        seed_strip(
-            axes, found, label=f"accuracy, {task}", concepts=concepts, reference=references[task]
-        )
-        axes.set_xlim(-0.02, 1.03)
-    panel_letters(np.atleast_1d(panels))
-    return figure
-
-
-@themed
-def plot_by_length(
-    lengths: Sequence[int],
-    found: Mapping[str, Array],
-    concepts: Mapping[str, str],
-    *,
-    trained: int,
-    guess: float,
-) -> Figure:
-    """Draw accuracy over the number of tokens in a sequence, every seed faint.
-
-    Args:
-        lengths: numbers of tokens.
-        found: name -> accuracy, shape (seed, length).
-        concepts: name -> key of `COLOURS`.
-        trained: the length of training, marked.
-        guess: accuracy of guessing, marked.
+        company: the result ``company``.
     """
     figure, axes = subplots(height=3.5)
+    tokens = company.tokens.values
+    guess = 1 / 2 ** (COMPANY.bits // 2)
     axes.axhline(guess, color=theme().ink, linestyle="--", linewidth=1)
-    axes.axvline(trained, color=theme().faint, linewidth=6, zorder=0)
-    for name, values in found.items():
-        style = look(concepts[name])
-        for row in values:
-            axes.plot(lengths, row, color=style["color"], alpha=0.3, linewidth=0.9)
-        axes.plot(lengths, values.mean(0), **style, label=name, zorder=3)
+    axes.text(16, guess + 0.02, "guessing", ha="right", va="bottom", fontsize=10)
+    axes.axvline(COMPANY.length, color=theme().faint, linewidth=6, zorder=0)
+    places = {
+        "whole": (1.05, 0.93, "with a network"),
+        "heads": (1.03, 0.72, "attention alone,\nmore heads"),
+        "layers": (2.9, 0.52, "attention alone, more layers"),
+    }
+    for name, (x, y, text) in places.items():
+        values = company.by_length.sel(arm=name).transpose("seed", "tokens").values
+        seed_lines(axes, tokens, values, concept=CONCEPTS[name], marker_every=1)
+        axes.text(x, y, text, color=COLOURS[CONCEPTS[name]], fontsize=10)
     axes.set_xscale("log", base=2)
-    axes.set_xticks(lengths, [str(n) for n in lengths])
+    axes.set_xticks(tokens, [str(n) for n in tokens])
     axes.minorticks_off()
     axes.set_ylim(0, 1.03)
-    axes.set_xlabel("tokens in the sequence")
+    axes.set_xlabel("tokens in the row")
     axes.set_ylabel("accuracy")
-    axes.legend(loc="lower right", ncols=1)
+    return figure
+
+
+_PLACES: Mapping[str, tuple[float, float, str]] = {
+    "copy": (0.03, 0.025, "left"),
+    "recall": (0.03, 0.0, "left"),
+    "alone": (0.0, 0.05, "center"),
+    "table": (0.0, 0.05, "center"),
+    "both": (0.0, 0.06, "center"),
+    "sums": (0.03, -0.025, "left"),
+    "text": (0.03, 0.04, "left"),
+}
+
+
+def lost(jobs: Dataset) -> tuple[DataArray, DataArray]:
+    """Accuracy lost without the network, and without attention: of the whole model less the other, by seed."""
+    whole = jobs.accuracy.sel(arm="whole", drop=True)
+    without = [whole - jobs.accuracy.sel(arm=name, drop=True) for name in ("heads", "neurons")]
+    return without[0], without[1]
+
+
+@themed
+def plot_jobs(jobs: Dataset) -> Figure:
+    """Draw each job by what is lost without the network (across) and without attention (up).
+
+    Args:
+        jobs: the result ``jobs``.
+    """
+    figure, axes = subplots(height=4.9)
+    network, attention = lost(jobs)
+    for job in JOBS:
+        x, y = network.sel(job=job).values, attention.sel(job=job).values
+        concept = "ffn" if x.mean() > y.mean() else "attention"
+        axes.plot(x, y, "o", color=COLOURS[concept], alpha=0.4, markersize=5, mew=0)
+        axes.plot(
+            x.mean(), y.mean(), "D", color=COLOURS[concept], mec=theme().ink, markersize=9, zorder=4
+        )
+        dx, dy, side = _PLACES[job]
+        axes.text(
+            x.mean() + dx, y.mean() + dy, JOB_NAMES[job], ha=side, va="center", fontsize=11
+        )  # fmt: skip
+    axes.plot([-0.05, 1.12], [-0.05, 1.12], color=theme().faint, linewidth=1, zorder=0)
+    for x, y, side, text in (
+        (0.22, 1.06, "center", "moving"),
+        (1.05, 0.14, "right", "transforming"),
+        (1.02, 1.06, "right", "both"),
+    ):
+        axes.text(x, y, text, ha=side, va="center", fontsize=13, style="italic", alpha=0.55)
+    axes.set_xlim(-0.07, 1.08)
+    axes.set_ylim(-0.07, 1.12)
+    axes.set_aspect("equal")
+    axes.set_xlabel("accuracy lost without the network")
+    axes.set_ylabel("accuracy lost without attention")
     return figure
 
 
 @themed
-def plot_whereabouts_of_models(models: Mapping[str, Mapping[str, int]]) -> Figure:
-    """Draw a bar a model, cut into the shares of its parameters.
+def plot_taken(jobs: Dataset) -> Figure:
+    """Draw for each job how the loss rises without a part: trained without it, and taken away afterwards.
 
     Args:
-        models: name -> group -> number of parameters, groups as in `analysis.feed_forward.whereabouts`.
+        jobs: the result ``jobs``.
     """
-    figure, axes = subplots(height=0.68 * len(models) + 1.7)
-    for place, groups in enumerate(models.values()):
-        whole, start = sum(groups.values()), 0.0
-        for group, number in groups.items():
-            share = number / whole
-            axes.barh(
-                place, share, left=start, height=0.6, color=tint(*_GROUPS[group]),
-                edgecolor=theme().ink, linewidth=0.8,
-                label=_GROUP_NAMES[group] if place == 0 else "_nolegend_",
+    figure, panels = subplots(2, 1, height=3.0, sharex=True)
+    found = rises(jobs)
+    for axes, part, concept in zip(
+        panels, ("network", "attention"), ("ffn", "attention"), strict=True
+    ):
+        for row, job in enumerate(JOBS):
+            for how, marker, colour, shift in (
+                ("trained", "o", theme().ink, -0.16),
+                ("ablated", "^", COLOURS[concept], 0.16),
+            ):
+                values = found[how].sel(job=job, part=part).values
+                height = np.full_like(values, row + shift)
+                axes.plot(values, height, marker, color=colour, alpha=0.3, markersize=5, mew=0)
+                axes.plot(
+                    values.mean(), row + shift, marker, color=colour, markersize=8,
+                    mec=theme().ink, zorder=4, label=_HOW[how] if row == 0 else "_nolegend_",
+                )  # fmt: skip
+        axes.axvline(0, color=theme().faint, linewidth=1, zorder=0)
+        axes.set_yticks(range(len(JOBS)), list(JOB_NAMES.values()))
+        axes.set_ylim(len(JOBS) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
+    panels[0].set_xlabel("rise of the loss without the network (nats)")
+    panels[1].set_xlabel("rise of the loss without attention (nats)")
+    panels[0].tick_params(labelbottom=True)
+    panel_letters(panels)
+    return figure
+
+
+_HOW = {"trained": "trained without", "ablated": "taken away afterwards"}
+
+
+@themed
+def plot_instead(instead: Dataset) -> Figure:
+    """Draw what stands in the place of the network: accuracy on the table, and loss on text.
+
+    Args:
+        instead: the result ``instead``.
+    """
+    figure, panels = subplots(2, 1, height=1.9)
+    names = {name: NAMES[name] for name in instead.arm.values}
+    names["whole"] = "the network"
+    concepts = {names[name]: CONCEPTS[name] for name in names}
+    for axes, job, values, label in (
+        (panels[0], "table", instead.accuracy, "accuracy, table"),
+        (panels[1], "text", instead.loss, "loss on text (nats)"),
+    ):
+        groups = {names[name]: values.sel(job=job, arm=name).values for name in names}
+        seed_strip(axes, groups, label=label, concepts=concepts)
+    panel_letters(panels)
+    return figure
+
+
+@themed
+def plot_models(counted: Dataset) -> Figure:
+    """Draw where the parameters of published models are, and those of the networks over those of attention.
+
+    Args:
+        counted: the result ``counted``.
+    """
+    figure, (shares, ratios) = subplots(
+        1, 2, height=4.2, sharey=True, gridspec_kw={"width_ratios": (2.1, 1)}
+    )
+    models, here = counted.model.values, counted.isel(seed=0)
+    start = np.zeros(len(models))
+    rows = np.arange(len(models))
+    for group, shade in _GROUPS.items():
+        share = (here[group] / here.total).values
+        shares.barh(
+            rows, share, left=start, height=0.66, color=tint(*shade), edgecolor=theme().ink,
+            linewidth=0.7, label=_GROUP_NAMES[group],
+        )  # fmt: skip
+        for row in rows[share > 0.1] if group in ("attention", "network") else ():
+            shares.text(
+                start[row] + share[row] / 2, row, f"{share[row]:.0%}", ha="center", va="center",
+                fontsize=9,
             )  # fmt: skip
-            if share > 0.06:
-                axes.text(
-                    start + share / 2, place, f"{share:.2f}", ha="center", va="center", fontsize=10
-                )
-            start += share
-    names = [f"{name}, {sum(of.values()) / 1e6:.0f} million" for name, of in models.items()]
-    axes.set_yticks(range(len(models)), [name.replace(", ", "\n") for name in names])
-    axes.set_ylim(len(models) - 0.5, -0.5)
-    axes.set_xlim(0, 1)
-    axes.grid(visible=False)
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("share of the parameters")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=2, borderaxespad=0)
+        start = start + share
+    shares.set_yticks(rows, [str(name) for name in models])
+    shares.set_ylim(len(models) - 0.5, -0.5)
+    shares.set_xlim(0, 1)
+    shares.set_xlabel("share of the parameters")
+    figure.legend(*shares.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    ratios.axvline(3, color=theme().ink, linestyle="--", linewidth=1)
+    ratios.plot(here.ratio.values, rows, "D", color=COLOURS["ffn"], mec=theme().ink, markersize=8)
+    for row, ratio in zip(rows, here.ratio.values, strict=True):
+        near = ratio > 4.3
+        ratios.text(
+            ratio + (-0.25 if near else 0.25), row, f"{ratio:.1f}", va="center", fontsize=10,
+            ha="right" if near else "left",
+        )  # fmt: skip
+    ratios.set_xlim(1.5, 5)
+    ratios.set_xlabel("networks over\nattention")
+    for axes in (shares, ratios):
+        axes.grid(visible=False)
+        axes.tick_params(axis="y", length=0)
+    panel_letters((shares, ratios))
     return figure
 
 
@@ -276,38 +404,11 @@ def plot_activations(*, reach: float = 4.0) -> Figure:
     for axes, label in zip(panels, ("value", "derivative"), strict=True):
         axes.set_xlabel("input")
         axes.set_ylabel(label)
-        axes.axhline(0, color=theme().faint, linewidth=1, zorder=0)
+        _zero(axes)
     panels[0].legend(loc="upper left")
     panel_letters(panels)
     return figure
 
 
-@themed
-def plot_approximations(*, reach: float = 6.0) -> Figure:
-    """Draw what GELU's two approximations are off by: the values, and the derivatives.
-
-    Args:
-        reach: the axis goes from -reach to reach.
-    """
-    figure, panels = subplots(2, 1, height=2.1, sharex=True)
-    x = torch.linspace(-reach, reach, 2001, dtype=torch.float64)
-    exact = derivative("gelu", x)
-    forms: Mapping[Activation, tuple[str, str]] = {
-        "gelu_tanh": ("form with tanh", "ffn"),
-        "gelu_sigmoid": ("form with the sigmoid", "alibi"),
-    }
-    for name, (words, concept) in forms.items():
-        style = look(concept) | {"marker": None}
-        panels[0].plot(x, approximation_error(name, x), **style, label=words, linewidth=2)
-        panels[1].plot(x, derivative(name, x) - exact, **style, linewidth=2)
-    _label(panels[0], "error of the value")
-    _label(panels[1], "error of the derivative")
-    panels[1].set_xlabel("input")
-    legend_above(panels[0], columns=2)
-    panel_letters(panels)
-    return figure
-
-
-def _label(axes: Axes, words: str) -> None:
-    axes.set_ylabel(words)
+def _zero(axes: Axes) -> None:
     axes.axhline(0, color=theme().faint, linewidth=1, zorder=0)

@@ -1,16 +1,16 @@
-r"""What the feed-forward network computes, and what attention alone can do.
+r"""What the feed-forward network computes, where the parameters are, and what attention can do without it.
 
-The network acts on one position, $\text{FFN}(x) = g(x W_1 + b_1) W_2 + b_2$; attention mixes positions. The
-functions here put that to the test: the Jacobian between positions, superposition, the span of the values,
-and small networks by hand. Then how an activation bends (GELU: Hendrycks and Gimpel, 2016, "Gaussian Error
-Linear Units"), and where the parameters of published models are, counted from their configurations (gates:
-Shazeer, 2020, "GLU Variants Improve Transformer").
+The network acts on one position, $\text{FFN}(x) = g(x W_1 + b_1) W_2 + b_2$; attention mixes positions. First
+exact things: formulas, the Jacobian between positions, superposition, what an activation does, and counts from
+published configurations. Then models that are trained without one of the two, on jobs that ask for moving
+information, for transforming it, or for both. (GELU: Hendrycks and Gimpel, 2016; gates: Shazeer, 2020.)
 """
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,20 +19,43 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
+from xarray import DataArray, Dataset
 
+from measured_transformer.analysis.ablation import Component, ablated, accuracy, effects, loss
+from measured_transformer.analysis.cost import Operations
 from measured_transformer.analysis.gradients import jacobian
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    tuned,
+    tuning_seeds,
+)
 from measured_transformer.models.config import Config
-from measured_transformer.models.decoder import Decoder
-from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.sizes import Count, count_parameters
-from measured_transformer.parts.attention import MultiHeadAttention
+from measured_transformer.parts.attention import (
+    MultiHeadAttention,
+    attend,
+    attention_pattern,
+    attention_scores,
+)
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import Activation, FeedForward, activation_function
-from measured_transformer.tasks.task import Task
-from measured_transformer.training.loop import predict
+from measured_transformer.tasks.bit_pairs import BitPairs
+from measured_transformer.tasks.bit_table import BitTable
+from measured_transformer.tasks.joined_recall import JoinedRecall
+from measured_transformer.tasks.modular import ModularAddition
+from measured_transformer.tasks.task import Batch, Task, held_out
+from measured_transformer.tasks.text import TextLM
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Model, Run, evaluate, make_model
+from measured_transformer.training.schedules import WarmupStableDecay
 from measured_transformer.training.seeding import make_generator, seeded
+from measured_transformer.variants.feedforward import bit_vectors, without_network
+from measured_transformer.variants.substitutes import Attention, Instead, Network, network_made_up
 
 Array = Float[np.ndarray, "..."]
 
@@ -383,41 +406,6 @@ def fitted(d_ff: int, x: Float[Array, "x"], *, seed: int, tries: int = 20) -> Fi
     return best
 
 
-# Attention alone -----------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def accuracy_at(
-    model: Encoder | Decoder, task: Task, *, length: int, seed: int, frozen: bool = False
-) -> float:
-    """Share of right answers on fresh sequences of a length.
-
-    Args:
-        model: trained on the task.
-        task: whose batches can have that length.
-        length: of the sequences.
-        seed: of the sequences.
-        frozen: every head keeps one and the same pattern for all sequences, the mean of its own, so that
-            attention cannot react to what it reads.
-    """
-    batch = task.batch(make_generator(seed, f"evaluation at {length}"), 256, length=length)
-    if frozen:
-        with capture(model, "blocks.*.attention.pattern") as seen:
-            predict(model, batch)
-        means = {name: pattern.mean(0, keepdim=True) for name, pattern in seen.items()}
-        held = {name: _held(mean) for name, mean in means.items()}
-        with intervene(model, held):
-            logits = predict(model, batch)
-    else:
-        logits = predict(model, batch)
-    right = (logits.argmax(-1) == batch.targets)[batch.scored]
-    return float(right.float().mean())
-
-
-def _held(pattern: Tensor) -> Any:
-    return lambda now: pattern.expand_as(now)
-
-
 # How an activation bends ---------------------------------------------------------------------------
 
 
@@ -483,77 +471,684 @@ def approximation_error(activation: Activation, x: Float[Tensor, "x"]) -> Float[
 
 # Where parameters are ------------------------------------------------------------------------------
 
+_GPT: dict[str, Any] = {"positions": "learned", "max_length": 1024, "activation": "gelu_tanh"}
+_GATED: dict[str, Any] = {
+    "positions": "rotary",
+    "norm": "rms",
+    "activation": "swiglu",
+    "bias": False,
+}
+MODELS: Mapping[str, Config] = {
+    "BERT-base": Config(
+        vocab=30522, d_model=768, n_layers=12, n_heads=12, d_ff=3072, max_length=512,
+        positions="learned", placement="post", token_types=2, embedding_norm=True, pooler=True,
+        head="none", embedding_scale=1.0,
+    ),
+    "GPT-2": Config(vocab=50257, d_model=768, n_layers=12, n_heads=12, tie_embeddings=True, **_GPT),
+    "LLaMA 7B": Config(vocab=32000, d_model=4096, n_layers=32, n_heads=32, d_ff=11008, **_GATED),
+    "Mistral 7B": Config(
+        vocab=32000, d_model=4096, n_layers=32, n_heads=32, n_kv_heads=8, d_ff=14336, **_GATED
+    ),
+    "Llama 3 8B": Config(
+        vocab=128256, d_model=4096, n_layers=32, n_heads=32, n_kv_heads=8, d_ff=14336, **_GATED
+    ),
+    "Llama 3 70B": Config(
+        vocab=128256, d_model=8192, n_layers=80, n_heads=64, n_kv_heads=8, d_ff=28672, **_GATED
+    ),
+    "Gemma 2 9B": Config(
+        vocab=256000, d_model=3584, n_layers=42, n_heads=16, n_kv_heads=8, d_head=256, d_ff=14336,
+        tie_embeddings=True, **{**_GATED, "activation": "geglu_tanh"},
+    ),
+    "Qwen3 8B": Config(
+        vocab=151936, d_model=4096, n_layers=36, n_heads=32, n_kv_heads=8, d_head=128, d_ff=12288,
+        **_GATED,
+    ),
+}  # fmt: skip
+"""Published models by name, from their papers and the settings published with their weights.
 
-@dataclass(frozen=True)
-class Published:
-    """A published model, and which kind of model its config describes.
-
-    Attributes:
-        config: its sizes and choices.
-        kind: 'encoder' or 'decoder'.
-    """
-
-    config: Config
-    kind: Any
-
-    @property
-    def count(self) -> Count:
-        """Its parameters by part."""
-        return count_parameters(self.config, self.kind)
-
-    @property
-    def network_over_attention(self) -> float:
-        """Parameters of the networks over those of attention."""
-        return self.count.feedforward / self.count.attention
+BERT is counted with its pooler and without the layer that predicts masked words. Of the norms those on queries
+and keys (Qwen3) and behind sublayers (Gemma 2) are not counted: they are a few thousand numbers a layer.
+"""
+LENGTHS = ("quarter", "equal", "four")
+"""Tokens, in units of the width of the stream, at which operations are counted."""
 
 
-def published() -> dict[str, Published]:
-    """BERT-base, GPT-2 and LLaMA-7B.
+def count(name: str) -> Count:
+    """The parameters of a published model, part by part."""
+    config = MODELS[name]
+    return count_parameters(config, "encoder" if config.pooler else "decoder")
 
-    As their papers and published settings have them (Devlin et al. 2019; Radford et al. 2019; Touvron et al.
-    2023). BERT is counted with its pooler and without the layer that predicts masked words.
-    """
-    gpt = {"positions": "learned", "max_length": 1024, "activation": "gelu_tanh"}
-    llama = {"positions": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}
+
+@measurement(seeds=1, coords={"model": tuple(MODELS), "length": LENGTHS, "side": range(4)})
+def counted(seed: int) -> dict[str, Any]:
+    """Parameters of published models by part, in millions, and the network's share of a layer's operations."""
+    counts = [count(name) for name in MODELS]
+
+    def millions(of: Any) -> tuple[str, list[float]]:
+        return "model", [float(of(one)) / 1e6 for one in counts]
+
+    network = FeedForward(768, 3072)
     return {
-        "BERT-base": Published(
-            Config(
-                vocab=30522,
-                d_model=768,
-                n_layers=12,
-                n_heads=12,
-                d_ff=3072,
-                max_length=512,
-                positions="learned",
-                placement="post",
-                token_types=2,
-                embedding_norm=True,
-                pooler=True,
-                head="none",
-                embedding_scale=1.0,
-            ),
-            "encoder",
-        ),
-        "GPT-2": Published(
-            Config(vocab=50257, d_model=768, n_layers=12, n_heads=12, tie_embeddings=True, **gpt),  # type: ignore[arg-type]
-            "decoder",
-        ),
-        "LLaMA-7B": Published(
-            Config(vocab=32000, d_model=4096, n_layers=32, n_heads=32, d_ff=11008, **llama),  # type: ignore[arg-type]
-            "decoder",
-        ),
+        "attention": millions(lambda c: c.attention),
+        "network": millions(lambda c: c.feedforward),
+        "rest": millions(lambda c: c.total - c.attention - c.feedforward),
+        "embedding": millions(lambda c: c.embedding + c.positions),
+        "head": millions(lambda c: c.head),
+        "total": millions(lambda c: c.total),
+        "ratio": ("model", [c.feedforward / c.attention for c in counts]),
+        "share": ("model", [c.feedforward / c.total for c in counts]),
+        "wider": ("model", [c.neurons / c.d_model for c in MODELS.values()]),
+        "work": ("length", [1 - Operations(n, 256).share for n in (64, 256, 1024)]),
+        "shapes": ("side", [*network.up.weight.T.shape, *network.down.weight.T.shape]),
+        "parameters": sum(q.numel() for q in network.parameters()),
     }
 
 
-def whereabouts(count: Count) -> dict[str, int]:
-    """Parameters in five groups: 'embeddings', 'attention', 'networks', 'norms' and 'head'.
+# Identities ----------------------------------------------------------------------------------------
 
-    Positions count as embeddings; the head is an unembedding that is not tied, or BERT's pooler.
-    """
+_SWAPPED: Mapping[Activation, Activation] = {"relu": "gelu", "gelu": "silu", "silu": "relu"}
+_EXACT = (
+    "relu", "gelu", "whole", "block", "shuffled", "between", "ahead", "fixed", "span",
+)  # fmt: skip
+
+
+@measurement(seeds=100, tolerance=dict.fromkeys(_EXACT, 1e-12))
+def identities(seed: int) -> dict[str, Any]:
+    """Largest errors of the network's formulas and of what they say, each beside a version that must fail."""
+    relu, gelu = (drawn(seed, activation=g) for g in ("relu", "gelu"))
+
+    def worst(parts: Drawn, other: Tensor) -> float:
+        return float((other - parts.network(parts.x)).detach().abs().max())
+
+    def written(parts: Drawn, without: str = "") -> float:
+        return worst(parts, formula(parts.network, parts.x, without=without))
+
+    one = drawn(seed, batch=1)
+    blocks = {part: blocks_between(getattr(one, part), one.x) for part in ("attention", "network")}
+    found = superposition(seed)
     return {
-        "embeddings": count.embedding + count.positions,
-        "attention": count.attention + count.cross_attention,
-        "networks": count.feedforward,
-        "norms": count.norms,
-        "head": count.head,
+        "relu": worst(relu, as_torch_layers(relu.network)(relu.x)),
+        "gelu": worst(gelu, as_torch_layers(gelu.network)(gelu.x)),
+        "relu_control": written(relu, "activation"),
+        "gelu_control": written(gelu, "activation"),
+        "whole": written(relu),
+        "without_b1": written(relu, "b1"),
+        "without_b2": written(relu, "b2"),
+        "block": max(block_error(seed, g) for g in _SWAPPED),
+        "block_control": min(block_error(seed, g, other=o) for g, o in _SWAPPED.items()),
+        "shuffled": shuffle_error(one.network, one.x, seed),
+        "shuffled_control": shuffle_error(one.attention, one.x, seed),
+        "between": largest_between(blocks["network"]),
+        "between_control": largest_between(blocks["attention"]),
+        "seen": smallest_seen(blocks["attention"]),
+        "seen_control": smallest_seen(blocks["network"]),
+        "ahead": largest_above(blocks["attention"]),
+        "ahead_control": largest_above(blocks_between(one.attention, one.x, causal=False)),
+        "fixed": found.fixed,
+        "mixed": found.whole,
+        "bent": found.bent,
+        "span": found.span,
+        "span_behind": found.span_behind,
+    }
+
+
+NEURONS = (1, 2, 8, 64)
+X = np.linspace(-3, 3, 241)
+"""Where the curve is fitted."""
+
+
+@measurement(seeds=5, coords={"neurons": NEURONS}, tolerance={"error": 1e-6})
+def fits(seed: int) -> dict[str, Any]:
+    """Root mean square error of networks of one input, fitted to a curve."""
+    return {"error": ("neurons", [fitted(m, X, seed=seed).error for m in NEURONS])}
+
+
+_SMOOTH = ("relu", "gelu", "silu")
+
+
+@measurement(seeds=1, coords={"activation": _SMOOTH}, tolerance={"formula": 1e-12, "slope": 1e-12})
+def activations(seed: int) -> dict[str, Any]:
+    """GELU against its formulas, its approximations against GELU, and how steep functions and slopes are."""
+    x = 16 * torch.rand(100, generator=make_generator(seed, "activations"), dtype=torch.float64) - 8
+    grid = torch.linspace(-8, 8, 160001, dtype=torch.float64)
+    written = x * (1 + torch.erf(x / 2**0.5)) / 2
+    exact, slope = derivative("gelu", grid), derivative("gelu", x)
+    return {
+        "formula": (written - F.gelu(x)).abs().max(),
+        "slope": (slope - gelu_derivative(x)).abs().max(),
+        "slope_control": (slope - gelu_derivative(x, second_term=False)).abs().max(),
+        "tanh": approximation_error("gelu_tanh", grid).abs().max(),
+        "tanh_slope": (derivative("gelu_tanh", grid) - exact).abs().max(),
+        "sigmoid": approximation_error("gelu_sigmoid", grid).abs().max(),
+        "jump": largest_jump("gelu"),
+        "jump_control": largest_jump("relu"),
+        "steepest": ("activation", [lipschitz(g) for g in _SMOOTH]),  # type: ignore[arg-type]
+        "bends": (
+            "activation",
+            [0.0, *(lipschitz(g, of_derivative=True) for g in ("gelu", "silu"))],
+        ),
+        "lowest": F.gelu(grid).min(),
+    }
+
+
+# Jobs and models -----------------------------------------------------------------------------------
+
+COMPANY = BitPairs(bits=6, length=8)
+JOBS: Mapping[str, Task] = {
+    "copy": BitTable(table="identity", mirrored=True),
+    "recall": JoinedRecall(pairs=6, queries=4, keys=12, values=8),
+    "alone": BitPairs(bits=6, length=1),
+    "table": BitTable(),
+    "both": BitTable(mirrored=True),
+    "sums": ModularAddition(modulus=23, train_share=0.9),
+    "text": TextLM(corpus="python", length=32),
+}
+"""What models are trained on: moving, transforming, both, and text."""
+ARMS = ("whole", "heads", "neurons", "layers", "linear", "removed")
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+FAST_RATES = (2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2, 8e-2)
+"""The grid for sums and text, the same for all models as the other one is."""
+
+
+@dataclass(frozen=True)
+class Substituted:
+    """A preparation for training: something in the place of networks or attention, and tokens given as bits.
+
+    Attributes:
+        network, attention: what stands there, see `variants.substitutes.Instead`.
+        bits: of a token, whose vector is then fixed, see `variants.feedforward.bit_vectors`; 0 for a learned
+            vector.
+    """
+
+    network: Network = "whole"
+    attention: Attention = "whole"
+    bits: int = 0
+
+    def __call__(self, model: Model) -> None:
+        """Change the fresh model in place."""
+        Instead(self.network, self.attention)(model)
+        if self.bits:
+            table = model.token_embedding.weight  # type: ignore[union-attr]
+            table.requires_grad_(False).copy_(bit_vectors(self.bits, model.config))  # type: ignore[operator]
+
+
+def config_of(task: Task) -> Config:
+    """The whole model for a task: one block of width 32 with 128 neurons; two for sums and text."""
+    deep = isinstance(task, (ModularAddition, TextLM))
+    return Config(
+        vocab=task.vocab,
+        d_model=32,
+        n_layers=2 if deep else 1,
+        n_heads=4,
+        positions="none" if isinstance(task, BitPairs) else "learned",
+        max_length=task.length,
+    )
+
+
+def arm(task: Task, name: str) -> tuple[Config, Substituted]:
+    """A model for a task and what is done to it when it is fresh.
+
+    `whole`; without networks and with as many parameters as the whole, by three times the heads (`heads`) or
+    layers (`layers`); without networks and nothing in exchange (`removed`); with networks that do not bend
+    (`linear`); without attention and with as many parameters, by half as many neurons again (`neurons`).
+    """
+    config = config_of(task)
+    bits = task.bits if isinstance(task, (BitPairs, BitTable)) else 0
+    less = without_network(config)
+    found: dict[str, tuple[Config, Substituted]] = {
+        "whole": (config, Substituted(bits=bits)),
+        "heads": (less["heads"], Substituted("none", bits=bits)),
+        "layers": (less["layers"], Substituted("none", bits=bits)),
+        "removed": (config, Substituted("none", bits=bits)),
+        "linear": (config, Substituted("linear", bits=bits)),
+        "neurons": (network_made_up(config), Substituted(attention="none", bits=bits)),
+    }
+    return found[name]
+
+
+def trained(task: Task, name: str, seed: int) -> Job:
+    """One training of an arm on a task, at the learning rate that suits the arm."""
+    config, prepare = arm(task, name)
+    options: dict[str, Any] = {"prepare": prepare, "batch_size": 32}
+    steps, rates, few = 300, RATES, 2
+    if isinstance(task, ModularAddition):
+        steps, rates, few = 600, FAST_RATES, 1
+        fall = WarmupStableDecay(warmup=10, steps=steps, decay=steps // 4)
+        options |= {"batch_size": 64, "weight_decay": 1.0, "schedule": fall}
+    if isinstance(task, TextLM):
+        steps, rates, few = 400, FAST_RATES, 1
+        options |= {"batch_size": 16}
+    label = "company" if task == COMPANY else next(k for k, t in JOBS.items() if t == task)
+    search = Search(
+        f"feed-forward-{label}-{name}", config, task, rates, tuning_seeds(few), steps, options
+    )
+    return job(config, task, seed, steps=steps, learning_rate=tuned(search), **options)
+
+
+def weights(task: Task, name: str) -> int:
+    """Trained parameters of an arm."""
+    config, prepare = arm(task, name)
+    model = make_model(config, causal=task.causal, seed=0)
+    prepare(model)
+    return sum(q.numel() for q in model.parameters() if q.requires_grad)
+
+
+# In company ----------------------------------------------------------------------------------------
+
+ALONE = ("whole", "heads", "layers")
+TOKENS = (1, 2, 4, 8, 16)
+
+
+def company_trainings(seed: int) -> dict[str, Job]:
+    """Exclusive-ors of pairs of bits in rows of eight tokens, with networks and without."""
+    return {name: trained(COMPANY, name, seed) for name in ALONE}
+
+
+@measurement(
+    seeds=10,
+    coords={"arm": ALONE, "tokens": TOKENS},
+    trainings=company_trainings,
+    repeat="opening",
+    tolerance={"accuracy": 0.2, "by_length": 0.3, "frozen": 0.3},
+)
+def company(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Exclusive-ors within a token: accuracy by the number of tokens in a row, and with frozen patterns."""
+    models = [runs[name].model for name in ALONE]
+    at = [[accuracy_at(m, COMPANY, length=n, seed=seed) for n in TOKENS] for m in models]
+    return {
+        "accuracy": ("arm", [evaluate(m, COMPANY, seed=seed).accuracy for m in models]),
+        "by_length": (("arm", "tokens"), at),
+        "frozen": ("arm", [accuracy_frozen(m, COMPANY, seed=seed) for m in models]),
+        "weights": ("arm", [weights(COMPANY, name) for name in ALONE]),
+    }
+
+
+def accuracy_at(model: Model, task: Task, *, length: int, seed: int) -> float:
+    """Share of right answers on rows of another length than in training."""
+    batch = task.batch(make_generator(seed, f"evaluation at {length}"), 256, length=length)
+    return accuracy(model, batch)
+
+
+def accuracy_frozen(model: Model, task: Task, *, seed: int, size: int = 256) -> float:
+    """Share of right answers on rows held out, when no head may react to what it reads.
+
+    Every head keeps one pattern for all rows, its mean over rows of the training's kind.
+
+    Raises:
+        KeyError: when a block has no attention.
+    """
+    batch, reference = _sequences(task, seed, size)
+    patterns = [Component(f"blocks.{i}.attention.pattern") for i in range(model.config.n_layers)]
+    with ablated(model, patterns, "mean", reference=reference):
+        return accuracy(model, batch)
+
+
+# Which job needs which -----------------------------------------------------------------------------
+
+THREE = ("whole", "heads", "neurons")
+PARTS = ("network", "attention")
+
+
+def jobs_trainings(seed: int) -> dict[tuple[str, str], Job]:
+    """On every job: the whole model, one with attention alone and one with networks alone."""
+    return {(task, name): trained(JOBS[task], name, seed) for task in JOBS for name in THREE}
+
+
+@measurement(
+    seeds=10,
+    coords={"job": tuple(JOBS), "arm": THREE, "part": PARTS},
+    trainings=jobs_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.5, "accuracy": 0.3, "taken": 2.0, "all_taken": 3.0},
+)
+def jobs(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+    """Loss and accuracy without one of the two, and the rise of the loss when it is taken away afterwards."""
+    scores = [[evaluate(runs[t, n].model, JOBS[t], seed=seed) for n in THREE] for t in JOBS]
+    taken = [replaced(runs[t, "whole"].model, JOBS[t], seed=seed) for t in JOBS]
+    axes = ("job", "arm")
+    return {
+        "loss": (axes, [[s.loss for s in row] for row in scores]),
+        "accuracy": (axes, [[s.accuracy for s in row] for row in scores]),
+        "weights": (axes, [[weights(JOBS[t], n) for n in THREE] for t in JOBS]),
+        "taken": (("job", "part"), [[t.network.mean(), t.attention.mean()] for t in taken]),
+        "all_taken": (("job", "part"), [[t.networks, t.attentions] for t in taken]),
+    }
+
+
+FOUR = ("whole", "linear", "removed", "heads")
+
+
+def instead_trainings(seed: int) -> dict[tuple[str, str], Job]:
+    """A table and text, with networks and with what may stand in their place."""
+    return {
+        (task, name): trained(JOBS[task], name, seed) for task in ("table", "text") for name in FOUR
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"job": ("table", "text"), "arm": FOUR},
+    trainings=instead_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.5, "accuracy": 0.3},
+)
+def instead(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+    """In the place of the network: a linear one, nothing, or more attention."""
+    scores = [
+        [evaluate(runs[t, n].model, JOBS[t], seed=seed) for n in FOUR] for t in ("table", "text")
+    ]
+    axes = ("job", "arm")
+    return {
+        "loss": (axes, [[s.loss for s in row] for row in scores]),
+        "accuracy": (axes, [[s.accuracy for s in row] for row in scores]),
+    }
+
+
+LAYERED = ("table", "alone", "sums")
+
+
+def deeper_trainings(seed: int) -> dict[str, Job]:
+    """Three times the layers of attention in the place of networks."""
+    return {task: trained(JOBS[task], "layers", seed) for task in LAYERED}
+
+
+@measurement(
+    seeds=10,
+    coords={"job": LAYERED},
+    trainings=deeper_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.5, "accuracy": 0.3},
+)
+def deeper(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Attention alone with three times the layers."""
+    scores = [evaluate(runs[t].model, JOBS[t], seed=seed) for t in LAYERED]
+    return {
+        "loss": ("job", [s.loss for s in scores]),
+        "accuracy": ("job", [s.accuracy for s in scores]),
+    }
+
+
+LARGER_RATES = (RATES[-1], 6.4e-2, 1.28e-1)
+
+
+def lone_trainings(seed: int) -> dict[float, Job]:
+    """Attention alone with more heads on lone tokens, at the largest rate of its grid and beyond."""
+    task = JOBS["alone"]
+    config, prepare = arm(task, "heads")
+    options: dict[str, Any] = {"prepare": prepare, "batch_size": 32, "steps": 300}
+    return {rate: job(config, task, seed, learning_rate=rate, **options) for rate in LARGER_RATES}
+
+
+@measurement(
+    seeds=10,
+    coords={"rate": LARGER_RATES},
+    trainings=lone_trainings,
+    repeat="opening",
+    tolerance={"accuracy": 0.3},
+)
+def lone(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
+    """Accuracy of attention alone with more heads on lone tokens, at still larger learning rates."""
+    found = [evaluate(runs[rate].model, JOBS["alone"], seed=seed) for rate in LARGER_RATES]
+    return {"accuracy": ("rate", [score.accuracy for score in found])}
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """How far the loss rises when one kind of sublayer of a trained model is replaced by its mean.
+
+    Attributes:
+        network: the network of each block, one at a time.
+        attention: the attention of each block, one at a time.
+        networks: all networks at once.
+        attentions: all attention at once.
+    """
+
+    network: Float[np.ndarray, "block"]
+    attention: Float[np.ndarray, "block"]
+    networks: float
+    attentions: float
+
+
+def replaced(model: Model, task: Task, *, seed: int, size: int = 256) -> Replaced:
+    """Replace what each sublayer writes by its mean over other sequences, position by position.
+
+    The loss is that on sequences held out; the means are taken over sequences of the training's kind.
+
+    Args:
+        model: with one or more blocks of attention and a network.
+        task: what it was trained on.
+        seed: of the sequences.
+        size: number of sequences, and of those that the means are taken over.
+
+    Raises:
+        KeyError: when a block has no network, or no attention.
+    """
+    batch, reference = _sequences(task, seed, size)
+    blocks = range(model.config.n_layers)
+    networks = [Component(f"blocks.{i}.feedforward.out") for i in blocks]
+    attentions = [Component(f"blocks.{i}.attention.out") for i in blocks]
+    found = effects(
+        model,
+        [*networks, *attentions, networks, attentions],
+        batch,
+        how="mean",
+        reference=reference,
+        metric=loss,
+    )
+    n = len(blocks)
+    return Replaced(found[:n], found[n : 2 * n], float(found[-2]), float(found[-1]))
+
+
+def _sequences(task: Task, seed: int, size: int) -> tuple[Batch, Batch]:
+    batch = held_out(task).batch(make_generator(seed, "evaluation"), size)
+    return batch, task.batch(make_generator(seed, "reference"), size)
+
+
+def two_heads(sharpness: float = 6.0) -> Float[Tensor, "pair value"]:
+    """The exclusive-or of two bits by two heads, without any network: for each pair what they hand over.
+
+    Both heads hand over the bits as they are. The first looks for ones, with scores of `sharpness` for a one
+    and 0 for a zero, and so hands over their maximum, nearly; the second looks at both alike. Maximum less
+    mean is one half where the bits differ, and zero where they do not.
+
+    Args:
+        sharpness: the score of a one.
+
+    Returns:
+        a row for each of the pairs 00, 01, 10, 11: what the first head hands over, the second, and twice their
+        difference.
+
+    >>> two_heads(20.0)[:, 2].round(decimals=6).tolist()
+    [0.0, 1.0, 1.0, 0.0]
+    """
+    values = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]).double()[..., None]
+    asks = torch.full((4, 1, 1), sharpness, dtype=torch.float64)
+    looks, mean = (
+        attend(attention_pattern(attention_scores(query, values, scale=1.0)), values)[:, 0, 0]
+        for query in (asks, torch.zeros_like(asks))
+    )
+    return torch.stack([looks, mean, 2 * (looks - mean)], dim=1)
+
+
+# What the claims are judged by ---------------------------------------------------------------------
+
+
+def _errors(identities: Dataset, error: str, control: str) -> dict[str, DataArray]:
+    return {"error": identities[error], "control": identities[control]}
+
+
+@evidence("DA-2.17")
+def _(identities: Dataset) -> dict[str, Any]:
+    return {g: _errors(identities, g, f"{g}_control") for g in ("relu", "gelu")}
+
+
+@evidence("DD-5.1")
+def _(identities: Dataset) -> dict[str, Any]:
+    return _errors(identities, "whole", "without_b1")
+
+
+@evidence("EX-1.4")
+def _(identities: Dataset, counted: Dataset) -> dict[str, Any]:
+    return {
+        "values": _errors(identities, "whole", "without_b2"),
+        "parameters": {"value": counted.parameters},
+    }
+
+
+@evidence("IW-5.2")
+def _(identities: Dataset) -> dict[str, Any]:
+    return _errors(identities, "block", "block_control")
+
+
+@evidence("DA-2.18")
+def _(identities: Dataset) -> dict[str, Any]:
+    return {
+        "same": _errors(identities, "shuffled", "shuffled_control"),
+        "apart": _errors(identities, "between", "between_control"),
+    }
+
+
+@evidence("DD-5.3")
+def _(identities: Dataset) -> dict[str, Any]:
+    return {
+        "ffn": _errors(identities, "between", "between_control"),
+        "attention": {"value": identities.seen, "control": identities.seen_control},
+        "ahead": _errors(identities, "ahead", "ahead_control"),
+    }
+
+
+@evidence("DD-13.3")
+def _(identities: Dataset) -> dict[str, Any]:
+    return {
+        "fixed": _errors(identities, "fixed", "mixed"),
+        "whole": _errors(identities, "mixed", "bent"),
+        "span": _errors(identities, "span", "span_behind"),
+    }
+
+
+@evidence("IW-5.1")
+def _(counted: Dataset) -> dict[str, Any]:
+    return {"value": counted["shapes"].isel(seed=0)}
+
+
+def _by_model(values: DataArray) -> dict[str, Any]:
+    return {key(name): {"value": values.sel(model=name)} for name in MODELS}
+
+
+def key(name: str) -> str:
+    """The name of a model as claims have it.
+
+    >>> key("Llama 3 8B")
+    'llama_3_8b'
+    """
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
+@evidence("DD-5.4")
+def _(counted: Dataset) -> dict[str, Any]:
+    return _by_model(counted.wider)
+
+
+@evidence("DD-12.3")
+def _(counted: Dataset) -> dict[str, Any]:
+    return _by_model(counted.ratio)
+
+
+@evidence("DD-13.13")
+def _(counted: Dataset) -> dict[str, Any]:
+    return _by_model(counted.ratio)
+
+
+@evidence("DD-5.6")
+def _(counted: Dataset) -> dict[str, Any]:
+    bert = counted.sel(model="BERT-base")
+    return {"all": {"value": bert.share}, "attention": {"value": bert.ratio}}
+
+
+@evidence("DD-5.7")
+def _(counted: Dataset) -> dict[str, Any]:
+    bert = counted.sel(model="BERT-base").isel(seed=0)
+    millions = np.array([float(bert[name]) for name in ("attention", "network", "rest")])
+    return {"counts": {"value": millions}, "shares": {"value": 100 * millions / millions.sum()}}
+
+
+@evidence("DD-5.8")
+def _(counted: Dataset) -> dict[str, Any]:
+    return {"value": counted.total.sel(model="BERT-base")}
+
+
+@evidence("DD-14.6")
+def _(counted: Dataset) -> dict[str, Any]:
+    work = {name: {"value": counted.work.sel(length=name)} for name in LENGTHS}
+    return {**work, "parameters": {"value": counted.ratio.sel(model="BERT-base")}}
+
+
+@evidence("DD-10.7")
+def _(activations: Dataset) -> dict[str, Any]:
+    return {"error": activations["formula"], "control": activations.tanh}
+
+
+@evidence("DD-10.8")
+def _(activations: Dataset) -> dict[str, Any]:
+    return {"value": {"value": activations.tanh}, "derivative": {"value": activations.tanh_slope}}
+
+
+@evidence("DD-10.5")
+def _(activations: Dataset) -> dict[str, Any]:
+    return {
+        "derivative": {"error": activations.slope, "control": activations.slope_control},
+        "jump": {"value": activations.jump, "control": activations.jump_control},
+    }
+
+
+@evidence("DD-5.2")
+def _(company: Dataset, jobs: Dataset, deeper: Dataset) -> dict[str, Any]:
+    found = {f"pairs_{name}": company.accuracy.sel(arm=name) for name in ("heads", "layers")}
+    for task in LAYERED:
+        found[f"{task}_heads"] = jobs.accuracy.sel(job=task, arm="heads")
+        found[f"{task}_layers"] = deeper.accuracy.sel(job=task)
+    return {name: {"value": values} for name, values in found.items()}
+
+
+@evidence("DA-2.19")
+def _(instead: Dataset) -> dict[str, Any]:
+    found = {}
+    for task, of in (("table", instead.accuracy), ("text", instead.loss)):
+        for name in FOUR[1:]:
+            arms = {
+                "treatment": of.sel(job=task, arm="whole"),
+                "baseline": of.sel(job=task, arm=name),
+            }
+            if task == "table":
+                arms["headroom"] = 1 - arms["baseline"]
+            found[f"{task}_{name}"] = arms
+    return found
+
+
+def rises(jobs: Dataset) -> dict[str, DataArray]:
+    """Rise of the loss in nats, (seed, job, part): trained without a part, and with it taken away afterwards.
+
+    Returns:
+        `trained`: loss of the model without the part, with as many parameters, less that of the whole model on
+        the same seed; `ablated`: the part of one block replaced by its mean, mean over blocks.
+    """
+    whole = jobs.loss.sel(arm="whole", drop=True)
+    losses = [jobs.loss.sel(arm=name, drop=True) - whole for name in ("heads", "neurons")]
+    trained = DataArray(
+        np.stack([one.transpose("seed", "job").values for one in losses], axis=2),
+        dims=("seed", "job", "part"),
+        coords={"job": jobs.job.values, "part": list(PARTS)},
+    )
+    return {"trained": trained, "ablated": jobs.taken}
+
+
+@evidence("DD-12.4")
+def _(jobs: Dataset) -> dict[str, Any]:
+    return {
+        f"{how}_{task}": {
+            "treatment": rise.sel(job=task, part="network"),
+            "baseline": rise.sel(job=task, part="attention"),
+        }
+        for how, rise in rises(jobs).items()
+        for task in JOBS
     }
