@@ -331,7 +331,7 @@ def _off(found: Tensor, true: Tensor) -> float:
 
 
 def _after_a_skip(draw: int) -> tuple[dict[str, tuple[float, float]], list[float]]:
-    """The formula g + g J against the true gradient without a norm, in pre-norm and in post-norm; and their cosines."""
+    """The formula g + g J against the true gradient without a norm, in pre-norm and in post-norm; cosines."""
     attention, norm, h, g = drawn_layer(draw)
 
     def first_norm(x: Tensor) -> Tensor:
