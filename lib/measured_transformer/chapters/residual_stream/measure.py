@@ -6,7 +6,7 @@ writes. Every sublayer reads the sum of the parts before it, and the logits are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from xarray import DataArray, Dataset
 
 from measured_transformer._moved import former_names
-from measured_transformer.analysis.gradients import sublayers
 from measured_transformer.analysis.mirroring import mirror_attention
 from measured_transformer.analysis.residual import (
     ledger,
@@ -29,6 +28,7 @@ from measured_transformer.analysis.residual import (
     write_ratios,
 )
 from measured_transformer.internals.capture import capture
+from measured_transformer.internals.intervene import intervene
 from measured_transformer.measuring import (
     Search,
     evidence,
@@ -42,6 +42,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.stack import Stack
+from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
 from measured_transformer.tasks.reversal import Reversal
@@ -98,26 +99,59 @@ def with_cut(
     model: Decoder | Encoder,
     tokens: Int[Tensor, "batch position"],
     sender: int,
-    receivers: Sequence[int],
+    readers: Sequence[str],
 ) -> Float[Tensor, "batch position vocab"]:
     """The logits when some readers see one part as its mean, and all others see the stream as it is.
 
     Args:
-        model: with pre-norm blocks.
+        model: with pre-norm blocks, and positions that enter at the embedding or nowhere.
         tokens: a batch; the mean is over its sequences and positions.
         sender: the part's number in `parts_of`.
-        receivers: numbers of sublayers, in order; one more than the last is the final norm and unembedding.
+        readers: such as "queries 1" or "network 2", blocks counted from one, or "logits".
+
+    Raises:
+        ValueError: when the model is of another kind.
     """
+    if model.config.placement != "pre" or model.config.positions in ("rotary", "alibi", "relative"):
+        raise ValueError(
+            "expected pre-norm blocks and positions that enter at the embedding, got "
+            f"placement={model.config.placement!r} and positions={model.config.positions!r}"
+        )
     parts = list(parts_of(model, tokens)[:2])
-    readers: list[Callable[[Tensor], Tensor]] = [branch for branch, _ in sublayers(model)]
-    readers.append(model.unembed)
-    for place, reader in enumerate(readers):
-        seen = torch.stack(parts).sum(0)
-        if place in receivers and sender < len(parts):
-            cut = parts[sender]
-            seen = seen - cut + cut.mean(dim=(0, 1))
-        parts.append(reader(seen))
-    return parts[-1]
+
+    def seen(reader: str) -> Tensor:
+        stream = torch.stack(parts).sum(0)
+        if reader not in readers or sender >= len(parts):
+            return stream
+        return stream - parts[sender] + parts[sender].mean(dim=(0, 1))
+
+    for number, each in enumerate(model.blocks, start=1):
+        block = cast(Block, each)
+        reads = [block.attention_norm(seen(f"{what} {number}")) for what in READ]
+        parts.append(attention_of(block.attention, *reads, causal=model.causal))
+        parts.append(block.feedforward(block.feedforward_norm(seen(f"network {number}"))))
+    return model.unembed(seen("logits"))
+
+
+READ = ("queries", "keys", "values")
+"""What attention reads the stream for."""
+
+
+def attention_of(
+    attention: MultiHeadAttention,
+    for_queries: Float[Tensor, "batch position d_model"],
+    for_keys: Float[Tensor, "batch position d_model"],
+    for_values: Float[Tensor, "batch position d_model"],
+    *,
+    causal: bool,
+) -> Float[Tensor, "batch position d_model"]:
+    """What attention writes when its queries, keys and values read three different streams."""
+    with capture(attention, "queries") as asked:
+        attention(for_queries, causal=causal)
+    with capture(attention, "values") as told:
+        attention(for_values, causal=causal)
+    with intervene(attention, {"queries": asked["queries"], "values": told["values"]}):
+        return attention(for_keys, causal=causal)
 
 
 @torch.no_grad()
@@ -232,11 +266,19 @@ CHECKS = (
     "logits",
     "rotation",
 )
+STATED_LENGTHS = ((2.1, 12.4), (3.8, 12.4), (1.9, 14.8), (2.7, 14.8))
+"""The case study's writes, each with the stream that it is added to."""
 
 
 @measurement(
     seeds=1,
-    coords={"check": CHECKS, "draw": tuple(range(DRAWS)), "placement": ("pre", "post")},
+    coords={
+        "check": CHECKS,
+        "draw": tuple(range(DRAWS)),
+        "placement": ("pre", "post"),
+        "write": (1, 2, 3, 4),
+        "grown": (14.8, 18.4),
+    },
     tolerance={"error": 1e-9, "control": 1e-6, "left": 1e-4},
 )
 def books(seed: int) -> dict[str, Any]:
@@ -247,6 +289,8 @@ def books(seed: int) -> dict[str, Any]:
         "error": (("check", "draw"), [[each[check][0] for each in found] for check in CHECKS]),
         "control": (("check", "draw"), [[each[check][1] for each in found] for check in CHECKS]),
         "left": ("placement", [_left(placement) for placement in ("pre", "post")]),
+        "percent": ("write", [100 * write / stream for write, stream in STATED_LENGTHS]),
+        "needed": ("grown", [needed_cosine(12.4, [2.1, 3.8], grown) for grown in (14.8, 18.4)]),
     }
 
 
@@ -329,21 +373,25 @@ TASK = Reversal(vocab=12, length=12)
 TWO = Config(vocab=12, placement="pre", activation="relu")
 """The case study's design: two blocks of width 64 with four heads."""
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
-RATE_KINDS = ("stated", "tuned")
-STATED = 5e-4
-STEPS = {"stated": 500, "tuned": 300}
+RATE_KINDS = ("stated", "tuned", "large")
+STATED, LARGE = 5e-4, 4e-3
+"""The case study's learning rate, and the largest but one at which the tuning seeds reverse."""
+STEPS = {"stated": 500, "tuned": 300, "large": 300}
 PARTS = ("tokens", "positions", "attention 1", "network 1", "attention 2", "network 2")
-READERS = ("attention 1", "network 1", "attention 2", "network 2", "logits")
+READERS = (
+    *("queries 1", "keys 1", "values 1", "network 1"),
+    *("queries 2", "keys 2", "values 2", "network 2", "logits"),
+)
 ROLES = ("fetching", "other")
 
 
 def two_trainings(seed: int) -> dict[str, Job]:
-    """Two blocks at the case study's learning rate, and at the one that suits them."""
+    """Two blocks at the case study's learning rate, at the one that suits them, and at a large one."""
     options = {"batch_size": 16}
     search = Search(
         "norm-two-blocks-pre-6", TWO, TASK, RATES, tuning_seeds(2), STEPS["tuned"], options
     )
-    rates = {"stated": STATED, "tuned": tuned(search)}
+    rates = {"stated": STATED, "tuned": tuned(search), "large": LARGE}
     return {
         kind: job(TWO, TASK, seed, steps=STEPS[kind], learning_rate=rate, **options)
         for kind, rate in rates.items()
@@ -411,7 +459,6 @@ def _look(trained: Any, seed: int) -> dict[str, Any]:
         return [[float(value) for value in row] for row in rows]
 
     lengths = account.writes.norm(dim=-1).mean(dim=(1, 2))
-    everyone = tuple(range(len(READERS)))
     right = accuracy(model(batch.inputs), batch)
     return {
         "accuracy": right,
@@ -426,7 +473,7 @@ def _look(trained: Any, seed: int) -> dict[str, Any]:
         "length": parts.norm(dim=-1).mean(dim=(1, 2)).tolist(),
         "logit": answer_parts(model, parts, batch).tolist(),
         "lost": [
-            right - accuracy(with_cut(model, batch.inputs, part, everyone), batch)
+            right - accuracy(with_cut(model, batch.inputs, part, READERS), batch)
             for part in range(len(PARTS))
         ],
     }
@@ -451,30 +498,44 @@ def answer_parts(
     return (right - others)[:, batch.scored].double().mean(dim=1)
 
 
+WIRED = ("tuned", "large")
+"""Learning rates at which all wires are cut."""
+
+
 @measurement(
     seeds=10,
-    coords={"sender": PARTS, "reader": READERS},
+    coords={"rate": WIRED, "sender": PARTS, "reader": READERS},
     trainings=two_trainings,
     repeat="opening",
     tolerance={"lost": 1.0},
 )
-@torch.no_grad()
 def wires(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Accuracy lost when one reader sees one part of the stream as its mean, in two trained blocks."""
-    model: Any = runs["tuned"].model
     batch = TASK.batch(make_generator(seed, "evaluation"), 128)
+    lost = [_wires(runs[rate].model, batch) for rate in WIRED]
+    return {"lost": (("rate", "sender", "reader"), lost)}
+
+
+@torch.no_grad()
+def _wires(trained: Any, batch: Batch) -> list[list[float]]:
+    model: Encoder = trained
     right = accuracy(model(batch.inputs), batch)
-    lost = np.zeros((len(PARTS), len(READERS)))
-    for sender, reader in np.ndindex(*lost.shape):
-        if there_is(sender, reader):
-            logits = with_cut(model, batch.inputs, sender, [reader])
-            lost[sender, reader] = right - accuracy(logits, batch)
-    return {"lost": (("sender", "reader"), lost.tolist())}
+
+    def lost(sender: int, reader: str) -> float:
+        if not there_is(sender, reader):
+            return 0.0
+        return right - accuracy(with_cut(model, batch.inputs, sender, [reader]), batch)
+
+    return [[lost(sender, reader) for reader in READERS] for sender in range(len(PARTS))]
 
 
-def there_is(sender: int, reader: int) -> bool:
+def there_is(sender: int, reader: str) -> bool:
     """Whether a reader comes after a part, so that it can see it."""
-    return sender < reader + 2
+    what, _, block = reader.partition(" ")
+    if what == "logits":
+        return True
+    sublayers_before = 2 * (int(block) - 1) + (what == "network")
+    return sender < 2 + sublayers_before
 
 
 # Twelve blocks -----------------------------------------------------------------------------------------
@@ -559,16 +620,14 @@ def _(books: Dataset) -> dict[str, Any]:
 
 
 @evidence("CS-3.2")
-def _() -> dict[str, Any]:
-    return {"value": 100 * np.array([2.1 / 12.4, 3.8 / 12.4, 1.9 / 14.8, 2.7 / 14.8])}
+def _(books: Dataset) -> dict[str, Any]:
+    return {"value": books.percent.squeeze("seed")}
 
 
 @evidence("CS-3.3")
-def _() -> dict[str, Any]:
-    return {
-        "value": needed_cosine(12.4, [2.1, 3.8], 14.8),
-        "control": needed_cosine(12.4, [2.1, 3.8], 18.4),
-    }
+def _(books: Dataset) -> dict[str, Any]:
+    cosines = books.needed.squeeze("seed")
+    return {"value": cosines.sel(grown=14.8), "control": cosines.sel(grown=18.4)}
 
 
 def _slopes(stream: DataArray) -> DataArray:
@@ -584,6 +643,7 @@ def _families(two: Dataset, twelve: Dataset, name: str) -> dict[str, DataArray]:
         "twelve": twelve[name].sel(stage="trained"),
         "two": two[name].sel(rate="tuned"),
         "stated": two[name].sel(rate="stated"),
+        "large": two[name].sel(rate="large"),
     }
 
 
