@@ -125,11 +125,11 @@ def with_cut(
             return stream
         return stream - parts[sender] + parts[sender].mean(dim=(0, 1))
 
-    for number, each in enumerate(model.blocks, start=1):
+    for place, each in enumerate(model.blocks, start=1):
         block = cast(Block, each)
-        reads = [block.attention_norm(seen(f"{what} {number}")) for what in READ]
+        reads = [block.attention_norm(seen(f"{what} {place}")) for what in READ]
         parts.append(attention_of(block.attention, *reads, causal=model.causal))
-        parts.append(block.feedforward(block.feedforward_norm(seen(f"network {number}"))))
+        parts.append(block.feedforward(block.feedforward_norm(seen(f"network {place}"))))
     return model.unembed(seen("logits"))
 
 
