@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from measured_transformer.chapters.residual_stream import figures
+from measured_transformer.chapters.residual_stream.measure import there_is
 from measured_transformer.evidence.results import load_results
 
 RESULTS = load_results("residual_stream")
@@ -41,14 +42,22 @@ def test_every_model_is_a_dot_for_every_part():
             assert np.isclose(drawn, value).any()
 
 
-def test_there_is_a_cell_for_every_wire_and_none_where_there_is_no_wire():
-    figure = figures.plot_wires(RESULTS["wires"]).figure
-    assert len(figure.axes) == RESULTS["wires"].sizes["seed"]
-    for panel in figure.axes:
-        cells = {(round(p.get_x() + 0.5), round(p.get_y() + 0.5)) for p in panel.patches}
-        assert cells == {
-            (reader, sender) for sender in range(6) for reader in range(5) if sender < reader + 2
-        }
+def test_there_is_a_bar_for_every_model_where_there_is_a_wire_and_nothing_elsewhere():
+    wires = RESULTS["wires"]
+    figure = figures.plot_wires(wires).figure
+    pairs = [
+        (sender, reader)
+        for sender in range(wires.sizes["sender"])
+        for reader in wires.reader.values
+        if there_is(sender, str(reader))
+    ]
+    for panel, rate in zip(figure.axes, ("tuned", "large"), strict=True):
+        bars = [patch for patch in panel.patches if patch.get_fill()]
+        assert len(bars) == len(pairs) * wires.sizes["seed"]
+        heights = [-bar.get_height() / 0.88 for bar in bars]
+        kept = wires.lost.sel(rate=rate).transpose("sender", "reader", "seed")
+        expected = [kept.isel(sender=s).sel(reader=r).values for s, r in pairs]
+        np.testing.assert_allclose(heights, np.clip(np.concatenate(expected), 0, 1), atol=1e-9)
 
 
 def test_growth_has_a_logarithmic_axis_with_plain_numbers():

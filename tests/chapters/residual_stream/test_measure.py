@@ -133,26 +133,44 @@ def test_logits_of_parts_need_a_norm_that_is_known():
         logit_parts(model, parts_of(model, tokens))
 
 
-def test_a_cut_that_nobody_sees_changes_nothing_and_one_for_all_takes_the_part_away():
-    model, tokens = random_model(6, n_layers=2)
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_cut_that_nobody_sees_changes_nothing_and_one_for_all_takes_the_part_away(causal):
+    model, tokens = random_model(6, n_layers=2, causal=causal)
     torch.testing.assert_close(with_cut(model, tokens, 0, []), model(tokens))
-    assert not there_is(4, 1)
-    torch.testing.assert_close(with_cut(model, tokens, 4, [1]), model(tokens))
+    assert not there_is(4, "network 1")
+    torch.testing.assert_close(with_cut(model, tokens, 4, ["network 1"]), model(tokens))
     last = parts_of(model, tokens)[-1]
     state = ledger(model, tokens).states[-1] - last + last.mean(dim=(0, 1))
-    torch.testing.assert_close(with_cut(model, tokens, 5, [4]), model.unembed(state))
+    torch.testing.assert_close(with_cut(model, tokens, 5, ["logits"]), model.unembed(state))
 
 
-def test_a_cut_reaches_its_reader_alone():
-    """The second network sees the first write as its mean; what attention hands on is as it was."""
+@pytest.mark.parametrize("what", ["queries 2", "keys 2", "values 2", "network 2"])
+@torch.no_grad()
+def test_a_cut_reaches_its_reader_alone(what):
+    """The same by hand, block by block, with the projections of attention written out."""
     model, tokens = random_model(6, n_layers=2)
-    with torch.no_grad():
-        account, block = ledger(model, tokens), model.blocks[1]
-        write = account.writes[0]
-        seen = account.states[3] - write + write.mean(dim=(0, 1))
-        state = account.states[3] + block.feedforward(block.feedforward_norm(seen))
-        expected = model.unembed(state)
-    torch.testing.assert_close(with_cut(model, tokens, 2, [3]), expected)
+    account, block = ledger(model, tokens), model.blocks[1]
+    write = account.writes[0]
+    cut = write - write.mean(dim=(0, 1))
+    attention, stream = block.attention, account.states[2]
+    heads = []
+    for name in ("queries", "keys", "values"):
+        seen = block.attention_norm(stream - cut if what == f"{name} 2" else stream)
+        linear = {"queries": attention.query, "keys": attention.key, "values": attention.value}
+        projected = linear[name](seen).unflatten(-1, (attention.n_heads, -1))
+        heads.append(projected.transpose(1, 2))
+    mixed = torch.nn.functional.scaled_dot_product_attention(*heads)
+    stream = stream + attention.output(mixed.transpose(1, 2).flatten(2))
+    seen = stream - cut if what == "network 2" else stream
+    stream = stream + block.feedforward(block.feedforward_norm(seen))
+    torch.testing.assert_close(with_cut(model, tokens, 2, [what]), model.unembed(stream))
+
+
+def test_cuts_are_for_pre_norm_models_with_positions_in_the_stream():
+    for changes in ({"placement": "post"}, {"positions": "rotary"}):
+        model, tokens = random_model(6, **changes)
+        with pytest.raises(ValueError, match="pre-norm"):
+            with_cut(model, tokens, 0, [])
 
 
 def test_a_turned_stream_is_the_old_one_times_the_rotation():

@@ -116,55 +116,53 @@ def plot_answer(two: Dataset) -> Figure:
     return figure
 
 
+_READERS = ("Q1", "K1", "V1", "net 1", "Q2", "K2", "V2", "net 2", "logits")
+
+
 @themed
 def plot_wires(wires: Dataset) -> Figure:
-    """Draw for each model who reads whom: a row for each part, a column for each reader, a cell for a cut.
+    """Draw who reads whom: a row for each part, a column for each reader, a bar in the cell for each model.
+
+    A bar is as high as the accuracy that is lost when the wire is cut, a full cell is all of it.
 
     Args:
         wires: the result ``wires``.
     """
-    figure, axes = subplots(2, 5, height=2.6)
-    parts = ["tokens", "positions", "attn 1", "net 1", "attn 2", "net 2"]
-    readers = ["attn 1", "net 1", "attn 2", "net 2", "logits"]
-    for place, panel in enumerate(axes.flat):
-        lost = wires.lost.isel(seed=place).transpose("sender", "reader").values
+    figure, axes = subplots(2, 1, height=3.0)
+    for panel, rate in zip(axes, ("tuned", "large"), strict=True):
+        lost = wires.lost.sel(rate=rate).transpose("sender", "reader", "seed").values
         _wire_map(panel, lost)
-        panel.set_title(f"model {place + 1}", fontsize=9.5, loc="left")
-        panel.set_xticks(range(len(readers)), readers, rotation=90, fontsize=8.5)
-        shown = parts if place % 5 == 0 else [""] * len(parts)
-        panel.set_yticks(range(len(parts)), shown, fontsize=8.5)
-        if place < 5:
-            panel.set_xticklabels([])
+        panel.set_xticks(range(len(_READERS)), _READERS)
+        panel.set_yticks(range(len(_CONCEPTS)), list(_CONCEPTS))
+    axes[1].set_xlabel("reader (Q, K, V: what attention reads for queries, keys, values)")
+    panel_letters(axes)
     return figure
 
 
 def _wire_map(panel: Axes, lost: Array) -> None:
-    """One matrix: blue as deep as the accuracy that is lost; outlined where there is something to read."""
+    """One table of cells; where there is no wire there is no cell."""
     panel.grid(visible=False)
-    panel.set_xlim(-0.5, lost.shape[1] - 0.5)
-    panel.set_ylim(lost.shape[0] - 0.5, -0.5)
-    panel.set_aspect("equal")
-    for (sender, reader), value in np.ndenumerate(lost):
-        if sender >= reader + 2:
+    senders, readers, seeds = lost.shape
+    panel.set_xlim(-0.5, readers - 0.5)
+    panel.set_ylim(senders - 0.5, -0.5)
+    before = (0, 0, 0, 1, 2, 2, 2, 3, 4)  # sublayers below each reader
+    concepts = list(_CONCEPTS.values())
+    for sender, reader in np.ndindex(senders, readers):
+        if sender >= before[reader] + 2:
             continue
-        strength = float(np.clip(value, 0, 1))
-        panel.add_patch(
-            Rectangle(
-                (reader - 0.5, sender - 0.5),
-                1,
-                1,
-                facecolor=(*_rgb(COLOURS["residual"]), strength),
-                edgecolor=theme().ink,
-                linewidth=0.4,
-            )
-        )
+        left, bottom = reader - 0.46, sender + 0.44
+        frame = Rectangle((left, bottom), 0.92, -0.88, fill=False, linewidth=0.5)
+        frame.set_edgecolor(theme().ink)
+        panel.add_patch(frame)
+        step = 0.92 / seeds
+        for place, value in enumerate(np.clip(lost[sender, reader], 0, 1)):
+            bar = Rectangle((left + place * step, bottom), step, -0.88 * float(value))
+            bar.set_facecolor(COLOURS[concepts[sender]])
+            bar.set_linewidth(0)
+            panel.add_patch(bar)
     for spine in panel.spines.values():
         spine.set_visible(False)
     panel.tick_params(length=0)
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))  # type: ignore[return-value]
 
 
 @themed
@@ -200,10 +198,10 @@ def plot_writers(two: Dataset) -> Figure:
     Args:
         two: the result ``two``.
     """
-    figure, axes = subplots(1, 2, height=3.0, sharey=True, sharex=True)
+    figure, axes = subplots(1, 3, height=3.0, sharey=True, sharex=True)
     concepts = {"attention": "attention", "network": "ffn"}
     roles = {"fetching": "fetching block", "other": "other block"}
-    titles = {"tuned": "(a) tuned rate", "stated": "(b) 0.0005"}
+    titles = {"stated": "(a) 0.0005", "tuned": "(b) 0.001", "large": "(c) 0.004"}
     for panel, (rate, title) in zip(axes, titles.items(), strict=True):
         rows = {
             f"{text},\n{writer}": two.ratio.sel(rate=rate, role=role, writer=writer).values
@@ -211,10 +209,11 @@ def plot_writers(two: Dataset) -> Figure:
             for writer in concepts
         }
         colours = {name: concepts[name.partition("\n")[2]] for name in rows}
-        seed_strip(panel, rows, label="write / stream", concepts=colours)
+        seed_strip(panel, rows, label="", concepts=colours)
         panel.set_title(title, loc="left")
         panel.tick_params(axis="y", length=0)
     axes[0].set_xlim(left=0)
+    axes[1].set_xlabel("length of the write / length of the stream")
     return figure
 
 

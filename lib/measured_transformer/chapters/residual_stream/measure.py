@@ -69,7 +69,7 @@ def parts_of(
 @torch.no_grad()
 def logit_parts(
     model: Decoder | Encoder, parts: Float[Tensor, "part batch position d_model"]
-) -> Float[Tensor, "part batch position vocab"]:
+) -> Float[Tensor, "row batch position vocab"]:
     r"""What each part of the stream adds to the logits, and last what the final norm's bias adds.
 
     A norm divides by a number that depends on the whole sum. With that number held at its value in this pass
@@ -719,6 +719,58 @@ def _(two: Dataset, twelve: Dataset) -> dict[str, Any]:
 
 
 # Numbers that the prose names ----------------------------------------------------------------------------
+
+
+def _largest(books: Dataset, check: str) -> float:
+    return float(books.error.sel(check=check).max())
+
+
+@number
+def sum_error(books: Dataset) -> float:
+    """The largest error of the sum of all writes in pre-norm models."""
+    return _largest(books, "sum")
+
+
+@number
+def post_error(books: Dataset) -> float:
+    """The same in post-norm models, median over the draws."""
+    return float(books.error.sel(check="sum in post-norm").median())
+
+
+@number
+def logit_error(books: Dataset) -> float:
+    """The largest error of the logits as a sum of parts."""
+    return _largest(books, "logits")
+
+
+@number
+def logit_control(books: Dataset) -> float:
+    """The smallest error when each part has a divisor of its own."""
+    return float(books.control.sel(check="logits").min())
+
+
+@number
+def rotation_error(books: Dataset) -> float:
+    """The largest change of a logit when the stream of a model with RMSNorm gets another basis."""
+    return _largest(books, "rotation")
+
+
+@number
+def rotation_control(books: Dataset) -> float:
+    """The smallest of the same in models with LayerNorm."""
+    return float(books.control.sel(check="rotation").min())
+
+
+@number
+def seeds_two(two: Dataset) -> int:
+    """Trained models of two blocks at each learning rate."""
+    return int(two.sizes["seed"])
+
+
+@number
+def second_large(two: Dataset) -> int:
+    """Models at the large learning rate whose second block fetches."""
+    return int(two.second.sel(rate="large").sum())
 
 
 @number

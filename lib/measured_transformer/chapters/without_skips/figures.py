@@ -63,8 +63,15 @@ def plot_collapse(untrained: Dataset, six: Dataset, floor: float) -> Figure:
         values = untrained.spread.sel(norm="pre", skip=skip).transpose("seed", "state").values
         blocks = untrained.state.values / 2
         seed_lines(top, blocks, np.log10(values), concept=concept, marker_every=2)
-    top.text(12, -1.5, "with skip connections", color=COLOURS["residual"], ha="right", fontsize=10)
-    top.text(6, -13.6, "without: rounding is all that is left", color=COLOURS["none"], fontsize=10)
+    for around, concept in (("attention", "attention"), ("network", "ffn")):
+        values = untrained.one_skip.sel(around=around).transpose("seed", "state").values
+        seed_lines(top, blocks, np.log10(values), concept=concept, marker_every=2)
+    top.text(12, 0.25, "both skips", color=COLOURS["residual"], ha="right", fontsize=10)
+    top.text(12, -2.7, "around attention", color=COLOURS["attention"], ha="right", fontsize=10)
+    top.text(4.1, -10.2, "around the network", color=COLOURS["ffn"], fontsize=10)
+    top.text(1.2, -11.5, "none", color=COLOURS["none"], fontsize=10)
+    top.text(12, -14.9, "rounding is all that is left", ha="right", fontsize=10)
+    top.set_ylim(-16.5, 1.6)
     top.set_xlabel("blocks passed")
     top.set_ylabel("token spread,\npowers of ten")
     names = {

@@ -748,6 +748,109 @@ def floor() -> float:
 
 
 @number
+def fall_none(untrained: Dataset) -> DataArray:
+    """Powers of ten that the gradient loses without skips and without norms."""
+    return -fall(untrained, "none", "without")
+
+
+@number
+def rise_none(untrained: Dataset) -> DataArray:
+    """Powers of ten that it gains with skips and without norms."""
+    return fall(untrained, "none", "with")
+
+
+@number
+def fall_pre(untrained: Dataset) -> DataArray:
+    """Powers of ten that it loses without skips in pre-norm models."""
+    return -fall(untrained, "pre", "without")
+
+
+@number
+def fall_post(untrained: Dataset) -> DataArray:
+    """The same in post-norm models."""
+    return -fall(untrained, "post", "without")
+
+
+@number
+def factor_pre(untrained: Dataset) -> float:
+    """The mean of `fall_pre` as a factor."""
+    return float(10 ** fall_pre(untrained).mean())
+
+
+@number
+def factor_post(untrained: Dataset) -> float:
+    """The mean of `fall_post` as a factor."""
+    return float(10 ** fall_post(untrained).mean())
+
+
+@number
+def six_fall(untrained: Dataset) -> DataArray:
+    """Powers of ten that the gradient loses through six pre-norm blocks without skips."""
+    return -untrained.six
+
+
+def _median_spread(untrained: Dataset, blocks: int) -> float:
+    """Median over seeds of what tells tokens apart after so many pre-norm blocks without skips."""
+    here = untrained.spread.sel(norm="pre", skip="without", state=2 * blocks)
+    return float(here.median())
+
+
+@number
+def spread_1(untrained: Dataset) -> float:
+    """What tells tokens apart after one block."""
+    return _median_spread(untrained, 1)
+
+
+@number
+def spread_2(untrained: Dataset) -> float:
+    """After two blocks."""
+    return _median_spread(untrained, 2)
+
+
+@number
+def spread_3(untrained: Dataset) -> float:
+    """After three blocks."""
+    return _median_spread(untrained, 3)
+
+
+@number
+def spread_4(untrained: Dataset) -> float:
+    """After four blocks."""
+    return _median_spread(untrained, 4)
+
+
+@number
+def spread_one_skip(untrained: Dataset) -> float:
+    """Median after twelve blocks of which attention alone has its skip connection."""
+    return float(untrained.one_skip.sel(around="attention", state=24).median())
+
+
+@number
+def cosine_post(algebra: Dataset) -> float:
+    """Mean cosine of g + g J with the gradient of a post-norm layer."""
+    return float(algebra.cosine.sel(place="post").mean())
+
+
+@number
+def orthogonal_gain(untrained: Dataset) -> float:
+    """The gain of a branch that gives the straight path its share at twelve blocks, if paths are orthogonal."""
+    share = float(untrained.straight.sel(depth=12).mean())
+    return math.sqrt(share ** (-1 / 24) - 1)
+
+
+@number
+def gain_attention(untrained: Dataset) -> DataArray:
+    """What attention with its norm makes of a random gradient's length."""
+    return untrained.gains.sel(gain="attention, pre")
+
+
+@number
+def gain_network(untrained: Dataset) -> DataArray:
+    """The same for the network."""
+    return untrained.gains.sel(gain="network, pre")
+
+
+@number
 def slope(cube: Dataset) -> DataArray:
     """The exponent with which attention treats distances up to a tenth: slope between logarithms."""
     small = cube.after.sel(kind="attention").where(cube["size"] <= 0.1, drop=True)
