@@ -59,7 +59,7 @@ def plot_by_hand(
     angle = np.linspace(0, 2 * np.pi, 200)
     circle = np.sqrt(2) * np.array([np.cos(angle), np.sin(angle)])
     right.plot(*circle, color=COLOURS["norm"], linewidth=1.5)
-    right.text(1.5, 0.28, "norm", color=COLOURS["norm"], fontsize=10)
+    right.text(-0.4, 1.5, "norm", color=COLOURS["norm"], fontsize=10)
     here = np.array(embedding, dtype=float)
     _arrow(right, np.zeros(2), here, "residual", "embedding")
     for write, state, concept in zip(writes, normed, ("attention", "ffn"), strict=True):
@@ -129,13 +129,14 @@ def plot_wires(wires: Dataset) -> Figure:
         wires: the result ``wires``.
     """
     figure, axes = subplots(2, 1, height=3.0)
-    for panel, rate in zip(axes, ("tuned", "large"), strict=True):
+    titles = {"tuned": "(a) learning rate 0.001", "large": "(b) learning rate 0.004"}
+    for panel, (rate, title) in zip(axes, titles.items(), strict=True):
+        panel.set_title(title, loc="left")
         lost = wires.lost.sel(rate=rate).transpose("sender", "reader", "seed").values
         _wire_map(panel, lost)
         panel.set_xticks(range(len(_READERS)), _READERS)
         panel.set_yticks(range(len(_CONCEPTS)), list(_CONCEPTS))
     axes[1].set_xlabel("reader (Q, K, V: what attention reads for queries, keys, values)")
-    panel_letters(axes)
     return figure
 
 
@@ -167,7 +168,7 @@ def _wire_map(panel: Axes, lost: Array) -> None:
 
 @themed
 def plot_growth(two: Dataset, twelve: Dataset) -> Figure:
-    """Draw the length of the stream by block: twelve blocks before and after training, and two trained ones.
+    """Draw the length of the stream by block: twelve blocks before and after training, two after it.
 
     Args:
         two, twelve: the results of these names.
@@ -176,7 +177,8 @@ def plot_growth(two: Dataset, twelve: Dataset) -> Figure:
     families = (
         (twelve.stream.sel(stage="untrained"), "none", "twelve blocks, untrained", (12, 9.4)),
         (twelve.stream.sel(stage="trained"), "norm", "twelve blocks, trained", (12, 62)),
-        (two.stream.sel(rate="tuned"), "attention", "two blocks, trained", (2.3, 27)),
+        (two.stream.sel(rate="tuned"), "attention", "two blocks, 0.001", (2.2, 14.2)),
+        (two.stream.sel(rate="large"), "ffn", "two blocks, 0.004", (2.2, 33)),
     )
     for stream, concept, name, at in families:
         values = stream.transpose("seed", "state").values
@@ -228,7 +230,8 @@ def plot_kept(two: Dataset, twelve: Dataset) -> Figure:
     families = (
         (twelve.kept.sel(stage="untrained"), "none", "twelve blocks, untrained", (6.5, 0.8)),
         (twelve.kept.sel(stage="trained"), "norm", "twelve blocks, trained", (4.6, 1.03)),
-        (two.kept.sel(rate="tuned"), "attention", "two blocks, trained", (2.3, 0.3)),
+        (two.kept.sel(rate="tuned"), "attention", "two blocks, 0.001", (2.2, 0.3)),
+        (two.kept.sel(rate="large"), "ffn", "two blocks, 0.004", (1.3, 0.12)),
     )
     for kept, concept, name, at in families:
         values = kept.transpose("seed", "block").values

@@ -768,9 +768,44 @@ def seeds_two(two: Dataset) -> int:
 
 
 @number
-def second_large(two: Dataset) -> int:
-    """Models at the large learning rate whose second block fetches."""
-    return int(two.second.sel(rate="large").sum())
+def step_initial(twelve: Dataset) -> DataArray:
+    """The largest factor by which one of twelve untrained blocks lengthens the stream."""
+    return _exp(largest_step(twelve.stream.sel(stage="untrained")))
+
+
+@number
+def step_twelve(twelve: Dataset) -> DataArray:
+    """The same for twelve trained blocks."""
+    return _exp(largest_step(twelve.stream.sel(stage="trained")))
+
+
+@number
+def step_two(two: Dataset) -> DataArray:
+    """The same for two trained blocks at the tuned learning rate."""
+    return _exp(largest_step(two.stream.sel(rate="tuned")))
+
+
+@number
+def step_large(two: Dataset) -> DataArray:
+    """The same at the large learning rate."""
+    return _exp(largest_step(two.stream.sel(rate="large")))
+
+
+def _exp(logs: DataArray) -> DataArray:
+    found: DataArray = xarray.apply_ufunc(np.exp, logs)
+    return found
+
+
+@number
+def late_kept(twelve: Dataset) -> DataArray:
+    """The cosine that the last six of twelve trained blocks keep, mean over them."""
+    return twelve.kept.sel(stage="trained", block=slice(7, None)).mean("block")
+
+
+@number
+def two_kept(two: Dataset) -> DataArray:
+    """The cosine that two trained blocks keep at the tuned learning rate, mean over them."""
+    return two.kept.sel(rate="tuned").mean("block")
 
 
 @number

@@ -36,7 +36,7 @@ def plot_gradient_sizes(untrained: Dataset) -> Figure:
             blocks = untrained.state.values / 2
             seed_lines(panel, blocks, np.log10(values), concept=concept, marker_every=4)
         panel.axhline(0, color=theme().ink, linewidth=1)
-        panel.set_ylim(-5.2, 7.2)
+        panel.set_ylim(-5.2, 9.4)
         panel.set_xticks((0, 6, 12))
         panel.set_title(f"({'abc'[list(_NORMS).index(norm)]}) {name}", loc="left", fontsize=10.5)
         panel.set_xlabel("blocks passed")
@@ -67,10 +67,10 @@ def plot_collapse(untrained: Dataset, six: Dataset, floor: float) -> Figure:
         values = untrained.one_skip.sel(around=around).transpose("seed", "state").values
         seed_lines(top, blocks, np.log10(values), concept=concept, marker_every=2)
     top.text(12, 0.25, "both skips", color=COLOURS["residual"], ha="right", fontsize=10)
-    top.text(12, -2.7, "around attention", color=COLOURS["attention"], ha="right", fontsize=10)
-    top.text(4.1, -10.2, "around the network", color=COLOURS["ffn"], fontsize=10)
-    top.text(1.2, -11.5, "none", color=COLOURS["none"], fontsize=10)
-    top.text(12, -14.9, "rounding is all that is left", ha="right", fontsize=10)
+    top.text(12, -5.3, "around attention", color=COLOURS["attention"], ha="right", fontsize=10)
+    top.text(4.7, -9.6, "around the network", color=COLOURS["ffn"], fontsize=10)
+    top.text(3.3, -11.5, "none", color=COLOURS["none"], ha="right", fontsize=10)
+    top.text(12, -14.6, "rounding is all that is left", ha="right", fontsize=10)
     top.set_ylim(-16.5, 1.6)
     top.set_xlabel("blocks passed")
     top.set_ylabel("token spread,\npowers of ten")
@@ -98,9 +98,9 @@ def plot_cube(cube: Dataset) -> Figure:
     figure, axes = subplots(height=4.2)
     sizes = cube["size"].values
     shown = {
-        "attention and skip": ("residual", "x + attention: kept", (0.0012, 0.012), 22),
-        "network": ("ffn", "network: multiplied", (0.02, 0.0022), 22),
-        "attention": ("attention", "attention: cubed", (0.006, 3e-11), 51),
+        "attention and skip": ("residual", "x + attention: kept", (0.0012, 0.009), 22),
+        "network": ("ffn", "network: multiplied", (0.05, 0.0035), 22),
+        "attention": ("attention", "attention: cubed", (0.02, 1e-9), 51),
     }
     for kind, (concept, text, at, angle) in shown.items():
         values = cube.after.sel(kind=kind).transpose("seed", "size").values

@@ -839,6 +839,18 @@ def orthogonal_gain(untrained: Dataset) -> float:
 
 
 @number
+def gain_attention_free(untrained: Dataset) -> DataArray:
+    """What attention without a norm makes of a random gradient's length."""
+    return untrained.gains.sel(gain="attention, no norm")
+
+
+@number
+def gain_network_free(untrained: Dataset) -> DataArray:
+    """The same for a network without a norm."""
+    return untrained.gains.sel(gain="network, no norm")
+
+
+@number
 def gain_attention(untrained: Dataset) -> DataArray:
     """What attention with its norm makes of a random gradient's length."""
     return untrained.gains.sel(gain="attention, pre")
