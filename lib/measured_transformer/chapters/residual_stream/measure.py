@@ -768,6 +768,12 @@ def seeds_two(two: Dataset) -> int:
 
 
 @number
+def second_large(two: Dataset) -> int:
+    """Models at the large learning rate whose second block fetches."""
+    return int(two.second.sel(rate="large").sum())
+
+
+@number
 def step_initial(twelve: Dataset) -> DataArray:
     """The largest factor by which one of twelve untrained blocks lengthens the stream."""
     return _exp(largest_step(twelve.stream.sel(stage="untrained")))

@@ -790,9 +790,9 @@ def six_fall(untrained: Dataset) -> DataArray:
 
 
 def _median_spread(untrained: Dataset, blocks: int) -> float:
-    """Median over seeds of what tells tokens apart after so many pre-norm blocks without skips."""
+    """What tells tokens apart after so many pre-norm blocks without skips: median, in powers of ten."""
     here = untrained.spread.sel(norm="pre", skip="without", state=2 * blocks)
-    return float(here.median())
+    return float(np.log10(here.median()))
 
 
 @number
