@@ -118,7 +118,10 @@ MOVED: dict[str, tuple[str, ...]] = {
     "exercises.projections": ("chapters.projections.exercises",),
     "exercises.pruning": ("chapters.one_head.exercises",),
     "exercises.regularisation": ("chapters.regularisation.exercises",),
-    "exercises.residual": ("chapters.residual_stream.exercises",),
+    "exercises.residual": (
+        "chapters.residual_stream.exercises",
+        "chapters.without_skips.exercises",
+    ),
     "exercises.scale": ("chapters.scale.exercises",),
     "exercises.schedules": ("chapters.schedules.exercises",),
     "exercises.small_steps": ("chapters.small_steps.exercises",),
@@ -164,7 +167,10 @@ MOVED: dict[str, tuple[str, ...]] = {
     "figures.pruning": ("chapters.one_head.figures",),
     "figures.regularisation": ("chapters.regularisation.figures",),
     "figures.relations": ("chapters.heads_and_grammar.figures",),
-    "figures.residual": ("chapters.residual_stream.figures",),
+    "figures.residual": (
+        "chapters.residual_stream.figures",
+        "chapters.without_skips.figures",
+    ),
     "figures.scale": ("chapters.scale.figures",),
     "figures.schedules": ("chapters.schedules.figures",),
     "figures.small_steps": ("chapters.small_steps.figures",),
@@ -218,7 +224,7 @@ CHANGED: dict[str, dict[str, str]] = {
         "portrait pushes rise set_auc silenced table variance_explained",
     ),
     "analysis.gradients": _all_in(
-        "chapters.residual_stream.measure",
+        "chapters.without_skips.measure",
         "branch_gains by_length every_path finite_difference last_gradient shares",
     ),
     "analysis.grammar_probes": _all_in(
@@ -238,8 +244,10 @@ CHANGED: dict[str, dict[str, str]] = {
     "analysis.residual": {
         **_all_in(
             "chapters.residual_stream.measure",
-            "deleted embedding_part growth kept_cosines mirror_attention needed_cosine step_ratios",
+            "embedding_part growth kept_cosines needed_cosine step_ratios",
         ),
+        "deleted": "chapters.without_skips.measure",
+        "mirror_attention": "analysis.mirroring",
         **_all_in("chapters.one_layer.measure", "nested six_operations staged"),
     },
     "analysis.substitutes": {"Nothing": "variants.substitutes:Silent"},

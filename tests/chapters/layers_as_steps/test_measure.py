@@ -30,7 +30,7 @@ from measured_transformer.chapters.layers_as_steps.measure import (
     skip_costs,
     skipped,
 )
-from measured_transformer.chapters.residual_stream.measure import deleted
+from measured_transformer.chapters.without_skips.measure import deleted
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.reversal import Reversal

@@ -1,64 +1,66 @@
-"""Every figure of the chapter draws what it is given: each seed, the right scale, nothing changed."""
+"""Every figure of the chapter is drawn from its results, in both themes, and shows every seed."""
 
 import numpy as np
 import pytest
 from measured_transformer.chapters.residual_stream import figures
-from measured_transformer.figures.style import ThemedFigure
+from measured_transformer.chapters.residual_stream.measure import there_is
+from measured_transformer.evidence.results import load_results
 
-RNG = np.random.default_rng(0)
-TABLE = np.exp(RNG.normal(size=(3, 5)))
-
-
-def lines(drawn: ThemedFigure, panel: int = 0) -> list[np.ndarray]:
-    return [np.asarray(line.get_ydata()) for line in drawn.figure.axes[panel].get_lines()]
-
-
-def shows(drawn: ThemedFigure, row: np.ndarray, panel: int = 0) -> bool:
-    return any(len(y) == len(row) and np.allclose(y, row) for y in lines(drawn, panel))
+RESULTS = load_results("residual_stream")
 
 
 @pytest.mark.parametrize(
-    ("drawn", "panel"),
+    ("draw", "names"),
     [
-        (figures.plot_what_is_left(TABLE, TABLE / 2), 0),
-        (figures.plot_paths(TABLE, (1, 2, 3, 4, 6), TABLE, TABLE[:, 0]), 0),
-        (figures.plot_gradient_sizes({"a": (TABLE, TABLE), "b": (10**TABLE, 2 * 10**TABLE)}), 1),
-        (figures.plot_collapse((10**TABLE, TABLE), {"a": TABLE[0], "b": TABLE[1]}, 0.2), 0),
-        (figures.plot_growth({"a": (TABLE, "residual")}), 0),
-        (figures.plot_steps(dict.fromkeys("abc", TABLE), dict.fromkeys("abc", TABLE)), 1),
-        (figures.plot_cuts({"a": TABLE, "b": TABLE}, {"a": TABLE, "b": TABLE}), 0),
+        (figures.plot_answer, ["two"]),
+        (figures.plot_wires, ["wires"]),
+        (figures.plot_growth, ["two", "twelve"]),
+        (figures.plot_writers, ["two"]),
+        (figures.plot_kept, ["two", "twelve"]),
     ],
 )
-def test_every_seed_and_the_mean_are_drawn(drawn, panel):
-    for row in (*TABLE, TABLE.mean(axis=0)):
-        assert shows(drawn, row, panel)
+def test_figures_are_drawn_for_day_and_night(draw, names):
+    drawn = draw(*(RESULTS[name] for name in names))
     assert drawn.light.startswith(b"\x89PNG")
-    assert drawn.dark != drawn.light
-
-
-def test_strips_show_every_seed():
-    drawn = figures.plot_norm_put_back({"none": TABLE[0], "pre": TABLE[1], "post": TABLE[2]})
-    xs = [np.asarray(line.get_xdata()) for line in drawn.figure.axes[0].get_lines()]
-    for row in TABLE:
-        assert any(len(x) == len(row) and np.allclose(x, row) for x in xs)
-    drawn = figures.plot_writers({"one": TABLE[:, :2], "two": TABLE[:, 2:4]})
-    names = [label.get_text() for label in drawn.figure.axes[0].get_yticklabels()]
-    assert names == [
-        f"{block}\n{part}" for block in ("one", "two") for part in ("attention", "feed-forward")
-    ]
-
-
-def test_growth_has_a_logarithmic_axis_with_plain_numbers():
-    axes = figures.plot_growth({"a": (TABLE, "residual")}).figure.axes[0]
-    assert axes.get_yscale() == "log"
-    assert axes.yaxis.get_major_formatter()(0.5, 0) == "0.5"
+    assert drawn.dark.startswith(b"\x89PNG")
+    assert drawn.light != drawn.dark
 
 
 def test_by_hand_ends_where_the_sums_end():
     drawn = figures.plot_by_hand((3.0, 1.0), [(-1.0, 2.0), (1.0, 1.0)], [(0.8, 1.2), (0.9, 1.1)])
-    left, right = drawn.figure.axes
-    assert (left.get_lines()[-1].get_xdata()[0], left.get_lines()[-1].get_ydata()[0]) == (3, 4)
-    assert (right.get_lines()[-1].get_xdata()[0], right.get_lines()[-1].get_ydata()[0]) == (
-        0.9,
-        1.1,
-    )
+    ends = [axes.get_lines()[-1] for axes in drawn.figure.axes]
+    found = [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ends]
+    assert found == [(3.0, 4.0), (0.9, 1.1)]
+
+
+def test_every_model_is_a_dot_for_every_part():
+    two = RESULTS["two"]
+    figure = figures.plot_answer(two).figure
+    for panel, name in zip(figure.axes, ("length", "logit", "lost"), strict=True):
+        drawn = np.concatenate([np.ravel(line.get_xdata()) for line in panel.get_lines()])
+        for value in two[name].sel(rate="tuned").values.ravel():
+            assert np.isclose(drawn, value).any()
+
+
+def test_there_is_a_bar_for_every_model_where_there_is_a_wire_and_nothing_elsewhere():
+    wires = RESULTS["wires"]
+    figure = figures.plot_wires(wires).figure
+    pairs = [
+        (sender, reader)
+        for sender in range(wires.sizes["sender"])
+        for reader in wires.reader.values
+        if there_is(sender, str(reader))
+    ]
+    for panel, rate in zip(figure.axes, ("tuned", "large"), strict=True):
+        bars = [patch for patch in panel.patches if patch.get_fill()]
+        assert len(bars) == len(pairs) * wires.sizes["seed"]
+        heights = [-bar.get_height() / 0.88 for bar in bars]
+        kept = wires.lost.sel(rate=rate).transpose("sender", "reader", "seed")
+        expected = [kept.isel(sender=s).sel(reader=r).values for s, r in pairs]
+        np.testing.assert_allclose(heights, np.clip(np.concatenate(expected), 0, 1), atol=1e-9)
+
+
+def test_growth_has_a_logarithmic_axis_with_plain_numbers():
+    axes = figures.plot_growth(RESULTS["two"], RESULTS["twelve"]).figure.axes[0]
+    assert axes.get_yscale() == "log"
+    assert axes.yaxis.get_major_formatter()(0.5, 0) == "0.5"

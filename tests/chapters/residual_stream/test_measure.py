@@ -1,11 +1,8 @@
-"""Paths and states of the stream, by hand and against automatic differentiation."""
-
-import itertools
+"""The stream as a sum: parts, cuts, other bases and lengths, by hand and against the models themselves."""
 
 import numpy as np
 import pytest
 import torch
-from measured_transformer.analysis.gradients import jacobian, stream_gradients, sublayers
 from measured_transformer.analysis.residual import (
     Ledger,
     ledger,
@@ -15,132 +12,40 @@ from measured_transformer.analysis.residual import (
     write_cosines,
     write_ratios,
 )
+from measured_transformer.chapters.residual_stream import measure
 from measured_transformer.chapters.residual_stream.measure import (
-    branch_gains,
-    by_length,
-    deleted,
     embedding_part,
-    every_path,
-    finite_difference,
     growth,
     kept_cosines,
-    last_gradient,
-    mirror_attention,
+    logit_parts,
     needed_cosine,
-    shares,
+    parts_of,
     step_ratios,
+    there_is,
+    turn_stream,
+    with_cut,
 )
-from measured_transformer.internals.intervene import intervene
-from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training.losses import cross_entropy
-from measured_transformer.training.seeding import make_generator
+from measured_transformer.evidence.results import load_results
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
+
+RESULTS = load_results("residual_stream")
 
 
-def test_finite_differences_of_known_functions():
-    x = torch.randn(2, 3, dtype=torch.float64)
-    g = torch.randn(2, 3, dtype=torch.float64)
-    before = x.clone()
-    torch.testing.assert_close(finite_difference(torch.sin, x, g), g * x.cos(), rtol=0, atol=1e-9)
-    assert torch.equal(x, before)
+def test_every_result_is_of_this_code():
+    for one in measurements_of("residual_stream").values():
+        assert standing(one).state in HOLDS, standing(one).why
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("placement", ["pre", "post"])
-def test_paths_are_products_of_jacobian_matrices(placement, causal):
-    model, tokens = random_model(
-        3, causal=causal, placement=placement, n_layers=1, d_model=8, n_heads=2
-    )
-    tokens = tokens[:1, :2]
-    states = ledger(model, tokens).states
-    g = torch.randn_like(states[-1])
-    found = every_path(model, states, g)
-    assert len(found) == 4
-    maps = []
-    for k, (branch, norm) in enumerate(sublayers(model)):
-        write = branch(states[k]).detach()
-        maps.append((jacobian(branch, states[k]), jacobian(norm, states[k] + write)))
-    for number, path in enumerate(found):
-        expected = g.flatten()
-        for k in (1, 0):
-            through, past = maps[k]
-            expected = expected @ past
-            if number >> k & 1:
-                expected = expected @ through
-        torch.testing.assert_close(path.flatten(), expected)
+def test_no_tuned_learning_rate_stands_at_the_edge_of_its_grid():
+    jobs = [measure.two_trainings(0)["tuned"], measure.twelve_trainings(0)["trained"]]
+    for job in jobs:
+        assert measure.RATES[0] < job.settings["learning_rate"] < measure.RATES[-1]
 
 
-@pytest.mark.parametrize("placement", ["pre", "post"])
-@pytest.mark.parametrize("norm", ["layer", "none"])
-def test_paths_sum_to_the_gradient_and_gather_by_length(placement, norm):
-    model, tokens = random_model(6, placement=placement, norm=norm, n_layers=2)
-    states = ledger(model, tokens).states
-    g = torch.randn_like(states[-1])
-    x = states[0].clone().requires_grad_()
-    y = x
-    for block in model.blocks:
-        y = block(y)
-    (true,) = torch.autograd.grad(y, x, g)
-    single, gathered = every_path(model, states, g), by_length(model, states, g)
-    torch.testing.assert_close(single.sum(0), true)
-    torch.testing.assert_close(gathered.sum(0), true)
-    for length in range(5):
-        members = [p for p in range(16) if p.bit_count() == length]
-        torch.testing.assert_close(gathered[length], single[members].sum(0))
-    if placement == "pre":
-        assert torch.equal(single[0], g)
-
-
-def test_shares_add_up_to_one_and_may_be_negative():
-    parts = torch.tensor([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)[:, None, None]
-    found = shares(parts)
-    np.testing.assert_allclose(found, [2 / 2, 1 / 2, -1 / 2])
-    assert found.sum() == pytest.approx(1)
-
-
-def test_gains_of_branches_against_jacobian_matrices():
-    model, tokens = random_model(2, n_layers=1, placement="pre")
-    tokens = tokens[:1]
-    states = ledger(model, tokens).states
-    g = torch.randn_like(states[0])
-    found = branch_gains(model, states, g)
-    for k, (branch, _) in enumerate(sublayers(model)):
-        down = g.flatten() @ jacobian(branch, states[k])
-        assert found[k] == pytest.approx(float(down.norm() / g.norm()))
-
-
-def test_stream_gradients_against_differences_of_the_loss():
-    model, _ = random_model(9, n_layers=1)
-    batch = Reversal(vocab=11, length=3).batch(make_generator(0, "training"), 1)
-    sizes = stream_gradients(model, batch)
-    assert sizes.shape == (3,)
-    states = ledger(model, batch.inputs).states
-
-    def from_state(after):
-        def loss(x):
-            for block in model.blocks[after:]:
-                x = block(x)
-            return cross_entropy(model.unembed(x), batch.targets, batch.scored)
-
-        return loss
-
-    one = torch.ones((), dtype=torch.float64)
-    for place, blocks_done in ((0, 0), (2, 1)):
-        slow = finite_difference(from_state(blocks_done), states[place], one)
-        assert sizes[place] == pytest.approx(float(slow.norm(dim=-1).mean()), rel=1e-5)
-    last = last_gradient(model, states[-1], batch)
-    torch.testing.assert_close(last, slow, rtol=1e-5, atol=1e-8)
-
-
-def test_causal_paths_carry_nothing_back_from_earlier_positions():
-    """The gradient at the first position's last state never reaches a later token's embedding."""
-    model, tokens = random_model(12, causal=True, n_layers=2)
-    states = ledger(model, tokens).states
-    g = torch.zeros_like(states[-1])
-    g[:, 0] = 1.0
-    found = every_path(model, states, g)
-    assert float(found[:, :, 1:].abs().max()) == 0.0
-    assert float(found[:, :, 0].abs().max()) > 0
-    assert len(list(itertools.product((0, 1), repeat=4))) == len(found)
+def test_every_model_has_learned_to_reverse():
+    assert float(RESULTS["two"].accuracy.min()) > 0.95
+    assert float(RESULTS["twelve"].accuracy.min()) > 0.9
 
 
 def by_hand() -> Ledger:
@@ -200,15 +105,6 @@ def test_embedding_part_refuses_a_norm_it_does_not_know():
         embedding_part(model, tokens)
 
 
-def test_mirror_attention_of_uniform_and_of_planted_patterns():
-    model, tokens = random_model(2, n_layers=2)
-    n = tokens.shape[1]
-    planted = torch.eye(n, dtype=torch.float64).flip(0)
-    changes = {"blocks.0.attention.pattern": 1 / n, "blocks.1.attention.pattern": planted}
-    with intervene(model, changes):
-        np.testing.assert_allclose(mirror_attention(model, tokens), [1 / n, 1.0])
-
-
 def test_needed_cosine_recovers_the_angle():
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(2, 5))
@@ -219,39 +115,80 @@ def test_needed_cosine_recovers_the_angle():
     assert needed_cosine(1.0, [1.0, 1.0], 3.1) > 1
 
 
-@pytest.mark.parametrize("sublayer", ["attention", "feedforward"])
-def test_deleting_against_blocks_written_by_hand(sublayer):
-    model, tokens = random_model(11, placement="pre", n_layers=2)
-    states = ledger(model, tokens).states
-
-    def last(block, x, what):
-        attend = block.attention(block.attention_norm(x))
-        keep, add = 1.0, 1.0
-        if sublayer == "attention":
-            keep, add = (0.0, 1.0) if what == "skip" else (1.0, 0.0)
-        x = keep * x + add * attend
-        keep, add = 1.0, 1.0
-        if sublayer == "feedforward":
-            keep, add = (0.0, 1.0) if what == "skip" else (1.0, 0.0)
-        return keep * x + add * block.feedforward(block.feedforward_norm(x))
-
-    for what in ("branch", "skip"):
-        with torch.no_grad():
-            expected = model.unembed(last(model.blocks[1], states[2], what))
-            with deleted(model, f"blocks.1.{sublayer}", what):
-                found = model(tokens)
-        torch.testing.assert_close(found, expected)
-        assert not torch.allclose(found, model(tokens))
+def test_parts_sum_to_the_stream_and_their_logits_to_the_logits():
+    for norm in ("layer", "rms"):
+        model, tokens = random_model(3, norm=norm, n_layers=2)
+        parts = parts_of(model, tokens)
+        assert len(parts) == 6
+        torch.testing.assert_close(parts.sum(0), ledger(model, tokens).states[-1])
+        torch.testing.assert_close(logit_parts(model, parts).sum(0), model(tokens))
+        torch.testing.assert_close(
+            parts[0], model.embedding_scale * model.token_embedding.weight[tokens]
+        )
 
 
-def test_deleting_needs_a_pre_norm_model_with_skip_connections():
-    for changes in ({"placement": "post"}, {"residual": False}):
-        model, _ = random_model(1, **changes)
-        with (
-            pytest.raises(ValueError, match="expected"),
-            deleted(model, "blocks.0.attention", "skip"),
-        ):
-            pass
-    model, _ = random_model(1)
-    with pytest.raises(KeyError, match="blocks"), deleted(model, "blocks.9.attention", "branch"):
-        pass
+def test_logits_of_parts_need_a_norm_that_is_known():
+    model, tokens = random_model(3, norm="none")
+    with pytest.raises(ValueError, match="Identity"):
+        logit_parts(model, parts_of(model, tokens))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_cut_that_nobody_sees_changes_nothing_and_one_for_all_takes_the_part_away(causal):
+    model, tokens = random_model(6, n_layers=2, causal=causal)
+    torch.testing.assert_close(with_cut(model, tokens, 0, []), model(tokens))
+    assert not there_is(4, "network 1")
+    torch.testing.assert_close(with_cut(model, tokens, 4, ["network 1"]), model(tokens))
+    last = parts_of(model, tokens)[-1]
+    state = ledger(model, tokens).states[-1] - last + last.mean(dim=(0, 1))
+    torch.testing.assert_close(with_cut(model, tokens, 5, ["logits"]), model.unembed(state))
+
+
+@pytest.mark.parametrize("what", ["queries 2", "keys 2", "values 2", "network 2"])
+@torch.no_grad()
+def test_a_cut_reaches_its_reader_alone(what):
+    """The same by hand, block by block, with the projections of attention written out."""
+    model, tokens = random_model(6, n_layers=2)
+    account, block = ledger(model, tokens), model.blocks[1]
+    write = account.writes[0]
+    cut = write - write.mean(dim=(0, 1))
+    attention, stream = block.attention, account.states[2]
+    heads = []
+    for name in ("queries", "keys", "values"):
+        seen = block.attention_norm(stream - cut if what == f"{name} 2" else stream)
+        linear = {"queries": attention.query, "keys": attention.key, "values": attention.value}
+        projected = linear[name](seen).unflatten(-1, (attention.n_heads, -1))
+        heads.append(projected.transpose(1, 2))
+    mixed = torch.nn.functional.scaled_dot_product_attention(*heads)
+    stream = stream + attention.output(mixed.transpose(1, 2).flatten(2))
+    seen = stream - cut if what == "network 2" else stream
+    stream = stream + block.feedforward(block.feedforward_norm(seen))
+    torch.testing.assert_close(with_cut(model, tokens, 2, [what]), model.unembed(stream))
+
+
+def test_cuts_are_for_pre_norm_models_with_positions_in_the_stream():
+    for changes in ({"placement": "post"}, {"positions": "rotary"}):
+        model, tokens = random_model(6, **changes)
+        with pytest.raises(ValueError, match="pre-norm"):
+            with_cut(model, tokens, 0, [])
+
+
+def test_a_turned_stream_is_the_old_one_times_the_rotation():
+    model, tokens = random_model(4, norm="rms", positions="rotary", n_layers=2)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("norm.weight"):
+                weight.fill_(1.0)
+    before, logits = ledger(model, tokens).states, model(tokens)
+    rotation = measure.drawn_rotation(1, model.config.d_model)
+    turn_stream(model, rotation)
+    torch.testing.assert_close(ledger(model, tokens).states, before @ rotation)
+    torch.testing.assert_close(model(tokens), logits)
+
+
+def test_the_largest_step_is_the_largest_factor():
+    stream = RESULTS["twelve"].stream.sel(stage="trained")
+    rows = stream.transpose("seed", "state").values
+    np.testing.assert_allclose(
+        measure.largest_step(stream).values, np.log(rows[:, 1:] / rows[:, :-1]).max(1)
+    )

@@ -1,8 +1,7 @@
-"""Mistakes in the exercises on the residual stream."""
-
-import math
+"""Mistakes in the exercises on the residual stream as a sum."""
 
 import torch
+from measured_transformer.analysis.residual import ledger
 
 
 def trace(x, writes, *, first=False, late=False, of="after"):
@@ -19,36 +18,22 @@ def traced(**slip):
     return lambda x, writes: trace(x, writes, **slip)
 
 
-def norm_backward(z, g, *, mean=True, along=True, divide=True, biased=True):
-    sigma = z.std(dim=1, correction=0 if biased else 1, keepdim=True)
-    hat = (z - z.mean(1, keepdim=True)) / sigma
-    found = g
-    if mean:
-        found = found - g.mean(1, keepdim=True)
-    if along:
-        found = found - hat * (g * hat).mean(1, keepdim=True)
-    return found / sigma if divide else found
+@torch.no_grad()
+def rows(model, tokens, *, own=False, centre=True, bias=True, swapped=False, gain=True):
+    account, norm = ledger(model, tokens), model.final_norm
+    parts = torch.cat([account.states[:1], account.writes])
+    centred = parts - parts.mean(-1, keepdim=True)
+    whole = centred if own else centred.sum(0, keepdim=True)
+    divisor = (whole.square().mean(-1, keepdim=True) + norm.eps).sqrt()
+    found = (centred if centre else parts) / divisor * (norm.weight if gain else 1.0)
+    last = norm.bias.expand_as(found[:1]) * (1.0 if bias else 0.0)
+    if swapped:
+        found = found.flip(0)
+    return torch.cat([found, last]) @ model.unembedding.weight.T
 
 
-def backward(**slip):
-    return lambda z, g: norm_backward(z, g, **slip)
-
-
-def silent(model, *, biases=True, inner=False, everything=False):
-    with torch.no_grad():
-        for name, weight in model.blocks.named_parameters():
-            last = ".attention.output." in name or ".feedforward.down." in name
-            if everything or (last and (biases or "weight" in name)) or (inner and ".up." in name):
-                weight.zero_()
-    return model
-
-
-def silenced(**slip):
-    return lambda model: silent(model, **slip)
-
-
-def nothing(model):
-    silent(model)
+def rowed(**slip):
+    return lambda model, tokens: rows(model, tokens, **slip)
 
 
 WRONG = {
@@ -65,28 +50,13 @@ WRONG = {
         "the lengths alone": (lambda x, w: torch.stack(trace(x, w)[1]), "expected two results"),
         "started from zero": (lambda x, w: trace(0 * x, w), "the length after write 1"),
     },
-    "residual.norm_backward": {
-        "the mean stays": (backward(mean=False), "sums to zero"),
-        "the direction stays": (backward(along=False), "no part along z"),
-        "not divided": (backward(divide=False), "what does the norm divide by"),
-        "another deviation": (backward(biased=False), "no part along z"),
-        "g itself": (lambda z, g: g, "sums to zero"),
-        "squared deviation": (
-            lambda z, g: norm_backward(z, g) / z.std(1, correction=0, keepdim=True),
-            "another length",
-        ),
-    },
-    "residual.paths": {
-        "blocks for sublayers": (math.comb, "two sublayers"),
-        "in order": (lambda n, k: math.perm(2 * n, k), "makes no new path"),
-        "all": (lambda n, k: 2 ** (2 * n), "count those of one or two blocks"),
-        "with repetition": (lambda n, k: (2 * n) ** k, "through one branch twice"),
-    },
-    "residual.straight_share": {
-        "blocks for sublayers": (lambda n, a: (1 + a * a) ** -n, "two sublayers"),
-        "lengths added": (lambda n, a: (1 + a) ** (-2 * n), "their squares do"),
-        "the whole": (lambda n, a: (1 + a * a) ** (2 * n), "between 0 and 1"),
-        "one path of two": (lambda n, a: 1 / (1 + 2 * n * a * a), "do not sum to the whole"),
+    "residual.logit_ledger": {
+        "own divisors": (rowed(own=True), "a scale of its own"),
+        "not centred": (rowed(centre=False), "centres the sum"),
+        "no bias": (rowed(bias=False), "the bias of the last norm"),
+        "another order": (rowed(swapped=True), "the sum is right, and yet row 0"),
+        "no gain": (rowed(gain=False), "row 0 is not what that part adds"),
+        "the logits alone": (lambda model, tokens: model(tokens), "shape"),
     },
     "residual.write_size": {
         "without ReLU": (lambda r: 4 * r / (1 + r) ** 2, "ReLU leave"),
@@ -94,12 +64,5 @@ WRONG = {
         "one matrix": (lambda r: 2 / (1 + r), "the second is missing"),
         "without the first": (lambda r: 2 * r / (1 + r), "without the first matrix"),
         "He's rule": (lambda r: 2.0, "by the rule"),
-    },
-    "residual.silence": {
-        "biases forgotten": (silenced(biases=False), "still writes"),
-        "all of a block": (silenced(everything=True), "too much is zero"),
-        "nothing returned": (nothing, "returns None"),
-        "the first matrix too": (silenced(inner=True), "is changed as well"),
-        "nothing done": (lambda model: model, "still writes"),
     },
 }

@@ -1,1 +1,1 @@
-"""The chapter *The residual stream*: what it claims, measures, draws and asks."""
+"""The chapter *The sum and its paths*: what it claims, measures, draws and asks."""

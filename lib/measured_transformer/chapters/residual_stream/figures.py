@@ -1,29 +1,30 @@
-"""Figures about the residual stream: measurements in, drawings out.
-
-Arrays have their seeds first. With skip connections is always the colour of the residual stream, without
-them the grey of "none".
-"""
+"""Figures about the residual stream: results in, drawings out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from xarray import Dataset
 
-from measured_transformer.figures.plots import (
-    legend_above,
-    panel_letters,
-    seed_lines,
-    seed_strip,
-    subplots,
-)
+from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_transformer.figures.style import COLOURS, theme, themed
 
 Array = Float[np.ndarray, "..."]
+
+_CONCEPTS = {
+    "tokens": "residual",
+    "positions": "sinusoidal",
+    "attention 1": "attention",
+    "network 1": "ffn",
+    "attention 2": "attention",
+    "network 2": "ffn",
+}
 
 
 @themed
@@ -38,10 +39,9 @@ def plot_by_hand(
         normed: the states after each addition and norm.
     """
     figure, (left, right) = subplots(1, 2, height=3.5)
-    concepts = ("attention", "ffn")
     for axes in (left, right):
         axes.set_aspect("equal")
-        axes.set_xlim(-0.5, 4.2)
+        axes.set_xlim(-0.5, 4.4)
         axes.set_ylim(-0.5, 4.9)
         axes.set_xlabel("first number")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -49,18 +49,20 @@ def plot_by_hand(
     left.set_ylabel("second number")
     here = np.array(embedding, dtype=float)
     _arrow(left, np.zeros(2), here, "residual", "embedding")
-    for write, concept in zip(writes, concepts, strict=True):
-        _arrow(left, here, here + np.array(write), concept, concept)
+    for write, (concept, name) in zip(
+        writes, (("attention", "attention"), ("ffn", "network")), strict=True
+    ):
+        _arrow(left, here, here + np.array(write), concept, name)
         here = here + np.array(write)
     left.plot(*here, "o", color=theme().ink, zorder=5)
+    left.text(here[0] + 0.12, here[1] + 0.18, "(3, 4)", fontsize=10)
     angle = np.linspace(0, 2 * np.pi, 200)
-    right.plot(
-        np.sqrt(2) * np.cos(angle), np.sqrt(2) * np.sin(angle), color=COLOURS["norm"], linewidth=1.5
-    )
-    right.text(1.48, 0.28, "norm", color=theme().ink, fontsize=11)
+    circle = np.sqrt(2) * np.array([np.cos(angle), np.sin(angle)])
+    right.plot(*circle, color=COLOURS["norm"], linewidth=1.5)
+    right.text(-0.4, 1.5, "norm", color=COLOURS["norm"], fontsize=10)
     here = np.array(embedding, dtype=float)
-    _arrow(right, np.zeros(2), here, "residual", "")
-    for write, state, concept in zip(writes, normed, concepts, strict=True):
+    _arrow(right, np.zeros(2), here, "residual", "embedding")
+    for write, state, concept in zip(writes, normed, ("attention", "ffn"), strict=True):
         there = here + np.array(write)
         _arrow(right, here, there, concept, "")
         _arrow(right, there, np.array(state, dtype=float), "norm", "")
@@ -87,205 +89,160 @@ def _arrow(axes: Axes, start: Array, end: Array, concept: str, name: str) -> Non
     )
     if name:
         middle = (np.array(start, dtype=float) + end) / 2
-        label = {"ffn": "feed-forward"}.get(concept, name)
-        axes.text(middle[0] + 0.3, middle[1] + 0.05, label, fontsize=11, ha="left", va="top")
+        at = (middle[0] + 0.25, middle[1] - 0.05)
+        axes.text(*at, name, color=COLOURS[concept], fontsize=10, ha="left", va="top")
 
 
 @themed
-def plot_what_is_left(pre: Array, post: Array) -> Figure:
-    """Draw how long the embedding's own part of the stream is, relative to the stream, state by state."""
-    figure, axes = subplots(height=3.4)
-    blocks = np.arange(pre.shape[1]) / 2
-    seed_lines(axes, blocks, pre, concept="residual", label="pre-norm")
-    seed_lines(axes, blocks, post, concept="norm", label="post-norm")
-    axes.set_yscale("log")
-    axes.set_xlabel("blocks passed")
-    axes.set_ylabel("embedding's part / stream")
-    legend_above(axes)
-    return figure
-
-
-@themed
-def plot_norm_put_back(groups: Mapping[str, Array]) -> Figure:
-    """Draw the cosine between a formula's gradient and the true one, a row a formula."""
-    figure, axes = subplots(height=2.3)
-    concepts = dict(zip(groups, ("residual", "residual", "norm"), strict=True))
-    seed_strip(axes, groups, label="cosine with the true gradient", concepts=concepts)
-    axes.set_xlim(right=1.03)
-    return figure
-
-
-@themed
-def plot_paths(lengths: Array, depths: Sequence[int], skip: Array, trained: Array) -> Figure:
-    """Draw (a) how the gradient's share spreads over path lengths and (b) the pure skip path's share.
+def plot_answer(two: Dataset) -> Figure:
+    """Draw three measures of each part of the stream side by side: length, part of the logit, cost of a cut.
 
     Args:
-        lengths: (seed, length) shares at the largest depth.
-        depths: numbers of blocks.
-        skip: (seed, depth) share of the pure skip path, untrained.
-        trained: shares of the pure skip path in trained two-block models, one a seed.
+        two: the result ``two``; the models at the tuned learning rate are drawn.
     """
-    figure, (top, bottom) = subplots(2, 1, height=2.9)
-    seed_lines(top, np.arange(lengths.shape[1]), lengths, concept="residual", label="")
-    top.axhline(0, color=theme().ink, linewidth=1)
-    top.set_xlabel("branches that the path goes through")
-    top.set_ylabel("share of the gradient")
-    seed_lines(bottom, np.array(depths), skip, concept="residual", label="untrained")
-    bottom.plot(
-        np.full(trained.size, 2.0),
-        trained,
-        "x",
-        color=COLOURS["attention"],
-        markersize=7,
-        label="two blocks, trained",
-        zorder=4,
-    )
-    bottom.axhline(0, color=theme().ink, linewidth=1)
-    bottom.set_xlabel("blocks")
-    bottom.set_ylabel("share of skip path")
-    bottom.set_xticks(list(depths))
-    legend_above(bottom)
-    panel_letters((top, bottom))
-    return figure
-
-
-@themed
-def plot_gradient_sizes(arms: Mapping[str, tuple[Array, Array]]) -> Figure:
-    """Draw the gradient's size on its way down, with and without skip connections, a panel a norm.
-
-    In powers of ten, so that the mean over seeds is one of exponents and no single seed makes it.
-
-    Args:
-        arms: name of the norm -> (with, without), each (seed, state) and relative to the last state.
-    """
-    figure, axes = subplots(len(arms), 1, height=2.35, sharex=True)
-    for each, (name, (with_skip, without)) in zip(axes, arms.items(), strict=True):
-        blocks = np.arange(with_skip.shape[1]) / 2
-        for values, concept, label in (
-            (with_skip, "residual", "with skip connections"),
-            (without, "none", "without"),
-        ):
-            seed_lines(each, blocks, np.log10(values), concept=concept, label=label)
-        each.axhline(0, color=theme().ink, linewidth=1)
-        each.set_ylabel(f"{name}:\npowers of ten")
-    legend_above(axes[0], columns=2)
-    axes[-1].set_xlabel("blocks below; the gradient travels from right to left")
+    here = two.sel(rate="tuned")
+    figure, axes = subplots(1, 3, height=3.9, sharey=True)
+    for panel, (name, label) in zip(
+        axes,
+        (("length", "length"), ("logit", "logit of the answer"), ("lost", "accuracy lost")),
+        strict=True,
+    ):
+        rows = {part: here[name].sel(part=part).values for part in _CONCEPTS}
+        seed_strip(panel, rows, label=label, concepts=_CONCEPTS)
+        panel.axvline(0, color=theme().ink, linewidth=1)
+        panel.xaxis.set_major_locator(MaxNLocator(4))
+        panel.tick_params(axis="y", length=0)
     panel_letters(axes)
     return figure
 
 
+_READERS = ("Q1", "K1", "V1", "net 1", "Q2", "K2", "V2", "net 2", "logits")
+
+
 @themed
-def plot_collapse(
-    spread: tuple[Array, Array], accuracy: Mapping[str, Array], floor: float
-) -> Figure:
-    """Draw (a) what tells tokens apart, block by block, and (b) the accuracy after training.
+def plot_wires(wires: Dataset) -> Figure:
+    """Draw who reads whom: a row for each part, a column for each reader, a bar in the cell for each model.
+
+    A bar is as high as the accuracy that is lost when the wire is cut, a full cell is all of it.
 
     Args:
-        spread: with and without skip connections, each (seed, state).
-        accuracy: name of the arm -> one value a seed.
-        floor: accuracy of a model that cannot tell positions apart.
+        wires: the result ``wires``.
     """
-    figure, (top, bottom) = subplots(2, 1, height=2.6, height_ratios=(1.25, 1))
-    blocks = np.arange(spread[0].shape[1]) / 2
-    for values, concept, label in (
-        (spread[0], "residual", "with skip connections"),
-        (spread[1], "none", "without"),
-    ):
-        seed_lines(top, blocks, np.log10(values), concept=concept, label=label)
-    top.set_xlabel("blocks passed")
-    top.set_ylabel("token spread,\npowers of ten")
-    legend_above(top, columns=2)
-    concepts = dict(zip(accuracy, ("residual", "none"), strict=True))
-    seed_strip(
-        bottom, accuracy, label="accuracy after training", concepts=concepts, reference=floor
-    )
-    bottom.set_xlim(0, 1.05)
-    panel_letters((top, bottom))
+    figure, axes = subplots(2, 1, height=3.0)
+    titles = {"tuned": "(a) learning rate 0.001", "large": "(b) learning rate 0.004"}
+    for panel, (rate, title) in zip(axes, titles.items(), strict=True):
+        panel.set_title(title, loc="left")
+        lost = wires.lost.sel(rate=rate).transpose("sender", "reader", "seed").values
+        _wire_map(panel, lost)
+        panel.set_xticks(range(len(_READERS)), _READERS)
+        panel.set_yticks(range(len(_CONCEPTS)), list(_CONCEPTS))
+    axes[1].set_xlabel("reader (Q, K, V: what attention reads for queries, keys, values)")
     return figure
 
 
+def _wire_map(panel: Axes, lost: Array) -> None:
+    """One table of cells; where there is no wire there is no cell."""
+    panel.grid(visible=False)
+    senders, readers, seeds = lost.shape
+    panel.set_xlim(-0.5, readers - 0.5)
+    panel.set_ylim(senders - 0.5, -0.5)
+    before = (0, 0, 0, 1, 2, 2, 2, 3, 4)  # sublayers below each reader
+    concepts = list(_CONCEPTS.values())
+    for sender, reader in np.ndindex(senders, readers):
+        if sender >= before[reader] + 2:
+            continue
+        left, bottom = reader - 0.46, sender + 0.44
+        frame = Rectangle((left, bottom), 0.92, -0.88, fill=False, linewidth=0.5)
+        frame.set_edgecolor(theme().ink)
+        panel.add_patch(frame)
+        step = 0.92 / seeds
+        for place, value in enumerate(np.clip(lost[sender, reader], 0, 1)):
+            bar = Rectangle((left + place * step, bottom), step, -0.88 * float(value))
+            bar.set_facecolor(COLOURS[concepts[sender]])
+            bar.set_linewidth(0)
+            panel.add_patch(bar)
+    for spine in panel.spines.values():
+        spine.set_visible(False)
+    panel.tick_params(length=0)
+
+
 @themed
-def plot_growth(families: Mapping[str, tuple[Array, str]]) -> Figure:
-    """Draw the length of the stream by block.
+def plot_growth(two: Dataset, twelve: Dataset) -> Figure:
+    """Draw the length of the stream by block: twelve blocks before and after training, two after it.
 
     Args:
-        families: name -> ((seed, block state) lengths, concept that gives its colour).
+        two, twelve: the results of these names.
     """
-    figure, axes = subplots(height=3.8)
-    for name, (norms, concept) in families.items():
-        seed_lines(axes, np.arange(norms.shape[1]), norms, concept=concept, label=name)
+    figure, axes = subplots(height=3.6)
+    families = (
+        (twelve.stream.sel(stage="untrained"), "none", "twelve blocks, untrained", (12, 9.4)),
+        (twelve.stream.sel(stage="trained"), "norm", "twelve blocks, trained", (12, 62)),
+        (two.stream.sel(rate="tuned"), "attention", "two blocks, 0.001", (2.2, 14.2)),
+        (two.stream.sel(rate="large"), "ffn", "two blocks, 0.004", (2.2, 33)),
+    )
+    for stream, concept, name, at in families:
+        values = stream.transpose("seed", "state").values
+        seed_lines(axes, stream.state.values, values, concept=concept, marker_every=1)
+        axes.text(
+            *at, name, color=COLOURS[concept], fontsize=10, ha="right" if at[0] == 12 else "left"
+        )
     _plain_log(axes)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("blocks passed")
     axes.set_ylabel("length of the stream")
-    legend_above(axes, columns=2)
     return figure
 
 
 @themed
-def plot_writers(ratios: Mapping[str, Array]) -> Figure:
-    """Draw how long the writes are relative to the stream they meet, every seed, two rows a block.
+def plot_writers(two: Dataset) -> Figure:
+    """Draw how long the writes are relative to the stream they meet, by the role of their block.
 
     Args:
-        ratios: name of the block -> (seed, 2), attention first.
+        two: the result ``two``.
     """
-    rows: dict[str, Array] = {}
-    concepts: dict[str, str] = {}
-    for name, found in ratios.items():
-        for place, (part, concept) in enumerate(
-            (("attention", "attention"), ("feed-forward", "ffn"))
-        ):
-            rows[f"{name}\n{part}"] = found[:, place]
-            concepts[f"{name}\n{part}"] = concept
-    figure, axes = subplots(height=3.4)
-    seed_strip(axes, rows, label="length of the write / length of the stream", concepts=concepts)
-    axes.set_xlim(left=0)
+    figure, axes = subplots(1, 3, height=3.0, sharey=True, sharex=True)
+    concepts = {"attention": "attention", "network": "ffn"}
+    roles = {"fetching": "fetching block", "other": "other block"}
+    titles = {"stated": "(a) 0.0005", "tuned": "(b) 0.001", "large": "(c) 0.004"}
+    for panel, (rate, title) in zip(axes, titles.items(), strict=True):
+        rows = {
+            f"{text},\n{writer}": two.ratio.sel(rate=rate, role=role, writer=writer).values
+            for role, text in roles.items()
+            for writer in concepts
+        }
+        colours = {name: concepts[name.partition("\n")[2]] for name in rows}
+        seed_strip(panel, rows, label="", concepts=colours)
+        panel.set_title(title, loc="left")
+        panel.tick_params(axis="y", length=0)
+    axes[0].set_xlim(left=0)
+    axes[1].set_xlabel("length of the write / length of the stream")
     return figure
 
 
 @themed
-def plot_steps(ratios: Mapping[str, Array], kept: Mapping[str, Array]) -> Figure:
-    """Draw (a) how much each block changes the stream and (b) how much of its direction it keeps.
+def plot_kept(two: Dataset, twelve: Dataset) -> Figure:
+    """Draw for each block how much of the stream's direction it keeps.
 
     Args:
-        ratios: name -> (seed, block) length of the change over length before.
-        kept: name -> (seed, block) cosine between before and after.
+        two, twelve: the results of these names.
     """
-    figure, (top, bottom) = subplots(2, 1, height=2.8)
-    concepts = dict(zip(ratios, ("attention", "residual", "none"), strict=True))
-    for axes, values, label, line in (
-        (top, ratios, "change / stream", 0.3),
-        (bottom, kept, "cosine before, after", 0.9),
-    ):
-        for name, table in values.items():
-            seed_lines(axes, np.arange(table.shape[1]), table, concept=concepts[name], label=name)
-        axes.axhline(line, color=theme().ink, linestyle="--", linewidth=1)
-        axes.set_ylabel(label)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _plain_log(top)
-    bottom.set_xlabel("block")
-    legend_above(top, columns=3)
-    panel_letters((top, bottom))
-    return figure
-
-
-@themed
-def plot_cuts(branch: Mapping[str, Array], skip: Mapping[str, Array]) -> Figure:
-    """Draw the accuracy after one cut, by sublayer, a panel a model.
-
-    Args:
-        branch, skip: name of the model -> (seed, sublayer) accuracy without that branch or skip connection.
-    """
-    figure, axes = subplots(len(branch), 1, height=2.7)
-    for each, name in zip(axes, branch, strict=True):
-        sublayers = np.arange(branch[name].shape[1])
-        seed_lines(each, sublayers, branch[name], concept="ffn", label="without the branch")
-        seed_lines(each, sublayers, skip[name], concept="residual", label="without the skip")
-        each.set_ylim(-0.03, 1.05)
-        each.set_ylabel("accuracy")
-        each.xaxis.set_major_locator(MaxNLocator(integer=True))
-        each.set_xlabel(f"sublayer, {name} (even: attention, odd: feed-forward)")
-    legend_above(axes[0], columns=2)
-    panel_letters(axes)
+    figure, axes = subplots(height=3.3)
+    families = (
+        (twelve.kept.sel(stage="untrained"), "none", "twelve blocks, untrained", (6.5, 0.8)),
+        (twelve.kept.sel(stage="trained"), "norm", "twelve blocks, trained", (4.6, 1.03)),
+        (two.kept.sel(rate="tuned"), "attention", "two blocks, 0.001", (2.2, 0.3)),
+        (two.kept.sel(rate="large"), "ffn", "two blocks, 0.004", (1.3, 0.12)),
+    )
+    for kept, concept, name, at in families:
+        values = kept.transpose("seed", "block").values
+        seed_lines(axes, kept.block.values, values, concept=concept, marker_every=1)
+        axes.text(*at, name, color=COLOURS[concept], fontsize=10)
+    axes.axhline(0.9, color=theme().ink, linestyle=":", linewidth=1.2)
+    axes.text(12.2, 0.87, "refines", ha="right", va="top", fontsize=10)
+    axes.set_xticks(range(1, 13))
+    axes.set_ylim(-0.25, 1.12)
+    axes.set_xlabel("block")
+    axes.set_ylabel("cosine before, after")
     return figure
 
 

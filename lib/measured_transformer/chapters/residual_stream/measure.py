@@ -1,177 +1,157 @@
-r"""What skip connections do to the stream and to its gradients: paths, lengths, what is lost without them.
+r"""What the chapter on the residual stream measures: a sum of parts, who reads which, and how long they are.
 
-States, writes and branches are those of `analysis.residual` and `analysis.gradients`. A gradient is a row
-like the vector it belongs to; on its way down it meets each sublayer, and goes past it or through its branch.
+The *parts* of a stream are its summands: the tokens' vectors, the positions' vectors, and what each sublayer
+writes. Every sublayer reads the sum of the parts before it, and the logits are read from the sum of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+import xarray
 from jaxtyping import Float, Int
+from scipy import stats
 from torch import Tensor
-from torch.func import vjp, vmap
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from xarray import DataArray, Dataset
 
-from measured_transformer.analysis.gradients import Map, sublayers
-from measured_transformer.analysis.residual import ledger, stream_norms
+from measured_transformer._moved import former_names
+from measured_transformer.analysis.mirroring import mirror_attention
+from measured_transformer.analysis.residual import (
+    ledger,
+    random_model,
+    stream_norms,
+    write_cosines,
+    write_ratios,
+)
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.stack import Stack
+from measured_transformer.parts.attention import MultiHeadAttention
+from measured_transformer.parts.block import Block
+from measured_transformer.parts.norms import LayerNorm, RMSNorm
+from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.task import Batch
-from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Run, evaluate, make_model
+from measured_transformer.training.schedules import Constant
+from measured_transformer.training.seeding import make_generator, seeded
 
-# The way back -------------------------------------------------------------------------------------
+# The parts of a stream ------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def finite_difference(f: Map, x: Tensor, gradient: Tensor, *, step: float = 1e-5) -> Tensor:
-    """The gradient of sum(gradient * f(x)) with respect to `x`, from differences of values alone.
+def parts_of(
+    model: Decoder | Encoder, tokens: Int[Tensor, "batch position"]
+) -> Float[Tensor, "part batch position d_model"]:
+    """The summands of the stream: tokens, positions (zero where the scheme adds none), then every write."""
+    account = ledger(model, tokens)
+    token_vectors = model.embedding_scale * model.token_embedding(tokens)
+    first = torch.stack([token_vectors, account.states[0] - token_vectors])
+    return torch.cat([first, account.writes])
 
-    Central differences, one entry of `x` at a time; the error is of the order of step^2. `x` is left as
-    it was.
+
+@torch.no_grad()
+def logit_parts(
+    model: Decoder | Encoder, parts: Float[Tensor, "part batch position d_model"]
+) -> Float[Tensor, "row batch position vocab"]:
+    r"""What each part of the stream adds to the logits, and last what the final norm's bias adds.
+
+    A norm divides by a number that depends on the whole sum. With that number held at its value in this pass
+    ("frozen"), all that follows is linear, and the parts' logits add up to the model's.
+
+    Raises:
+        ValueError: when the model has no linear head, or a final norm of another kind.
     """
-    result = torch.empty_like(x)
-    for index in np.ndindex(*x.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = x.detach().clone()
-            moved[index] += sign * step
-            ends.append((gradient * f(moved)).sum())
-        result[index] = (ends[0] - ends[1]) / (2 * step)
-    return result
+    if model.unembedding is None or model.head_layer is not None:
+        raise ValueError("the logits are a sum of parts only in a model with head='linear'")
+    norm, reads = model.final_norm, model.unembedding.weight.T
+    total = parts.sum(0)
+    if isinstance(norm, LayerNorm):
+        parts, total = (each - each.mean(dim=-1, keepdim=True) for each in (parts, total))
+    elif not isinstance(norm, RMSNorm):
+        raise ValueError(
+            f"expected a LayerNorm or an RMSNorm at the end, got {type(norm).__name__}"
+        )
+    divisor = (total.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()
+    shift = norm.bias if isinstance(norm, LayerNorm) else None
+    constant = torch.zeros_like(total[None]) if shift is None else shift.expand_as(total)[None]
+    return torch.cat([parts / divisor * norm.weight, constant]) @ reads
 
 
-def last_gradient(model: Decoder | Encoder, last: Tensor, batch: Batch) -> Tensor:
-    """The loss gradient at the last state of the stream, below the final norm."""
-    with torch.enable_grad():
-        x = last.detach().clone().requires_grad_()
-        loss = cross_entropy(model.unembed(x), batch.targets, batch.scored)
-        return torch.autograd.grad(loss, x)[0]
-
-
-def every_path(
+@torch.no_grad()
+def with_cut(
     model: Decoder | Encoder,
-    states: Float[Tensor, "state batch position d_model"],
-    gradient: Float[Tensor, "batch position d_model"],
-) -> Float[Tensor, "path batch position d_model"]:
-    r"""Split the gradient at the embedding into its $2^{2L}$ paths, one for each choice at each sublayer.
-
-    On its way down the gradient meets each sublayer twice: it takes the skip connection, or it goes through
-    the branch. Norms on the stream (post-norm) lie on both. Path number p goes through the branch of
-    sublayer k where bit k of p is set; path 0 is the pure skip path. The sum over all paths is the gradient.
+    tokens: Int[Tensor, "batch position"],
+    sender: int,
+    readers: Sequence[str],
+) -> Float[Tensor, "batch position vocab"]:
+    """The logits when some readers see one part as its mean, and all others see the stream as it is.
 
     Args:
-        model: see `sublayers`.
-        states: of the same forward pass, from `ledger`.
-        gradient: at the last state.
+        model: with pre-norm blocks, and positions that enter at the embedding or nowhere.
+        tokens: a batch; the mean is over its sequences and positions.
+        sender: the part's number in `parts_of`.
+        readers: such as "queries 1" or "network 2", blocks counted from one, or "logits".
+
+    Raises:
+        ValueError: when the model is of another kind.
     """
-    paths = gradient[None]
-    for through, straight in _backwards(model, states):
-        below = torch.stack([straight(paths), through(paths)], dim=1)
-        paths = below.flatten(0, 1)  # the newest sublayer is the lowest bit
-    return paths.detach()
+    if model.config.placement != "pre" or model.config.positions in ("rotary", "alibi", "relative"):
+        raise ValueError(
+            "expected pre-norm blocks and positions that enter at the embedding, got "
+            f"placement={model.config.placement!r} and positions={model.config.positions!r}"
+        )
+    parts = list(parts_of(model, tokens)[:2])
+
+    def seen(reader: str) -> Tensor:
+        stream = torch.stack(parts).sum(0)
+        if reader not in readers or sender >= len(parts):
+            return stream
+        return stream - parts[sender] + parts[sender].mean(dim=(0, 1))
+
+    for place, each in enumerate(model.blocks, start=1):
+        block = cast(Block, each)
+        reads = [block.attention_norm(seen(f"{what} {place}")) for what in READ]
+        parts.append(attention_of(block.attention, *reads, causal=model.causal))
+        parts.append(block.feedforward(block.feedforward_norm(seen(f"network {place}"))))
+    return model.unembed(seen("logits"))
 
 
-def by_length(
-    model: Decoder | Encoder,
-    states: Float[Tensor, "state batch position d_model"],
-    gradient: Float[Tensor, "batch position d_model"],
-) -> Float[Tensor, "length batch position d_model"]:
-    r"""The same sum, with the paths gathered by the number of branches that they go through, 0 to 2L.
-
-    The number of paths doubles with each sublayer; that of lengths grows by one. So this goes to any depth.
-    """
-    lengths = gradient[None]
-    for through, straight in _backwards(model, states):
-        skipped, taken = straight(lengths), through(lengths)
-        none = torch.zeros_like(gradient)[None]
-        lengths = torch.cat([skipped, none]) + torch.cat([none, taken])
-    return lengths.detach()
+READ = ("queries", "keys", "values")
+"""What attention reads the stream for."""
 
 
-def _backwards(
-    model: Decoder | Encoder, states: Float[Tensor, "state batch position d_model"]
-) -> Iterator[tuple[Map, Map]]:
-    """From the last sublayer to the first: how gradients, many at once, get through it and past it."""
-    functions = sublayers(model)
-    for k in reversed(range(len(functions))):
-        branch, norm = functions[k]
-        with sdpa_kernel(SDPBackend.MATH):  # the fused kernels cannot be differentiated in batches
-            write, back_branch = _pull_back(branch, states[k])
-            _, back_norm = _pull_back(norm, states[k] + write)
-            yield _ways(back_branch, back_norm)
-
-
-def _pull_back(f: Map, x: Tensor) -> tuple[Tensor, Map]:
-    """The value of `f` at `x`, and the map from a gradient at the output to that at the input."""
-    result: tuple[Any, ...] = vjp(f, x)
-    value, back = result[0], result[1]
-    return value, lambda gradient: back(gradient)[0]
-
-
-def _ways(back_branch: Map, back_norm: Map) -> tuple[Map, Map]:
-    def straight(above: Tensor) -> Tensor:
-        return vmap(back_norm)(above)
-
-    def through(above: Tensor) -> Tensor:
-        return vmap(lambda g: back_branch(back_norm(g)))(above)
-
-    return through, straight
-
-
-def shares(parts: Float[Tensor, "part batch position d_model"]) -> Float[np.ndarray, "part"]:
-    r"""Each part's share of the sum: its projection on the sum, divided by the sum's length.
-
-    $\langle p, s \rangle / \langle s, s \rangle$ over all entries: the shares add up to one, and a part
-    that works against the sum has a negative one.
-    """
-    total = parts.sum(0)
-    share = (parts * total).flatten(1).sum(1) / total.square().sum()
-    return share.double().cpu().numpy()
-
-
-def branch_gains(
-    model: Decoder | Encoder,
-    states: Float[Tensor, "state batch position d_model"],
-    gradient: Float[Tensor, "batch position d_model"],
-) -> Float[np.ndarray, "sublayer"]:
-    """For each sublayer how much longer or shorter its branch alone makes this gradient.
-
-    The length of g J over the length of g, over all entries, J being the branch's Jacobian at the state.
-    """
-    gains = []
-    for k, (branch, _) in enumerate(sublayers(model)):
-        _, back = _pull_back(branch, states[k])
-        gains.append(float(back(gradient).detach().norm() / gradient.norm()))
-    return np.array(gains)
-
-
-# The stream itself ---------------------------------------------------------------------------------
-
-
-def kept_cosines(
-    states: Float[Tensor, "state batch position d_model"],
-) -> Float[np.ndarray, "step"]:
-    """Mean cosine between each state and the next: 1 when the direction is kept, 0 when it is new."""
-    return _numpy(F.cosine_similarity(states[:-1], states[1:], dim=-1).mean(dim=(1, 2)))
-
-
-def step_ratios(states: Float[Tensor, "state batch position d_model"]) -> Float[np.ndarray, "step"]:
-    """Mean length of the change from each state to the next, divided by the mean length before it."""
-    return _numpy(states.diff(dim=0).norm(dim=-1).mean(dim=(1, 2))) / stream_norms(states)[:-1]
-
-
-def growth(norms: Float[np.ndarray, "state"]) -> float:
-    """Slope of log(norm) against the number of the state: relative growth per step."""
-    return float(np.polyfit(np.arange(norms.size), np.log(norms), 1)[0])
+def attention_of(
+    attention: MultiHeadAttention,
+    for_queries: Float[Tensor, "batch position d_model"],
+    for_keys: Float[Tensor, "batch position d_model"],
+    for_values: Float[Tensor, "batch position d_model"],
+    *,
+    causal: bool,
+) -> Float[Tensor, "batch position d_model"]:
+    """What attention writes when its queries, keys and values read three different streams."""
+    with capture(attention, "queries") as asked:
+        attention(for_queries, causal=causal)
+    with capture(attention, "values") as told:
+        attention(for_values, causal=causal)
+    with intervene(attention, {"queries": asked["queries"], "values": told["values"]}):
+        return attention(for_keys, causal=causal)
 
 
 @torch.no_grad()
@@ -208,21 +188,47 @@ def embedding_part(
 
 
 @torch.no_grad()
-def mirror_attention(
-    model: Stack, tokens: Int[Tensor, "batch position"]
-) -> Float[np.ndarray, "block"]:
-    """For each block the attention weight that position i gives to position n - 1 - i.
+def turn_stream(model: Decoder | Encoder, rotation: Float[Tensor, "d_model d_model"]) -> None:
+    r"""Give the stream another basis, in place: what writes to it is multiplied by Q, what reads by Q^T.
 
-    Averaged over heads, positions and sequences. In the reversal task it tells in which block attention
-    fetches the answer.
+    With Q orthogonal and RMSNorms whose weights are one (or have been folded into the matrices that read), the
+    logits stay as they are. LayerNorm subtracts the mean, which is one fixed direction, and does not allow it.
     """
-    with capture(model, "*.attention.pattern") as seen:
-        model(tokens)
-    patterns = torch.stack(
-        [seen[f"blocks.{i}.attention.pattern"] for i in range(model.config.n_layers)]
-    )
-    mirrored = patterns.flip(-1).diagonal(dim1=-2, dim2=-1)
-    return _numpy(mirrored.mean(dim=(1, 2, 3)))
+    writers = [model.token_embedding.weight]
+    readers = [] if model.unembedding is None else [model.unembedding.weight]
+    if model.positions is not None:
+        writers.append(model.positions.get_parameter("weight"))
+    for each in model.blocks:
+        block = cast(Block, each)
+        attention, network = block.attention, block.feedforward
+        readers += [attention.query.weight, attention.key.weight, attention.value.weight]
+        readers.append(network.up.weight)
+        for last in (attention.output, network.down):
+            last.weight.copy_(rotation.T @ last.weight)
+            if last.bias is not None:
+                last.bias.copy_(last.bias @ rotation)
+    for weight in (*writers, *readers):
+        weight.copy_(weight @ rotation)
+
+
+# Lengths ---------------------------------------------------------------------------------------------
+
+
+def kept_cosines(
+    states: Float[Tensor, "state batch position d_model"],
+) -> Float[np.ndarray, "step"]:
+    """Mean cosine between each state and the next: 1 when the direction is kept, 0 when it is new."""
+    return _numpy(F.cosine_similarity(states[:-1], states[1:], dim=-1).mean(dim=(1, 2)))
+
+
+def step_ratios(states: Float[Tensor, "state batch position d_model"]) -> Float[np.ndarray, "step"]:
+    """Mean length of the change from each state to the next, divided by the mean length before it."""
+    return _numpy(states.diff(dim=0).norm(dim=-1).mean(dim=(1, 2))) / stream_norms(states)[:-1]
+
+
+def growth(norms: Float[np.ndarray, "state"]) -> float:
+    """Slope of log(norm) against the number of the state: relative growth per step."""
+    return float(np.polyfit(np.arange(norms.size), np.log(norms), 1)[0])
 
 
 def needed_cosine(before: float, writes: Sequence[float], after: float) -> float:
@@ -243,41 +249,609 @@ def needed_cosine(before: float, writes: Sequence[float], after: float) -> float
     return (after**2 - squares) / pairs
 
 
-@contextmanager
-def deleted(model: Stack, sublayer: str, what: Literal["branch", "skip"]) -> Iterator[None]:
-    """Take one branch or one skip connection out of a pre-norm model while the `with` block runs.
-
-    Without the branch the stream passes the sublayer unchanged; without the skip connection the sublayer's
-    write replaces the stream. Nothing is retrained.
-
-    Args:
-        model: a pre-norm (or norm-free) model with residual connections.
-        sublayer: `blocks.{i}.attention` or `blocks.{i}.feedforward`.
-        what: which of the two to delete.
-
-    Raises:
-        ValueError: when the model has norms on the stream or no skip connections.
-        KeyError: when there is no such sublayer.
-    """
-    if model.config.placement == "post" and model.config.norm != "none":
-        raise ValueError("expected a pre-norm model: after a norm the write cannot be told apart")
-    if not model.config.residual:
-        raise ValueError("expected a model with residual connections, this one has none to delete")
-    if what == "branch":
-        with intervene(model, {f"{sublayer}.out": 0.0}):
-            yield
-        return
-    block, part = sublayer.rsplit(".", 1)
-    after = f"{block}.residual_mid" if part == "attention" else f"{block}.residual_post"
-    write: dict[str, Tensor] = {}
-
-    def keep(value: Tensor) -> Tensor:
-        write["last"] = value
-        return value
-
-    with intervene(model, {f"{sublayer}.out": keep, after: lambda _: write["last"]}):
-        yield
-
-
 def _numpy(x: Tensor) -> np.ndarray:
     return x.detach().double().cpu().numpy()
+
+
+# Identities -------------------------------------------------------------------------------------------
+
+DRAWS = 100
+CHECKS = (
+    "step",
+    "two additions",
+    "sum",
+    "sum in post-norm",
+    "sum in a decoder",
+    "difference",
+    "logits",
+    "rotation",
+)
+STATED_LENGTHS = ((2.1, 12.4), (3.8, 12.4), (1.9, 14.8), (2.7, 14.8))
+"""The case study's writes, each with the stream that it is added to."""
+
+
+@measurement(
+    seeds=1,
+    coords={
+        "check": CHECKS,
+        "draw": tuple(range(DRAWS)),
+        "placement": ("pre", "post"),
+        "write": (1, 2, 3, 4),
+        "grown": (14.8, 18.4),
+    },
+    tolerance={"error": 1e-9, "control": 1e-6, "left": 1e-4},
+)
+def books(seed: int) -> dict[str, Any]:
+    """The account of the stream in 100 drawn models each, in double precision, with controls that must fail."""
+    del seed
+    found = [_audit(draw) for draw in range(DRAWS)]
+    return {
+        "error": (("check", "draw"), [[each[check][0] for each in found] for check in CHECKS]),
+        "control": (("check", "draw"), [[each[check][1] for each in found] for check in CHECKS]),
+        "left": ("placement", [_left(placement) for placement in ("pre", "post")]),
+        "percent": ("write", [100 * write / stream for write, stream in STATED_LENGTHS]),
+        "needed": ("grown", [needed_cosine(12.4, [2.1, 3.8], grown) for grown in (14.8, 18.4)]),
+    }
+
+
+def _audit(draw: int) -> dict[str, tuple[float, float]]:
+    """For each of `CHECKS` the error and a control."""
+    pre = ledger(*random_model(draw, placement="pre"))
+    post = ledger(*random_model(draw, placement="post"))
+    alone = ledger(*random_model(draw, residual=False))
+    causal = [
+        ledger(*random_model(draw, causal=True, placement=where)).sum_error()
+        for where in ("pre", "post")
+    ]
+    free = ledger(*random_model(draw, norm="none"))
+
+    def largest(errors: Tensor) -> float:
+        return float(errors.max())
+
+    def short(account: Any) -> float:
+        """The error of a sum that leaves the last write out."""
+        left_out = account.states[-1] - account.states[0] - account.writes[:-1].sum(0)
+        return float(left_out.abs().max())
+
+    step = largest(pre.step_errors())
+    return {
+        "step": (step, largest(post.step_errors())),
+        "two additions": (step, largest(alone.step_errors())),
+        "sum": (pre.sum_error(), short(pre)),
+        "sum in post-norm": (post.sum_error(), short(post)),
+        "sum in a decoder": (causal[0], causal[1]),
+        "difference": (largest(free.step_errors()), float(free.writes[0].abs().max())),
+        "logits": _logits(draw),
+        "rotation": (_turned(draw, "rms"), _turned(draw, "layer")),
+    }
+
+
+@torch.no_grad()
+def _logits(draw: int) -> tuple[float, float]:
+    """Logits as a sum of parts; the control gives each part the divisor of its own."""
+    model, tokens = random_model(draw, placement="pre")
+    parts, logits = parts_of(model, tokens), model(tokens)
+    own = torch.stack([model.unembed(part) for part in parts]).sum(0)
+    error = (logit_parts(model, parts).sum(0) - logits).abs().max()
+    return float(error), float((own - logits).abs().max())
+
+
+@torch.no_grad()
+def _turned(draw: int, norm: str) -> float:
+    """How far the logits move when the stream of a model with this norm gets another basis."""
+    model, tokens = random_model(draw, norm=norm, placement="pre", positions="rotary")
+    for name, weight in model.named_parameters():
+        if name.endswith("norm.weight"):
+            weight.fill_(1.0)
+        if name.endswith("norm.bias"):
+            weight.zero_()
+    before = model(tokens)
+    turn_stream(model, drawn_rotation(draw, model.config.d_model))
+    return float((model(tokens) - before).abs().max())
+
+
+def drawn_rotation(seed: int, width: int) -> Float[Tensor, "width width"]:
+    """A random orthogonal matrix in double precision."""
+    with seeded(seed):
+        return torch.linalg.qr(torch.randn(width, width, dtype=torch.float64)).Q
+
+
+def _left(placement: str) -> float:
+    """Length of the embedding's part in the last state of twelve untrained blocks, relative to the state."""
+    shares = []
+    for draw in range(20):
+        model = make_model(DEEP.replace(placement=placement), causal=False, seed=draw).double()
+        tokens = TASK.batch(make_generator(draw, "evaluation"), 16).inputs
+        whole = ledger(model, tokens).states[-1]
+        shares.append((embedding_part(model, tokens)[-1].norm(dim=-1) / whole.norm(dim=-1)).mean())
+    return float(torch.stack(shares).mean())
+
+
+# Two blocks that reverse ------------------------------------------------------------------------------
+
+TASK = Reversal(vocab=12, length=12)
+TWO = Config(vocab=12, placement="pre", activation="relu")
+"""The case study's design: two blocks of width 64 with four heads."""
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
+RATE_KINDS = ("stated", "tuned", "large")
+STATED, LARGE = 5e-4, 4e-3
+"""The case study's learning rate, and the largest but one at which the tuning seeds reverse."""
+STEPS = {"stated": 500, "tuned": 300, "large": 300}
+PARTS = ("tokens", "positions", "attention 1", "network 1", "attention 2", "network 2")
+READERS = (
+    *("queries 1", "keys 1", "values 1", "network 1"),
+    *("queries 2", "keys 2", "values 2", "network 2", "logits"),
+)
+ROLES = ("fetching", "other")
+
+
+def two_trainings(seed: int) -> dict[str, Job]:
+    """Two blocks at the case study's learning rate, at the one that suits them, and at a large one."""
+    options = {"batch_size": 16}
+    search = Search(
+        "norm-two-blocks-pre-6", TWO, TASK, RATES, tuning_seeds(2), STEPS["tuned"], options
+    )
+    rates = {"stated": STATED, "tuned": tuned(search), "large": LARGE}
+    return {
+        kind: job(TWO, TASK, seed, steps=STEPS[kind], learning_rate=rate, **options)
+        for kind, rate in rates.items()
+    }
+
+
+@measurement(
+    seeds=20,
+    coords={
+        "rate": RATE_KINDS,
+        "state": (0, 1, 2),
+        "block": (1, 2),
+        "sublayer": (0, 1, 2, 3),
+        "part": PARTS,
+        "role": ROLES,
+        "writer": ("attention", "network"),
+    },
+    trainings=two_trainings,
+    repeat="opening",
+    tolerance={
+        "accuracy": 0.05,
+        "stream": 3.0,
+        "ratio": 1.5,
+        "log_length": 1.5,
+        "cosine": 0.5,
+        "kept": 0.5,
+        "change": 1.5,
+        "length": 5.0,
+        "logit": 15.0,
+        "lost": 1.0,
+        "second": 1.0,
+    },
+)
+def two(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Two trained blocks: lengths of stream and writes, what parts add to the answer, what cuts cost."""
+    looks = [_look(runs[kind].model, seed) for kind in RATE_KINDS]
+    axes = {
+        "accuracy": (),
+        "second": (),
+        "stream": ("state",),
+        "ratio": ("role", "writer"),
+        "log_length": ("role", "writer"),
+        "cosine": ("role", "writer"),
+        "by_block": ("sublayer",),
+        "kept": ("block",),
+        "change": ("block",),
+        "length": ("part",),
+        "logit": ("part",),
+        "lost": ("part",),
+    }
+    return {name: (("rate", *of), [each[name] for each in looks]) for name, of in axes.items()}
+
+
+@torch.no_grad()
+def _look(trained: Any, seed: int) -> dict[str, Any]:
+    """Everything that is asked of one trained model of two blocks."""
+    model: Encoder = trained
+    batch = TASK.batch(make_generator(seed, "evaluation"), 128)
+    account, parts = ledger(model, batch.inputs), parts_of(model, batch.inputs)
+    fetches = int(mirror_attention(model, batch.inputs).argmax())
+
+    def by_role(values: np.ndarray) -> list[list[float]]:
+        """Of one number for each sublayer: those of the block that fetches, then of the other."""
+        rows = values.reshape(2, 2)[[fetches, 1 - fetches]]
+        return [[float(value) for value in row] for row in rows]
+
+    lengths = account.writes.norm(dim=-1).mean(dim=(1, 2))
+    right = accuracy(model(batch.inputs), batch)
+    return {
+        "accuracy": right,
+        "second": float(fetches == 1),
+        "stream": stream_norms(account.blocks).tolist(),
+        "ratio": by_role(write_ratios(account)),
+        "by_block": write_ratios(account).tolist(),
+        "log_length": by_role(_numpy(lengths.log())),
+        "cosine": by_role(write_cosines(account)),
+        "kept": kept_cosines(account.blocks).tolist(),
+        "change": step_ratios(account.blocks).tolist(),
+        "length": parts.norm(dim=-1).mean(dim=(1, 2)).tolist(),
+        "logit": answer_parts(model, parts, batch).tolist(),
+        "lost": [
+            right - accuracy(with_cut(model, batch.inputs, part, READERS), batch)
+            for part in range(len(PARTS))
+        ],
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"rate": RATE_KINDS, "state": (0, 1, 2), "block": (1, 2), "sublayer": (0, 1, 2, 3)},
+    trainings=two_trainings,
+    repeat="opening",
+    tolerance={"stream": 3.0, "by_block": 1.5, "kept": 0.5},
+)
+def two_beside_twelve(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Lengths in the first ten of these models, for claims that ask ten models of each depth."""
+    looks = [_look(runs[kind].model, seed) for kind in RATE_KINDS]
+    axes = {"stream": "state", "by_block": "sublayer", "kept": "block"}
+    return {name: (("rate", of), [each[name] for each in looks]) for name, of in axes.items()}
+
+
+def accuracy(logits: Float[Tensor, "batch position vocab"], batch: Batch) -> float:
+    """Share of the scored positions at which the largest logit is that of the right answer."""
+    return float((logits.argmax(-1) == batch.targets)[batch.scored].double().mean())
+
+
+def answer_parts(
+    model: Encoder, parts: Float[Tensor, "part batch position d_model"], batch: Batch
+) -> Float[Tensor, "part"]:
+    """What each part adds to the logit of the right answer, minus its mean over the other answers.
+
+    Averaged over the scored positions; the constant of the final norm is left out.
+    """
+    logits = logit_parts(model, parts)[:-1]
+    targets = batch.targets[None, ..., None].expand(len(parts), -1, -1, 1)
+    right = logits.gather(-1, targets)[..., 0]
+    others = (logits.sum(-1) - right) / (logits.shape[-1] - 1)
+    return (right - others)[:, batch.scored].double().mean(dim=1)
+
+
+WIRED = ("tuned", "large")
+"""Learning rates at which all wires are cut."""
+
+
+@measurement(
+    seeds=10,
+    coords={"rate": WIRED, "sender": PARTS, "reader": READERS},
+    trainings=two_trainings,
+    repeat="opening",
+    tolerance={"lost": 1.0},
+)
+def wires(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Accuracy lost when one reader sees one part of the stream as its mean, in two trained blocks."""
+    batch = TASK.batch(make_generator(seed, "evaluation"), 128)
+    lost = [_wires(runs[rate].model, batch) for rate in WIRED]
+    return {"lost": (("rate", "sender", "reader"), lost)}
+
+
+@torch.no_grad()
+def _wires(trained: Any, batch: Batch) -> list[list[float]]:
+    model: Encoder = trained
+    right = accuracy(model(batch.inputs), batch)
+
+    def lost(sender: int, reader: str) -> float:
+        if not there_is(sender, reader):
+            return 0.0
+        return right - accuracy(with_cut(model, batch.inputs, sender, [reader]), batch)
+
+    return [[lost(sender, reader) for reader in READERS] for sender in range(len(PARTS))]
+
+
+def there_is(sender: int, reader: str) -> bool:
+    """Whether a reader comes after a part, so that it can see it."""
+    what, _, block = reader.partition(" ")
+    if what == "logits":
+        return True
+    sublayers_before = 2 * (int(block) - 1) + (what == "network")
+    return sender < 2 + sublayers_before
+
+
+# Twelve blocks -----------------------------------------------------------------------------------------
+
+DEEP = Config(vocab=12, d_model=32, max_length=12, n_layers=12)
+DEEP_STEPS = 400
+LATER = 500
+"""What is added to the seeds of these trainings, as in the chapter on surviving positions."""
+STAGES = ("untrained", "trained")
+
+
+def twelve_trainings(seed: int) -> dict[str, Job]:
+    """Twelve pre-norm blocks on reversal at the learning rate that suits them."""
+    options: dict[str, Any] = {"batch_size": 16, "schedule": Constant(warmup=20)}
+    search = Search("surviving-pre-norm", DEEP, TASK, RATES, tuning_seeds(2), DEEP_STEPS, options)
+    rate = tuned(search)
+    run = job(DEEP, TASK, seed + LATER, steps=DEEP_STEPS, learning_rate=rate, **options)
+    return {"trained": run}
+
+
+@measurement(
+    seeds=10,
+    coords={
+        "stage": STAGES,
+        "state": tuple(range(13)),
+        "block": tuple(range(1, 13)),
+        "sublayer": tuple(range(24)),
+    },
+    trainings=twelve_trainings,
+    repeat="opening",
+    tolerance={"accuracy": 0.3, "stream": 30.0, "ratio": 2.0, "cosine": 0.6, "kept": 0.6},
+)
+@torch.no_grad()
+def twelve(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Twelve blocks before and after training: the stream's length, writes, and the direction that is kept."""
+    trained: Any = runs["trained"].model
+    batch = TASK.batch(make_generator(seed, "evaluation"), 64)
+    models = [make_model(DEEP, causal=False, seed=seed + LATER), trained]
+    accounts = [ledger(model, batch.inputs) for model in models]
+    return {
+        "accuracy": evaluate(trained, TASK, seed=seed).accuracy,
+        "stream": (("stage", "state"), [stream_norms(each.blocks).tolist() for each in accounts]),
+        "ratio": (("stage", "sublayer"), [write_ratios(each).tolist() for each in accounts]),
+        "cosine": (("stage", "sublayer"), [write_cosines(each).tolist() for each in accounts]),
+        "kept": (("stage", "block"), [kept_cosines(each.blocks).tolist() for each in accounts]),
+    }
+
+
+# What the claims are judged by -------------------------------------------------------------------------
+
+
+def _checked(books: Dataset, check: str) -> dict[str, DataArray]:
+    return {
+        "error": books.error.sel(check=check).squeeze("seed"),
+        "control": books.control.sel(check=check).squeeze("seed"),
+    }
+
+
+@evidence("CS-3.1")
+def _(books: Dataset) -> dict[str, Any]:
+    return _checked(books, "step")
+
+
+@evidence("DD-4.1")
+def _(books: Dataset) -> dict[str, Any]:
+    return _checked(books, "two additions")
+
+
+@evidence("DD-4.6")
+def _(books: Dataset) -> dict[str, Any]:
+    return {"pre": _checked(books, "sum"), "post": _checked(books, "sum in post-norm")}
+
+
+@evidence("IW-2.4")
+def _(books: Dataset) -> dict[str, Any]:
+    return _checked(books, "sum in a decoder")
+
+
+@evidence("EX-1.17")
+def _(books: Dataset) -> dict[str, Any]:
+    return _checked(books, "difference")
+
+
+@evidence("CS-3.2")
+def _(books: Dataset) -> dict[str, Any]:
+    return {"value": books.percent.squeeze("seed")}
+
+
+@evidence("CS-3.3")
+def _(books: Dataset) -> dict[str, Any]:
+    cosines = books.needed.squeeze("seed")
+    return {"value": cosines.sel(grown=14.8), "control": cosines.sel(grown=18.4)}
+
+
+def _slopes(stream: DataArray) -> DataArray:
+    """The slope of each seed's logarithm of the stream's length."""
+    rows = stream.transpose("seed", "state")
+    return DataArray([growth(row) for row in rows.values], dims="seed", coords={"seed": rows.seed})
+
+
+def _families(two_beside_twelve: Dataset, twelve: Dataset, name: str) -> dict[str, DataArray]:
+    """One variable of both results by the name of the claims' parts."""
+    return {
+        "initial": twelve[name].sel(stage="untrained"),
+        "twelve": twelve[name].sel(stage="trained"),
+        "two": two_beside_twelve[name].sel(rate="tuned"),
+        "stated": two_beside_twelve[name].sel(rate="stated"),
+        "large": two_beside_twelve[name].sel(rate="large"),
+    }
+
+
+@evidence("CS-3.4a")
+def _(two_beside_twelve: Dataset, twelve: Dataset) -> dict[str, Any]:
+    families = _families(two_beside_twelve, twelve, "stream")
+    return {name: {"value": _slopes(values)} for name, values in families.items()}
+
+
+@evidence("CS-3.4b")
+def _(two_beside_twelve: Dataset, twelve: Dataset) -> dict[str, Any]:
+    families = _families(two_beside_twelve, twelve, "stream")
+    return {name: {"value": largest_step(values)} for name, values in families.items()}
+
+
+def largest_step(stream: DataArray) -> DataArray:
+    """The logarithm of the largest factor by which the stream grows over one block."""
+    logs: DataArray = xarray.apply_ufunc(np.log, stream)
+    return logs.diff("state").max("state")
+
+
+@evidence("CS-3.5")
+def _(two: Dataset) -> dict[str, Any]:
+    lengths = two.log_length
+    return {
+        f"{role}_{rate}": {
+            "treatment": lengths.sel(role=role, rate=rate, writer="network"),
+            "baseline": lengths.sel(role=role, rate=rate, writer="attention"),
+        }
+        for role in ROLES
+        for rate in RATE_KINDS
+    }
+
+
+def _halves(ratio: DataArray) -> dict[str, DataArray]:
+    """Logarithm of a block's two relative writes, summed: later half of the blocks against the first half."""
+    pairs = ratio.isel(sublayer=slice(0, None, 2)).drop_vars("sublayer") + ratio.isel(
+        sublayer=slice(1, None, 2)
+    ).drop_vars("sublayer")
+    logs: DataArray = xarray.apply_ufunc(np.log, pairs)
+    half = logs.sizes["sublayer"] // 2
+    return {
+        "treatment": logs.isel(sublayer=slice(half, None)).mean("sublayer"),
+        "baseline": logs.isel(sublayer=slice(None, half)).mean("sublayer"),
+    }
+
+
+@evidence("CS-3.7a")
+def _(two: Dataset) -> dict[str, Any]:
+    return {rate: _halves(two.by_block.sel(rate=rate)) for rate in RATE_KINDS}
+
+
+@evidence("CS-3.7b")
+def _(twelve: Dataset) -> dict[str, Any]:
+    return {
+        "initial": _halves(twelve.ratio.sel(stage="untrained")),
+        "twelve": _halves(twelve.ratio.sel(stage="trained")),
+    }
+
+
+@evidence("CS-3.8")
+def _(two_beside_twelve: Dataset, twelve: Dataset) -> dict[str, Any]:
+    late = twelve.kept.sel(stage="trained", block=slice(7, None)).mean("block")
+    both = {
+        name: {"value": two_beside_twelve.kept.sel(rate=name).mean("block")} for name in RATE_KINDS
+    }
+    return {**both, "twelve": {"value": late}}
+
+
+@evidence("DD-4.5")
+def _(two_beside_twelve: Dataset, twelve: Dataset) -> dict[str, Any]:
+    late = twelve.ratio.sel(stage="trained", sublayer=slice(12, None)).mean("sublayer")
+    both = {
+        name: {"value": two_beside_twelve.by_block.sel(rate=name).mean("sublayer")}
+        for name in RATE_KINDS
+    }
+    return {**both, "twelve": {"value": late}}
+
+
+# Numbers that the prose names ----------------------------------------------------------------------------
+
+
+def _largest(books: Dataset, check: str) -> float:
+    return float(books.error.sel(check=check).max())
+
+
+@number
+def sum_error(books: Dataset) -> float:
+    """The largest error of the sum of all writes in pre-norm models."""
+    return _largest(books, "sum")
+
+
+@number
+def post_error(books: Dataset) -> float:
+    """The same in post-norm models, median over the draws."""
+    return float(books.error.sel(check="sum in post-norm").median())
+
+
+@number
+def logit_error(books: Dataset) -> float:
+    """The largest error of the logits as a sum of parts."""
+    return _largest(books, "logits")
+
+
+@number
+def logit_control(books: Dataset) -> float:
+    """The smallest error when each part has a divisor of its own."""
+    return float(books.control.sel(check="logits").min())
+
+
+@number
+def rotation_error(books: Dataset) -> float:
+    """The largest change of a logit when the stream of a model with RMSNorm gets another basis."""
+    return _largest(books, "rotation")
+
+
+@number
+def rotation_control(books: Dataset) -> float:
+    """The smallest of the same in models with LayerNorm."""
+    return float(books.control.sel(check="rotation").min())
+
+
+@number
+def seeds_two(two: Dataset) -> int:
+    """Trained models of two blocks at each learning rate."""
+    return int(two.sizes["seed"])
+
+
+@number
+def second_large(two: Dataset) -> int:
+    """Models at the large learning rate whose second block fetches."""
+    return int(two.second.sel(rate="large").sum())
+
+
+@number
+def step_initial(twelve: Dataset) -> DataArray:
+    """The largest factor by which one of twelve untrained blocks lengthens the stream."""
+    return _exp(largest_step(twelve.stream.sel(stage="untrained")))
+
+
+@number
+def step_twelve(twelve: Dataset) -> DataArray:
+    """The same for twelve trained blocks."""
+    return _exp(largest_step(twelve.stream.sel(stage="trained")))
+
+
+@number
+def step_two(two: Dataset) -> DataArray:
+    """The same for two trained blocks at the tuned learning rate."""
+    return _exp(largest_step(two.stream.sel(rate="tuned")))
+
+
+@number
+def step_large(two: Dataset) -> DataArray:
+    """The same at the large learning rate."""
+    return _exp(largest_step(two.stream.sel(rate="large")))
+
+
+def _exp(logs: DataArray) -> DataArray:
+    found: DataArray = xarray.apply_ufunc(np.exp, logs)
+    return found
+
+
+@number
+def late_kept(twelve: Dataset) -> DataArray:
+    """The cosine that the last six of twelve trained blocks keep, mean over them."""
+    return twelve.kept.sel(stage="trained", block=slice(7, None)).mean("block")
+
+
+@number
+def two_kept(two: Dataset) -> DataArray:
+    """The cosine that two trained blocks keep at the tuned learning rate, mean over them."""
+    return two.kept.sel(rate="tuned").mean("block")
+
+
+@number
+def rank_agreement(two: Dataset) -> DataArray:
+    """Spearman's rank correlation, over the six parts, between length and accuracy lost without the part."""
+    here = two.sel(rate="tuned")
+    return _agreement(here.length, here.lost)
+
+
+@number
+def rank_agreement_logits(two: Dataset) -> DataArray:
+    """The same between what a part adds to the answer's logit and the accuracy lost without it."""
+    here = two.sel(rate="tuned")
+    return _agreement(here.logit, here.lost)
+
+
+def _agreement(first: DataArray, second: DataArray) -> DataArray:
+    rows = [one.transpose("seed", "part").values for one in (first, second)]
+    found = [float(stats.spearmanr(a, b).statistic) for a, b in zip(*rows, strict=True)]
+    return DataArray(found, dims="seed")
+
+
+if not TYPE_CHECKING:  # it would take any name for one of these
+    __getattr__ = former_names(__name__)

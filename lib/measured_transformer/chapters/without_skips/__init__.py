@@ -1,0 +1,1 @@
+"""The chapter *Without skips*: what it claims, measures, draws and asks."""

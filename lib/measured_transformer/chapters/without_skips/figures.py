@@ -1,0 +1,174 @@
+"""Figures about stacks with and without skip connections: results in, drawings out.
+
+With skip connections is always the colour of the residual stream, without them the grey of "none".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from xarray import Dataset
+
+from measured_transformer.figures.plots import (
+    legend_above,
+    panel_letters,
+    seed_lines,
+    seed_strip,
+    subplots,
+)
+from measured_transformer.figures.style import COLOURS, theme, themed
+
+_SKIPS = {"with": ("residual", "with skip connections"), "without": ("none", "without")}
+_NORMS = {"none": "no norm", "pre": "pre-norm", "post": "post-norm"}
+
+
+@themed
+def plot_gradient_sizes(untrained: Dataset) -> Figure:
+    """Draw the gradient's size on its way down, with and without skip connections, a panel a norm.
+
+    In powers of ten, so that the mean over seeds is one of exponents and no single seed makes it.
+    """
+    figure, axes = subplots(1, 3, height=3.1)
+    for panel, (norm, name) in zip(axes, _NORMS.items(), strict=True):
+        for skip, (concept, _) in _SKIPS.items():
+            values = untrained.gradient.sel(norm=norm, skip=skip).transpose("seed", "state").values
+            blocks = untrained.state.values / 2
+            seed_lines(panel, blocks, np.log10(values), concept=concept, marker_every=4)
+        panel.axhline(0, color=theme().ink, linewidth=1)
+        panel.set_ylim(-5.2, 9.4)
+        panel.set_xticks((0, 6, 12))
+        panel.set_title(f"({'abc'[list(_NORMS).index(norm)]}) {name}", loc="left", fontsize=10.5)
+        panel.set_xlabel("blocks passed")
+    axes[0].set_ylabel("gradient, powers of ten")
+    axes[0].text(11.5, 4.6, "with", color=COLOURS["residual"], ha="right", fontsize=10)
+    axes[0].text(11.5, -3.4, "without", color=COLOURS["none"], ha="right", fontsize=10)
+    for panel in axes[1:]:
+        panel.text(0.5, 1.2, "with", color=COLOURS["residual"], fontsize=10)
+        panel.text(0.5, -2.6, "without", color=COLOURS["none"], fontsize=10)
+        panel.set_yticklabels([])
+    return figure
+
+
+@themed
+def plot_collapse(untrained: Dataset, six: Dataset, floor: float) -> Figure:
+    """Draw (a) what tells tokens apart, block by block, and (b) the accuracy of six blocks after training.
+
+    Args:
+        untrained, six: the results of these names.
+        floor: accuracy of a model that cannot tell positions apart.
+    """
+    figure, (top, bottom) = subplots(2, 1, height=2.7, height_ratios=(1.25, 1))
+    for skip, (concept, _) in _SKIPS.items():
+        values = untrained.spread.sel(norm="pre", skip=skip).transpose("seed", "state").values
+        blocks = untrained.state.values / 2
+        seed_lines(top, blocks, np.log10(values), concept=concept, marker_every=2)
+    for around, concept in (("attention", "attention"), ("network", "ffn")):
+        values = untrained.one_skip.sel(around=around).transpose("seed", "state").values
+        seed_lines(top, blocks, np.log10(values), concept=concept, marker_every=2)
+    top.text(12, 0.25, "both skips", color=COLOURS["residual"], ha="right", fontsize=10)
+    top.text(12, -5.3, "around attention", color=COLOURS["attention"], ha="right", fontsize=10)
+    top.text(4.7, -9.6, "around the network", color=COLOURS["ffn"], fontsize=10)
+    top.text(3.3, -11.5, "none", color=COLOURS["none"], ha="right", fontsize=10)
+    top.text(12, -14.6, "rounding is all that is left", ha="right", fontsize=10)
+    top.set_ylim(-16.5, 1.6)
+    top.set_xlabel("blocks passed")
+    top.set_ylabel("token spread,\npowers of ten")
+    names = {
+        "both": ("both", "residual"),
+        "attention": ("around attention", "attention"),
+        "network": ("around the network", "ffn"),
+        "none": ("none", "none"),
+    }
+    rows = {text: six.accuracy.sel(arm=arm).values for arm, (text, _) in names.items()}
+    concepts = dict(names.values())
+    seed_strip(bottom, rows, label="accuracy after training", concepts=concepts, reference=floor)
+    bottom.set_xlim(0, 1.05)
+    panel_letters((top, bottom))
+    return figure
+
+
+@themed
+def plot_cube(cube: Dataset) -> Figure:
+    """Draw how far apart tokens are behind one sublayer, by how far apart they were before it.
+
+    Args:
+        cube: the result ``cube``.
+    """
+    figure, axes = subplots(height=4.2)
+    sizes = cube["size"].values
+    shown = {
+        "attention and skip": ("residual", "x + attention: kept", (0.0012, 0.009), 22),
+        "network": ("ffn", "network: multiplied", (0.05, 0.0035), 22),
+        "attention": ("attention", "attention: cubed", (0.02, 1e-9), 51),
+    }
+    for kind, (concept, text, at, angle) in shown.items():
+        values = cube.after.sel(kind=kind).transpose("seed", "size").values
+        seed_lines(axes, sizes, values, concept=concept, marker_every=1)
+        axes.text(*at, text, color=COLOURS[concept], fontsize=10.5, rotation=angle)
+    bound = np.exp(np.log(cube.bound).mean("seed")).values
+    axes.plot(sizes, bound, color=theme().ink, linestyle=":", linewidth=1.6)
+    axes.text(0.0012, 1.5e-8, "bound for attention", fontsize=10, rotation=51)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("largest distance between two tokens, before")
+    axes.set_ylabel("after one sublayer")
+    return figure
+
+
+@themed
+def plot_paths(untrained: Dataset, cut_two: Dataset, cut_twelve: Dataset) -> Figure:
+    """Draw (a) how the gradient's share spreads over path lengths and (b) the pure skip path's share.
+
+    Args:
+        untrained, cut_two, cut_twelve: the results of these names.
+    """
+    figure, (left, right) = subplots(1, 2, height=3.3)
+    shares = untrained.share.transpose("seed", "length").values
+    seed_lines(left, untrained.length.values, shares, concept="residual", marker_every=1)
+    left.set_xlim(-0.5, 14.5)
+    left.axhline(0, color=theme().ink, linewidth=1)
+    left.set_xlabel("branches on the path")
+    left.set_ylabel("share of the gradient")
+    straight = untrained.straight.transpose("seed", "depth").values
+    seed_lines(right, untrained.depth.values, straight, concept="residual", marker_every=1)
+    for result, depth in ((cut_two, 2.0), (cut_twelve, 12.0)):
+        values = result.straight.values
+        right.plot(
+            np.full(values.size, depth), values, "x", color=COLOURS["attention"], markersize=6
+        )
+    right.text(11.6, 0.36, "untrained", color=COLOURS["residual"], ha="right", fontsize=10)
+    right.text(3.2, 0.04, "trained", color=COLOURS["attention"], fontsize=10)
+    right.axhline(0, color=theme().ink, linewidth=1)
+    right.set_xlabel("blocks")
+    right.set_ylabel("share of the straight path")
+    right.set_xticks(untrained.depth.values)
+    panel_letters((left, right))
+    return figure
+
+
+@themed
+def plot_cuts(cut_two: Dataset, cut_twelve: Dataset) -> Figure:
+    """Draw the accuracy after one cut, by sublayer, a panel a depth.
+
+    Args:
+        cut_two, cut_twelve: the results of these names.
+    """
+    figure, axes = subplots(2, 1, height=2.7)
+    for panel, (result, name) in zip(
+        axes, ((cut_two, "two blocks"), (cut_twelve, "twelve blocks")), strict=True
+    ):
+        for cut, concept, label in (
+            ("branch", "ffn", "without the branch"),
+            ("skip", "residual", "without the skip connection"),
+        ):
+            values = result.accuracy.sel(cut=cut).transpose("seed", "sublayer").values
+            places = result.sublayer.values
+            seed_lines(panel, places, values, concept=concept, label=label, marker_every=1)
+        panel.set_ylim(-0.03, 1.05)
+        panel.set_ylabel("accuracy")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_xlabel(f"sublayer, {name} (even: attention, odd: network)")
+    legend_above(axes[0], columns=2)
+    panel_letters(axes)
+    return figure
