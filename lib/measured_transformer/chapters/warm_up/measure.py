@@ -166,7 +166,7 @@ def remedies_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=4,
     coords={"arm": ARMS, "rate": RATES},
     trainings=remedies_trainings,
     repeat="opening",
@@ -397,23 +397,25 @@ def _apart(model: Any, batch: Batch) -> float:
 # Pre-norm: with and without, and how high ---------------------------------------------------------
 
 TUNED = ("none", "short", "long", "post-norm")
-WARMUPS = {"none": 0, "short": 10, "long": 40, "post-norm": 0}
-"""Pre-norm without warm-up, with one over 5 and 20 percent of the steps; post-norm without, to compare."""
+WARMUPS = {"none": 0, "short": 10, "long": 40}
+"""Pre-norm without warm-up, and with one over 5 and 20 percent of the steps."""
 TUNED_STEPS = 200
 TUNED_RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
 
 
 def tuned_trainings(seed: int) -> dict[str, Job]:
-    """Each arm at the rate that suits it, chosen on two other seeds."""
+    """Each arm at the rate that suits it, chosen on two other seeds; and post-norm at once, to compare."""
     jobs = {}
-    for arm in TUNED:
-        config = encoder("post" if arm == "post-norm" else "pre")
-        options = {**OPTIONS, "schedule": Constant(WARMUPS[arm])}
+    for arm, warmup in WARMUPS.items():
+        options = {**OPTIONS, "schedule": Constant(warmup)}
         name = f"warm-up-tuned-{arm}"
-        search = Search(name, config, TASK, TUNED_RATES, tuning_seeds(2), TUNED_STEPS, options)
-        rate = tuned(search)
-        jobs[arm] = job(config, TASK, seed, steps=TUNED_STEPS, learning_rate=rate, **options)
-    return jobs
+        search = Search(
+            name, encoder("pre"), TASK, TUNED_RATES, tuning_seeds(2), TUNED_STEPS, options
+        )
+        given = {**options, "steps": TUNED_STEPS, "learning_rate": tuned(search)}
+        jobs[arm] = job(encoder("pre"), TASK, seed, **given)
+    given = {**OPTIONS, "steps": TUNED_STEPS, "learning_rate": SAME_RATE}
+    return {**jobs, "post-norm": job(encoder("post"), TASK, seed, **given)}
 
 
 @measurement(
@@ -432,14 +434,14 @@ def tuned_arms(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
-HIGH_RATES = (4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2, 1.28e-1)
+HIGH_RATES = (8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
 HIGH_ARMS = ("at once", "warm-up", "QK-norm", "z-loss")
 HIGH_LIMIT = 200
 HIGH_WARMUP = 40
 
 
 def high_trainings(seed: int) -> dict[tuple[str, float], Job]:
-    """Four pre-norm blocks at learning rates up to a hundred times the usual, four ways."""
+    """Four pre-norm blocks at high learning rates, four ways."""
     changed: dict[str, dict[str, Any]] = {
         "at once": {},
         "warm-up": {"schedule": Constant(HIGH_WARMUP)},
@@ -457,7 +459,7 @@ def high_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=5,
     coords={"arm": HIGH_ARMS, "rate": HIGH_RATES},
     trainings=high_trainings,
     repeat="opening",
@@ -575,7 +577,7 @@ def spikes_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=16,
+    seeds=8,
     coords={
         "run": RUNS,
         "signal": SIGNALS,
@@ -647,13 +649,12 @@ def _binned(losses: Float[ndarray, "step"]) -> list[float]:
     return [float(f"{losses[i : i + BIN].max():.3g}") for i in range(0, SPIKE_STEPS, BIN)]
 
 
-CURES = ("nothing", "clipped", "slow average", "z-loss", "QK-norm")
+CURES = ("clipped", "slow average", "z-loss", "QK-norm")
 
 
 def cures_trainings(seed: int) -> dict[str, Job]:
     """The rate at which the model spikes, with one thing changed at a time."""
     changed: dict[str, dict[str, Any]] = {
-        "nothing": {},
         "clipped": {"clip": 1.0},
         "slow average": {"betas": (0.9, 0.999)},
         "z-loss": {"prepare": ZLoss()},
@@ -668,7 +669,7 @@ def cures_trainings(seed: int) -> dict[str, Job]:
     }
 
 
-@measurement(seeds=10, coords={"cure": CURES}, trainings=cures_trainings, repeat="opening")
+@measurement(seeds=5, coords={"cure": CURES}, trainings=cures_trainings, repeat="opening")
 def cures(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """What keeps four pre-norm blocks from spiking at a high rate: number of spikes, and steps to learn."""
     del seed
@@ -814,7 +815,132 @@ def bag_loss() -> float:
     return TASK.bag_loss()
 
 
-def _share(solved: DataArray) -> list[float]:
-    """A share of runs with its Clopper-Pearson interval: share, lower end, upper end, in percent."""
-    estimate = proportion(int(solved.sum()), int(solved.size))
-    return [100 * estimate.effect, *(100 * end for end in estimate.interval)]
+def _declare(short: str, arm: str) -> None:
+    """Declare what the prose says of one arm of the line-up, under a short name."""
+
+    def solved_(remedies: Dataset) -> int:
+        """Runs that learn at the rate that all share."""
+        return int(remedies.solved.sel(arm=arm, rate=SAME_RATE).sum())
+
+    def any_(remedies: Dataset) -> int:
+        """Runs that learn at any rate."""
+        return int(remedies.solved.sel(arm=arm).sum())
+
+    def best_(remedies: Dataset) -> int:
+        """Runs that learn at the best rate."""
+        return int(at_best(remedies, arm, "solved").sum())
+
+    def interval_(remedies: Dataset) -> list[float]:
+        """The Clopper-Pearson interval of their share."""
+        learn = at_best(remedies, arm, "solved")
+        return list(proportion(int(learn.sum()), int(learn.size)).interval)
+
+    def steps_(remedies: Dataset) -> DataArray:
+        """Steps to the level at the best rate; the limit where it is not reached."""
+        return at_best(remedies, arm)
+
+    def rates_(remedies: Dataset) -> DataArray:
+        """Rates at which a seed learns."""
+        return _rates_that_work(remedies, arm)
+
+    for function in (solved_, any_, best_, interval_, steps_, rates_):
+        function.__name__ += short
+        number(function)
+
+
+for _short, _arm in {
+    "bare": "at once",
+    "warm": "warm-up",
+    "clip": "clipped",
+    "second": "second filled",
+    "first": "first filled",
+    "both": "both filled",
+    "rectified": "rectified",
+    "late": "late warm-up",
+    "small": "small branches",
+    "pre": "pre-norm",
+}.items():
+    _declare(_short, _arm)
+
+
+@number
+def per_cell(remedies: Dataset) -> int:
+    """Runs in each cell of the line-up."""
+    return int(remedies.sizes["seed"])
+
+
+@number
+def cells(remedies: Dataset) -> int:
+    """Runs of one arm over all rates."""
+    return int(remedies.sizes["seed"] * remedies.sizes["rate"])
+
+
+@number
+def early_norm(remedies: Dataset) -> DataArray:
+    """Mean gradient norm of steps 1 to 20, post-norm at once, at the best rate."""
+    return at_best(remedies, "at once", "early_gradient")
+
+
+@number
+def later_norm(remedies: Dataset) -> DataArray:
+    """Mean gradient norm of steps 21 to 100, of the same runs."""
+    return at_best(remedies, "at once", "later_gradient")
+
+
+@number
+def runs_recorded(spikes: Dataset) -> int:
+    """Recorded runs at each rate."""
+    return int(spikes.sizes["seed"])
+
+
+@number
+def spikes_high(spikes: Dataset) -> int:
+    """Spikes at the high rate, all runs together."""
+    return int(spikes.spikes.sel(run="high").sum())
+
+
+@number
+def spikes_calm(spikes: Dataset) -> int:
+    """Spikes at a quarter of it."""
+    return int(spikes.spikes.sel(run="calm").sum())
+
+
+@number
+def height(spikes: Dataset) -> float:
+    """Median over runs of the mean height of their spikes, in nats."""
+    return float(spikes.height.median())
+
+
+@number
+def gradient_factor(spikes: Dataset) -> float:
+    """By how much the gradient norm jumps with the loss: geometric mean over runs."""
+    return float(10 ** spikes.gradient_jump.mean())
+
+
+@number
+def chance_warned(spikes: Dataset) -> float:
+    """The share of spikes that an alarm which knows nothing would warn of at the budget, in ten steps."""
+    del spikes
+    return 1 - (1 - BUDGET / 1000) ** 10
+
+
+def _declare_alarm(signal: str) -> None:
+    """Declare the share of spikes that an alarm warns of within the budget, and its mean lead in steps."""
+
+    def warned_(spikes: Dataset) -> float:
+        """Share of all spikes."""
+        warned = operating(spikes, signal)["warned"].sum()
+        return float(warned / spikes.spikes.sel(run="high").sum())
+
+    def lead_(spikes: Dataset) -> float:
+        """Mean lead of the first alarm, in steps."""
+        found = operating(spikes, signal)
+        return float(found["lead"].sum() / max(float(found["warned"].sum()), 1.0))
+
+    for function in (warned_, lead_):
+        function.__name__ += signal
+        number(function)
+
+
+for _signal in SIGNALS:
+    _declare_alarm(_signal)
