@@ -1,4 +1,4 @@
-"""Adam with filled averages is PyTorch's Adam where nothing is held; a z-loss adds its own gradient and no more."""
+"""Adam with filled averages is Adam where nothing is held; a z-loss adds its own gradient and no more."""
 
 import pytest
 import torch

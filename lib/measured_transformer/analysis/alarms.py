@@ -1,8 +1,8 @@
 """Spikes of a loss, signals that might warn of them, and what a warning is worth.
 
-A signal is one number a step, known once the step is done: an alarm at step t warns of a spike at t + 1 or later.
-What a model shows beyond its loss and gradient is written down while it trains, by `Recorder`, into a tensor that
-`Recorded` gives to the model, so that it is kept with the weights.
+A signal is one number a step, known once the step is done: an alarm at step t warns of a spike at t + 1 or
+later. What a model shows beyond its loss and gradient is written down while it trains, by `Recorder`, into a
+tensor that `Recorded` gives to the model, so that it is kept with the weights.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ SIGNALS = ("loss", "gradient", "update", "surprise", "score", "log_z")
 - the training loss, in nats, and the length of the gradient before clipping;
 - the update: root mean square of what the weights moved by, in units of the learning rate;
 - the surprise: root mean square of the gradient's entries, each divided by the root of Adam's own average of
-  squares; 1 while the average is right (Wortsman et al. 2023, "Stable and low-precision training for large-scale
-  vision-language models", call it RMS);
-- the largest attention score, and the mean absolute logarithm of the softmax's denominator over the logits, both
-  after the update, on a batch that stays the same.
+  squares; 1 while the average is right (Wortsman et al. 2023, "Stable and low-precision training for
+  large-scale vision-language models", call it RMS);
+- the largest attention score, and the mean absolute logarithm of the softmax's denominator over the logits,
+  both after the update, on a batch that stays the same.
 """
 _WATCHED = SIGNALS[2:]
 
@@ -150,8 +150,8 @@ def spike_onsets(
 ) -> list[int]:
     """The steps at which a model that has learned its task begins to unlearn it.
 
-    The loss lies `rise` nats above the median of the `window` steps before, and that median below `level`. Within
-    `apart` steps of one onset no other is counted.
+    The loss lies `rise` nats above the median of the `window` steps before, and that median below `level`.
+    Within `apart` steps of one onset no other is counted.
     """
     ready, above = solved_before(losses, level=level, window=window), jumps(losses, window=window)
     onsets: list[int] = []

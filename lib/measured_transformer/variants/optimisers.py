@@ -1,7 +1,7 @@
 r"""Adam whose two averages begin as one likes, and the z-loss: what changes the gradient before the step.
 
-Both are made to be given to `train` as its `prepare`. They hang on the gradients of a model, so that neither the
-loop nor the loss has to know of them, and compute one model at a time.
+Both are made to be given to `train` as its `prepare`. They hang on the gradients of a model, so that neither
+the loop nor the loss has to know of them, and compute one model at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Filled = Literal["neither", "first", "second", "both"]
 
 @dataclass(frozen=True)
 class AdamWithFilled:
-    r"""Preparation for training: Adam that looks before it moves, and keeps what it is told to keep of the look.
+    r"""Preparation for training: Adam that looks before it moves, and keeps what it is told to keep.
 
     For `steps` steps the weights stay where they are, and the averages named by `filled` go on. Then both go
     on, the others from empty, each corrected for its own age, so that an average that begins at the release

@@ -202,7 +202,7 @@ def plot_alarms(
     left.set_ylabel("share of spikes warned of")
     left.legend(loc="lower right", fontsize=7.5)
     groups = {SIGNALS[signal][0]: np.asarray(shares[signal]) for signal in SIGNALS}
-    concepts = {name: concept for name, concept in SIGNALS.values()}
+    concepts = dict(SIGNALS.values())
     seed_strip(right, groups, label="share of a run's spikes", concepts=concepts)
     right.set_xlim(-0.05, 1.05)
     panel_letters((left, right))
