@@ -130,7 +130,7 @@ def rectified(answer: Answer) -> None:
 
 @exercise(_CHAPTER)
 def uncorrected(answer: Answer) -> None:
-    """Three first moves in units of the rate: no correction at beta2 0.98 and 0.999, only m corrected at 0.999."""
+    """Three first moves, in rates: uncorrected at beta2 0.98 and at 0.999, only m corrected at 0.999."""
     small, large, half = answer.numbers("beta2 = 0.98", "beta2 = 0.999", "only m corrected")
     way = "the first averages are (1 - beta1) g and (1 - beta2) g squared"
     slips = {

@@ -137,7 +137,7 @@ def plot_curvature(curvature: Dataset) -> Figure:
 
 @themed
 def plot_runs(spikes: Dataset) -> Figure:
-    """Draw the loss of every run that was recorded, at the rate at which models spike and at a quarter of it."""
+    """Draw the loss of every recorded run, at the rate at which models spike and at a quarter of it."""
     figure, axes = subplots(2, 1, height=2.1, sharex=True, sharey=True)
     for panel, (run, concept) in zip(
         axes, (("high", "attention"), ("calm", "residual")), strict=True

@@ -166,7 +166,7 @@ def remedies_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=4,
+    seeds=10,
     coords={"arm": ARMS, "rate": RATES},
     trainings=remedies_trainings,
     repeat="opening",
@@ -459,7 +459,7 @@ def high_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=5,
+    seeds=10,
     coords={"arm": HIGH_ARMS, "rate": HIGH_RATES},
     trainings=high_trainings,
     repeat="opening",
@@ -580,7 +580,7 @@ def spikes_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=12,
+    seeds=24,
     coords={
         "run": RUNS,
         "signal": SIGNALS,
@@ -676,7 +676,7 @@ def cures_trainings(seed: int) -> dict[str, Job]:
     }
 
 
-@measurement(seeds=5, coords={"cure": CURES}, trainings=cures_trainings, repeat="opening")
+@measurement(seeds=10, coords={"cure": CURES}, trainings=cures_trainings, repeat="opening")
 def cures(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """What keeps four pre-norm blocks from spiking at a high rate: number of spikes, and steps to learn."""
     del seed
