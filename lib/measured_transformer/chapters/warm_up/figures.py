@@ -204,7 +204,7 @@ def plot_alarms(
     groups = {SIGNALS[signal][0]: np.asarray(shares[signal]) for signal in SIGNALS}
     concepts = dict(SIGNALS.values())
     seed_strip(right, groups, label="share of a run's spikes", concepts=concepts)
-    right.set_xlim(-0.05, 1.05)
+    right.set_xlim(-0.1, 1.1)
     panel_letters((left, right))
     return figure
 
