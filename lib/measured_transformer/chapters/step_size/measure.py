@@ -1,0 +1,589 @@
+"""What the chapter on the size of a step measures: towers of blocks, how deep they train, and what they write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import xarray
+from torch import Tensor
+from xarray import DataArray, Dataset
+
+from measured_transformer.analysis.residual import ledger
+from measured_transformer.analysis.solving import solved
+from measured_transformer.analysis.states import rms, turns
+from measured_transformer.internals.capture import capture
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    tuned,
+    tuning_seeds,
+)
+from measured_transformer.models.config import Config
+from measured_transformer.tasks.permutations import PermutationProducts
+from measured_transformer.tasks.task import Batch
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Model, Run, make_model, predict, train
+from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.schedules import Constant, WarmupLinear
+from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.initialisation import BranchFactor
+from measured_transformer.variants.norms import (
+    deep_norm,
+    gated_branches,
+    scaled_branches,
+    zero_branches,
+)
+
+TASK = PermutationProducts(objects=3, length=6)
+"""The shell game: one ball, three cups, six moves."""
+MOVES = tuple(range(1, TASK.length + 1))
+FOLLOWED = 0.75
+"""The share of right answers from which on a model counts as following a move; a guess is right in a third."""
+RATES = (3e-4, 7e-4, 1.5e-3, 3e-3, 7e-3, 1.5e-2)
+"""The grid of learning rates, the same for every arm of the chapter."""
+STEPS = 250
+OPTIONS: Mapping[str, Any] = {
+    "batch_size": 32,
+    "schedule": WarmupLinear(warmup=40, steps=STEPS),
+}
+HALF = 0.5 * TASK.blind_loss()
+"""The loss, in nats, at which speeds are compared: half of that of a guess."""
+
+
+def tower(depth: int, **changes: Any) -> Config:
+    """Blocks of width 32 with two heads, for the shell game."""
+    given = {
+        "d_model": 32,
+        "n_heads": 2,
+        "activation": "relu",
+        "positions": "learned",
+        "max_length": TASK.length,
+    }
+    return Config(vocab=TASK.vocab, n_layers=depth, **(given | changes))
+
+
+ARMS: Mapping[str, tuple[dict[str, Any], Any]] = {
+    "pre": ({}, None),
+    "post": ({"placement": "post"}, None),
+    "deep": ({"placement": "post"}, deep_norm),
+    "none": ({"norm": "none"}, None),
+    "scaled": ({"norm": "none"}, scaled_branches),
+    "gate": ({"norm": "none"}, gated_branches),
+}
+"""Who sets the size of a step: what the config changes, and what is done to the initial weights."""
+
+
+def options_of(prepare: Any, **changes: Any) -> dict[str, Any]:
+    """The options of a training, with a preparation where there is one."""
+    return {**OPTIONS, **({} if prepare is None else {"prepare": prepare}), **changes}
+
+
+def at_tuned_rate(name: str, config: Config, prepare: Any, seed: int) -> Job:
+    """One run of an arm at the learning rate that suits this arm at this depth."""
+    options = options_of(prepare)
+    search = Search(f"step-size-{name}", config, TASK, RATES, tuning_seeds(2), STEPS, options)
+    return job(config, TASK, seed, steps=STEPS, learning_rate=tuned(search), **options)
+
+
+# Towers -------------------------------------------------------------------------------------------
+
+DEPTHS = (2, 6, 12, 24)
+DEEPEST = DEPTHS[-1]
+
+
+def towers_trainings(seed: int) -> dict[tuple[str, int], Job]:
+    """Every arm at every depth, each at a learning rate of its own."""
+    return {
+        (arm, depth): at_tuned_rate(f"{arm}-{depth}", tower(depth, **changes), prepare, seed)
+        for arm, (changes, prepare) in ARMS.items()
+        for depth in DEPTHS
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"arm": tuple(ARMS), "depth": DEPTHS, "move": MOVES},
+    trainings=towers_trainings,
+    repeat="opening",
+)
+def towers(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+    """The shell game of six moves, six kinds of towers of 2 to 24 blocks: share of right answers after each move."""
+    cells = [[runs[arm, depth] for depth in DEPTHS] for arm in ARMS]
+    return {
+        "right": (("arm", "depth", "move"), [[right(run.model, seed) for run in c] for c in cells]),
+        "loss": (("arm", "depth"), [[last_loss(run) for run in c] for c in cells]),
+        "learning_rate": (("arm", "depth"), [[float(run.rates.max()) for run in c] for c in cells]),
+        "spread": (
+            ("arm", "depth"),
+            [[spread(stream_sizes(run.model, seed)) for run in c] for c in cells],
+        ),
+    }
+
+
+@torch.no_grad()
+def right(model: Model, seed: int, size: int = 512) -> list[float]:
+    """The share of right answers after each move, on sequences held out."""
+    batch = TASK.batch(make_generator(seed, "evaluation"), size)
+    answers = predict(model, batch).argmax(-1)
+    shares: list[float] = (answers == batch.targets).double().mean(0).tolist()
+    return shares
+
+
+def last_loss(run: Run) -> float:
+    """Mean loss of the last 20 steps; that of a guess times ten where the run left the range of numbers."""
+    loss = float(np.mean(run.losses[-20:]))
+    return loss if math.isfinite(loss) else 10 * TASK.blind_loss()
+
+
+def stream_sizes(model: Any, seed: int) -> np.ndarray:
+    """Root mean square of the stream's entries, at the embedding and after each block."""
+    batch = TASK.batch(make_generator(seed, "evaluation"), 64)
+    return rms(ledger(model, batch.inputs).blocks)
+
+
+def spread(sizes: Any) -> float:
+    """Powers of ten between the largest and the smallest of some positive sizes; 0 where all are zero."""
+    found = np.asarray(sizes, dtype=np.float64)
+    if found.max() == 0:
+        return 0.0
+    return float(np.log10(found.max() / found.min()))
+
+
+# Steps of other sizes -----------------------------------------------------------------------------
+
+FACTORS = (0.1, 2.0)
+
+
+def factors_trainings(seed: int) -> dict[float, Job]:
+    """The deepest pre-norm tower with branches that first write a tenth, or twice as much."""
+    return {
+        factor: at_tuned_rate(
+            f"pre-{factor:g}-{DEEPEST}", tower(DEEPEST), BranchFactor(factor), seed
+        )
+        for factor in FACTORS
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"factor": FACTORS, "move": MOVES},
+    trainings=factors_trainings,
+    repeat="opening",
+)
+def factors(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
+    """The same with 24 pre-norm blocks whose branches first write a tenth, or twice as much."""
+    return {
+        "right": (("factor", "move"), [right(runs[factor].model, seed) for factor in FACTORS]),
+        "loss": (("factor",), [last_loss(runs[factor]) for factor in FACTORS]),
+        "learning_rate": (("factor",), [float(runs[f].rates.max()) for f in FACTORS]),
+    }
+
+
+# Which learning rates work ------------------------------------------------------------------------
+
+GRID: Mapping[str, tuple[int, dict[str, Any], Any]] = {
+    "pre, 2": (2, {}, None),
+    "post, 2": (2, {"placement": "post"}, None),
+    "none, 2": (2, {"norm": "none"}, None),
+    "pre, 6": (6, {}, None),
+    "post, 6": (6, {"placement": "post"}, None),
+    "none, 6": (6, {"norm": "none"}, None),
+    "pre gate, 6": (6, {}, gated_branches),
+    "gate, 6": (6, {"norm": "none"}, gated_branches),
+}
+
+
+def rates_trainings(seed: int) -> dict[tuple[str, float], Job]:
+    """Shallow towers with norms and without, at every learning rate of the grid."""
+    return {
+        (arm, rate): job(
+            tower(depth, **changes),
+            TASK,
+            seed,
+            steps=STEPS,
+            learning_rate=rate,
+            **options_of(prepare),
+        )
+        for arm, (depth, changes, prepare) in GRID.items()
+        for rate in RATES
+    }
+
+
+@measurement(
+    seeds=8,
+    coords={"arm": tuple(GRID), "rate": RATES, "move": MOVES},
+    trainings=rates_trainings,
+    repeat="opening",
+)
+def rates(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
+    """Towers of 2 and 6 blocks with norms and without, at six learning rates each: who learns, and how soon."""
+    cells = [[runs[arm, rate] for rate in RATES] for arm in GRID]
+    return {
+        "right": (("arm", "rate", "move"), [[right(run.model, seed) for run in c] for c in cells]),
+        "steps": (("arm", "rate"), [[steps_to_half(run) for run in c] for c in cells]),
+    }
+
+
+def steps_to_half(run: Run) -> float:
+    """Steps to half the loss of a guess; all steps where a run does not get there."""
+    found = solved([run], level=HALF)
+    return float(found.steps[0]) if found.observed[0] else float(STEPS)
+
+
+# At the stated learning rate ----------------------------------------------------------------------
+
+STATED = 5e-4
+STATED_DEPTHS = (2, 6, 12)
+STARTS = ("none", "scaled", "gate")
+
+
+def stated_trainings(seed: int) -> dict[tuple[str, int], Job]:
+    """Towers without norms from three starts, at the stated learning rate and without a warm-up."""
+    return {
+        (arm, depth): job(
+            tower(depth, **ARMS[arm][0]),
+            TASK,
+            seed,
+            steps=STEPS,
+            learning_rate=STATED,
+            **options_of(ARMS[arm][1], schedule=Constant()),
+        )
+        for arm in STARTS
+        for depth in STATED_DEPTHS
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"start": STARTS, "depth": STATED_DEPTHS},
+    trainings=stated_trainings,
+    repeat="opening",
+)
+def stated(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+    """Towers without norms at a learning rate of 0.0005 throughout: the loss at the end."""
+    cells = [[last_loss(runs[arm, depth]) for depth in STATED_DEPTHS] for arm in STARTS]
+    return {"loss": (("start", "depth"), cells)}
+
+
+# A second task ------------------------------------------------------------------------------------
+
+SECOND = PermutationProducts(objects=3, length=6, start=1)
+"""The same game, but the ball begins under the second cup."""
+LATER = 60
+
+
+@dataclass(frozen=True, eq=False)
+class TakesOver:
+    """Begin a training with the weights of a trained model, as a `prepare` of `train`.
+
+    Attributes:
+        model: whose weights are taken over; it is left as it is.
+        prepare: what made the model's parts before it was trained.
+    """
+
+    model: Model
+    prepare: Any
+
+    def __call__(self, fresh: Model) -> None:
+        """Copy the weights.
+
+        Raises:
+            ValueError: when the new model has another config.
+        """
+        if fresh.config != self.model.config:
+            raise ValueError(f"expected the config {self.model.config}, got {fresh.config}")
+        self.prepare(fresh)
+        fresh.load_state_dict(self.model.state_dict())
+
+
+def transfer_trainings(seed: int) -> dict[str, Job]:
+    """Six blocks behind gates, with norms and without."""
+    return {
+        arm: at_tuned_rate(f"{arm}-6", tower(6, **changes), gated_branches, seed)
+        for arm, changes in (("pre gate", {}), ("gate", {"norm": "none"}))
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"arm": ("pre gate", "gate")},
+    trainings=transfer_trainings,
+    repeat="opening",
+)
+def transfer(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Six blocks behind gates, with norms and without: the loss on the task, and on a second one learned after it."""
+    later = {
+        arm: train(
+            run.model.config,
+            SECOND,
+            steps=LATER,
+            seed=seed,
+            learning_rate=float(run.rates.max()),
+            batch_size=32,
+            schedule=WarmupLinear(warmup=10, steps=LATER),
+            prepare=TakesOver(run.model, gated_branches),
+        )
+        for arm, run in runs.items()
+    }
+    return {
+        "first": (("arm",), [last_loss(run) for run in runs.values()]),
+        "second": (("arm",), [last_loss(run) for run in later.values()]),
+    }
+
+
+# Before training ----------------------------------------------------------------------------------
+
+STATES = tuple(range(DEEPEST + 1))
+BLOCKS = STATES[1:]
+CONNECTIONS = ("with", "without")
+DIMENSION_STARTS = ("xavier", "zero", "gpt2")
+DIMENSION_DEPTH = 12
+
+
+@measurement(
+    seeds=30,
+    coords={
+        "arm": tuple(ARMS),
+        "state": STATES,
+        "block": BLOCKS,
+        "depth": STATED_DEPTHS,
+        "connections": CONNECTIONS,
+        "start": DIMENSION_STARTS,
+    },
+    tolerance={"turn": 0.01},
+)
+def untrained(seed: int) -> dict[str, Any]:
+    """Before training: the stream's size and turns over 24 blocks, gradients, and how far dimensions differ."""
+    states = {arm: block_states(arm, seed) for arm in ARMS}
+    return {
+        "size": (("arm", "state"), [rms(states[arm]) for arm in ARMS]),
+        "turn": (("arm", "block"), [turns(states[arm]) for arm in ARMS]),
+        "gradients": (
+            ("arm", "depth"),
+            [
+                [spread(block_gradients(fresh(arm, n, seed), seed)) for n in STATED_DEPTHS]
+                for arm in ARMS
+            ],
+        ),
+        "range": (
+            ("arm",),
+            [spread(stream_sizes(fresh(arm, DIMENSION_DEPTH, seed), seed)) for arm in ARMS],
+        ),
+        "dimensions": (
+            ("connections", "start"),
+            [
+                [dimension_spread(c == "with", s, seed) for s in DIMENSION_STARTS]
+                for c in CONNECTIONS
+            ],
+        ),
+    }
+
+
+def fresh(arm: str, depth: int, seed: int) -> Any:
+    """An untrained tower of an arm, in double precision: some of these numbers grow large."""
+    changes, prepare = ARMS[arm]
+    model = make_model(tower(depth, **changes), causal=True, seed=seed).double()
+    if prepare is not None:
+        prepare(model)
+    return model.eval()
+
+
+@torch.no_grad()
+def block_states(arm: str, seed: int) -> Tensor:
+    """The embedding and the stream after each block of an untrained tower: (state batch position d_model)."""
+    batch = TASK.batch(make_generator(seed, "evaluation"), 64)
+    names = ["embedding", *(f"blocks.{i}.residual_post" for i in range(DEEPEST))]
+    model = fresh(arm, DEEPEST, seed)
+    with capture(model, *names) as seen:
+        model(batch.inputs)
+    return torch.stack([seen[name] for name in names])
+
+
+def block_gradients(model: Any, seed: int) -> list[float]:
+    """For each block, the length of the loss's gradient with respect to all of its parameters."""
+    batch: Batch = TASK.batch(make_generator(seed, "evaluation"), 64)
+    loss = cross_entropy(predict(model, batch), batch.targets, batch.scored)
+    lengths = []
+    for block in model.blocks:
+        gradients = torch.autograd.grad(loss, list(block.parameters()), retain_graph=True)
+        squares = [float(one.square().sum()) for one in gradients]
+        lengths.append(math.sqrt(math.fsum(squares)))
+    return lengths
+
+
+def dimension_spread(connected: bool, start: str, seed: int) -> float:
+    """Powers of ten between the largest and the smallest dimension of the stream after twelve blocks.
+
+    A dimension's size is the root mean square of its entries over tokens and sequences.
+    """
+    config = tower(
+        DIMENSION_DEPTH,
+        norm="none",
+        residual=connected,
+        initialisation="gpt2" if start == "gpt2" else "xavier",
+    )
+    model: Any = make_model(config, causal=True, seed=seed).double().eval()
+    if start == "zero":
+        zero_branches(model)
+    batch = TASK.batch(make_generator(seed, "evaluation"), 64)
+    last = ledger(model, batch.inputs).states[-1]
+    return spread(last.square().mean(dim=(0, 1)).sqrt().numpy())
+
+
+# What the claims are judged by --------------------------------------------------------------------
+
+
+def follows(right_answers: DataArray, moves: int) -> DataArray:
+    """Which runs follow so many moves: their answer to the last of these is right in three of four sequences."""
+    return right_answers.sel(move=moves) >= FOLLOWED
+
+
+def _share(runs: DataArray) -> dict[str, list[int]]:
+    return {"successes": [int(runs.sum())], "trials": [int(runs.size)]}
+
+
+def fifth(towers: Dataset, arm: str, depth: int = DEEPEST) -> DataArray:
+    """The share of right answers after the fifth move."""
+    return towers.right.sel(arm=arm, depth=depth, move=5)
+
+
+def _deep_share(towers: Dataset, arm: str, depth: int) -> dict[str, list[int]]:
+    return _share(follows(towers.right.sel(arm=arm, depth=depth), 5))
+
+
+@evidence("DD-3.9")
+def _(towers: Dataset) -> dict[str, Any]:
+    return {
+        "twelve": _deep_share(towers, "pre", 12),
+        "deepest": _deep_share(towers, "pre", DEEPEST),
+        "post": {"treatment": fifth(towers, "pre"), "baseline": fifth(towers, "post")},
+    }
+
+
+@evidence("DD-13.4")
+def _(towers: Dataset) -> dict[str, Any]:
+    return {
+        "beyond": _deep_share(towers, "post", DEEPEST),
+        "within": _deep_share(towers, "post", 12),
+    }
+
+
+@evidence("DD-12.5")
+def _(towers: Dataset) -> dict[str, Any]:
+    return {arm: _deep_share(towers, arm, 12) for arm in STARTS}
+
+
+@evidence("DD-4.8")
+def _(towers: Dataset, factors: Dataset) -> dict[str, Any]:
+    def arms(small: DataArray, large: DataArray) -> dict[str, DataArray]:
+        return {"treatment": small, "baseline": large, "headroom": 1 - large}
+
+    other = {factor: factors.right.sel(factor=factor, move=5) for factor in FACTORS}
+    return {
+        "none": arms(fifth(towers, "scaled"), fifth(towers, "none")),
+        "pre": arms(other[0.1], fifth(towers, "pre")),
+        "double": arms(fifth(towers, "pre"), other[2.0]),
+    }
+
+
+@evidence("CS-4.3")
+def _(stated: Dataset) -> dict[str, Any]:
+    worse = stated.loss > TASK.blind_loss()
+    found = {
+        f"xavier_{depth}": _share(worse.sel(start="none", depth=depth)) for depth in STATED_DEPTHS
+    }
+    return {**found, "small": _share(worse.sel(start=["scaled", "gate"]))}
+
+
+def works(rates: Dataset, arm: str) -> DataArray:
+    """At how many learning rates of the grid each seed's run follows four moves."""
+    return follows(rates.right.sel(arm=arm), 4).sum("rate").astype(float)
+
+
+def log_steps(rates: Dataset, arm: str) -> DataArray:
+    """Logarithm of the steps to half the loss of a guess, at the rate that is best for the *other* seeds."""
+    logs: DataArray = xarray.apply_ufunc(np.log, rates.steps.sel(arm=arm))
+    chosen = []
+    for seed in logs.seed.values:
+        best = logs.drop_sel(seed=seed).mean("seed").argmin("rate")
+        chosen.append(logs.sel(seed=seed).isel(rate=best).drop_vars("rate"))
+    found: DataArray = xarray.concat(chosen, "seed")
+    return found
+
+
+def _against(rates: Dataset, look: Any, treatment: str, baseline: str) -> dict[str, DataArray]:
+    return {"treatment": look(rates, treatment), "baseline": look(rates, baseline)}
+
+
+@evidence("DA-2.16")
+def _(rates: Dataset) -> dict[str, Any]:
+    return {
+        f"{name}_{depth}": _against(rates, look, f"post, {depth}", f"none, {depth}")
+        for depth in (2, 6)
+        for name, look in (("stable", works), ("steps", log_steps))
+    }
+
+
+@evidence("DD-3.4")
+def _(rates: Dataset, untrained: Dataset) -> dict[str, Any]:
+    gradients = untrained.gradients
+    found: dict[str, Any] = {
+        f"gradients_{depth}": {
+            "treatment": gradients.sel(arm="none", depth=depth),
+            "baseline": gradients.sel(arm="pre", depth=depth),
+        }
+        for depth in STATED_DEPTHS
+    }
+    for depth in (2, 6):
+        found[f"rates_{depth}"] = _against(rates, works, f"none, {depth}", f"pre, {depth}")
+        found[f"steps_{depth}"] = _against(rates, log_steps, f"none, {depth}", f"pre, {depth}")
+    return found
+
+
+@evidence("IW-3.1")
+def _(rates: Dataset) -> dict[str, Any]:
+    return {
+        "xavier_2": _against(rates, works, "pre, 2", "none, 2"),
+        "xavier_6": _against(rates, works, "pre, 6", "none, 6"),
+        "gate_6": _against(rates, works, "pre gate, 6", "gate, 6"),
+    }
+
+
+@evidence("EX-1.8a")
+def _(rates: Dataset) -> dict[str, Any]:
+    return _against(rates, works, "pre gate, 6", "gate, 6")
+
+
+@evidence("EX-1.8b")
+def _(transfer: Dataset) -> dict[str, Any]:
+    def arms(loss: DataArray) -> dict[str, DataArray]:
+        return {"treatment": loss.sel(arm="pre gate"), "baseline": loss.sel(arm="gate")}
+
+    return {"loss": arms(transfer.first), "transfer": arms(transfer.second)}
+
+
+@evidence("DD-3.3")
+def _(untrained: Dataset) -> dict[str, Any]:
+    return {
+        f"{'skip' if c == 'with' else 'plain'}_{s}": {
+            "value": untrained.dimensions.sel(connections=c, start=s)
+        }
+        for c in CONNECTIONS
+        for s in DIMENSION_STARTS
+    }
+
+
+@evidence("DD-3.5")
+def _(untrained: Dataset, towers: Dataset) -> dict[str, Any]:
+    found = {}
+    for arm in ("pre", "post"):
+        found[f"{arm}_untrained"] = {"value": untrained.range.sel(arm=arm)}
+        found[f"{arm}_trained"] = {"value": towers.spread.sel(arm=arm, depth=DIMENSION_DEPTH)}
+    return found
