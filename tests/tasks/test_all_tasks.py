@@ -36,6 +36,7 @@ from measured_transformer.tasks.modular import ModularAddition
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.numbers import NumberTranslation
 from measured_transformer.tasks.order import Duplicates, PlaceMap
+from measured_transformer.tasks.permutations import PermutationProducts
 from measured_transformer.tasks.recall import AssociativeRecall, TwoHopRecall
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.rewriting import (
@@ -85,6 +86,8 @@ TASKS = [
     ModularAddition(),
     NoisyTranslation(),
     NumberTranslation(below=100),
+    PermutationProducts(),
+    PermutationProducts(objects=4, length=5, moves="all", asked="order"),
     PlaceMap(),
     Reversal(),
     ReversalED(),

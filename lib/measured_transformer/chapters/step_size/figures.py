@@ -1,208 +1,208 @@
-"""Figures about models without norms: measurements in, drawings out. Arrays have their seeds first."""
+"""Figures about the size of a step: results in, drawings out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
+from xarray import Dataset
 
-from measured_transformer.analysis.solving import Solved
-from measured_transformer.figures.plots import (
-    legend_above,
-    panel_letters,
-    seed_lines,
-    seed_strip,
-    subplots,
-)
-from measured_transformer.figures.style import look, theme, themed
+from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
+from measured_transformer.figures.style import COLOURS, look, theme, themed
 
-Array = Float[np.ndarray, "..."]
 CONCEPTS: Mapping[str, str] = {
     "pre": "residual",
     "post": "norm",
+    "deep": "attention",
     "none": "none",
-    "none-zero": "ffn",
-    "pre-zero": "attention",
-    "scaled": "learned",
-    "gated": "rotary",
-    "fixup": "alibi",
-    "tanh": "norm",
-    "rms": "residual",
+    "scaled": "ffn",
+    "gate": "learned",
 }
-"""What an arm is drawn as, the same on all figures of the chapter."""
+"""What an arm is drawn as."""
 NAMES: Mapping[str, str] = {
-    "pre": "pre-norm, Xavier",
-    "post": "post-norm, Xavier",
-    "none": "no norm, Xavier",
-    "none-zero": "no norm, zero branches",
-    "pre-zero": "pre-norm, zero branches",
-    "scaled": "no norm, scaled branches",
-    "gated": "no norm, gated branches",
-    "fixup": "no norm, T-Fixup",
-    "tanh": "tanh in its place",
-    "rms": "RMSNorm, Xavier",
+    "pre": "pre-norm",
+    "post": "post-norm",
+    "deep": "DeepNorm",
+    "none": "nobody (no norm)",
+    "scaled": "no norm, divided",
+    "gate": "no norm, gates",
 }
 """What an arm is called."""
 
 
-@themed
-def plot_growth(sizes: Mapping[str, Array]) -> Figure:
-    """Draw the size of an untrained model's stream over its blocks, on a logarithmic axis.
-
-    Args:
-        sizes: arm -> (seed, block_state) root mean squares, the embedding's first.
-    """
-    figure, axes = subplots(height=3.8)
-    for arm, found in sizes.items():
-        blocks = np.arange(found.shape[1])
-        seed_lines(axes, blocks, found, concept=CONCEPTS[arm], label=NAMES[arm])
-    axes.set_yscale("log")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("block")
-    axes.set_ylabel("size of the stream")
-    legend_above(axes, columns=2)
-    return figure
+def _name(axes: Axes, arm: str, at: tuple[float, float], text: str = "", **how: str) -> None:
+    """Write an arm's name beside its line, in its colour."""
+    axes.text(*at, text or NAMES[arm], color=COLOURS[CONCEPTS[arm]], fontsize=9, **how)  # type: ignore[arg-type]
 
 
 @themed
-def plot_dimension_strip(powers: Mapping[str, Array], stated: float) -> Figure:
-    """Draw one row an arm: how many times the largest dimension exceeds the smallest; a dot a seed.
+def plot_steps(untrained: Dataset) -> Figure:
+    """Draw over the blocks of untrained towers (a) the size of the stream, (b) how far each block turns it.
 
     Args:
-        powers: name of the row -> one value a seed, in powers of ten.
-        stated: the ratio to mark, as a plain number.
+        untrained: the result ``untrained``.
     """
-    figure, axes = subplots(height=0.9 + 0.42 * len(powers))
-    rows = {name: 10 ** np.asarray(values) for name, values in powers.items()}
-    seed_strip(
-        axes,
-        {name: np.log10(values) for name, values in rows.items()},
-        label="largest dimension over smallest",
-        concepts=dict.fromkeys(rows, "none"),
-        reference=float(np.log10(stated)),
-    )
-    ticks = (1, 3, 10, 30, 100)
-    axes.set_xticks([np.log10(tick) for tick in ticks], [str(tick) for tick in ticks])
-    return figure
-
-
-@themed
-def plot_success_by_depth(
-    found: Mapping[str, Sequence[Solved]], depths: Mapping[str, Sequence[int]]
-) -> Figure:
-    """Draw the share of runs that solve the task (a), and how long each takes (b), over depth.
-
-    Runs that were stopped before are open marks.
-
-    Args:
-        found: arm -> for each of its depths, when its runs solved the task.
-        depths: arm -> its numbers of blocks.
-    """
-    figure, axes = subplots(2, 1, height=2.5, sharex=True)
-    for place, (arm, each) in enumerate(found.items()):
-        style = look(CONCEPTS[arm])
-        shift = 1.05 ** (place - (len(found) - 1) / 2)
-        at = np.array(depths[arm]) * shift
-        axes[0].plot(at, [one.share for one in each], **style, label=NAMES[arm])
-        for depth, times in zip(at, each, strict=True):
-            _dots(axes[1], np.full(len(times.steps), depth), times.steps, times, arm)
-    every = sorted({depth for each in depths.values() for depth in each})
+    figure, axes = subplots(1, 2, height=3.3)
+    for arm, concept in CONCEPTS.items():
+        size = untrained["size"].sel(arm=arm).transpose("seed", "state").values
+        turn = untrained.turn.sel(arm=arm).transpose("seed", "block").values
+        seed_lines(axes[0], untrained.state.values, size, concept=concept, marker_every=6)
+        seed_lines(axes[1], untrained.block.values, turn, concept=concept, marker_every=6)
+    axes[0].set_yscale("log")
+    axes[0].set_ylabel("size of the stream")
+    axes[1].set_ylabel("turned by the block, degrees")
     for panel in axes:
-        panel.set_xscale("log")
-        panel.set_xticks(every, [str(depth) for depth in every])
-        panel.xaxis.set_minor_locator(NullLocator())
-    axes[1].set_xlabel("blocks")
-    axes[0].set_ylim(-0.05, 1.05)
-    axes[0].set_ylabel("share that\nsolves it")
-    axes[1].set_yscale("log")
-    low, high = axes[1].get_ylim()
-    ticks = [tick for tick in (20, 50, 100, 200, 500, 1000) if low <= tick <= high]
-    axes[1].yaxis.set_major_locator(FixedLocator(ticks))
-    axes[1].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes[1].yaxis.set_minor_formatter(NullFormatter())
-    axes[1].set_ylabel("steps to a\nloss of 0.05")
-    legend_above(axes[0], columns=2)
+        panel.set_xlabel("block")
+        panel.xaxis.set_major_locator(FixedLocator((1, 6, 12, 18, 24)))
+    _name(axes[0], "none", (10.5, 1500), "nobody", ha="right")
+    _name(axes[0], "pre", (17, 7), ha="center")
+    _name(axes[0], "deep", (12, 0.42), "all others", ha="center")
+    _name(axes[1], "none", (24, 60), "nobody", ha="right")
+    _name(axes[1], "post", (24, 39), "post-norm", ha="right")
+    _name(axes[1], "pre", (24, 20), ha="right")
+    _name(axes[1], "scaled", (24, 10.5), "divided", ha="right")
+    _name(axes[1], "deep", (24, 3.4), "DeepNorm", ha="right")
+    axes[0].set_ylim(0.25, None)
     panel_letters(axes)
     return figure
 
 
 @themed
-def plot_substitutes_strip(found: Mapping[str, Solved], steps: int) -> Figure:
-    """Draw one row an arm: the steps that each run took; open marks for runs that were stopped before.
+def plot_staircase(towers: Dataset, deepest: Dataset) -> Figure:
+    """Draw how many answers of pre-norm towers are right after each move, a line for each depth.
 
     Args:
-        found: arm -> when its runs solved the task.
-        steps: how many steps they had.
+        towers: the result ``towers``.
+        deepest: the result ``deepest``.
     """
-    figure, axes = subplots(height=0.8 + 0.4 * len(found))
-    for row, (arm, times) in enumerate(found.items()):
-        spread = row + 0.12 * (np.arange(len(times.steps)) - (len(times.steps) - 1) / 2)
-        _dots(axes, np.where(times.observed, times.steps, steps), spread, times, arm)
-    axes.axvline(steps, color=theme().faint, linestyle="--", linewidth=1.2)
-    axes.set_yticks(range(len(found)), [NAMES[arm] for arm in found])
-    axes.set_ylim(len(found) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel("steps to a loss of 0.05")
+    figure, axes = subplots(height=3.2)
+    concepts = ("random", "learned", "ffn", "residual")
+    ends = []
+    found = {int(n): towers.right.sel(arm="pre", depth=n) for n in towers.depth.values}
+    found[24] = deepest.right.sel(arm="pre")
+    for (depth, values), concept in zip(found.items(), concepts, strict=True):
+        right = values.transpose("seed", "move").values
+        seed_lines(axes, towers.move.values, right, concept=concept, marker_every=1)
+        ends.append((float(right[:, -1].mean()), f"{depth} blocks", COLOURS[concept]))
+    for y, (_, text, colour) in zip(apart([end for end, _, _ in ends], 0.07), ends, strict=True):
+        axes.text(6.12, y, text, color=colour, fontsize=9, va="center")
+    _guess(axes, 1.0)
+    axes.set_xlim(0.8, 7.0)
+    axes.set_xticks(towers.move.values)
+    axes.set_xlabel("moves made")
+    axes.set_ylabel("share of right answers")
     return figure
 
 
-def _dots(axes: Axes, x: Array, y: Array, times: Solved, arm: str) -> None:
-    """A mark for each run, filled where it solved the task."""
-    style = look(CONCEPTS[arm])
-    for done, filled in ((times.observed, style["color"]), (~times.observed, "none")):
-        axes.plot(
-            x[done],
-            y[done],
-            "s" if style["marker"] == "x" else style["marker"],
-            color=style["color"],
-            mfc=filled,
-            markersize=6,
-            alpha=0.85,
-        )
+def apart(values: Sequence[float], least: float) -> list[float]:
+    """Move values so that each is at least this far from the next, in the same order; for labels."""
+    order = np.argsort(values)
+    placed = [float(values[i]) for i in order]
+    for i in range(1, len(placed)):
+        placed[i] = max(placed[i], placed[i - 1] + least)
+    shift = (sum(placed) - sum(float(v) for v in values)) / len(placed)
+    found = [0.0] * len(placed)
+    for i, y in zip(order, placed, strict=True):
+        found[i] = y - shift
+    return found
+
+
+def _guess(axes: Axes, at: float) -> None:
+    axes.axhline(1 / 3, color=theme().faint, linestyle="--", linewidth=1.2, zorder=1)
+    axes.text(at, 1 / 3 + 0.015, "a guess", fontsize=8, color=theme().ink, va="bottom")
 
 
 @themed
-def plot_success_map(
-    counts: Mapping[str, Float[np.ndarray, "depth rate"]],
-    depths: Sequence[int],
-    rates: Sequence[float],
-    seeds: int,
-) -> Figure:
-    """Draw how many runs solve the task, one panel an arm, with the number in each cell.
+def plot_towers(towers: Dataset, deepest: Dataset) -> Figure:
+    """Draw the share of right fifth answers over depth, a panel for each kind of tower, a dot for each run.
 
     Args:
-        counts: title of a panel -> (depth, rate) number of runs that solve it; not a number where none was
-            trained, for which a dash is drawn.
-        depths: numbers of blocks, the rows.
-        rates: learning rates, the columns.
-        seeds: number of runs of each cell.
+        towers: the result ``towers``.
+        deepest: the result ``deepest``.
     """
-    rows = -(-len(counts) // 2)
-    figure, axes = subplots(rows, 2, height=1.0 + 0.5 * len(depths), sharex=True, sharey=True)
-    panels = np.ravel(axes)
-    for panel in panels[len(counts) :]:
-        panel.set_visible(False)
-    for panel, (arm, found) in zip(panels, counts.items(), strict=False):
-        shown = np.asarray(found, dtype=float)
-        panel.imshow(shown / seeds, cmap="cividis", vmin=0, vmax=1, aspect="auto")
-        panel.grid(visible=False)
-        for (i, j), number in np.ndenumerate(shown):
-            if np.isfinite(number):
-                ink, word = "black" if number > 0.6 * seeds else "white", f"{number:.0f}"
-            else:
-                ink, word = theme().ink, "-"
-            panel.text(j, i, word, ha="center", va="center", color=ink, fontsize=10)
-        panel.set_title(arm, loc="left")
-        panel.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
-        panel.set_yticks(range(len(depths)), [str(depth) for depth in depths])
-        panel.tick_params(length=0)
-    for panel in np.atleast_2d(axes)[:, 0]:
-        panel.set_ylabel("blocks")
-    for panel in np.atleast_2d(axes)[-1]:
-        panel.set_xlabel("learning rate")
+    figure, axes = subplots(2, 3, height=2.2, sharex=True, sharey=True)
+    every = [*towers.depth.values.tolist(), 24]
+    for panel, (arm, concept) in zip(axes.ravel(), CONCEPTS.items(), strict=True):
+        right = towers.right.sel(arm=arm, move=5).transpose("seed", "depth").values
+        if arm in deepest.arm.values:
+            last = deepest.right.sel(arm=arm, move=5).values
+            right = np.concatenate([right, last[:, None]], axis=1)
+        depths = np.array(every[: right.shape[1]])
+        colour, mark = look(concept)["color"], look(concept)["marker"]
+        for values, beside in zip(right, 1.06 ** np.linspace(-1, 1, len(right)), strict=True):
+            panel.plot(depths * beside, values, mark, color=colour, markersize=4, alpha=0.6)
+        panel.plot(depths, right.mean(0), color=colour, linewidth=2)
+        panel.axhline(1 / 3, color=theme().faint, linestyle="--", linewidth=1.2, zorder=1)
+        panel.set_title(NAMES[arm], loc="left", color=colour)
+        panel.set_xscale("log")
+        panel.set_xticks(every, [str(depth) for depth in every])
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.set_ylim(0.2, 1.05)
+    for panel in axes[1]:
+        panel.set_xlabel("blocks")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("right after move 5")
+    return figure
+
+
+@themed
+def plot_factors(towers: Dataset, factors: Dataset) -> Figure:
+    """Draw one row for each initial size of the branches of 12 blocks: the right fifth answers of every run.
+
+    Args:
+        towers: the result ``towers``.
+        factors: the result ``factors``.
+    """
+    deepest = towers.right.sel(depth=int(towers.depth.max()), move=5)
+    other = factors.right.sel(move=5)
+    rows = {
+        "pre-norm, twice": (other.sel(factor=2.0).values, "residual"),
+        "pre-norm, once": (deepest.sel(arm="pre").values, "residual"),
+        "pre-norm, a tenth": (other.sel(factor=0.1).values, "residual"),
+        "no norm, once": (deepest.sel(arm="none").values, "none"),
+        "no norm, a fifth": (deepest.sel(arm="scaled").values, "ffn"),
+    }
+    figure, axes = subplots(height=2.9)
+    seed_strip(
+        axes,
+        {name: values for name, (values, _) in rows.items()},
+        label="share of right answers after move 5",
+        concepts={name: concept for name, (_, concept) in rows.items()},
+        reference=1 / 3,
+    )
+    return figure
+
+
+@themed
+def plot_rates(rates: Dataset) -> Figure:
+    """Draw a table of shallow towers by learning rate: the share of runs that follow four moves.
+
+    Args:
+        rates: the result ``rates``.
+    """
+    shares = (rates.right.sel(move=4) >= 0.75).mean("seed").transpose("arm", "rate").values
+    figure, axes = subplots(height=3.6)
+    axes.imshow(shares, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    axes.grid(visible=False)
+    for (i, j), share in np.ndenumerate(shares):
+        ink = "black" if share > 0.6 else "white"
+        axes.text(j, i, f"{share:.0%}", ha="center", va="center", color=ink, fontsize=8.5)
+    names = {
+        "pre": "pre-norm",
+        "post": "post-norm",
+        "none": "no norm",
+        "pre gate": "pre-norm, gates",
+        "gate": "no norm, gates",
+    }
+    labels = []
+    for arm in rates.arm.values.tolist():
+        kind, depth = arm.split(", ")
+        labels.append(f"{names[kind]}, {depth} blocks")
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_xticks(range(rates.rate.size), [f"{1000 * rate:g}" for rate in rates.rate.values])
+    axes.set_xlabel("learning rate, thousandths")
+    axes.tick_params(length=0)
     return figure

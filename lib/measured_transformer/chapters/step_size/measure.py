@@ -1,4 +1,4 @@
-"""What the chapter on the size of a step measures: towers of blocks, how deep they train, and what they write."""
+"""What the chapter on the size of a step measures: how deep towers of blocks train, and what they write."""
 
 from __future__ import annotations
 
@@ -94,8 +94,10 @@ def at_tuned_rate(name: str, config: Config, prepare: Any, seed: int) -> Job:
 
 # Towers -------------------------------------------------------------------------------------------
 
-DEPTHS = (2, 6, 12, 24)
-DEEPEST = DEPTHS[-1]
+DEPTHS = (2, 6, 12)
+DEEP = DEPTHS[-1]
+DEEPEST = 24
+PLACEMENTS = ("pre", "post")
 
 
 def towers_trainings(seed: int) -> dict[tuple[str, int], Job]:
@@ -114,7 +116,7 @@ def towers_trainings(seed: int) -> dict[tuple[str, int], Job]:
     repeat="opening",
 )
 def towers(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
-    """The shell game of six moves, six kinds of towers of 2 to 24 blocks: share of right answers after each move."""
+    """The shell game, six kinds of towers of 2 to 24 blocks: share of right answers after each move."""
     cells = [[runs[arm, depth] for depth in DEPTHS] for arm in ARMS]
     return {
         "right": (("arm", "depth", "move"), [[right(run.model, seed) for run in c] for c in cells]),
@@ -156,17 +158,38 @@ def spread(sizes: Any) -> float:
     return float(np.log10(found.max() / found.min()))
 
 
+def deepest_trainings(seed: int) -> dict[str, Job]:
+    """Both placements of the norm with 24 blocks."""
+    return {
+        arm: at_tuned_rate(f"{arm}-{DEEPEST}", tower(DEEPEST, **ARMS[arm][0]), None, seed)
+        for arm in PLACEMENTS
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"arm": PLACEMENTS, "move": MOVES},
+    trainings=deepest_trainings,
+    repeat="opening",
+)
+def deepest(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The same with 24 blocks, pre-norm and post-norm."""
+    return {
+        "right": (("arm", "move"), [right(runs[arm].model, seed) for arm in PLACEMENTS]),
+        "loss": (("arm",), [last_loss(runs[arm]) for arm in PLACEMENTS]),
+        "learning_rate": (("arm",), [float(runs[arm].rates.max()) for arm in PLACEMENTS]),
+    }
+
+
 # Steps of other sizes -----------------------------------------------------------------------------
 
 FACTORS = (0.1, 2.0)
 
 
 def factors_trainings(seed: int) -> dict[float, Job]:
-    """The deepest pre-norm tower with branches that first write a tenth, or twice as much."""
+    """Twelve pre-norm blocks with branches that first write a tenth, or twice as much."""
     return {
-        factor: at_tuned_rate(
-            f"pre-{factor:g}-{DEEPEST}", tower(DEEPEST), BranchFactor(factor), seed
-        )
+        factor: at_tuned_rate(f"pre-{factor:g}-{DEEP}", tower(DEEP), BranchFactor(factor), seed)
         for factor in FACTORS
     }
 
@@ -178,7 +201,7 @@ def factors_trainings(seed: int) -> dict[float, Job]:
     repeat="opening",
 )
 def factors(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
-    """The same with 24 pre-norm blocks whose branches first write a tenth, or twice as much."""
+    """The same with 12 pre-norm blocks whose branches first write a tenth, or twice as much."""
     return {
         "right": (("factor", "move"), [right(runs[factor].model, seed) for factor in FACTORS]),
         "loss": (("factor",), [last_loss(runs[factor]) for factor in FACTORS]),
@@ -217,7 +240,7 @@ def rates_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=8,
+    seeds=6,
     coords={"arm": tuple(GRID), "rate": RATES, "move": MOVES},
     trainings=rates_trainings,
     repeat="opening",
@@ -240,14 +263,20 @@ def steps_to_half(run: Run) -> float:
 # At the stated learning rate ----------------------------------------------------------------------
 
 STATED = 5e-4
-STATED_DEPTHS = (2, 6, 12)
 STARTS = ("none", "scaled", "gate")
+STATED_TOWERS = {
+    "none, 2": ("none", 2),
+    "none, 6": ("none", 6),
+    "none, 12": ("none", 12),
+    "scaled, 12": ("scaled", 12),
+    "gate, 12": ("gate", 12),
+}
 
 
-def stated_trainings(seed: int) -> dict[tuple[str, int], Job]:
+def stated_trainings(seed: int) -> dict[str, Job]:
     """Towers without norms from three starts, at the stated learning rate and without a warm-up."""
     return {
-        (arm, depth): job(
+        name: job(
             tower(depth, **ARMS[arm][0]),
             TASK,
             seed,
@@ -255,21 +284,19 @@ def stated_trainings(seed: int) -> dict[tuple[str, int], Job]:
             learning_rate=STATED,
             **options_of(ARMS[arm][1], schedule=Constant()),
         )
-        for arm in STARTS
-        for depth in STATED_DEPTHS
+        for name, (arm, depth) in STATED_TOWERS.items()
     }
 
 
 @measurement(
     seeds=10,
-    coords={"start": STARTS, "depth": STATED_DEPTHS},
+    coords={"tower": tuple(STATED_TOWERS)},
     trainings=stated_trainings,
     repeat="opening",
 )
-def stated(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+def stated(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Towers without norms at a learning rate of 0.0005 throughout: the loss at the end."""
-    cells = [[last_loss(runs[arm, depth]) for depth in STATED_DEPTHS] for arm in STARTS]
-    return {"loss": (("start", "depth"), cells)}
+    return {"loss": (("tower",), [last_loss(runs[name]) for name in STATED_TOWERS])}
 
 
 # A second task ------------------------------------------------------------------------------------
@@ -318,7 +345,7 @@ def transfer_trainings(seed: int) -> dict[str, Job]:
     repeat="opening",
 )
 def transfer(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Six blocks behind gates, with norms and without: the loss on the task, and on a second one learned after it."""
+    """Six blocks behind gates, with norms and without: the loss on the task, and on a second one after it."""
     later = {
         arm: train(
             run.model.config,
@@ -353,7 +380,7 @@ DIMENSION_DEPTH = 12
         "arm": tuple(ARMS),
         "state": STATES,
         "block": BLOCKS,
-        "depth": STATED_DEPTHS,
+        "depth": DEPTHS,
         "connections": CONNECTIONS,
         "start": DIMENSION_STARTS,
     },
@@ -367,10 +394,7 @@ def untrained(seed: int) -> dict[str, Any]:
         "turn": (("arm", "block"), [turns(states[arm]) for arm in ARMS]),
         "gradients": (
             ("arm", "depth"),
-            [
-                [spread(block_gradients(fresh(arm, n, seed), seed)) for n in STATED_DEPTHS]
-                for arm in ARMS
-            ],
+            [[spread(block_gradients(fresh(arm, n, seed), seed)) for n in DEPTHS] for arm in ARMS],
         ),
         "range": (
             ("arm",),
@@ -441,7 +465,7 @@ def dimension_spread(connected: bool, start: str, seed: int) -> float:
 
 
 def follows(right_answers: DataArray, moves: int) -> DataArray:
-    """Which runs follow so many moves: their answer to the last of these is right in three of four sequences."""
+    """Which runs follow so many moves: the answer after the last is right in three of four sequences."""
     return right_answers.sel(move=moves) >= FOLLOWED
 
 
@@ -449,35 +473,35 @@ def _share(runs: DataArray) -> dict[str, list[int]]:
     return {"successes": [int(runs.sum())], "trials": [int(runs.size)]}
 
 
-def fifth(towers: Dataset, arm: str, depth: int = DEEPEST) -> DataArray:
+def fifth(result: Dataset, **where: Any) -> DataArray:
     """The share of right answers after the fifth move."""
-    return towers.right.sel(arm=arm, depth=depth, move=5)
+    return result.right.sel(move=5, **where)
 
 
-def _deep_share(towers: Dataset, arm: str, depth: int) -> dict[str, list[int]]:
-    return _share(follows(towers.right.sel(arm=arm, depth=depth), 5))
+def _following(result: Dataset, **where: Any) -> dict[str, list[int]]:
+    return _share(follows(result.right.sel(**where), 5))
 
 
 @evidence("DD-3.9")
-def _(towers: Dataset) -> dict[str, Any]:
+def _(towers: Dataset, deepest: Dataset) -> dict[str, Any]:
     return {
-        "twelve": _deep_share(towers, "pre", 12),
-        "deepest": _deep_share(towers, "pre", DEEPEST),
-        "post": {"treatment": fifth(towers, "pre"), "baseline": fifth(towers, "post")},
+        "twelve": _following(towers, arm="pre", depth=DEEP),
+        "deepest": _following(deepest, arm="pre"),
+        "post": {"treatment": fifth(deepest, arm="pre"), "baseline": fifth(deepest, arm="post")},
     }
 
 
 @evidence("DD-13.4")
-def _(towers: Dataset) -> dict[str, Any]:
+def _(towers: Dataset, deepest: Dataset) -> dict[str, Any]:
     return {
-        "beyond": _deep_share(towers, "post", DEEPEST),
-        "within": _deep_share(towers, "post", 12),
+        "beyond": _following(deepest, arm="post"),
+        "within": _following(towers, arm="post", depth=DEEP),
     }
 
 
 @evidence("DD-12.5")
 def _(towers: Dataset) -> dict[str, Any]:
-    return {arm: _deep_share(towers, arm, 12) for arm in STARTS}
+    return {arm: _following(towers, arm=arm, depth=DEEP) for arm in STARTS}
 
 
 @evidence("DD-4.8")
@@ -485,21 +509,20 @@ def _(towers: Dataset, factors: Dataset) -> dict[str, Any]:
     def arms(small: DataArray, large: DataArray) -> dict[str, DataArray]:
         return {"treatment": small, "baseline": large, "headroom": 1 - large}
 
-    other = {factor: factors.right.sel(factor=factor, move=5) for factor in FACTORS}
+    usual = {arm: fifth(towers, arm=arm, depth=DEEP) for arm in ("none", "scaled", "pre")}
+    other = {factor: fifth(factors, factor=factor) for factor in FACTORS}
     return {
-        "none": arms(fifth(towers, "scaled"), fifth(towers, "none")),
-        "pre": arms(other[0.1], fifth(towers, "pre")),
-        "double": arms(fifth(towers, "pre"), other[2.0]),
+        "none": arms(usual["scaled"], usual["none"]),
+        "pre": arms(other[0.1], usual["pre"]),
+        "double": arms(usual["pre"], other[2.0]),
     }
 
 
 @evidence("CS-4.3")
 def _(stated: Dataset) -> dict[str, Any]:
     worse = stated.loss > TASK.blind_loss()
-    found = {
-        f"xavier_{depth}": _share(worse.sel(start="none", depth=depth)) for depth in STATED_DEPTHS
-    }
-    return {**found, "small": _share(worse.sel(start=["scaled", "gate"]))}
+    found = {f"xavier_{depth}": _share(worse.sel(tower=f"none, {depth}")) for depth in DEPTHS}
+    return {**found, "small": _share(worse.sel(tower=["scaled, 12", "gate, 12"]))}
 
 
 def works(rates: Dataset, arm: str) -> DataArray:
@@ -539,7 +562,7 @@ def _(rates: Dataset, untrained: Dataset) -> dict[str, Any]:
             "treatment": gradients.sel(arm="none", depth=depth),
             "baseline": gradients.sel(arm="pre", depth=depth),
         }
-        for depth in STATED_DEPTHS
+        for depth in DEPTHS
     }
     for depth in (2, 6):
         found[f"rates_{depth}"] = _against(rates, works, f"none, {depth}", f"pre, {depth}")
