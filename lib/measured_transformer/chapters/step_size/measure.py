@@ -48,7 +48,7 @@ FOLLOWED = 0.75
 """The share of right answers from which on a model counts as following a move; a guess is right in a third."""
 RATES = (3e-4, 7e-4, 1.5e-3, 3e-3, 7e-3, 1.5e-2)
 """The grid of learning rates, the same for every arm of the chapter."""
-STEPS = 250
+STEPS = 220
 OPTIONS: Mapping[str, Any] = {
     "batch_size": 32,
     "schedule": WarmupLinear(warmup=40, steps=STEPS),
@@ -240,7 +240,7 @@ def rates_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=5,
     coords={"arm": tuple(GRID), "rate": RATES, "move": MOVES},
     trainings=rates_trainings,
     repeat="opening",
