@@ -22,6 +22,7 @@ from measured_transformer.measuring import (
     evidence,
     job,
     measurement,
+    number,
     tuned,
     tuning_seeds,
 )
@@ -610,3 +611,69 @@ def _(untrained: Dataset, towers: Dataset) -> dict[str, Any]:
         found[f"{arm}_untrained"] = {"value": untrained.range.sel(arm=arm)}
         found[f"{arm}_trained"] = {"value": towers.spread.sel(arm=arm, depth=DIMENSION_DEPTH)}
     return found
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+
+@number
+def a_block(untrained: Dataset) -> float:
+    """By what one untrained block without norms multiplies the size of the stream: a geometric mean."""
+    size = untrained["size"].sel(arm="none")
+    logs = np.log(size.sel(state=DEEPEST) / size.sel(state=0))
+    return float(np.exp(logs.mean() / DEEPEST))
+
+
+@number
+def huge(untrained: Dataset) -> int:
+    """The size of the stream after 24 untrained blocks without norms, in thousands: a geometric mean."""
+    logs = np.log(untrained["size"].sel(arm="none", state=DEEPEST))
+    return round(float(np.exp(logs.mean())) / 1000)
+
+
+@number
+def growth_twelve(untrained: Dataset) -> float:
+    """How many times as large the stream is after 12 untrained blocks without norms: a geometric mean."""
+    size = untrained["size"].sel(arm="none")
+    return float(np.exp(np.log(size.sel(state=DEEP) / size.sel(state=0)).mean()))
+
+
+@number
+def dimension_ratio(untrained: Dataset) -> float:
+    """The largest dimension over the smallest after 12 such blocks: a geometric mean."""
+    return float(10 ** untrained.dimensions.sel(connections="with", start="xavier").mean())
+
+
+def _count(name: str, arm: str, depth: int) -> None:
+    """Declare the number of runs of a tower that follow five moves, by the name `following_` and `name`."""
+
+    def of_towers(towers: Dataset) -> int:
+        return int(follows(towers.right.sel(arm=arm, depth=depth), 5).sum())
+
+    def of_deepest(deepest: Dataset) -> int:
+        return int(follows(deepest.right.sel(arm=arm), 5).sum())
+
+    chosen = of_deepest if depth == DEEPEST else of_towers
+    chosen.__name__ = f"following_{name}"
+    number(chosen)
+
+
+_count("two", "pre", 2)
+for _arm in ARMS:
+    _count(_arm, _arm, DEEP)
+for _arm in PLACEMENTS:
+    _count(f"{_arm}_deepest", _arm, DEEPEST)
+
+
+def _working(arm: str) -> None:
+    """Declare the mean number of learning rates at which runs follow four moves, as `working_` and the arm."""
+
+    def mean(rates: Dataset) -> float:
+        return float(works(rates, arm).mean())
+
+    mean.__name__ = f"working_{arm.replace(', ', '_').replace(' ', '_')}"
+    number(mean)
+
+
+for _arm in GRID:
+    _working(_arm)
