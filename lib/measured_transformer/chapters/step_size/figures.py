@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from xarray import Dataset
 
 from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
+from measured_transformer.figures.solving import NAMES as PLACEMENTS
 from measured_transformer.figures.style import COLOURS, look, theme, themed
 
 CONCEPTS: Mapping[str, str] = {
@@ -23,9 +24,7 @@ CONCEPTS: Mapping[str, str] = {
 }
 """What an arm is drawn as."""
 NAMES: Mapping[str, str] = {
-    "pre": "pre-norm",
-    "post": "post-norm",
-    "deep": "DeepNorm",
+    **{arm: PLACEMENTS[arm] for arm in ("pre", "post", "deep")},
     "none": "nobody (no norm)",
     "scaled": "no norm, divided",
     "gate": "no norm, gates",
@@ -60,11 +59,12 @@ def plot_steps(untrained: Dataset) -> Figure:
     _name(axes[0], "none", (10.5, 1500), "nobody", ha="right")
     _name(axes[0], "pre", (17, 7), ha="center")
     _name(axes[0], "deep", (12, 0.42), "all others", ha="center")
-    _name(axes[1], "none", (24, 60), "nobody", ha="right")
-    _name(axes[1], "post", (24, 39), "post-norm", ha="right")
-    _name(axes[1], "pre", (24, 20), ha="right")
-    _name(axes[1], "scaled", (24, 10.5), "divided", ha="right")
-    _name(axes[1], "deep", (24, 3.4), "DeepNorm", ha="right")
+    beside = {"none": 57, "post": 50.5, "pre": 13.5, "scaled": 8, "deep": 2.7, "gate": -2.6}
+    short = {"none": "nobody", "scaled": "divided", "gate": "gates"}
+    for arm, y in beside.items():
+        _name(axes[1], arm, (24.8, y), short.get(arm, NAMES[arm]), va="center")
+    axes[1].set_xlim(0, 34)
+    axes[1].set_ylim(-6, 76)
     axes[0].set_ylim(0.25, None)
     panel_letters(axes)
     return figure

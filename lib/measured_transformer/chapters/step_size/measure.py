@@ -60,7 +60,7 @@ HALF = 0.5 * TASK.blind_loss()
 
 def tower(depth: int, **changes: Any) -> Config:
     """Blocks of width 32 with two heads, for the shell game."""
-    given = {
+    given: dict[str, Any] = {
         "d_model": 32,
         "n_heads": 2,
         "activation": "relu",
