@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,34 +99,54 @@ DEPTHS = (2, 6, 12)
 DEEP = DEPTHS[-1]
 DEEPEST = 24
 PLACEMENTS = ("pre", "post")
+TRAINED = ("pre", "post", "none", "scaled", "gate")
 
 
-def towers_trainings(seed: int) -> dict[tuple[str, int], Job]:
-    """Every arm at every depth, each at a learning rate of its own."""
+def towers_trainings(seed: int) -> dict[str, Job]:
+    """Twelve blocks of every arm, each at a learning rate of its own."""
     return {
-        (arm, depth): at_tuned_rate(f"{arm}-{depth}", tower(depth, **changes), prepare, seed)
-        for arm, (changes, prepare) in ARMS.items()
-        for depth in DEPTHS
+        arm: at_tuned_rate(f"{arm}-{DEEP}", tower(DEEP, **ARMS[arm][0]), ARMS[arm][1], seed)
+        for arm in TRAINED
     }
 
 
 @measurement(
     seeds=10,
-    coords={"arm": tuple(ARMS), "depth": DEPTHS, "move": MOVES},
+    coords={"arm": TRAINED, "move": MOVES},
     trainings=towers_trainings,
     repeat="opening",
 )
-def towers(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
-    """The shell game, six kinds of towers of 2 to 24 blocks: share of right answers after each move."""
-    cells = [[runs[arm, depth] for depth in DEPTHS] for arm in ARMS]
+def towers(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The shell game, five kinds of towers of 12 blocks: share of right answers after each move."""
+    found = [runs[arm] for arm in TRAINED]
     return {
-        "right": (("arm", "depth", "move"), [[right(run.model, seed) for run in c] for c in cells]),
-        "loss": (("arm", "depth"), [[last_loss(run) for run in c] for c in cells]),
-        "learning_rate": (("arm", "depth"), [[float(run.rates.max()) for run in c] for c in cells]),
-        "spread": (
-            ("arm", "depth"),
-            [[spread(stream_sizes(run.model, seed)) for run in c] for c in cells],
-        ),
+        "right": (("arm", "move"), [right(run.model, seed) for run in found]),
+        "loss": (("arm",), [last_loss(run) for run in found]),
+        "learning_rate": (("arm",), [float(run.rates.max()) for run in found]),
+        "spread": (("arm",), [spread(stream_sizes(run.model, seed)) for run in found]),
+    }
+
+
+def deepest_trainings(seed: int) -> dict[str, Job]:
+    """Both placements of the norm with 24 blocks."""
+    return {
+        arm: at_tuned_rate(f"{arm}-{DEEPEST}", tower(DEEPEST, **ARMS[arm][0]), None, seed)
+        for arm in PLACEMENTS
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"arm": PLACEMENTS, "move": MOVES},
+    trainings=deepest_trainings,
+    repeat="opening",
+)
+def deepest(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The same with 24 blocks, pre-norm and post-norm."""
+    return {
+        "right": (("arm", "move"), [right(runs[arm].model, seed) for arm in PLACEMENTS]),
+        "loss": (("arm",), [last_loss(runs[arm]) for arm in PLACEMENTS]),
+        "learning_rate": (("arm",), [float(runs[arm].rates.max()) for arm in PLACEMENTS]),
     }
 
 
@@ -159,57 +179,6 @@ def spread(sizes: Any) -> float:
     return float(np.log10(found.max() / found.min()))
 
 
-def deepest_trainings(seed: int) -> dict[str, Job]:
-    """Both placements of the norm with 24 blocks."""
-    return {
-        arm: at_tuned_rate(f"{arm}-{DEEPEST}", tower(DEEPEST, **ARMS[arm][0]), None, seed)
-        for arm in PLACEMENTS
-    }
-
-
-@measurement(
-    seeds=10,
-    coords={"arm": PLACEMENTS, "move": MOVES},
-    trainings=deepest_trainings,
-    repeat="opening",
-)
-def deepest(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """The same with 24 blocks, pre-norm and post-norm."""
-    return {
-        "right": (("arm", "move"), [right(runs[arm].model, seed) for arm in PLACEMENTS]),
-        "loss": (("arm",), [last_loss(runs[arm]) for arm in PLACEMENTS]),
-        "learning_rate": (("arm",), [float(runs[arm].rates.max()) for arm in PLACEMENTS]),
-    }
-
-
-# Steps of other sizes -----------------------------------------------------------------------------
-
-FACTORS = (0.1, 2.0)
-
-
-def factors_trainings(seed: int) -> dict[float, Job]:
-    """Twelve pre-norm blocks with branches that first write a tenth, or twice as much."""
-    return {
-        factor: at_tuned_rate(f"pre-{factor:g}-{DEEP}", tower(DEEP), BranchFactor(factor), seed)
-        for factor in FACTORS
-    }
-
-
-@measurement(
-    seeds=10,
-    coords={"factor": FACTORS, "move": MOVES},
-    trainings=factors_trainings,
-    repeat="opening",
-)
-def factors(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
-    """The same with 12 pre-norm blocks whose branches first write a tenth, or twice as much."""
-    return {
-        "right": (("factor", "move"), [right(runs[factor].model, seed) for factor in FACTORS]),
-        "loss": (("factor",), [last_loss(runs[factor]) for factor in FACTORS]),
-        "learning_rate": (("factor",), [float(runs[f].rates.max()) for f in FACTORS]),
-    }
-
-
 # Which learning rates work ------------------------------------------------------------------------
 
 GRID: Mapping[str, tuple[int, dict[str, Any], Any]] = {
@@ -240,9 +209,15 @@ def rates_trainings(seed: int) -> dict[tuple[str, float], Job]:
     }
 
 
+GATED = ("pre gate, 6", "gate, 6")
+SECOND = PermutationProducts(objects=3, length=6, start=1)
+"""The same game, but the ball begins under the second cup."""
+LATER = 60
+
+
 @measurement(
     seeds=5,
-    coords={"arm": tuple(GRID), "rate": RATES, "move": MOVES},
+    coords={"arm": tuple(GRID), "rate": RATES, "move": MOVES, "gated": GATED},
     trainings=rates_trainings,
     repeat="opening",
 )
@@ -251,60 +226,13 @@ def rates(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
     cells = [[runs[arm, rate] for rate in RATES] for arm in GRID]
     return {
         "right": (("arm", "rate", "move"), [[right(run.model, seed) for run in c] for c in cells]),
+        "loss": (("arm", "rate"), [[last_loss(run) for run in c] for c in cells]),
         "steps": (("arm", "rate"), [[steps_to_half(run) for run in c] for c in cells]),
+        "second": (
+            ("gated", "rate"),
+            [[last_loss(learned_later(runs[arm, rate])) for rate in RATES] for arm in GATED],
+        ),
     }
-
-
-def steps_to_half(run: Run) -> float:
-    """Steps to half the loss of a guess; all steps where a run does not get there."""
-    found = solved([run], level=HALF)
-    return float(found.steps[0]) if found.observed[0] else float(STEPS)
-
-
-# At the stated learning rate ----------------------------------------------------------------------
-
-STATED = 5e-4
-STARTS = ("none", "scaled", "gate")
-STATED_TOWERS = {
-    "none, 2": ("none", 2),
-    "none, 6": ("none", 6),
-    "none, 12": ("none", 12),
-    "scaled, 12": ("scaled", 12),
-    "gate, 12": ("gate", 12),
-}
-
-
-def stated_trainings(seed: int) -> dict[str, Job]:
-    """Towers without norms from three starts, at the stated learning rate and without a warm-up."""
-    return {
-        name: job(
-            tower(depth, **ARMS[arm][0]),
-            TASK,
-            seed,
-            steps=STEPS,
-            learning_rate=STATED,
-            **options_of(ARMS[arm][1], schedule=Constant()),
-        )
-        for name, (arm, depth) in STATED_TOWERS.items()
-    }
-
-
-@measurement(
-    seeds=10,
-    coords={"tower": tuple(STATED_TOWERS)},
-    trainings=stated_trainings,
-    repeat="opening",
-)
-def stated(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Towers without norms at a learning rate of 0.0005 throughout: the loss at the end."""
-    return {"loss": (("tower",), [last_loss(runs[name]) for name in STATED_TOWERS])}
-
-
-# A second task ------------------------------------------------------------------------------------
-
-SECOND = PermutationProducts(objects=3, length=6, start=1)
-"""The same game, but the ball begins under the second cup."""
-LATER = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,39 +259,57 @@ class TakesOver:
         fresh.load_state_dict(self.model.state_dict())
 
 
-def transfer_trainings(seed: int) -> dict[str, Job]:
-    """Six blocks behind gates, with norms and without."""
+def learned_later(run: Run) -> Run:
+    """Go on from a model behind gates to the second game, for a few steps at the same learning rate."""
+    return train(
+        run.model.config,
+        SECOND,
+        steps=LATER,
+        seed=run.seed,
+        learning_rate=float(run.rates.max()),
+        batch_size=32,
+        schedule=WarmupLinear(warmup=10, steps=LATER),
+        prepare=TakesOver(run.model, gated_branches),
+    )
+
+
+def steps_to_half(run: Run) -> float:
+    """Steps to half the loss of a guess; all steps where a run does not get there."""
+    found = solved([run], level=HALF)
+    return float(found.steps[0]) if found.observed[0] else float(STEPS)
+
+
+# At the stated learning rate ----------------------------------------------------------------------
+
+STATED = 5e-4
+STARTS = ("none", "scaled", "gate")
+STATED_TOWERS = {"none, 2": ("none", 2), "none, 12": ("none", 12), "gate, 12": ("gate", 12)}
+
+
+def stated_trainings(seed: int) -> dict[str, Job]:
+    """Towers without norms, from Xavier weights and behind gates, at the stated learning rate and without a warm-up."""
     return {
-        arm: at_tuned_rate(f"{arm}-6", tower(6, **changes), gated_branches, seed)
-        for arm, changes in (("pre gate", {}), ("gate", {"norm": "none"}))
+        name: job(
+            tower(depth, **ARMS[arm][0]),
+            TASK,
+            seed,
+            steps=STEPS,
+            learning_rate=STATED,
+            **options_of(ARMS[arm][1], schedule=Constant()),
+        )
+        for name, (arm, depth) in STATED_TOWERS.items()
     }
 
 
 @measurement(
     seeds=10,
-    coords={"arm": ("pre gate", "gate")},
-    trainings=transfer_trainings,
+    coords={"tower": tuple(STATED_TOWERS)},
+    trainings=stated_trainings,
     repeat="opening",
 )
-def transfer(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Six blocks behind gates, with norms and without: the loss on the task, and on a second one after it."""
-    later = {
-        arm: train(
-            run.model.config,
-            SECOND,
-            steps=LATER,
-            seed=seed,
-            learning_rate=float(run.rates.max()),
-            batch_size=32,
-            schedule=WarmupLinear(warmup=10, steps=LATER),
-            prepare=TakesOver(run.model, gated_branches),
-        )
-        for arm, run in runs.items()
-    }
-    return {
-        "first": (("arm",), [last_loss(run) for run in runs.values()]),
-        "second": (("arm",), [last_loss(run) for run in later.values()]),
-    }
+def stated(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Towers without norms at a learning rate of 0.0005 throughout: the loss at the end."""
+    return {"loss": (("tower",), [last_loss(runs[name]) for name in STATED_TOWERS])}
 
 
 # Before training ----------------------------------------------------------------------------------
@@ -474,56 +420,58 @@ def _share(runs: DataArray) -> dict[str, list[int]]:
     return {"successes": [int(runs.sum())], "trials": [int(runs.size)]}
 
 
-def fifth(result: Dataset, **where: Any) -> DataArray:
+def fifth(right_answers: DataArray) -> DataArray:
     """The share of right answers after the fifth move."""
-    return result.right.sel(move=5, **where)
+    return right_answers.sel(move=5)
 
 
-def _following(result: Dataset, **where: Any) -> dict[str, list[int]]:
-    return _share(follows(result.right.sel(**where), 5))
+def _following(right_answers: DataArray) -> dict[str, list[int]]:
+    return _share(follows(right_answers, 5))
 
 
 @evidence("DD-3.9")
 def _(towers: Dataset, deepest: Dataset) -> dict[str, Any]:
     return {
-        "twelve": _following(towers, arm="pre", depth=DEEP),
-        "deepest": _following(deepest, arm="pre"),
-        "post": {"treatment": fifth(deepest, arm="pre"), "baseline": fifth(deepest, arm="post")},
+        "twelve": _following(towers.right.sel(arm="pre")),
+        "deepest": _following(deepest.right.sel(arm="pre")),
+        "post": {
+            "treatment": fifth(deepest.right.sel(arm="pre")),
+            "baseline": fifth(deepest.right.sel(arm="post")),
+        },
     }
 
 
 @evidence("DD-13.4")
 def _(towers: Dataset, deepest: Dataset) -> dict[str, Any]:
     return {
-        "beyond": _following(deepest, arm="post"),
-        "within": _following(towers, arm="post", depth=DEEP),
+        "beyond": _following(deepest.right.sel(arm="post")),
+        "within": _following(towers.right.sel(arm="post")),
     }
 
 
 @evidence("DD-12.5")
 def _(towers: Dataset) -> dict[str, Any]:
-    return {arm: _following(towers, arm=arm, depth=DEEP) for arm in STARTS}
+    return {arm: _following(towers.right.sel(arm=arm)) for arm in STARTS}
 
 
 @evidence("DD-4.8")
-def _(towers: Dataset, factors: Dataset) -> dict[str, Any]:
+def _(towers: Dataset, rates: Dataset) -> dict[str, Any]:
     def arms(small: DataArray, large: DataArray) -> dict[str, DataArray]:
-        return {"treatment": small, "baseline": large, "headroom": 1 - large}
+        return {"treatment": fifth(small), "baseline": fifth(large), "headroom": 1 - fifth(large)}
 
-    usual = {arm: fifth(towers, arm=arm, depth=DEEP) for arm in ("none", "scaled", "pre")}
-    other = {factor: fifth(factors, factor=factor) for factor in FACTORS}
+    twelve = {arm: towers.right.sel(arm=arm) for arm in STARTS}
+    six = {arm: at_best_rate(rates, f"{arm}, 6") for arm in ("none", "gate", "pre", "pre gate")}
     return {
-        "none": arms(usual["scaled"], usual["none"]),
-        "pre": arms(other[0.1], usual["pre"]),
-        "double": arms(usual["pre"], other[2.0]),
+        "divided": arms(twelve["scaled"], twelve["none"]),
+        "gate": arms(six["gate"], six["none"]),
+        "pre": arms(six["pre gate"], six["pre"]),
     }
 
 
 @evidence("CS-4.3")
 def _(stated: Dataset) -> dict[str, Any]:
     worse = stated.loss > TASK.blind_loss()
-    found = {f"xavier_{depth}": _share(worse.sel(tower=f"none, {depth}")) for depth in DEPTHS}
-    return {**found, "small": _share(worse.sel(tower=["scaled, 12", "gate, 12"]))}
+    return {name.replace(", ", "_"): _share(worse.sel(tower=name)) for name in STATED_TOWERS}
 
 
 def works(rates: Dataset, arm: str) -> DataArray:
@@ -531,15 +479,29 @@ def works(rates: Dataset, arm: str) -> DataArray:
     return follows(rates.right.sel(arm=arm), 4).sum("rate").astype(float)
 
 
+def _for_the_others(scores: DataArray) -> list[int]:
+    """For each seed, the place of the learning rate whose mean score is lowest over the *other* seeds."""
+    return [
+        int(scores.drop_sel(seed=seed).mean("seed").argmin("rate")) for seed in scores.seed.values
+    ]
+
+
+def _at(values: DataArray, places: Sequence[int]) -> DataArray:
+    chosen = [values.isel(seed=i, rate=place).drop_vars("rate") for i, place in enumerate(places)]
+    found: DataArray = xarray.concat(chosen, "seed")
+    return found
+
+
 def log_steps(rates: Dataset, arm: str) -> DataArray:
     """Logarithm of the steps to half the loss of a guess, at the rate that is best for the *other* seeds."""
     logs: DataArray = xarray.apply_ufunc(np.log, rates.steps.sel(arm=arm))
-    chosen = []
-    for seed in logs.seed.values:
-        best = logs.drop_sel(seed=seed).mean("seed").argmin("rate")
-        chosen.append(logs.sel(seed=seed).isel(rate=best).drop_vars("rate"))
-    found: DataArray = xarray.concat(chosen, "seed")
-    return found
+    return _at(logs, _for_the_others(logs))
+
+
+def at_best_rate(rates: Dataset, arm: str, what: str = "right") -> DataArray:
+    """What a tower has reached at the learning rate whose loss is lowest for the *other* seeds."""
+    axis = "gated" if what == "second" else "arm"
+    return _at(rates[what].sel({axis: arm}), _for_the_others(rates.loss.sel(arm=arm)))
 
 
 def _against(rates: Dataset, look: Any, treatment: str, baseline: str) -> dict[str, DataArray]:
@@ -586,11 +548,12 @@ def _(rates: Dataset) -> dict[str, Any]:
 
 
 @evidence("EX-1.8b")
-def _(transfer: Dataset) -> dict[str, Any]:
-    def arms(loss: DataArray) -> dict[str, DataArray]:
-        return {"treatment": loss.sel(arm="pre gate"), "baseline": loss.sel(arm="gate")}
+def _(rates: Dataset) -> dict[str, Any]:
+    def arms(what: str) -> dict[str, DataArray]:
+        treatment, baseline = (at_best_rate(rates, arm, what) for arm in GATED)
+        return {"treatment": treatment, "baseline": baseline}
 
-    return {"loss": arms(transfer.first), "transfer": arms(transfer.second)}
+    return {"loss": arms("loss"), "transfer": arms("second")}
 
 
 @evidence("DD-3.3")
@@ -609,7 +572,7 @@ def _(untrained: Dataset, towers: Dataset) -> dict[str, Any]:
     found = {}
     for arm in ("pre", "post"):
         found[f"{arm}_untrained"] = {"value": untrained.range.sel(arm=arm)}
-        found[f"{arm}_trained"] = {"value": towers.spread.sel(arm=arm, depth=DIMENSION_DEPTH)}
+        found[f"{arm}_trained"] = {"value": towers.spread.sel(arm=arm)}
     return found
 
 
@@ -644,25 +607,44 @@ def dimension_ratio(untrained: Dataset) -> float:
     return float(10 ** untrained.dimensions.sel(connections="with", start="xavier").mean())
 
 
-def _count(name: str, arm: str, depth: int) -> None:
-    """Declare the number of runs of a tower that follow five moves, by the name `following_` and `name`."""
+def _count(arm: str) -> None:
+    """Declare the number of runs of a tower of twelve blocks that follow five moves, as `following_` and the arm."""
 
-    def of_towers(towers: Dataset) -> int:
-        return int(follows(towers.right.sel(arm=arm, depth=depth), 5).sum())
+    def following(towers: Dataset) -> int:
+        return int(follows(towers.right.sel(arm=arm), 5).sum())
 
-    def of_deepest(deepest: Dataset) -> int:
-        return int(follows(deepest.right.sel(arm=arm), 5).sum())
-
-    chosen = of_deepest if depth == DEEPEST else of_towers
-    chosen.__name__ = f"following_{name}"
-    number(chosen)
+    following.__name__ = f"following_{arm}"
+    number(following)
 
 
-_count("two", "pre", 2)
-for _arm in ARMS:
-    _count(_arm, _arm, DEEP)
-for _arm in PLACEMENTS:
-    _count(f"{_arm}_deepest", _arm, DEEPEST)
+for _arm in TRAINED:
+    _count(_arm)
+
+
+@number
+def following_pre_deepest(deepest: Dataset) -> int:
+    """How many pre-norm runs of 24 blocks follow five moves."""
+    return int(follows(deepest.right.sel(arm="pre"), 5).sum())
+
+
+@number
+def following_post_deepest(deepest: Dataset) -> int:
+    """How many post-norm runs of 24 blocks do."""
+    return int(follows(deepest.right.sel(arm="post"), 5).sum())
+
+
+def _reached(arm: str) -> None:
+    """Declare the share of right fifth answers of a shallow tower at its best rate, as `reached_` and the arm."""
+
+    def reached(rates: Dataset) -> DataArray:
+        return fifth(at_best_rate(rates, arm))
+
+    reached.__name__ = f"reached_{arm.replace(', ', '_').replace(' ', '_')}"
+    number(reached)
+
+
+for _arm in GRID:
+    _reached(_arm)
 
 
 def _working(arm: str) -> None:
