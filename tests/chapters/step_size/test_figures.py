@@ -12,9 +12,9 @@ RESULTS = load_results("step_size")
     ("draw", "names"),
     [
         (figures.plot_steps, ["untrained"]),
-        (figures.plot_staircase, ["towers", "deepest"]),
-        (figures.plot_towers, ["towers", "deepest"]),
-        (figures.plot_factors, ["towers", "factors"]),
+        (figures.plot_staircase, ["rates", "towers", "deepest"]),
+        (figures.plot_towers, ["rates", "towers", "deepest"]),
+        (figures.plot_factors, ["rates", "towers"]),
         (figures.plot_rates, ["rates"]),
     ],
 )
@@ -25,16 +25,13 @@ def test_figures_are_drawn_for_day_and_night(draw, names):
     assert drawn.light != drawn.dark
 
 
-def test_every_run_of_a_tower_is_a_dot():
-    towers, deepest = RESULTS["towers"], RESULTS["deepest"]
-    figure = figures.plot_towers(towers, deepest).figure
+def test_every_run_of_a_tower_of_twelve_blocks_is_a_dot():
+    towers = RESULTS["towers"]
+    figure = figures.plot_towers(RESULTS["rates"], towers, RESULTS["deepest"]).figure
     dots = sum(
-        len(line.get_ydata())
-        for panel in figure.axes
-        for line in panel.lines
-        if line.get_marker() != "None"
+        len(line.get_ydata()) for line in figure.axes[0].lines if line.get_marker() != "None"
     )
-    assert dots == towers.right.sel(move=5).size + deepest.right.sel(move=5).size
+    assert dots == towers.right.sel(move=5).size
 
 
 def test_every_cell_of_the_table_says_its_share():

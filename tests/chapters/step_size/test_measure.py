@@ -117,8 +117,20 @@ def test_what_is_taken_over_is_the_whole_model():
 def test_no_tuned_rate_of_a_tower_that_learns_stands_at_the_edge_of_its_grid():
     towers = RESULTS["towers"]
     for arm in towers.arm.values:
-        for depth in towers.depth.values:
-            here = towers.sel(arm=arm, depth=depth)
-            if float(here.right.sel(move=4).mean()) > measure.FOLLOWED:
-                rate = float(here.learning_rate.isel(seed=0))
-                assert measure.RATES[0] < rate < measure.RATES[-1], (arm, depth)
+        if float(towers.right.sel(arm=arm, move=4).mean()) > measure.FOLLOWED:
+            rate = float(towers.learning_rate.sel(arm=arm).isel(seed=0))
+            assert measure.RATES[0] < rate < measure.RATES[-1], arm
+
+
+def test_what_a_shallow_tower_reaches_is_that_of_the_rate_with_the_lowest_loss_for_the_others():
+    coords = {"seed": [0, 10, 20], "arm": ["one"], "rate": [0.1, 0.2], "move": [5]}
+    loss = xarray.DataArray(
+        [[[0.0, 1.0]], [[1.0, 0.5]], [[1.0, 0.5]]],
+        dims=("seed", "arm", "rate"),
+        coords={k: coords[k] for k in ("seed", "arm", "rate")},
+    )
+    right = xarray.DataArray(
+        np.arange(6.0).reshape(3, 1, 2, 1), dims=("seed", "arm", "rate", "move"), coords=coords
+    )
+    found = measure.at_best_rate(xarray.Dataset({"loss": loss, "right": right}), "one")
+    assert found.sel(move=5).values.tolist() == [1.0, 2.0, 4.0]

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from xarray import Dataset
 
+from measured_transformer.chapters.step_size.measure import at_best_rate
 from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_transformer.figures.solving import NAMES as PLACEMENTS
 from measured_transformer.figures.style import COLOURS, look, theme, themed
@@ -30,6 +31,7 @@ NAMES: Mapping[str, str] = {
     "gate": "no norm, gates",
 }
 """What an arm is called."""
+SIX = ("none", "gate", "pre", "pre gate")
 
 
 def _name(axes: Axes, arm: str, at: tuple[float, float], text: str = "", **how: str) -> None:
@@ -71,18 +73,23 @@ def plot_steps(untrained: Dataset) -> Figure:
 
 
 @themed
-def plot_staircase(towers: Dataset, deepest: Dataset) -> Figure:
+def plot_staircase(rates: Dataset, towers: Dataset, deepest: Dataset) -> Figure:
     """Draw how many answers of pre-norm towers are right after each move, a line for each depth.
 
     Args:
-        towers: the result ``towers``.
-        deepest: the result ``deepest``.
+        rates: the result ``rates``, for 2 and 6 blocks.
+        towers: the result ``towers``, for 12.
+        deepest: the result ``deepest``, for 24.
     """
     figure, axes = subplots(height=3.2)
+    found = {
+        2: at_best_rate(rates, "pre, 2"),
+        6: at_best_rate(rates, "pre, 6"),
+        12: towers.right.sel(arm="pre"),
+        24: deepest.right.sel(arm="pre"),
+    }
     concepts = ("random", "learned", "ffn", "residual")
     ends = []
-    found = {int(n): towers.right.sel(arm="pre", depth=n) for n in towers.depth.values}
-    found[24] = deepest.right.sel(arm="pre")
     for (depth, values), concept in zip(found.items(), concepts, strict=True):
         right = values.transpose("seed", "move").values
         seed_lines(axes, towers.move.values, right, concept=concept, marker_every=1)
@@ -116,56 +123,76 @@ def _guess(axes: Axes, at: float) -> None:
 
 
 @themed
-def plot_towers(towers: Dataset, deepest: Dataset) -> Figure:
-    """Draw the share of right fifth answers over depth, a panel for each kind of tower, a dot for each run.
+def plot_towers(rates: Dataset, towers: Dataset, deepest: Dataset) -> Figure:
+    """Draw the right fifth answers of (a) every run of twelve blocks and (b) three kinds of towers over depth.
 
     Args:
-        towers: the result ``towers``.
-        deepest: the result ``deepest``.
+        rates: the result ``rates``, for 2 and 6 blocks.
+        towers: the result ``towers``, for 12.
+        deepest: the result ``deepest``, for 24.
     """
-    figure, axes = subplots(2, 3, height=2.2, sharex=True, sharey=True)
-    every = [*towers.depth.values.tolist(), 24]
-    for panel, (arm, concept) in zip(axes.ravel(), CONCEPTS.items(), strict=True):
-        right = towers.right.sel(arm=arm, move=5).transpose("seed", "depth").values
-        if arm in deepest.arm.values:
-            last = deepest.right.sel(arm=arm, move=5).values
-            right = np.concatenate([right, last[:, None]], axis=1)
-        depths = np.array(every[: right.shape[1]])
-        colour, mark = look(concept)["color"], look(concept)["marker"]
-        for values, beside in zip(right, 1.06 ** np.linspace(-1, 1, len(right)), strict=True):
-            panel.plot(depths * beside, values, mark, color=colour, markersize=4, alpha=0.6)
-        panel.plot(depths, right.mean(0), color=colour, linewidth=2)
-        panel.axhline(1 / 3, color=theme().faint, linestyle="--", linewidth=1.2, zorder=1)
-        panel.set_title(NAMES[arm], loc="left", color=colour)
-        panel.set_xscale("log")
-        panel.set_xticks(every, [str(depth) for depth in every])
-        panel.xaxis.set_minor_locator(NullLocator())
-        panel.set_ylim(0.2, 1.05)
-    for panel in axes[1]:
-        panel.set_xlabel("blocks")
-    for panel in axes[:, 0]:
-        panel.set_ylabel("right after move 5")
+    figure, axes = subplots(1, 2, height=3.0, width_ratios=(1.0, 1.0))
+    order = ("pre", "scaled", "gate", "post", "none")
+    for row, arm in enumerate(order):
+        values = towers.right.sel(arm=arm, move=5).values
+        colour, mark = look(CONCEPTS[arm])["color"], look(CONCEPTS[arm])["marker"]
+        beside = row + np.linspace(-0.22, 0.22, len(values))
+        axes[0].plot(values, beside, mark, color=colour, markersize=4.5, alpha=0.7)
+        axes[0].plot([values.mean()] * 2, [row - 0.34, row + 0.34], color=theme().ink, linewidth=2)
+    axes[0].set_yticks(range(len(order)), [NAMES[arm] for arm in order])
+    axes[0].set_ylim(len(order) - 0.5, -0.5)
+    axes[0].set_xlim(0.2, 1.02)
+    axes[0].axvline(1 / 3, color=theme().faint, linestyle="--", linewidth=1.2, zorder=1)
+    axes[0].set_xlabel("right after move 5")
+    axes[0].grid(visible=False, axis="y")
+    _over_depth(axes[1], rates, towers, deepest)
+    panel_letters(axes)
     return figure
 
 
+def _over_depth(axes: Axes, rates: Dataset, towers: Dataset, deepest: Dataset) -> None:
+    """One line through the means of each kind of tower, every run a dot."""
+    for arm, text in (("pre", ""), ("post", ""), ("none", "nobody")):
+        found = {n: at_best_rate(rates, f"{arm}, {n}").sel(move=5).values for n in (2, 6)}
+        found[12] = towers.right.sel(arm=arm, move=5).values
+        if arm in deepest.arm.values:
+            found[24] = deepest.right.sel(arm=arm, move=5).values
+        colour, mark = look(CONCEPTS[arm])["color"], look(CONCEPTS[arm])["marker"]
+        for depth, values in found.items():
+            beside = depth * 1.05 ** np.linspace(-1, 1, len(values))
+            axes.plot(beside, values, mark, color=colour, markersize=4, alpha=0.6)
+        axes.plot([*found], [values.mean() for values in found.values()], color=colour, linewidth=2)
+        last, end = max(found), float(found[max(found)].mean())
+        _name(axes, arm, (last * 1.14, end), text, va="center")
+    axes.axhline(1 / 3, color=theme().faint, linestyle="--", linewidth=1.2, zorder=1)
+    axes.set_xscale("log")
+    axes.set_xticks((2, 6, 12, 24), ["2", "6", "12", "24"])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(1.7, 62)
+    axes.set_ylim(0.2, 1.02)
+    axes.set_xlabel("blocks")
+    axes.set_ylabel("right after move 5")
+
+
 @themed
-def plot_factors(towers: Dataset, factors: Dataset) -> Figure:
-    """Draw one row for each initial size of the branches of 12 blocks: the right fifth answers of every run.
+def plot_factors(rates: Dataset, towers: Dataset) -> Figure:
+    """Draw the right fifth answers of every run, with branches of usual size and with ones that begin smaller.
 
     Args:
-        towers: the result ``towers``.
-        factors: the result ``factors``.
+        rates: the result ``rates``, for 6 blocks.
+        towers: the result ``towers``, for 12.
     """
-    deepest = towers.right.sel(depth=int(towers.depth.max()), move=5)
-    other = factors.right.sel(move=5)
+    six = {arm: at_best_rate(rates, f"{arm}, 6").sel(move=5).values for arm in SIX}
+    twelve = {arm: towers.right.sel(arm=arm, move=5).values for arm in ("none", "scaled")}
     rows = {
-        "pre-norm, twice": (other.sel(factor=2.0).values, "residual"),
-        "pre-norm, once": (deepest.sel(arm="pre").values, "residual"),
-        "pre-norm, a tenth": (other.sel(factor=0.1).values, "residual"),
-        "no norm, once": (deepest.sel(arm="none").values, "none"),
-        "no norm, a fifth": (deepest.sel(arm="scaled").values, "ffn"),
+        "no norm, 12 blocks, plain": (twelve["none"], "none"),
+        "no norm, 12 blocks, divided": (twelve["scaled"], "ffn"),
+        "no norm, 6 blocks, plain": (six["none"], "none"),
+        "no norm, 6 blocks, gates": (six["gate"], "learned"),
+        "pre-norm, 6 blocks, plain": (six["pre"], "residual"),
+        "pre-norm, 6 blocks, gates": (six["pre gate"], "learned"),
     }
-    figure, axes = subplots(height=2.9)
+    figure, axes = subplots(height=3.2)
     seed_strip(
         axes,
         {name: values for name, (values, _) in rows.items()},

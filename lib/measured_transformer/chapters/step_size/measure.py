@@ -34,7 +34,6 @@ from measured_transformer.training.loop import Model, Run, make_model, predict, 
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant, WarmupLinear
 from measured_transformer.training.seeding import make_generator
-from measured_transformer.variants.initialisation import BranchFactor
 from measured_transformer.variants.norms import (
     deep_norm,
     gated_branches,
@@ -287,7 +286,7 @@ STATED_TOWERS = {"none, 2": ("none", 2), "none, 12": ("none", 12), "gate, 12": (
 
 
 def stated_trainings(seed: int) -> dict[str, Job]:
-    """Towers without norms, from Xavier weights and behind gates, at the stated learning rate and without a warm-up."""
+    """Towers without norms, plain and behind gates, at the stated learning rate and without a warm-up."""
     return {
         name: job(
             tower(depth, **ARMS[arm][0]),
@@ -608,7 +607,7 @@ def dimension_ratio(untrained: Dataset) -> float:
 
 
 def _count(arm: str) -> None:
-    """Declare the number of runs of a tower of twelve blocks that follow five moves, as `following_` and the arm."""
+    """Declare how many runs of twelve blocks follow five moves, as `following_` and the arm."""
 
     def following(towers: Dataset) -> int:
         return int(follows(towers.right.sel(arm=arm), 5).sum())
@@ -634,7 +633,7 @@ def following_post_deepest(deepest: Dataset) -> int:
 
 
 def _reached(arm: str) -> None:
-    """Declare the share of right fifth answers of a shallow tower at its best rate, as `reached_` and the arm."""
+    """Declare the right fifth answers of a shallow tower at its best rate, as `reached_` and the arm."""
 
     def reached(rates: Dataset) -> DataArray:
         return fifth(at_best_rate(rates, arm))
