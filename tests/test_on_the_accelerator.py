@@ -32,14 +32,13 @@ from measured_transformer.chapters.one_head.measure import gradient_importance, 
 from measured_transformer.chapters.pieces.measure import rises_when_taken
 from measured_transformer.chapters.projections.measure import reading
 from measured_transformer.chapters.scale.measure import first_look
-from measured_transformer.chapters.small_steps.measure import first_step_shift
+from measured_transformer.chapters.step_size.measure import TakesOver
 from measured_transformer.chapters.training_attention.measure import head_entropy
 from measured_transformer.chapters.warm_up.measure import (
     largest_eigenvalue,
     quiet_branches,
     snapshots,
 )
-from measured_transformer.chapters.without_norms.measure import TakesOver, block_gradients
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
@@ -108,7 +107,6 @@ INSTRUMENTS = {
     "position_r2": lambda: position_r2_by_layer(trained(), REVERSAL, seed=0, size=32),
     "passage": lambda: passage(trained(), batch_of(REVERSAL)),
     "importance": lambda: gradient_importance(trained(), batch_of(REVERSAL)),
-    "block_gradients": lambda: block_gradients(trained(), batch_of(REVERSAL)),
     "logit_deviation": lambda: logit_deviation(trained(), REVERSAL, seed=0),
     "excess_loss": lambda: excess_loss(trained(task=LAG), LAG, seed=0, length=12),
     "first_gradients": lambda: first_gradients(trained(), batch_of(REVERSAL)),
@@ -117,7 +115,6 @@ INSTRUMENTS = {
         trained(), batch_of(REVERSAL), other(REVERSAL), part="attention"
     ),
     "replaced": lambda: replaced(trained(), REVERSAL, seed=0, size=8),
-    "first_step": lambda: first_step_shift(CONFIG, REVERSAL, 0, learning_rate=0.01, batch_size=4),
     "until_solved": lambda: train_until_solved(
         CONFIG, REVERSAL, 0, steps=12, look_every=10, learning_rate=0.01
     ),
@@ -183,7 +180,7 @@ PREPARATIONS = {
     "ScaledWrites": (CONFIG, ScaledWrites("depth-index")),
     "BranchFactor": (CONFIG, BranchFactor(0.5)),
     "drop_behind": (CONFIG.replace(dropout=0.1), drop_behind),
-    "TakesOver": (CONFIG, TakesOver(GIVEN)),
+    "TakesOver": (CONFIG, TakesOver(GIVEN, zero_branches)),
 }
 
 

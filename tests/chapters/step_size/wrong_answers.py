@@ -1,11 +1,39 @@
-"""Mistakes in the exercises on models without norms."""
+"""Mistakes in the exercises on the size of a step."""
 
 import math
-from statistics import NormalDist
 
 import torch
 
-_NORMAL = NormalDist()
+
+def _angle(opposite: float, adjacent: float) -> float:
+    return math.degrees(math.atan2(opposite, adjacent))
+
+
+def _before(factor: float, writes: int) -> float:
+    return math.sqrt(1 + writes * factor**2)
+
+
+def _one_by_one(moves, join):
+    results = [moves[:1]]
+    for place in range(1, len(moves)):
+        results.append(join(results[-1], moves[place : place + 1]))
+    return torch.cat(results)
+
+
+def _scan(moves, joined):
+    shift = 1
+    while shift < len(moves):
+        moves = torch.cat([moves[:shift], joined(moves[:-shift], moves[shift:])])
+        shift *= 2
+    return moves
+
+
+def _backwards(moves, join):
+    return _scan(moves, lambda first, then: join(then, first))
+
+
+def _pairs_alone(moves, join):
+    return torch.cat([moves[:1], join(moves[:-1], moves[1:])]) if len(moves) > 1 else moves
 
 
 def _nothing_moves(x, up, gradient):
@@ -25,7 +53,7 @@ def _of_the_sum(x, up, gradient):
 
 
 WRONG = {
-    "without_norms.growth": {
+    "step_size.growth": {
         "exchanged": (
             lambda write, k: ((1 + write**2) ** (k / 2), math.sqrt(1 + k * write**2)),
             "exchanged",
@@ -53,7 +81,7 @@ WRONG = {
             "stretch",
         ),
     },
-    "without_norms.branch_size": {
+    "step_size.branch_size": {
         "squared": (lambda n_layers: 2 ** (1 / n_layers) - 1, "square"),
         "lengths": (lambda n_layers: 2 ** (1 / (2 * n_layers)) - 1, "not lengths"),
         "once a block": (lambda n_layers: math.sqrt(4 ** (1 / n_layers) - 1), "how often"),
@@ -64,20 +92,30 @@ WRONG = {
         "of one length": (lambda n_layers: math.sqrt(3 / (2 * n_layers)), "of one length"),
         "the rule of GPT-2": (lambda n_layers: (2 * n_layers) ** -0.5, "same factor"),
     },
-    "without_norms.first_gradients": {
+    "step_size.first_gradients": {
         "nothing moves": (_nothing_moves, "nothing would ever move"),
         "before the ReLU": (_before_the_relu, "before the ReLU"),
         "through something": (_exchanged, "through which matrix"),
         "of the sum": (_of_the_sum, "gradient of what is written"),
         "one": (lambda x, up, gradient: torch.zeros_like(up), "two tensors"),
     },
-    "without_norms.smallest": {
-        "largest": (
-            lambda d: _NORMAL.inv_cdf((1 + 2 ** (-1 / d)) / 2),
-            "the largest",
+    "step_size.turn": {
+        "radians": (lambda f, k: math.atan(f / _before(f, k - 1)), "radians"),
+        "one write too many": (lambda f, k: _angle(f, _before(f, k)), "before number k"),
+        "lengths added": (lambda f, k: _angle(f, 1 + (k - 1) * f), "do not add up"),
+        "no root": (lambda f, k: _angle(f, 1 + (k - 1) * f**2), "squared"),
+        "the other angle": (lambda f, k: _angle(_before(f, k - 1), f), "angle to the write"),
+        "the first": (lambda f, k: _angle(f, 1), "has grown"),
+        "arcsine": (
+            lambda f, k: math.degrees(math.asin(min(1.0, f / _before(f, k - 1)))),
+            "long side",
         ),
-        "one tail": (lambda d: _NORMAL.inv_cdf(1 - 2 ** (-1 / d)) if d > 1 else 0.0, "two tails"),
-        "one over d": (lambda d: 0.6744897501960817 / d, "one half"),
-        "the mean": (lambda d: math.sqrt(2 / math.pi) / d, "one half"),
+        "half": (lambda f, k: _angle(f, _before(f, k - 1)) / 2, "triangle"),
+    },
+    "step_size.prefix": {
+        "one by one": (_one_by_one, "calls of `join` where"),
+        "backwards": (_backwards, "other order"),
+        "pairs alone": (_pairs_alone, "each row stand for"),
+        "the moves themselves": (lambda moves, join: moves, "is another one"),
     },
 }

@@ -1,9 +1,8 @@
-"""Exercises of the chapter on models without norms."""
+"""Exercises of the chapter on the size of a step."""
 
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import torch
 
@@ -18,7 +17,7 @@ from measured_transformer.exercises.answers import (
 )
 from measured_transformer.exercises.registry import exercise
 
-_CHAPTER = "book/norms/without-norms"
+_CHAPTER = "book/norms/step-size"
 
 
 @exercise(_CHAPTER)
@@ -129,18 +128,69 @@ def first_gradients(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
-def smallest(answer: Answer) -> None:
-    """Write `smallest(d)`: the median of the smallest of d sizes |z| of standard normal numbers z."""
-    for d in (2, 1, 32, 64, 512):
-        found = number(answer(d))
-        shown = f"for d={d} it gives {found:.4g}"
-        right = NormalDist().inv_cdf(1 - 2 ** (-1 / d) / 2)
-        if d > 1:
-            largest = NormalDist().inv_cdf((1 + 2 ** (-1 / d)) / 2)
-            demand(not close(found, largest), f"{shown}: that is the largest, not the smallest")
-        signed = NormalDist().inv_cdf(1 - 2 ** (-1 / d)) if d > 1 else 0.0
-        demand(not close(found, signed), f"{shown}: a size has no sign; two tails lie beyond it")
+def turn(answer: Answer) -> None:
+    """Write `turn(factor, k)`: by how many degrees write number k turns the stream, counted from 1."""
+    for factor, k in ((0.1, 96), (1.0, 1), (2.0, 5), (0.3, 2), (10.0, 40)):
+        found = number(answer(factor, k))
+        before = math.sqrt(1 + (k - 1) * factor**2)
+        right = math.degrees(math.atan(factor / before))
+        shown = f"for a factor of {factor:g} and k={k} {found:.4g} is not it"
+        slips = {
+            math.atan(factor / before): "that is in radians",
+            math.degrees(math.atan(factor / math.sqrt(1 + k * factor**2))): (
+                "how many writes have there been before number k?"
+            ),
+            math.degrees(math.atan(factor / (1 + (k - 1) * factor))): (
+                "at right angles the lengths do not add up, but their squares"
+            ),
+            math.degrees(math.atan(factor / before**2)): "that divides by a *squared* length",
+            math.degrees(math.atan(before / factor)): "that is the angle to the write",
+            math.degrees(math.atan(factor)): "that is the first write; the stream has grown since",
+            math.degrees(math.asin(min(1.0, factor / before))): (
+                "the sum is the long side of the triangle, not the stream"
+            ),
+        }
+        near = close(found, right, 1e-4)
+        for value, words in slips.items():
+            demand(near or not close(found, value, 1e-4), f"{shown}: {words}")
+        demand(near, f"{shown}: draw the triangle of the stream, the write and their sum")
+
+
+@exercise(_CHAPTER)
+def prefix(answer: Answer) -> None:
+    """Write `prefix(moves, join)`: all results of the shell game, in as few calls of `join` as can be."""
+    for length in (2, 3, 8, 6, 1, 13):
+        generator = torch.Generator().manual_seed(length)
+        moves = torch.stack([torch.randperm(3, generator=generator) for _ in range(length)])
+        calls: list[int] = []
+
+        def join(first: torch.Tensor, then: torch.Tensor, calls: list[int] = calls) -> torch.Tensor:
+            calls.append(len(first))
+            joined: torch.Tensor = then.gather(-1, first)
+            return joined
+
+        found = tensor(answer(moves.clone(), join), shape=(length, 3)).long()
+        right = [moves[0]]
+        for move in moves[1:]:
+            right.append(move[right[-1]])
+        shown = f"for {length} moves"
+        backwards = [moves[0]]
+        for move in moves[1:]:
+            backwards.append(backwards[-1][move])
         demand(
-            abs(found - right) <= 1e-3 * right,
-            f"{shown}; with which probability is one size above it, if all d are with one half?",
+            torch.equal(found, torch.stack(right))
+            or not torch.equal(found, torch.stack(backwards)),
+            f"{shown} the results are those of the moves in the other order: first what came first",
+        )
+        wrong = (found != torch.stack(right)).any(-1)
+        demand(
+            not bool(wrong.any()),
+            f"{shown} result {int(wrong.int().argmax()) + 1} is another one; after each call, how many "
+            "moves does each row stand for?",
+        )
+        rounds = math.ceil(math.log2(length)) if length > 1 else 0
+        demand(
+            len(calls) <= rounds,
+            f"{shown} the results are right, but it took {len(calls)} calls of `join` where {rounds} do; "
+            "join results that each stand for several moves already",
         )

@@ -1,30 +1,20 @@
-"""Sizes, gradients and stand-ins for norms against closed forms and the plain model."""
+"""Branches that begin smaller, and what stands where norms stood, against the plain model."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
-from measured_transformer.analysis.solving import Solved
-from measured_transformer.chapters.without_norms.measure import (
-    TakesOver,
-    block_gradients,
-    block_sizes,
-    dimension_powers,
-    powers_apart,
-    rates_that_work,
-    worse_than_guessing,
-)
+from measured_transformer.analysis.residual import ledger
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
+from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.training.ensemble import train_ensemble
-from measured_transformer.training.loop import make_model, train
-from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.loop import make_model
 from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.initialisation import BranchFactor
 from measured_transformer.variants.norms import (
     DynamicTanh,
     gated_branches,
@@ -121,65 +111,54 @@ def test_changes_of_encoder_decoders_are_refused():
             prepare(both)
 
 
-def test_sizes_are_those_of_the_states():
-    model = fresh()
-    seen = stream_of(model)
-    states = [seen["embedding"], *(seen[f"blocks.{i}.residual_post"] for i in range(3))]
-    sizes = [float(x.square().mean().sqrt()) for x in states]
-    assert block_sizes(model, BATCH.inputs) == pytest.approx(sizes)
-    spread = [x.square().mean((0, 1)).sqrt() for x in states]
-    powers = [float((x.max() / x.min()).log10()) for x in spread]
-    assert dimension_powers(model, BATCH.inputs) == pytest.approx(powers)
+def usual(seed=0, **changes):
+    config = Config(vocab=5, d_model=16, n_layers=2, n_heads=2, activation="relu")
+    return make_model(config.replace(**changes), causal=False, seed=seed).eval()
 
 
-def test_no_dimension_of_nothing_is_larger_than_another():
-    empty = fresh(NONE.replace(residual=False), zero_branches)
-    powers = dimension_powers(empty, BATCH.inputs)
-    assert powers[0] > 0
-    assert list(powers[1:]) == [0, 0, 0]
+@pytest.mark.parametrize("factor", [0.1, 0.0, 3.0])
+@pytest.mark.parametrize("changes", [{}, {"placement": "post"}, {"norm": "none"}])
+def test_the_first_branch_writes_so_many_times_as_much(factor, changes):
+    tokens = TASK.batch(make_generator(0, "evaluation"), 4).inputs
+    whole, scaled = usual(**changes), usual(**changes)
+    with torch.no_grad():  # biases begin at zero, and must be multiplied all the same
+        for model in (whole, scaled):
+            for block in model.blocks:
+                block.attention.output.bias.fill_(0.3)
+    BranchFactor(factor)(scaled)
+    first, other = ledger(whole, tokens).writes[0], ledger(scaled, tokens).writes[0]
+    torch.testing.assert_close(other, factor * first)
 
 
-@pytest.mark.parametrize("sizes", [[], [1.0, math.nan], [-1.0, 1.0], [0.0, 1.0]])
-def test_sizes_without_a_ratio_are_refused(sizes):
-    with pytest.raises(ValueError, match="expected"):
-        powers_apart(np.array(sizes))
+def test_every_branch_is_multiplied_and_nothing_else():
+    model, whole = usual(), usual()
+    BranchFactor(0.5)(model)
+    x = torch.randn(2, 3, 16)
+    for one, other in zip(model.blocks, whole.blocks, strict=True):
+        for part in ("attention", "feedforward"):
+            torch.testing.assert_close(getattr(one, part)(x), 0.5 * getattr(other, part)(x))
+    pairs = zip(model.named_parameters(), whole.parameters(), strict=True)
+    changed = {name for (name, a), b in pairs if not torch.equal(a, b)}
+    ends = ("attention.output.weight", "feedforward.down.weight")
+    assert changed == {f"blocks.{i}.{end}" for i in range(2) for end in ends}
 
 
-def test_gradients_are_gathered_by_block():
-    model = fresh()
-    cross_entropy(model(BATCH.inputs), BATCH.targets, BATCH.scored).backward()
-    wanted = [
-        float(torch.cat([w.grad.flatten() for w in block.parameters()]).norm())
-        for block in model.blocks
-    ]
-    assert block_gradients(model, BATCH) == pytest.approx(wanted)
+def test_a_factor_of_one_changes_nothing_and_of_zero_is_the_known_preparation():
+    for factor, known in ((1.0, None), (0.0, zero_branches)):
+        model, other = usual(), usual()
+        BranchFactor(factor)(model)
+        if known is not None:
+            known(other)
+        pairs = zip(model.parameters(), other.parameters(), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
 
 
-def test_rates_are_counted_seed_by_seed():
-    found = ([True, False], [True, True], [True, False])
-    cells = [Solved(np.array([10.0, 20.0]), np.array(seen)) for seen in found]
-    assert list(rates_that_work(cells)) == [3, 1]
-    with pytest.raises(ValueError, match="same runs"):
-        rates_that_work([cells[0], Solved(np.array([1.0]), np.array([True]))])
-    with pytest.raises(ValueError, match="same runs"):
-        rates_that_work([])
+@pytest.mark.parametrize("factor", [-1.0, math.nan, math.inf])
+def test_a_factor_that_is_none_is_refused(factor):
+    with pytest.raises(ValueError, match="factor must be"):
+        BranchFactor(factor)
 
 
-def test_worse_than_guessing_is_above_the_logarithm_or_no_number():
-    which = worse_than_guessing(np.array([0.1, 1.6, 1.7, math.nan, math.inf]), 5)
-    assert list(which) == [False, False, True, True, True]
-
-
-def test_a_training_begins_where_another_ended():
-    (before,) = train_ensemble(NONE, TASK, [3], steps=2, learning_rate=0.01, store=None)
-    kept = {name: w.clone() for name, w in before.model.state_dict().items()}
-    second = CyclicShift(vocab=5, length=5)
-    for steps in (0, 2):
-        after = train(
-            NONE, second, steps=steps, learning_rate=0.01, seed=3, prepare=TakesOver(before.model)
-        )
-        state = after.model.state_dict()
-        assert all(torch.equal(state[name], was) for name, was in kept.items()) == (steps == 0)
-    assert all(torch.equal(before.model.state_dict()[name], was) for name, was in kept.items())
-    with pytest.raises(ValueError, match="expected a model of the config"):
-        TakesOver(before.model)(make_model(NONE.replace(n_layers=1), causal=False, seed=0))
+def test_an_encoder_decoder_is_refused():
+    with pytest.raises(ValueError, match="Encoder or a Decoder"):
+        BranchFactor(0.5)(EncoderDecoder(NONE))

@@ -1,1 +1,0 @@
-"""The chapter *How deep can it get?*: what it claims, measures, draws and asks."""

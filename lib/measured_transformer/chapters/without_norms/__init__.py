@@ -1,1 +1,0 @@
-"""The chapter *Life without norms*: what it claims, measures, draws and asks."""
