@@ -132,6 +132,17 @@ def test_holm_counts_parts_and_leaves_exact_rules_alone() -> None:
     }
 
 
+def test_holm_counts_a_comparison_once_however_many_claims_it_stands_in() -> None:
+    again = part(C, 0.02) | {"values": {"treatment": [1.0], "baseline": [0.0]}}
+    records = {"CS-1.1": again, "CS-1.2": parts(a=again, b=part(C, 0.03)), "CS-1.3": again}
+    found = chapter_verdicts(records)
+    assert found["CS-1.1"] == found["CS-1.3"] == (C, {"": (C, pytest.approx(0.04))})
+    assert found["CS-1.2"][1] == {"a": (C, pytest.approx(0.04)), "b": (C, pytest.approx(0.04))}
+    # other values are another comparison, also where p is the same
+    records["CS-1.3"] = again | {"values": {"treatment": [2.0], "baseline": [1.0]}}
+    assert chapter_verdicts(records)["CS-1.1"] == (I, {"": (I, pytest.approx(0.06))})
+
+
 def test_a_part_that_falls_changes_the_claim() -> None:
     records = {"CS-1.2": parts(a=part(C, 0.001), b=part(R, 0.04), c=part(I, 0.01))}
     # 0.001 * 3, 0.01 * 2 and 0.04 * 1: the refuted part stands ...

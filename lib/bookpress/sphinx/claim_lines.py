@@ -25,7 +25,7 @@ from bookpress.sphinx.nodes import (
 )
 from bookpress.sphinx.outcomes import outcome_of
 from bookpress.sphinx.page import warn
-from bookpress.sphinx.words import beside_in_words, result_in_words
+from bookpress.sphinx.words import beside_in_words, result_in_words, seeds_behind
 
 Record = Mapping[str, Any]
 
@@ -113,7 +113,9 @@ class Lines:
         if record is None:
             return
         if record["seeds"]:
-            yield "Seeds", f"{len(record['seeds'])}."
+            parts = parts_of(record).values()
+            counts = {seeds_behind(part, len(record["seeds"])) for part in parts}
+            yield "Seeds", f"{' to '.join(map(str, sorted({min(counts), max(counts)})))}."
         meaning = MEANING[Verdict(record["verdict"])]
         yield "Verdict", f"{sentence(record['verdict'])[:-1]}: {meaning}."
         alone = record.get("verdict_alone", record["verdict"])

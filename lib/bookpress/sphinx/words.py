@@ -52,6 +52,13 @@ def measurement_in_words(part: Part, seeds: int | None) -> str:
     return _of_type(_MEASUREMENTS, part["rule"])(part, seeds)
 
 
+def seeds_behind(part: Part, seeds: int) -> int:
+    """How many of a claim's seeds stand behind one part: another part may read a longer measurement."""
+    if part["rule"]["type"] not in _EFFECTS or part["rule"]["type"] == "proportion":
+        return seeds
+    return min(seeds, max(len(values) for values in part["values"].values()))
+
+
 def result_in_words(record: Mapping[str, Any]) -> str:
     """Say in a few words what came out: the value that decides, with its interval, or of the parts how many.
 
@@ -246,7 +253,7 @@ def _estimate(what: str) -> Callable[[Part, int | None], str]:
         if part["rule"]["type"] == "proportion":
             inside.append(_count(int(sum(part["values"]["trials"])), "trial"))
         elif seeds is not None:
-            inside.append(_count(seeds, "seed"))
+            inside.append(_count(seeds_behind(part, seeds), "seed"))
         return f"{text} ({', '.join(inside)})" if inside else text
 
     return words

@@ -6,6 +6,7 @@ scipy nor torch, so pages can be printed from records without them.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -130,12 +131,19 @@ def parts_of(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {"": record}
 
 
+def _comparison(part: Mapping[str, Any]) -> str:
+    """What makes two parts the same test: their values and their rule."""
+    told = [part["rule"], part.get("values"), part["statistics"]["p"]]
+    return json.dumps(told, sort_keys=True)
+
+
 def chapter_verdicts(
     records: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, tuple[Verdict, dict[str, tuple[Verdict, float | None]]]]:
     """Return the verdicts of a chapter's records after Holm's correction over all its experiments.
 
-    The family is every part of every record that has a p-value. A part that was confirmed or
+    The family is every comparison of every record that has a p-value; one that stands in several claims, with
+    the same values and the same rule, counts once. A part that was confirmed or
     refuted on its own and whose adjusted p-value exceeds 1 - confidence becomes inconclusive;
     exact rules have no p-value and stay as they are, and so does *not reproduced*, which announces
     no effect.
@@ -144,21 +152,19 @@ def chapter_verdicts(
         for each claim id the verdict of the claim, and for each part (``""`` for a record of one
         rule) its verdict and adjusted p-value.
     """
-    family = [
-        (claim_id, name, part["statistics"]["p"])
-        for claim_id, record in records.items()
-        for name, part in parts_of(record).items()
+    family = {
+        _comparison(part): part["statistics"]["p"]
+        for record in records.values()
+        for part in parts_of(record).values()
         if part["statistics"]["p"] is not None
-    ]
-    adjusted = dict(
-        zip(((c, n) for c, n, _ in family), holm([p for _, _, p in family]), strict=True)
-    )
+    }
+    adjusted = dict(zip(family, holm(list(family.values())), strict=True))
     gathered = {}
     for claim_id, record in records.items():
         parts: dict[str, tuple[Verdict, float | None]] = {}
         for name, part in parts_of(record).items():
             verdict = Verdict(part["statistics"]["verdict"])
-            p = adjusted.get((claim_id, name))
+            p = adjusted.get(_comparison(part))
             if p is not None and verdict in (Verdict.CONFIRMED, Verdict.REFUTED):
                 alpha = 1 - part["rule"]["confidence"]
                 if p > alpha and not math.isclose(p, alpha, rel_tol=1e-9):

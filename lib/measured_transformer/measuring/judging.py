@@ -23,6 +23,7 @@ from measured_transformer.measuring.measurement import (
 )
 from measured_transformer.measuring.state import HOLDS, Standing, standing
 
+_CALL = re.compile(r"(?P<name>\w+)\((?P<given>[^()]*)\)")
 _PATH = re.compile(r"(?P<result>\w+)\.(?P<variable>\w+)(?:\[(?P<where>[^\]]*)\])?")
 
 
@@ -86,6 +87,7 @@ class Judged:
         results: all measurements of the room, also those whose results do not hold.
         reads: claim or number -> the measurements it stands on.
         problems: claim or number -> why it could not be judged, in one sentence.
+        asked: numbers that take arguments from the prose, by name, with the datasets that they read.
     """
 
     room: str
@@ -94,6 +96,7 @@ class Judged:
     results: Mapping[str, Shown]
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, tuple[Reading, Mapping[str, Any]]] = field(default_factory=dict)
 
 
 def judge_room(room: str, replaced: Mapping[str, Result] | None = None) -> Judged:
@@ -117,6 +120,7 @@ def judge_room(room: str, replaced: Mapping[str, Result] | None = None) -> Judge
     values: dict[str, Any] = {}
     reads: dict[str, tuple[str, ...]] = {}
     problems: dict[str, str] = {}
+    asked: dict[str, tuple[Reading, Mapping[str, Any]]] = {}
     for reading in readings_of(room):
         _check(reading, known, shown, room)
         reads[reading.name] = reading.reads
@@ -124,13 +128,17 @@ def judge_room(room: str, replaced: Mapping[str, Result] | None = None) -> Judge
         if missing:
             problems[reading.name] = shown[missing[0]].why
             continue
-        given = reading.function(**{name: datasets[name] for name in reading.reads})
+        read = {name: datasets[name] for name in reading.reads}
+        if reading.asks:
+            asked[reading.name] = (reading, read)
+            continue
+        given = reading.function(**read)
         if reading.is_claim:
             results = [shown[name] for name in reading.reads]
             found[reading.name] = _record(known[reading.name], given, results)
         else:
             values[reading.name] = _value(reading.name, given)
-    return Judged(room, with_chapter_verdicts(found), values, shown, reads, problems)
+    return Judged(room, with_chapter_verdicts(found), values, shown, reads, problems, asked)
 
 
 def with_chapter_verdicts(found: dict[str, Any]) -> dict[str, Any]:
@@ -155,6 +163,7 @@ def value_of(judged: Judged, expression: str) -> str:
     - ``reversal.accuracy[arm=random]|mean:.3f``: a variable of a result, labels that choose along its axes, a
       reduction over all that remains, a format;
     - ``floor:.2f``: a number that the room declares;
+    - ``worth(lag):.0%``: one that takes arguments;
     - ``DA-2.8.random.effect:.3f``: values and statistics of a claim, see `evidence.records.format_value`.
 
     Raises:
@@ -162,6 +171,9 @@ def value_of(judged: Judged, expression: str) -> str:
         ValueError: a label, a reduction or a format that does not fit, or a result that is missing.
     """
     path, rest = _split(expression)
+    if (call := _CALL.fullmatch(path)) is not None:
+        answer = _called(judged, call["name"], call["given"])
+        return records.format_value({"records": {}, "values": {"it": answer}}, f"it{rest}")
     match = _PATH.fullmatch(path)
     if match is None or match["result"] not in judged.results:
         name = _stands_on(judged, path)
@@ -177,6 +189,8 @@ def value_of(judged: Judged, expression: str) -> str:
 def results_of(judged: Judged, expression: str) -> tuple[str, ...]:
     """The measurements whose results an expression stands on."""
     path, _ = _split(expression)
+    if (call := _CALL.fullmatch(path)) is not None:
+        return judged.reads.get(call["name"], ())
     match = _PATH.fullmatch(path)
     if match is not None and match["result"] in judged.results:
         return (match["result"],)
@@ -187,10 +201,21 @@ def _split(expression: str) -> tuple[str, str]:
     """Path and rest of an expression; a label in brackets may hold what separates them."""
     text, depth = expression.strip(), 0
     for index, sign in enumerate(text):
-        depth += {"[": 1, "]": -1}.get(sign, 0)
+        depth += {"[": 1, "]": -1, "(": 1, ")": -1}.get(sign, 0)
         if sign in "|:" and not depth:
             return text[:index].strip(), text[index:]
     return text, ""
+
+
+def _called(judged: Judged, name: str, given: str) -> Any:
+    if name in judged.problems:
+        raise ValueError(judged.problems[name])
+    if name not in judged.asked:
+        known = ", ".join(judged.asked) or "none"
+        raise KeyError(f"expected a number that takes arguments ({known}), got {name!r}")
+    reading, read = judged.asked[name]
+    words = [word.strip() for word in given.split(",") if word.strip()]
+    return _value(name, reading.function(**read, **reading.answered(words)))
 
 
 def _stands_on(judged: Judged, path: str) -> str:

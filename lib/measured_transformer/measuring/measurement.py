@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
@@ -189,8 +189,38 @@ class Reading:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The measurements whose results it takes."""
-        return tuple(inspect.signature(self.function).parameters)
+        """The measurements whose results it takes: its parameters but those that must be named."""
+        return tuple(name for name, one in self._parameters.items() if one.kind != one.KEYWORD_ONLY)
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """What the prose says in parentheses, in order: the parameters that must be named."""
+        return tuple(name for name, one in self._parameters.items() if one.kind == one.KEYWORD_ONLY)
+
+    @property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.function).parameters
+
+    def answered(self, given: Sequence[str]) -> dict[str, Any]:
+        """Words of the prose as arguments by name: numbers where the function declares them as such.
+
+        Raises:
+            ValueError: more or fewer than it asks for, or a word that is no number.
+        """
+        call = f"{self.name}({', '.join(self.asks)})"
+        if len(given) != len(self.asks):
+            raise ValueError(f"expected {call}, got {len(given)} arguments: {', '.join(given)}")
+        hints = get_type_hints(self.function)
+        found = {}
+        for name, word in zip(self.asks, given, strict=True):
+            kind = hints[name] if hints.get(name) in (int, float) else str
+            try:
+                found[name] = kind(word)
+            except ValueError as error:
+                raise ValueError(
+                    f"{call}: expected {kind.__name__} for {name}, got {word!r}"
+                ) from error
+        return found
 
 
 def evidence(claim_id: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -204,7 +234,11 @@ def evidence(claim_id: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
 
 def number(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a number, or a list of them, that the prose names by the function's name; parameters as above."""
+    """Declare a number, or a list of them, that the prose names by the function's name; parameters as above.
+
+    Parameters that must be named are what the prose says in parentheses, as strings, or as what they are
+    annotated with where that is `int` or `float`: ``def worth(orders, *, task: str)`` is called ``worth(lag)``.
+    """
     return _register(function, Reading(function.__name__, function, False))
 
 
