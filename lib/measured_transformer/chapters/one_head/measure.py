@@ -1136,7 +1136,7 @@ RATES = (5e-4, 2e-3, 4e-3, 5.7e-3, 8e-3, 1.6e-2)
 SEARCHED = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
 FEWER_STEPS = 400
 """Of encoders on sequences of varying length, which learn within these."""
-DECODING_STEPS = 600
+DECODING_STEPS = 500
 """Of encoder-decoders and decoders, at the source's rate."""
 FRESH = 1000
 """Added to the seeds of measurements that were designed anew after a look at other seeds."""
@@ -1269,7 +1269,7 @@ def untrained(model: Model, seed: int) -> Model:
 
 
 @measurement(
-    seeds=30,
+    seeds=26,
     coords={
         "kind": KINDS,
         "state": STATES,
@@ -1530,8 +1530,8 @@ class Setting:
 
 SETTINGS: Mapping[str, Setting] = {
     "reversal": Setting(Reversal(vocab=12, length=8), 200),
-    "lag": Setting(Lag(vocab=8, length=16, lag=3, fidelity=0.9), 600),
-    "recall": Setting(AssociativeRecall(pairs=3, queries=3, keys=6, values=4), 600),
+    "lag": Setting(Lag(vocab=8, length=16, lag=3, fidelity=0.9), 400),
+    "recall": Setting(AssociativeRecall(pairs=3, queries=3, keys=6, values=4), 500),
 }
 """Each trained until every model has learned its task: models that have not can spare fewer heads."""
 INSURANCE: Mapping[str, Setting] = {"recall": replace(SETTINGS["recall"], steps=300)}
@@ -1625,7 +1625,7 @@ def order_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=24,
+    seeds=20,
     coords={
         "task": TASKS,
         "order": ORDERS,
@@ -1993,45 +1993,16 @@ def _(orders: Dataset) -> dict[str, Any]:
 # Numbers that the prose names ---------------------------------------------------------------------------
 
 
-def _twin_losses() -> Float[ndarray, "set"]:
+@number
+def by_hand(*, what: str) -> float:
+    """Of the twins' layer: the rise of the loss without a `twin` or `both`; the loss without three heads, ranked
+    `once` or `again` after each removal."""
     model, batch = twins()
     once = order(ablation_rises(model, batch, reference=None))
     again = greedy_order(model, batch)
-    sets: list[list[int]] = [[], [0], [0, 1], [2], once[:3], again[:3]]
-    return losses_with(model, batch, all_but(model, sets))
-
-
-@number
-def twin_alone() -> float:
-    """What the loss rises by without one twin."""
-    losses = _twin_losses()
-    return float(losses[1] - losses[0])
-
-
-@number
-def twins_together() -> float:
-    """The same without both."""
-    losses = _twin_losses()
-    return float(losses[2] - losses[0])
-
-
-@number
-def once_three() -> float:
-    """The loss without the three heads that a list made once puts first."""
-    return float(_twin_losses()[4])
-
-
-@number
-def again_three() -> float:
-    """The same with the list made anew after each removal."""
-    return float(_twin_losses()[5])
-
-
-def _working(spares: Dataset, name: str, how: str = "zero") -> DataArray:
-    """Values of the layer that loses most without its heads, encoders at the tuned rate."""
-    here = spares.sel(rate="tuned")
-    layer = here.together.sel(how="zero").argmax("layer")
-    return here[name].sel(how=how).isel(layer=layer)
+    sets: list[list[int]] = [[], [0], [0, 1], once[:3], again[:3]]
+    whole, twin, both, at_once, anew = losses_with(model, batch, all_but(model, sets))
+    return float({"twin": twin - whole, "both": both - whole, "once": at_once, "again": anew}[what])
 
 
 @number
@@ -2041,206 +2012,73 @@ def twin_interaction() -> float:
     return float(np.abs(joint - summed).sum() / np.abs(joint).sum())
 
 
-@number
-def spare_seeds(spares: Dataset) -> int:
-    """Seeds of the encoders that lose heads."""
-    return int(spares.sizes["seed"])
+def _of_layer(spares: Dataset, name: str, how: str, rate: str, *, idle: bool) -> DataArray:
+    """Values of the layer that loses most without its heads, or of the other one."""
+    here = spares.sel(rate=rate)
+    layer = here.together.sel(how="zero").argmax("layer")
+    return here[name].sel(how=how).isel(layer=1 - layer if idle else layer)
 
 
 @number
-def one_of_four(spares: Dataset) -> float:
-    """Mean rise of the loss without one head of the layer that reverses."""
-    return float(_working(spares, "alone").mean())
+def working(spares: Dataset, *, name: str, how: str, rate: str) -> float:
+    """A variable of `spares` in the layer that does the work, mean over heads and seeds."""
+    return float(_of_layer(spares, name, how, rate, idle=False).mean())
+
+
+@number
+def idle(spares: Dataset, *, name: str, how: str, rate: str) -> float:
+    """The same in the other layer."""
+    return float(_of_layer(spares, name, how, rate, idle=True).mean())
+
+
+@number
+def working_most(spares: Dataset, *, rate: str) -> float:
+    """The largest rise of the loss without one head of the layer that does the work, of all heads and seeds."""
+    return float(_of_layer(spares, "alone", "zero", rate, idle=False).max())
 
 
 @number
 def four_summed(spares: Dataset) -> float:
-    """The four rises added up, mean over the seeds."""
-    return float(_working(spares, "alone").sum("head").mean())
+    """The single rises of the four heads of the layer that does the work, added up; mean over the seeds."""
+    return float(_of_layer(spares, "alone", "zero", "tuned", idle=False).sum("head").mean())
 
 
 @number
-def all_four(spares: Dataset) -> float:
-    """Mean rise of the loss without all four."""
-    return float(_working(spares, "together").mean())
+def seeds_of_result(spares: Dataset, roles: Dataset, by_rate: Dataset, *, name: str) -> int:
+    """Seeds of a result."""
+    return int({"spares": spares, "roles": roles, "by_rate": by_rate}[name].sizes["seed"])
 
 
 @number
-def fall_one(spares: Dataset) -> float:
-    """Mean fall of the accuracy without one head of the layer that reverses."""
-    return float(_working(spares, "fall_alone").mean())
-
-
-@number
-def fall_four(spares: Dataset) -> float:
-    """Mean fall of the accuracy without all four."""
-    return float(_working(spares, "fall_together").mean())
-
-
-@number
-def one_resampled(spares: Dataset) -> float:
-    """Mean rise of the loss where one head says what it says on another sequence."""
-    return float(_working(spares, "alone", "resample").mean())
-
-
-@number
-def four_resampled(spares: Dataset) -> float:
-    """The same for all four."""
-    return float(_working(spares, "together", "resample").mean())
-
-
-@number
-def four_mean(spares: Dataset) -> float:
-    """Mean rise of the loss where all four say their mean."""
-    return float(_working(spares, "together", "mean").mean())
-
-
-@number
-def rise_zero(orders: Dataset) -> float:
-    """Rise of the loss when one head is zero, mean over heads, tasks and seeds."""
-    return float(orders.rise.sel(how="zero").mean())
-
-
-@number
-def rise_mean(orders: Dataset) -> float:
-    """The same with its mean."""
-    return float(orders.rise.sel(how="mean").mean())
-
-
-def _removed(orders: Dataset, way: str, count: int) -> float:
+def without(orders: Dataset, *, way: str, count: int) -> float:
     """Rise of the loss after so many removals, mean over tasks and seeds."""
     curve = orders.curve.sel(order=way)
     return float((curve.sel(removed=count) - curve.sel(removed=0)).mean())
 
 
 @number
-def quarter_gradient(orders: Dataset) -> float:
-    """Rise of the loss without a quarter of the heads, by gradient."""
-    return _removed(orders, "gradient", QUARTER)
-
-
-@number
-def quarter_random(orders: Dataset) -> float:
-    """The same at random."""
-    return _removed(orders, "random", QUARTER)
-
-
-@number
-def half_gradient(orders: Dataset) -> float:
-    """Rise of the loss without half of the heads, by gradient."""
-    return _removed(orders, "gradient", HALF)
-
-
-@number
-def half_random(orders: Dataset) -> float:
-    """The same at random."""
-    return _removed(orders, "random", HALF)
-
-
-@number
-def half_alone(orders: Dataset) -> float:
-    """The same in the order of single removals."""
-    return _removed(orders, "alone", HALF)
-
-
-@number
-def half_greedy(orders: Dataset) -> float:
-    """The same in the greedy order."""
-    return _removed(orders, "greedy", HALF)
-
-
-@number
-def half_summed(orders: Dataset) -> float:
-    """The single rises of the eight heads that cost least alone, added up, mean over tasks and seeds."""
-    return float(orders.summed.mean())
-
-
-@number
-def half_together(orders: Dataset) -> float:
-    """The rise without all eight."""
-    return float(orders.together.mean())
-
-
-def _heads_that_go(orders: Dataset, task: str, way: str) -> float:
+def heads_that_go(orders: Dataset, *, task: str, way: str) -> float:
+    """How many of sixteen heads can go, mean over the seeds."""
     return float(16 * orders.share.sel(task=task, order=way).mean())
 
 
 @number
-def go_reversal(orders: Dataset) -> float:
-    """How many of sixteen heads can go on reversal, by gradient."""
-    return _heads_that_go(orders, "reversal", "gradient")
+def median_that_go(orders: Dataset, *, task: str, way: str) -> float:
+    """The same, median over the seeds."""
+    return float(16 * orders.share.sel(task=task, order=way).median())
 
 
 @number
-def go_lag(orders: Dataset) -> float:
-    """The same on the lag task."""
-    return _heads_that_go(orders, "lag", "gradient")
-
-
-@number
-def go_recall(orders: Dataset) -> float:
-    """The same on recall."""
-    return _heads_that_go(orders, "recall", "gradient")
-
-
-@number
-def random_reversal(orders: Dataset) -> float:
-    """How many can go at random on reversal."""
-    return _heads_that_go(orders, "reversal", "random")
-
-
-@number
-def random_lag(orders: Dataset) -> float:
-    """The same on the lag task."""
-    return _heads_that_go(orders, "lag", "random")
-
-
-@number
-def random_recall(orders: Dataset) -> float:
-    """The same on recall."""
-    return _heads_that_go(orders, "recall", "random")
-
-
-@number
-def greedy_reversal(orders: Dataset) -> float:
-    """How many can go in the greedy order on reversal."""
-    return _heads_that_go(orders, "reversal", "greedy")
-
-
-@number
-def greedy_lag(orders: Dataset) -> float:
-    """The same on the lag task."""
-    return _heads_that_go(orders, "lag", "greedy")
-
-
-@number
-def greedy_recall(orders: Dataset) -> float:
-    """The same on recall."""
-    return _heads_that_go(orders, "recall", "greedy")
-
-
-def _worth(orders: Dataset, task: str) -> float:
-    """The loss without any head, less that of the whole model."""
+def worth(orders: Dataset, *, task: str) -> float:
+    """The loss without any head, less that of the whole model, in nats."""
     curve = orders.curve.sel(task=task, order="gradient")
     return float((curve.sel(removed=16) - curve.sel(removed=0)).mean())
 
 
 @number
-def worth_reversal(orders: Dataset) -> float:
-    """What all heads are worth on reversal, in nats."""
-    return _worth(orders, "reversal")
-
-
-@number
-def worth_lag(orders: Dataset) -> float:
-    """The same on the lag task."""
-    return _worth(orders, "lag")
-
-
-@number
-def worth_recall(orders: Dataset) -> float:
-    """The same on recall."""
-    return _worth(orders, "recall")
+def without_critical(orders: Dataset, *, task: str) -> int:
+    """Models of a task in which no head costs 0.1 nats alone."""
+    return int((orders.critical.sel(task=task) < 0.1).sum())
 
 
 @number
@@ -2256,6 +2094,12 @@ def table_models(roles: Dataset) -> int:
 
 
 @number
+def row_count(roles: Dataset, *, row: str, kind: str) -> int:
+    """Models of a kind that have a row of the table."""
+    return int(roles.found.sel(factor=1.0, row=row, kind=kind).sum())
+
+
+@number
 def all_alike(roles: Dataset) -> int:
     """Encoders at the tuned rate with a layer all of whose heads mirror."""
     mirror = roles.mirror.sel(state="tuned")
@@ -2263,20 +2107,8 @@ def all_alike(roles: Dataset) -> int:
 
 
 @number
-def role_seeds(roles: Dataset) -> int:
-    """Seeds of the comparison with the table."""
-    return int(roles.sizes["seed"])
-
-
-@number
-def untrained_share(roles: Dataset) -> float:
-    """Mean share that the place explains of untrained heads."""
-    return float(roles.share.sel(state="fresh").mean())
-
-
-@number
 def trained_share(roles: Dataset) -> float:
-    """The same of trained heads that mirror."""
+    """Mean share that the place explains of trained heads that mirror."""
     return float(mirror_share(roles, "tuned").mean())
 
 
@@ -2286,102 +2118,17 @@ def label_agreement(roles: Dataset) -> float:
     return float(same_label(roles).mean())
 
 
-def _works_late(by_rate: Dataset, rate: float) -> int:
-    """In how many seeds the second layer has more weight on the mirrored position than the first."""
+@number
+def works_late(by_rate: Dataset, *, rate: float) -> int:
+    """Seeds in which the second layer has more weight on the mirrored position than the first."""
     here = by_rate.mirror.sel(rate=rate).mean("head")
     return int((here.sel(layer=1) > here.sel(layer=0)).sum())
 
 
 @number
-def late_lowest(by_rate: Dataset) -> int:
-    """Seeds in which the second layer reverses at the lowest rate."""
-    return _works_late(by_rate, RATES[0])
-
-
-@number
-def late_gentle(by_rate: Dataset) -> int:
-    """The same at 0.002."""
-    return _works_late(by_rate, SHOWN[0])
-
-
-@number
-def late_four(by_rate: Dataset) -> int:
-    """The same at 0.004."""
-    return _works_late(by_rate, 4e-3)
-
-
-@number
-def late_between(by_rate: Dataset) -> int:
-    """The same at 0.0057."""
-    return _works_late(by_rate, 5.7e-3)
-
-
-@number
-def late_eight(by_rate: Dataset) -> int:
-    """The same at 0.008."""
-    return _works_late(by_rate, 8e-3)
-
-
-@number
-def late_steep(by_rate: Dataset) -> int:
-    """The same at 0.016."""
-    return _works_late(by_rate, SHOWN[1])
-
-
-@number
-def rate_seeds(by_rate: Dataset) -> int:
-    """Seeds of the comparison of rates."""
-    return int(by_rate.sizes["seed"])
-
-
-def _accuracy(by_rate: Dataset, rate: float) -> float:
-    return float(by_rate.accuracy.sel(rate=rate).mean())
-
-
-@number
-def accuracy_lowest(by_rate: Dataset) -> float:
-    """Mean accuracy at the lowest rate."""
-    return _accuracy(by_rate, RATES[0])
-
-
-@number
-def accuracy_gentle(by_rate: Dataset) -> float:
-    """Mean accuracy at 0.002."""
-    return _accuracy(by_rate, SHOWN[0])
-
-
-@number
-def accuracy_steep(by_rate: Dataset) -> float:
-    """Mean accuracy at 0.016."""
-    return _accuracy(by_rate, SHOWN[1])
-
-
-def _even(by_rate: Dataset, rate: float, layer: int) -> float:
-    return float(by_rate.even.sel(rate=rate, layer=layer).mean())
-
-
-@number
-def even_gentle_first(by_rate: Dataset) -> float:
-    """Mean fall of the accuracy at 0.002 when the first layer attends evenly."""
-    return _even(by_rate, SHOWN[0], 0)
-
-
-@number
-def even_gentle_second(by_rate: Dataset) -> float:
-    """The same, second layer."""
-    return _even(by_rate, SHOWN[0], 1)
-
-
-@number
-def even_steep_first(by_rate: Dataset) -> float:
-    """Mean fall of the accuracy at 0.016 when the first layer attends evenly."""
-    return _even(by_rate, SHOWN[1], 0)
-
-
-@number
-def even_steep_second(by_rate: Dataset) -> float:
-    """The same, second layer."""
-    return _even(by_rate, SHOWN[1], 1)
+def even_looks(*, positions: int) -> float:
+    """Mean distance that even attention over so many positions looks."""
+    return even_distance(positions)
 
 
 @number
