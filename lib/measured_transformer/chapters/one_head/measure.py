@@ -1131,7 +1131,7 @@ def permute_heads(
 
 STEPS = 500
 SOURCE_RATE = 5e-4
-"""The learning rate that the case study states."""
+"""The learning rate that the case study states for another of its experiments, on normalisation."""
 RATES = (5e-4, 2e-3, 4e-3, 5.7e-3, 8e-3, 1.6e-2)
 SEARCHED = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
 FEWER_STEPS = 400
@@ -1995,8 +1995,11 @@ def _(orders: Dataset) -> dict[str, Any]:
 
 @number
 def by_hand(*, what: str) -> float:
-    """Of the twins' layer: the rise of the loss without a `twin` or `both`; the loss without three heads, ranked
-    `once` or `again` after each removal."""
+    """What the twins' layer loses, in nats.
+
+    Without a `twin` or without `both`, what the loss rises by; without the three heads that go first, ranked
+    `once` or ranked `again` after each removal, the loss itself.
+    """
     model, batch = twins()
     once = order(ablation_rises(model, batch, reference=None))
     again = greedy_order(model, batch)
@@ -2110,12 +2113,6 @@ def all_alike(roles: Dataset) -> int:
 def trained_share(roles: Dataset) -> float:
     """Mean share that the place explains of trained heads that mirror."""
     return float(mirror_share(roles, "tuned").mean())
-
-
-@number
-def label_agreement(roles: Dataset) -> float:
-    """Mean share of heads with the class of the head of the same number in the next seed's model."""
-    return float(same_label(roles).mean())
 
 
 @number
