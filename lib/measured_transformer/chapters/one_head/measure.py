@@ -2047,9 +2047,12 @@ def four_summed(spares: Dataset) -> float:
 
 
 @number
-def seeds_of_result(spares: Dataset, roles: Dataset, by_rate: Dataset, *, name: str) -> int:
+def seeds_of_result(
+    spares: Dataset, roles: Dataset, by_rate: Dataset, orders: Dataset, *, name: str
+) -> int:
     """Seeds of a result."""
-    return int({"spares": spares, "roles": roles, "by_rate": by_rate}[name].sizes["seed"])
+    known = {"spares": spares, "roles": roles, "by_rate": by_rate, "orders": orders}
+    return int(known[name].sizes["seed"])
 
 
 @number
@@ -2069,6 +2072,27 @@ def heads_that_go(orders: Dataset, *, task: str, way: str) -> float:
 def median_that_go(orders: Dataset, *, task: str, way: str) -> float:
     """The same, median over the seeds."""
     return float(16 * orders.share.sel(task=task, order=way).median())
+
+
+@number
+def spared(orders: Dataset, *, task: str, least: int) -> int:
+    """Models of a task in which so many of sixteen heads or more can go by the slope."""
+    return int((16 * orders.share.sel(task=task, order="gradient") >= least - 0.5).sum())
+
+
+@number
+def lag_excess(orders: Dataset, *, which: str) -> float:
+    """Loss of models of the lag task above the least possible on the same sequences, mean over the models.
+
+    Those in which ten heads or more can go by the slope (`many`), or fewer (`few`).
+    """
+    here, task = orders.sel(task="lag", order="gradient"), SETTINGS["lag"].task
+    assert isinstance(task, Lag)
+    batches = [batch_of(task, int(seed) + FRESH, "measuring", 64) for seed in orders.seed]
+    least = np.array([np.nanmean(task.ideal_loss(batch).numpy()) for batch in batches])
+    many = 16 * here.share.values >= 9.5
+    above = here.curve.sel(removed=0).values - least
+    return float(above[many if which == "many" else ~many].mean())
 
 
 @number
