@@ -8,6 +8,7 @@ import torch
 from measured_transformer.chapters.one_head import measure as chapter
 from measured_transformer.chapters.one_head.figures import of_working_layer
 from measured_transformer.chapters.one_head.measure import (
+    INSURANCE,
     LARGE_RATES,
     PrunedTo,
     arm_job,
@@ -42,14 +43,14 @@ def test_every_result_is_of_this_code():
 
 @pytest.mark.parametrize("name", LARGE_RATES)
 def test_the_model_that_is_pruned_is_the_tuned_one(name):
-    assert LARGE_RATES[name] == arm_job(name, "whole", 0).settings["learning_rate"]
+    assert LARGE_RATES[name] == arm_job(name, "whole", 0, INSURANCE).settings["learning_rate"]
     with pytest.raises(ValueError, match="whole, wide, scratch or pruned"):
         arm_job(name, "cut", 0)
 
 
 def test_a_pruned_arm_trains_and_cuts_a_large_model(monkeypatch):
-    small = dataclasses.replace(chapter.SETTINGS["recall"], steps=3)
-    monkeypatch.setattr(chapter, "SETTINGS", {"recall": small})
+    small = dataclasses.replace(INSURANCE["recall"], steps=3)
+    monkeypatch.setattr(chapter, "INSURANCE", {"recall": small})
     seeds = []
 
     def watched(*args, seed, **options):

@@ -11,9 +11,9 @@ from measured_transformer.chapters.one_head.measure import (
     DECLARED,
     STRICT,
     Thresholds,
+    apart,
     depends_on_tokens,
     divergence,
-    divergences,
     kappa,
     labels,
     memberships,
@@ -223,9 +223,21 @@ def test_divergence_of_patterns():
     expected = middle - 0.5 * (0 + 2)
     assert divergence(eye, even).item() == pytest.approx(expected)
     assert divergence(even, eye).item() == pytest.approx(expected)
-    assert divergences(torch.stack([eye, eye, even])).round(6).tolist() == pytest.approx(
-        [0, expected, expected], abs=1e-5
+
+
+def test_heads_are_compared_on_one_sequence_and_with_themselves_on_the_next():
+    eye, even = torch.eye(4), torch.full((4, 4), 0.25)
+    turning = torch.stack([eye, eye.roll(1, 1)])  # another pattern on each of two sequences
+    same = eye.expand(2, 4, 4)
+    found = apart(
+        [torch.stack([turning, same], 1), torch.stack([turning, even.expand(2, 4, 4)], 1)]
     )
+    far = float(divergence(eye, even))
+    assert found.shared.tolist() == [0, -1, -1, -1, -1, 1]
+    # On the second sequence the turning heads are alike still, and share no key with the one that stays.
+    assert found.pairs == pytest.approx([0.5, 0, far, 0.5, far, far])
+    assert found.itself == pytest.approx([1, 0, 1, 0])
+    assert (found.of_layer(0), found.of_layer(1)) == pytest.approx((0.5, far))
 
 
 def test_errors_say_what_came(unhooked):

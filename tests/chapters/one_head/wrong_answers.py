@@ -20,6 +20,18 @@ def greedy(loss, n, choose):
     return gone
 
 
+def built_up(loss, n):
+    kept = []
+    while len(kept) < n:
+        left = [head for head in range(n) if head not in kept]
+        kept.append(min(left, key=lambda head: loss(frozenset(range(n)) - {*kept, head})))
+    return kept[::-1]
+
+
+def place_of(layout):
+    return torch.eye(layout.width, dtype=torch.float64)[:, layout.place]
+
+
 def with_value(replacement):
     def without_heads(mixed, gone):
         changed = mixed.clone()
@@ -63,7 +75,6 @@ def of_sums(patterns):
 WRONG = {
     "one_head.spare": {
         "at the twins' places": ((SINGLE - DOUBLE, BOTH, OWN), "what of the mean"),
-        "a loss": ((0.75 * SINGLE, BOTH, OWN), "what it rises by"),
         "twice one": ((ONE, 2 * ONE, OWN), "what is left when both are gone"),
         "all places": ((ONE, NONE - DOUBLE, OWN), "what of the mean"),
         "a twin for the third": ((ONE, BOTH, 0.25 * (NONE - DOUBLE)), "has no twin"),
@@ -73,7 +84,19 @@ WRONG = {
         "one by one": (one_by_one, "removed from what is left"),
         "the dearest first": (lambda loss, n: greedy(loss, n, min)[::-1], "cheapest go first"),
         "dearest each time": (lambda loss, n: greedy(loss, n, max), "cheapest head that is left"),
+        "built up from nothing": (built_up, "cheapest head that is left"),
         "one is missing": (lambda loss, n: greedy(loss, n, min)[:-1], "each of 4 heads once"),
+    },
+    "one_head.mirror_head": {
+        "its own position": (lambda lay: (60 * place_of(lay), place_of(lay)), "own position"),
+        "the next position": (
+            lambda lay: (60 * place_of(lay).roll(1, 1), place_of(lay)),
+            "at a neighbour",
+        ),
+        "not sharp": (lambda lay: (place_of(lay).flip(1), place_of(lay)), "scores larger"),
+        "even": (lambda lay: (0 * place_of(lay), place_of(lay)), "of its weight"),
+        "one matrix": (place_of, "two matrices"),
+        "upright": (lambda lay: (place_of(lay).T, place_of(lay).T), "layout.width"),
     },
     "one_head.survives": {
         "one copy": (lambda n, removed, copies: 1 - removed / n, "as if there were one"),

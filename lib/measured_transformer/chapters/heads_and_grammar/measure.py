@@ -36,6 +36,7 @@ from measured_transformer.measuring import (
     job,
     measurement,
     number,
+    seeds_of,
     tuned,
     tuning_seeds,
 )
@@ -737,10 +738,6 @@ def _mean(values: DataArray) -> float:
     return float(values.mean())
 
 
-def _f1(found: Dataset, reader: str, view: str, relation: str, by: str = "head") -> float:
-    return _mean(found.f1.sel(reader=reader, view=view, relation=relation, by=by))
-
-
 @number
 def best_of_sixteen() -> float:
     """What the best of sixteen guesses reaches on ten questions, each right one time in five."""
@@ -759,28 +756,37 @@ def few_other(chosen_on_few: Dataset) -> float:
     return _mean(chosen_on_few.f1.sel(scored="other rows"))
 
 
-@number
-def offset_agreement(found: Dataset) -> float:
-    """F1 of the best offset from verb to subject."""
-    return _f1(found, "decoder", "read", "agreement", "offset")
+def _scores(found: Dataset, reader: str, view: str, relation: str, by: str) -> DataArray:
+    return found.f1.sel(reader=reader, view=view, relation=relation, by=by)
 
 
 @number
-def offset_reference(found: Dataset) -> float:
-    """F1 of the best offset from pronoun to referent."""
-    return _f1(found, "decoder", "read", "reference", "offset")
+def score(found: Dataset, *, reader: str, view: str, relation: str, by: str) -> float:
+    """F1 of one of `BY` for one of `LOOKED_FOR`, mean over the seeds."""
+    return _mean(_scores(found, reader, view, relation, by))
 
 
 @number
-def offset_adjective(found: Dataset) -> float:
-    """F1 of the best offset from adjective to noun."""
-    return _f1(found, "encoder", "read", "adjective", "offset")
+def lowest(found: Dataset, *, reader: str, view: str, relation: str) -> float:
+    """F1 of the best head in the seed where it is lowest."""
+    return float(_scores(found, reader, view, relation, "head").min())
 
 
 @number
-def one_noun(distances: Dataset) -> float:
-    """Share of the pronouns whose sentence has one noun only."""
-    return _mean(distances.alone)
+def highest(found: Dataset, *, reader: str, view: str, relation: str) -> float:
+    """F1 of the best head in the seed where it is highest."""
+    return float(_scores(found, reader, view, relation, "head").max())
+
+
+@number
+def perfect_swapped() -> float:
+    """What a head that finds every far subject keeps on exchanged rows, from the word before the verb."""
+    kept = []
+    for seed in seeds_of(10):
+        gold = relation_arcs(_evaluation(seed), "far agreement").earlier()
+        mixed = swapped(gold.end[:, None], gold, make_generator(seed, "samples"))
+        kept.append(head_scores(mixed, gold)[0])
+    return float(np.mean(kept))
 
 
 @number
@@ -790,353 +796,26 @@ def any_noun(distances: Dataset) -> float:
 
 
 @number
-def loss_decoder(learned: Dataset) -> float:
-    """Mean loss of the decoders."""
-    return _mean(learned.loss.sel(reader="decoder"))
-
-
-@number
-def loss_encoder(learned: Dataset) -> float:
-    """Mean loss of the encoders."""
-    return _mean(learned.loss.sel(reader="encoder"))
-
-
-@number
-def floor_decoder(learned: Dataset) -> float:
-    """Least possible loss of a decoder."""
-    return _mean(learned.floor.sel(reader="decoder"))
-
-
-@number
-def floor_encoder(learned: Dataset) -> float:
-    """Least possible loss of an encoder, on the same rows."""
-    return _mean(learned.floor.sel(reader="encoder"))
-
-
-@number
-def constant_encoder(learned: Dataset) -> float:
-    """Loss of an encoder that looks at nothing."""
-    return _mean(learned.constant)
-
-
-@number
 def closed_encoder(learned: Dataset) -> float:
-    """How much of the way from there to the least possible loss the encoders have come."""
+    """How much of the way from guessing to the least possible loss the encoders have come."""
     least, loss = (what.sel(reader="encoder") for what in (learned.floor, learned.loss))
     return _mean((learned.constant - loss) / (learned.constant - least))
 
 
-@number
-def decoder_read_agreement(found: Dataset) -> float:
-    """Decoder, at the verb: best head for subjects."""
-    return _f1(found, "decoder", "read", "agreement")
+def _on_subject(sentence: Dataset, word: str) -> DataArray:
+    return sentence.weight.sel(from_word=word)[:, SENTENCE.index("queen")]
 
 
 @number
-def decoder_read_far(found: Dataset) -> float:
-    """Decoder, at the verb: best head for far subjects."""
-    return _f1(found, "decoder", "read", "far agreement")
-
-
-@number
-def decoder_read_far_offset(found: Dataset) -> float:
-    """At the verb: best offset for far subjects."""
-    return _f1(found, "decoder", "read", "far agreement", "offset")
-
-
-@number
-def decoder_read_reference(found: Dataset) -> float:
-    """Decoder, at the pronoun: best head for referents."""
-    return _f1(found, "decoder", "read", "reference")
-
-
-@number
-def decoder_agreement(found: Dataset) -> float:
-    """Decoder, before the verb: best head for subjects."""
-    return _f1(found, "decoder", "predicted", "agreement")
-
-
-@number
-def decoder_agreement_offset(found: Dataset) -> float:
-    """Decoder, before the verb: best offset for subjects."""
-    return _f1(found, "decoder", "predicted", "agreement", "offset")
-
-
-@number
-def decoder_far(found: Dataset) -> float:
-    """Decoder, before the verb: best head for far subjects."""
-    return _f1(found, "decoder", "predicted", "far agreement")
-
-
-@number
-def decoder_far_offset(found: Dataset) -> float:
-    """Decoder, before the verb: best offset for far subjects."""
-    return _f1(found, "decoder", "predicted", "far agreement", "offset")
-
-
-@number
-def decoder_far_swapped(found: Dataset) -> float:
-    """Decoder, before the verb: the best head on exchanged rows."""
-    return _f1(found, "decoder", "predicted", "far agreement", "swapped")
-
-
-@number
-def decoder_far_untrained(found: Dataset) -> float:
-    """Decoder, before the verb: the best untrained head for far subjects."""
-    return _f1(found, "decoder", "predicted", "far agreement", "untrained")
-
-
-@number
-def decoder_reference(found: Dataset) -> float:
-    """Decoder, before the pronoun: best head for referents."""
-    return _f1(found, "decoder", "predicted", "reference")
-
-
-@number
-def decoder_reference_swapped(found: Dataset) -> float:
-    """Decoder, before the pronoun: the best head on exchanged rows."""
-    return _f1(found, "decoder", "predicted", "reference", "swapped")
-
-
-@number
-def encoder_read_agreement(found: Dataset) -> float:
-    """Encoder, verbs read: best head for subjects."""
-    return _f1(found, "encoder", "read", "agreement")
-
-
-@number
-def encoder_agreement(found: Dataset) -> float:
-    """Encoder, verbs hidden: best head for subjects."""
-    return _f1(found, "encoder", "predicted", "agreement")
-
-
-@number
-def encoder_read_far(found: Dataset) -> float:
-    """Encoder, verbs read: best head for far subjects."""
-    return _f1(found, "encoder", "read", "far agreement")
-
-
-@number
-def encoder_far(found: Dataset) -> float:
-    """Encoder, verbs hidden: best head for far subjects."""
-    return _f1(found, "encoder", "predicted", "far agreement")
-
-
-@number
-def encoder_read_adjective(found: Dataset) -> float:
-    """Encoder, adjectives read: best head for nouns."""
-    return _f1(found, "encoder", "read", "adjective")
-
-
-@number
-def encoder_adjective_swapped(found: Dataset) -> float:
-    """Encoder, adjectives read: the best head on exchanged rows."""
-    return _f1(found, "encoder", "read", "adjective", "swapped")
-
-
-def _pronouns(found: Dataset) -> DataArray:
-    return found.f1.sel(reader="encoder", view="read", relation="reference", by="head")
-
-
-@number
-def encoder_reference_low(found: Dataset) -> float:
-    """Encoder, pronouns read: the seed whose best head finds fewest referents."""
-    return float(_pronouns(found).min())
-
-
-@number
-def encoder_reference_high(found: Dataset) -> float:
-    """Encoder, pronouns read: the seed whose best head finds most referents."""
-    return float(_pronouns(found).max())
-
-
-@number
-def sentence_before(sentence: Dataset) -> float:
-    """Mean weight on the subject from the word before the verb."""
-    return _mean(sentence.weight.sel(from_word="rivers")[:, SENTENCE.index("queen")])
-
-
-@number
-def sentence_at(sentence: Dataset) -> float:
-    """Mean weight on the subject from the verb."""
-    return _mean(sentence.weight.sel(from_word="sees")[:, SENTENCE.index("queen")])
-
-
-def _role(roles: Dataset, kind: str, model: str = "trained", reader: str = "encoder") -> float:
-    return _mean(roles.weight.sel(reader=reader, model=model, kind=kind))
-
-
-@number
-def role_next(roles: Dataset) -> float:
-    """Largest weight on the next word, encoders."""
-    return _role(roles, "next")
-
-
-@number
-def role_previous(roles: Dataset) -> float:
-    """Largest weight on the previous word, encoders."""
-    return _role(roles, "previous")
-
-
-@number
-def role_boundary(roles: Dataset) -> float:
-    """Largest weight on boundaries, encoders."""
-    return _role(roles, "boundary")
-
-
-@number
-def role_next_untrained(roles: Dataset) -> float:
-    """Largest weight on the next word, untrained encoders."""
-    return _role(roles, "next", "untrained")
-
-
-@number
-def role_previous_untrained(roles: Dataset) -> float:
-    """Largest weight on the previous word, untrained encoders."""
-    return _role(roles, "previous", "untrained")
-
-
-@number
-def nameless_encoder(roles: Dataset) -> float:
-    """Mean number of heads without a role in an encoder."""
-    return _mean(roles.nameless.sel(reader="encoder"))
-
-
-@number
-def nameless_decoder(roles: Dataset) -> float:
-    """Mean number of heads without a role in a decoder."""
-    return _mean(roles.nameless.sel(reader="decoder"))
-
-
-def _right(cuts: Dataset, reader: str, order: str, removed: int) -> float:
-    return _mean(cuts.right.sel(reader=reader, order=order, removed=removed))
-
-
-@number
-def right_whole_decoder(cuts: Dataset) -> float:
-    """Verbs with the right number, whole decoders."""
-    return _right(cuts, "decoder", "best first", 0)
-
-
-@number
-def right_whole_encoder(cuts: Dataset) -> float:
-    """Verbs with the right number, whole encoders."""
-    return _right(cuts, "encoder", "best first", 0)
-
-
-@number
-def right_best_decoder(cuts: Dataset) -> float:
-    """The same without the best subject head, decoders."""
-    return _right(cuts, "decoder", "best first", 1)
-
-
-@number
-def right_best_encoder(cuts: Dataset) -> float:
-    """The same without the best subject head, encoders."""
-    return _right(cuts, "encoder", "best first", 1)
-
-
-@number
-def right_single_lowest(cuts: Dataset) -> float:
-    """The lowest share after the loss of a single head, over heads, readers and seeds."""
-    return float(cuts.right_single.min())
-
-
-@number
-def odds_decoder(cuts: Dataset) -> float:
-    """Log-odds of whole decoders."""
-    return _mean(cuts.odds.sel(reader="decoder", order="best first", removed=0))
-
-
-@number
-def odds_encoder(cuts: Dataset) -> float:
-    """Log-odds of whole encoders."""
-    return _mean(cuts.odds.sel(reader="encoder", order="best first", removed=0))
-
-
-@number
-def fall_best_decoder(cuts: Dataset) -> float:
-    """Fall of the log-odds without the best subject head, decoders."""
-    return _mean(cuts.fall.sel(reader="decoder", one="best"))
-
-
-@number
-def fall_best_encoder(cuts: Dataset) -> float:
-    """Fall of the log-odds without the best subject head, encoders."""
-    return _mean(cuts.fall.sel(reader="encoder", one="best"))
-
-
-@number
-def fall_others_decoder(cuts: Dataset) -> float:
-    """Fall of the log-odds without another head, on average over them, decoders."""
-    return _mean(cuts.fall.sel(reader="decoder", one="mean of the others"))
-
-
-@number
-def fall_others_encoder(cuts: Dataset) -> float:
-    """Fall of the log-odds without another head, on average over them, encoders."""
-    return _mean(cuts.fall.sel(reader="encoder", one="mean of the others"))
-
-
-def _same(cuts: Dataset, reader: str) -> float:
-    fall = cuts.fall.sel(reader=reader)
-    return float((fall.sel(one="best") >= fall.sel(one="most missed")).sum())
-
-
-@number
-def same_decoder(cuts: Dataset) -> float:
-    """In how many decoders the best subject head is the one that is missed most."""
-    return _same(cuts, "decoder")
-
-
-@number
-def same_encoder(cuts: Dataset) -> float:
-    """In how many encoders the best subject head is the one that is missed most."""
-    return _same(cuts, "encoder")
-
-
-@number
-def best_eight_decoder(cuts: Dataset) -> float:
-    """Decoders without their eight best subject heads."""
-    return _right(cuts, "decoder", "best first", 8)
-
-
-@number
-def random_eight_decoder(cuts: Dataset) -> float:
-    """Decoders without eight heads drawn at random."""
-    return _right(cuts, "decoder", "random", 8)
-
-
-@number
-def worst_eight_decoder(cuts: Dataset) -> float:
-    """Decoders without their eight worst subject heads."""
-    return _right(cuts, "decoder", "worst first", 8)
-
-
-@number
-def best_eight_encoder(cuts: Dataset) -> float:
-    """Encoders without their eight best subject heads."""
-    return _right(cuts, "encoder", "best first", 8)
-
-
-@number
-def worst_eight_encoder(cuts: Dataset) -> float:
-    """Encoders without their eight worst subject heads."""
-    return _right(cuts, "encoder", "worst first", 8)
+def on_subject(sentence: Dataset, *, word: str) -> float:
+    """Mean weight on the subject from one of `FROM`."""
+    return _mean(_on_subject(sentence, word))
 
 
 @number
 def sentence_elsewhere(sentence: Dataset) -> float:
     """In how many models the head gives the subject less than a quarter of its weight from the verb."""
-    weight = sentence.weight.sel(from_word="sees")[:, SENTENCE.index("queen")]
-    return float((weight < 0.25).sum())
-
-
-@number
-def decoder_far_least(found: Dataset) -> float:
-    """Decoder, before the verb: the seed whose best head finds fewest far subjects."""
-    scores = found.f1.sel(reader="decoder", view="predicted", relation="far agreement", by="head")
-    return float(scores.min())
+    return float((_on_subject(sentence, "sees") < 0.25).sum())
 
 
 @number
@@ -1152,57 +831,26 @@ def second_noun_skipping(found: Dataset) -> float:
 
 
 @number
-def encoder_agreement_swapped(found: Dataset) -> float:
-    """Encoder, verbs hidden: the best head for subjects on exchanged rows."""
-    return _f1(found, "encoder", "predicted", "agreement", "swapped")
-
-
-def _far_hidden(found: Dataset) -> DataArray:
-    return found.f1.sel(reader="encoder", view="predicted", relation="far agreement", by="head")
+def right_number(cuts: Dataset, *, reader: str, order: str, removed: int) -> float:
+    """Verbs with the right number after so many removals in one of `ORDERS`."""
+    return _mean(cuts.right.sel(reader=reader, order=order, removed=removed))
 
 
 @number
-def encoder_far_low(found: Dataset) -> float:
-    """Encoder, verbs hidden: the seed whose best head finds fewest far subjects."""
-    return float(_far_hidden(found).min())
+def whole_odds(cuts: Dataset, *, reader: str) -> float:
+    """Log-odds of the right number in whole models."""
+    return _mean(cuts.odds.sel(reader=reader, order="best first", removed=0))
 
 
 @number
-def encoder_far_high(found: Dataset) -> float:
-    """Encoder, verbs hidden: the seed whose best head finds most far subjects."""
-    return float(_far_hidden(found).max())
+def missed_most(cuts: Dataset, *, reader: str) -> float:
+    """In how many models the best subject head is the one that is missed most."""
+    fall = cuts.fall.sel(reader=reader)
+    return float((fall.sel(one="best") >= fall.sel(one="most missed")).sum())
 
 
 @number
-def role_boundary_untrained(roles: Dataset) -> float:
-    """Largest weight on boundaries, untrained encoders."""
-    return _role(roles, "boundary", "untrained")
-
-
-@number
-def role_previous_decoder(roles: Dataset) -> float:
-    """Largest weight on the previous word, decoders."""
-    return _role(roles, "previous", reader="decoder")
-
-
-@number
-def role_boundary_decoder(roles: Dataset) -> float:
-    """Largest weight on boundaries, decoders."""
-    return _role(roles, "boundary", reader="decoder")
-
-
-def _above(cuts: Dataset, reader: str) -> float:
+def missed_more(cuts: Dataset, *, reader: str) -> float:
+    """In how many models the best subject head is missed more than the average of the others."""
     fall = cuts.fall.sel(reader=reader)
     return float((fall.sel(one="best") > fall.sel(one="mean of the others")).sum())
-
-
-@number
-def above_decoder(cuts: Dataset) -> float:
-    """In how many decoders the best subject head is missed more than the average of the others."""
-    return _above(cuts, "decoder")
-
-
-@number
-def above_encoder(cuts: Dataset) -> float:
-    """In how many encoders the best subject head is missed more than the average of the others."""
-    return _above(cuts, "encoder")

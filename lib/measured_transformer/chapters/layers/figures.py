@@ -86,7 +86,6 @@ def plot_looks(looking: Dataset, even: float) -> Figure:
         for kind, (concept, _) in _KINDS.items():
             rows = _seeds_of(values.sel(kind=kind), "layer")
             seed_lines(panel, layers, rows, concept=concept, marker_every=1)
-    seed_lines(axes[0], layers, _seeds_of(looking.null, "layer"), concept="residual")
     axes[0].axhline(even, color=theme().ink, linestyle="--", linewidth=1)
     axes[0].text(
         float(layers[-1]), even + 0.45, "dashed: even attention", ha="right", fontsize=10.5
@@ -98,7 +97,6 @@ def plot_looks(looking: Dataset, even: float) -> Figure:
     axes[1].set_xticks(layers)
     axes[1].set_xlabel("layer")
     _name(axes[0], "untrained", (1.0, 6.45), "none")
-    _name(axes[0], "null", (12.0, 3.8), "residual", ha="right")
     _name(axes[0], "sentences", (2.6, 5.0), "attention", ha="right")
     _name(axes[0], "shuffled words", (4.7, 1.75), "ffn")
     _name(axes[1], "untrained", (1.0, 0.94), "none")

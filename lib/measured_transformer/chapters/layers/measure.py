@@ -582,17 +582,20 @@ def _(looking: Dataset) -> dict[str, Any]:
         "distance": _value(own),
         "adjacent": _value(climb(looking.adjacent).sel(kind="sentences")),
         "untrained": _pair(own, steep.sel(kind="untrained")),
-        "null": _pair(own, climb(looking.null)),
         "shuffled": _pair(own, steep.sel(kind="shuffled")),
     }
 
 
+def _pronouns_after_agreement(knowing: Dataset) -> dict[str, Any]:
+    centre = centres(knowing).sel(kind="sentences")
+    return _pair(centre.sel(what="pronouns"), centre.sel(what="agreement"))
+
+
 @evidence("DD-2.10")
 def _(knowing: Dataset) -> dict[str, Any]:
-    centre = centres(knowing).sel(kind="sentences")
     return {
-        "later": _pair(centre.sel(what="pronouns"), centre.sel(what="agreement")),
-        "middle": _value(centre.sel(what="pronouns")),
+        "later": _pronouns_after_agreement(knowing),
+        "middle": _value(centres(knowing).sel(kind="sentences", what="pronouns")),
     }
 
 
@@ -636,21 +639,26 @@ def lags(knowing: Dataset) -> DataArray:
 
 @evidence("DD-2.13")
 def _(looking: Dataset, knowing: Dataset) -> dict[str, Any]:
-    of = {"distance": climb(looking.distance), "order": lags(knowing), "focus": falls(looking)}
+    def against(values: DataArray, control: str) -> dict[str, Any]:
+        return _pair(values.sel(kind="sentences"), values.sel(kind=control))
+
+    steep, sharper = climb(looking.distance), falls(looking)
     return {
-        f"{name}_{control}": _pair(values.sel(kind="sentences"), values.sel(kind=control))
-        for name, values in of.items()
-        for control in ("untrained", "shuffled")
+        "distance_untrained": against(steep, "untrained"),
+        "distance_shuffled": against(steep, "shuffled"),
+        "order": _pronouns_after_agreement(knowing),
+        "order_shuffled": against(lags(knowing), "shuffled"),
+        "focus_untrained": against(sharper, "untrained"),
+        "focus_shuffled": against(sharper, "shuffled"),
     }
 
 
 @evidence("DD-14.12")
 def _(looking: Dataset, knowing: Dataset) -> dict[str, Any]:
-    centre = centres(knowing).sel(kind="sentences")
     entropy = looking.entropy.sel(kind="sentences")
     return {
         "distance": _value(climb(looking.distance).sel(kind="sentences")),
-        "order": _pair(centre.sel(what="pronouns"), centre.sel(what="agreement")),
+        "order": _pronouns_after_agreement(knowing),
         "focus": _pair(in_third(entropy, "last"), in_third(entropy, "middle")),
     }
 
@@ -703,26 +711,23 @@ def late_head_shuffled(doing: Dataset) -> float:
     return float(_late_heads(doing, "shuffled").median())
 
 
-def _third(values: DataArray, kind: str, third: str) -> float:
-    return _mean(values.sel(kind=kind, third=third))
+@number
+def third_even(doing: Dataset, *, kind: str, third: str) -> float:
+    """Rise of the loss when a third of the layers attends evenly."""
+    return _mean(doing.even_thirds.sel(kind=kind, third=third))
 
 
 @number
-def even_first_sentences(doing: Dataset) -> float:
-    """Rise of the loss when the first third attends evenly, sentences."""
-    return _third(doing.even_thirds, "sentences", "first")
+def third_gone(doing: Dataset, *, kind: str, third: str) -> float:
+    """Rise of the loss when all that a third of the layers writes is replaced by its mean."""
+    return _mean(doing.without_thirds.sel(kind=kind, third=third))
 
 
 @number
-def even_last_sentences(doing: Dataset) -> float:
-    """Rise of the loss when the last third attends evenly, sentences."""
-    return _third(doing.even_thirds, "sentences", "last")
-
-
-@number
-def even_last_shuffled(doing: Dataset) -> float:
-    """Rise of the loss when the last third attends evenly, shuffled words."""
-    return _third(doing.even_thirds, "shuffled", "last")
+def loss_without_any(doing: Dataset) -> float:
+    """The loss of models of sentences when all that every layer writes is replaced by its mean."""
+    here = doing.sel(kind="sentences")
+    return _mean(here.read.sel(state=STATES[-1]) + here.without_any)
 
 
 def by_hand(what: str) -> tuple[float, float]:
@@ -786,30 +791,6 @@ def centre_agreement(knowing: Dataset) -> float:
 def centre_pronouns(knowing: Dataset) -> float:
     """Mean centre of gravity of pronouns."""
     return _mean(centres(knowing).sel(kind="sentences", what="pronouns"))
-
-
-@number
-def gone_first(doing: Dataset) -> float:
-    """Rise of the loss without the first third, models of sentences."""
-    return _third(doing.without_thirds, "sentences", "first")
-
-
-@number
-def gone_middle(doing: Dataset) -> float:
-    """Rise of the loss without the middle third."""
-    return _third(doing.without_thirds, "sentences", "middle")
-
-
-@number
-def gone_last(doing: Dataset) -> float:
-    """Rise of the loss without the last third."""
-    return _third(doing.without_thirds, "sentences", "last")
-
-
-@number
-def gone_all(doing: Dataset) -> float:
-    """Rise of the loss without any layer."""
-    return _mean(doing.without_any.sel(kind="sentences"))
 
 
 def _early(values: DataArray) -> DataArray:

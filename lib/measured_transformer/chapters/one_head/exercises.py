@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 
+from measured_transformer.analysis.handmade import Layout
 from measured_transformer.exercises.answers import (
     Answer,
     close,
@@ -32,7 +33,6 @@ def spare(answer: Answer) -> None:
     none = math.log1p(wrong)
     slips = {
         single - double: "that is the rise at the places that the twins serve; what of the mean?",
-        0.75 * single: "that is a loss; asked for is what it rises by",
     }
     way = "at three places of four the right answer's lead falls from ten to five"
     demand_number(
@@ -63,6 +63,15 @@ def _needs_one_of(
     return loss
 
 
+def _needs_each_other(removed: frozenset[int]) -> float:
+    """A loss of four heads: the first two are worth something together only, each of the others on its own.
+
+    To remove the cheapest each time is another order here than to keep the best each time, read backwards.
+    """
+    pair = 1.0 if removed & {0, 1} else 0.0
+    return pair + 0.6 * len(removed & {2, 3}) + sum(0.001 * (head + 1) for head in removed)
+
+
 @exercise(_CHAPTER)
 def reranked(answer: Answer) -> None:
     """Write `reranked(loss, n)`: the order in which heads go when each time the cheapest one left is removed.
@@ -70,12 +79,12 @@ def reranked(answer: Answer) -> None:
     `loss(frozenset)` is the loss without these heads.
     """
     cases = (
-        (4, [{0, 1}, {2}], [1.6, 0.2]),
-        (3, [{2}], [1.0]),
-        (5, [{0, 1, 2}, {3}, {4}], [2.0, 0.5, 0.1]),
+        (4, _needs_one_of([{0, 1}, {2}], [1.6, 0.2])),
+        (3, _needs_one_of([{2}], [1.0])),
+        (5, _needs_one_of([{0, 1, 2}, {3}, {4}], [2.0, 0.5, 0.1])),
+        (4, _needs_each_other),
     )
-    for n, groups, weights in cases:
-        loss = _needs_one_of(groups, weights)
+    for n, loss in cases:
         found = [int(head) for head in answer(loss, n)]
         demand(
             sorted(found) == list(range(n)),
@@ -180,4 +189,44 @@ def place_share(answer: Answer) -> None:
         demand(
             close(found, even / total),
             "above: squares of the mean deviation; below: the mean over sequences of the squares",
+        )
+
+
+@exercise(_CHAPTER)
+def mirror_head(answer: Answer) -> None:
+    """Write `mirror_head(layout)`: query and key matrices of a head that looks at the mirrored position."""
+    for vocab, length in ((3, 4), (2, 7)):
+        layout = Layout(vocab, length)
+        given = answer(layout)
+        demand(
+            isinstance(given, tuple | list) and len(given) == 2,
+            "expected two matrices, for queries and for keys",
+        )
+        query, key = (
+            tensor(one, name=f"the matrix for {what}")
+            for one, what in zip(given, ("queries", "keys"), strict=True)
+        )
+        demand(
+            query.ndim == 2 and query.shape == key.shape and len(query) == layout.width,
+            f"expected two matrices of shape (layout.width, some) = ({layout.width}, some), got "
+            f"{tuple(query.shape)} and {tuple(key.shape)}",
+        )
+        stream = torch.zeros(length, layout.width, dtype=torch.float64)
+        stream[:, layout.place] = torch.eye(length, dtype=torch.float64)
+        stream[torch.arange(length), torch.arange(length) % vocab] = 1
+        scores = (stream @ query) @ (stream @ key).T
+        pattern = scores.softmax(-1)
+        mirrored = pattern.flip(1).diagonal()
+        demand(pattern.diagonal().mean() < 0.9, "the head looks at its own position")
+        ahead = max(pattern.diagonal(by).mean() for by in (1, -1))
+        demand(ahead < 0.9, "the head looks at a neighbour, at the same distance from everywhere")
+        best = bool((scores.argmax(1) == torch.arange(length).flip(0)).all())
+        demand(
+            not best or bool((mirrored > 0.99).all()),
+            f"the mirrored position has the largest score, but only {float(mirrored.min()):.2f} of the "
+            "weight: make the scores larger",
+        )
+        demand(
+            bool((mirrored > 0.99).all()),
+            f"from position 0 of {length} the head gives the last one {float(mirrored[0]):.2f} of its weight",
         )
