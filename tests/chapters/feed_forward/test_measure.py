@@ -377,12 +377,12 @@ def test_what_was_measured_holds(name):
 
 
 def test_whole_models_learn_every_job_that_is_not_text_on_every_seed():
-    whole = RESULTS["jobs"].dataset.accuracy.sel(arm="whole")
+    whole = RESULTS["jobs"].accuracy.sel(arm="whole")
     assert (whole.drop_sel(job="text") > 0.95).all()
-    assert (RESULTS["company"].dataset.accuracy.sel(arm="whole") > 0.99).all()
+    assert (RESULTS["company"].accuracy.sel(arm="whole") > 0.99).all()
 
 
 def test_without_attention_nothing_that_has_to_be_moved_is_known():
-    losses = RESULTS["jobs"].dataset.loss.sel(arm="neurons")
+    losses = RESULTS["jobs"].loss.sel(arm="neurons")
     for job, floor in (("copy", 128), ("recall", 8), ("both", 8), ("sums", 23)):
         assert (losses.sel(job=job) > math.log(floor) - 0.1).all()

@@ -257,12 +257,12 @@ def plot_jobs(jobs: Dataset) -> Figure:
             x.mean() + dx, y.mean() + dy, JOB_NAMES[job], ha=side, va="center", fontsize=11
         )  # fmt: skip
     axes.plot([-0.05, 1.12], [-0.05, 1.12], color=theme().faint, linewidth=1, zorder=0)
-    for x, y, side, text in (
+    for across, up, side, text in (
         (0.22, 1.06, "center", "moving"),
         (1.05, 0.14, "right", "transforming"),
         (1.02, 1.06, "right", "both"),
     ):
-        axes.text(x, y, text, ha=side, va="center", fontsize=13, style="italic", alpha=0.55)
+        axes.text(across, up, text, ha=side, va="center", fontsize=13, style="italic", alpha=0.55)
     axes.set_xlim(-0.07, 1.08)
     axes.set_ylim(-0.07, 1.12)
     axes.set_aspect("equal")
