@@ -248,8 +248,8 @@ def plot_between_two_numbers(roles: Dataset, *, content_below: float = 0.5) -> F
     axes.text(0.0, 0.97, 'class "content"', color=theme().ink, va="top", fontsize=11)
     groups = (
         ("fresh", (0, 1), "x", "none", "untrained", (0.03, 0.13)),
-        ("tuned", (0,), "o", "residual", "trained, first layer", (0.93, 0.72)),
-        ("tuned", (1,), "D", "attention", "trained, second layer", (0.17, 0.06)),
+        ("tuned", (0,), "o", "residual", "trained, first layer", (0.93, 0.5)),
+        ("tuned", (1,), "D", "attention", "trained, second layer", (0.17, 0.0)),
     )
     for state, layers, marker, concept, text, at in groups:
         here = roles.sel(state=state, layer=list(layers))
@@ -265,7 +265,7 @@ def plot_between_two_numbers(roles: Dataset, *, content_below: float = 0.5) -> F
         _name(axes, text, at, concept, ha="right" if at[0] > 0.9 else "left")
     axes.set_xlim(-0.03, 1.03)
     axes.set_ylim(-0.03, 1.05)
-    axes.set_xlabel("share of the pattern that the place explains")
+    axes.set_xlabel("share of the pattern that the position explains")
     axes.set_ylabel("weight on the mirrored position")
     return figure
 

@@ -1269,7 +1269,7 @@ def untrained(model: Model, seed: int) -> Model:
 
 
 @measurement(
-    seeds=26,
+    seeds=16,
     coords={
         "kind": KINDS,
         "state": STATES,
