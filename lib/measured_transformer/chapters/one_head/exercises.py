@@ -58,7 +58,7 @@ def _needs_one_of(
 
     def loss(removed: frozenset[int]) -> float:
         gone = sum(w for group, w in zip(groups, weights, strict=True) if group <= removed)
-        return gone + sum(0.001 * (head + 1) for head in removed)
+        return float(gone + sum(0.001 * (head + 1) for head in removed))
 
     return loss
 

@@ -1997,8 +1997,8 @@ def _(orders: Dataset) -> dict[str, Any]:
 def by_hand(*, what: str) -> float:
     """What the twins' layer loses, in nats.
 
-    Without a `twin` or without `both`, what the loss rises by; without the three heads that go first, ranked
-    `once` or ranked `again` after each removal, the loss itself.
+    Without a twin, or without both, what the loss rises by; without the three heads that go first, ranked once,
+    or ranked again after each removal, the loss itself.
     """
     model, batch = twins()
     once = order(ablation_rises(model, batch, reference=None))
@@ -2084,7 +2084,7 @@ def spared(orders: Dataset, *, task: str, least: int) -> int:
 def lag_excess(orders: Dataset, *, which: str) -> float:
     """Loss of models of the lag task above the least possible on the same sequences, mean over the models.
 
-    Those in which ten heads or more can go by the slope (`many`), or fewer (`few`).
+    Those in which many heads can go by the slope, ten or more, or few.
     """
     here, task = orders.sel(task="lag", order="gradient"), SETTINGS["lag"].task
     assert isinstance(task, Lag)
