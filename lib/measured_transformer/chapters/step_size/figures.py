@@ -58,13 +58,13 @@ def plot_steps(untrained: Dataset) -> Figure:
     for panel in axes:
         panel.set_xlabel("block")
         panel.xaxis.set_major_locator(FixedLocator((1, 6, 12, 18, 24)))
-    _name(axes[0], "none", (10.5, 1500), "nobody", ha="right")
-    _name(axes[0], "pre", (17, 7), ha="center")
-    _name(axes[0], "deep", (12, 0.42), "all others", ha="center")
+    _name(axes[0], "none", (10.5, 1500.0), "nobody", ha="right")
+    _name(axes[0], "pre", (17.0, 7.0), ha="center")
+    _name(axes[0], "deep", (12.0, 0.42), "all others", ha="center")
     beside = {"none": 57, "post": 50.5, "pre": 13.5, "scaled": 8, "deep": 2.7, "gate": -2.6}
     short = {"none": "nobody", "scaled": "divided", "gate": "gates"}
     for arm, y in beside.items():
-        _name(axes[1], arm, (24.8, y), short.get(arm, NAMES[arm]), va="center")
+        _name(axes[1], arm, (24.8, float(y)), short.get(arm, NAMES[arm]), va="center")
     axes[1].set_xlim(0, 34)
     axes[1].set_ylim(-6, 76)
     axes[0].set_ylim(0.25, None)
