@@ -68,6 +68,7 @@ def test_split_rows_are_lettered_from_a_on_and_replace_the_whole_row() -> None:
 GUESTS = {
     **dict.fromkeys(("EX-2.7", "DD-14.7"), "attention"),
     **dict.fromkeys(("CS-3.9", "DD-4.9", "DD-14.14"), "residual stream"),
+    "DD-4.8": "norms",
 }
 
 

@@ -58,13 +58,13 @@ def plot_steps(untrained: Dataset) -> Figure:
     for panel in axes:
         panel.set_xlabel("block")
         panel.xaxis.set_major_locator(FixedLocator((1, 6, 12, 18, 24)))
-    _name(axes[0], "none", (10.5, 1500), "nobody", ha="right")
-    _name(axes[0], "pre", (17, 7), ha="center")
-    _name(axes[0], "deep", (12, 0.42), "all others", ha="center")
+    _name(axes[0], "none", (10.5, 1500.0), "nobody", ha="right")
+    _name(axes[0], "pre", (17.0, 7.0), ha="center")
+    _name(axes[0], "deep", (12.0, 0.42), "all others", ha="center")
     beside = {"none": 57, "post": 50.5, "pre": 13.5, "scaled": 8, "deep": 2.7, "gate": -2.6}
     short = {"none": "nobody", "scaled": "divided", "gate": "gates"}
     for arm, y in beside.items():
-        _name(axes[1], arm, (24.8, y), short.get(arm, NAMES[arm]), va="center")
+        _name(axes[1], arm, (24.8, float(y)), short.get(arm, NAMES[arm]), va="center")
     axes[1].set_xlim(0, 34)
     axes[1].set_ylim(-6, 76)
     axes[0].set_ylim(0.25, None)
@@ -152,7 +152,7 @@ def plot_towers(rates: Dataset, towers: Dataset, deepest: Dataset) -> Figure:
 
 def _over_depth(axes: Axes, rates: Dataset, towers: Dataset, deepest: Dataset) -> None:
     """One line through the means of each kind of tower, every run a dot."""
-    for arm, text in (("pre", ""), ("post", ""), ("none", "nobody")):
+    for arm in ("pre", "post", "none"):
         found = {n: at_best_rate(rates, f"{arm}, {n}").sel(move=5).values for n in (2, 6)}
         found[12] = towers.right.sel(arm=arm, move=5).values
         if arm in deepest.arm.values:
@@ -162,8 +162,9 @@ def _over_depth(axes: Axes, rates: Dataset, towers: Dataset, deepest: Dataset) -
             beside = depth * 1.05 ** np.linspace(-1, 1, len(values))
             axes.plot(beside, values, mark, color=colour, markersize=4, alpha=0.6)
         axes.plot([*found], [values.mean() for values in found.values()], color=colour, linewidth=2)
-        last, end = max(found), float(found[max(found)].mean())
-        _name(axes, arm, (last * 1.14, end), text, va="center")
+    _name(axes, "pre", (27.5, 0.89), va="center")
+    _name(axes, "post", (21.0, 0.5))
+    _name(axes, "none", (2.0, 0.4), "nobody")
     axes.axhline(1 / 3, color=theme().faint, linestyle="--", linewidth=1.2, zorder=1)
     axes.set_xscale("log")
     axes.set_xticks((2, 6, 12, 24), ["2", "6", "12", "24"])
