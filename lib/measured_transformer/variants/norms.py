@@ -202,7 +202,7 @@ class DynamicTanh(nn.Module):
     def __init__(self, d_model: int, *, alpha: float = 0.5) -> None:
         """Begin with a weight of one, a bias of zero and this alpha, which is trained as well."""
         super().__init__()
-        self.alpha = nn.Parameter(torch.tensor(alpha))
+        self.alpha = nn.Parameter(torch.tensor([alpha]))  # of one axis: a stack adds another
         self.weight = nn.Parameter(torch.ones(d_model))
         self.bias = nn.Parameter(torch.zeros(d_model))
 
