@@ -17,7 +17,10 @@ from measured_transformer.tasks.task import Batch, Part, check_sizes
 TEXT = (
     Path(__file__).parents[1] / "chapters" / "one_sitting" / "results" / "python-reference.txt.xz"
 )
-"""The reference of the Python language, as one release has it, kept with the library."""
+"""The reference of the Python language, as one release has it, kept with the library.
+
+:meta hide-value:
+"""
 SHA256 = "52b20a97b47dd32a9b7df46d085cb280f1d4eed26e03b3687cc55f7cb29bdd95"
 _SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
 _CHARACTERS = 103

@@ -169,7 +169,7 @@ def gated_branches(model: Model) -> None:
 
 
 def _through_gate(branch: nn.Module, inputs: object, output: Tensor) -> Tensor:
-    return branch.get_parameter("gate_of_branch") * output
+    return dict(branch.named_parameters(recurse=False))["gate_of_branch"] * output
 
 
 @torch.no_grad()
