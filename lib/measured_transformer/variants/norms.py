@@ -163,7 +163,7 @@ def gated_branches(model: Model) -> None:
     """
     for block in _blocks(model):
         for branch in (block.attention, block.feedforward):
-            gate = nn.Parameter(torch.zeros((), device=_device(model)))
+            gate = nn.Parameter(torch.zeros(1, device=_device(model)))  # a stack wants an axis
             branch.register_parameter("gate_of_branch", gate)
             branch.register_forward_hook(_through_gate)
 
