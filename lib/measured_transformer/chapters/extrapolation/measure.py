@@ -882,57 +882,21 @@ def _above(text: Dataset, method: str, start: int, end: int) -> float:
 
 
 @number
-def text_far_plain(text: Dataset) -> float:
-    """Nats a character above the window at four to eight times the trained length: as trained."""
-    return _above(text, "as trained", 4 * READ, FAR)
+def text_far(text: Dataset, *, method: str) -> float:
+    """Nats a character above the window at four to eight times the trained length, by method."""
+    return _above(text, method, 4 * READ, FAR)
 
 
 @number
-def text_far_interpolation(text: Dataset) -> float:
-    """The same: interpolation."""
-    return _above(text, "interpolation", 4 * READ, FAR)
-
-
-@number
-def text_far_ntk(text: Dataset) -> float:
-    """The same: NTK-aware."""
-    return _above(text, "NTK-aware", 4 * READ, FAR)
-
-
-@number
-def text_far_parts(text: Dataset) -> float:
-    """The same: by parts."""
-    return _above(text, "by parts", 4 * READ, FAR)
-
-
-@number
-def text_far_yarn(text: Dataset) -> float:
-    """The same: YaRN."""
-    return _above(text, "YaRN", 4 * READ, FAR)
-
-
-@number
-def text_inside_interpolation(text: Dataset) -> float:
-    """The same within the trained length: interpolation."""
-    return _above(text, "interpolation", 0, READ)
-
-
-@number
-def text_inside_parts(text: Dataset) -> float:
-    """The same within the trained length: by parts."""
-    return _above(text, "by parts", 0, READ)
+def text_inside(text: Dataset, *, method: str) -> float:
+    """Nats a character above the window within the trained length, by method."""
+    return _above(text, method, 0, READ)
 
 
 @number
 def text_behind_parts(text: Dataset) -> float:
     """The same right behind it, up to twice the trained length: by parts."""
     return _above(text, "by parts", READ, 2 * READ)
-
-
-@number
-def text_inside_ntk(text: Dataset) -> float:
-    """The same within the trained length: NTK-aware."""
-    return _above(text, "NTK-aware", 0, READ)
 
 
 @number
@@ -982,51 +946,15 @@ def _after(again: Dataset, short: Dataset, method: str) -> float:
 
 
 @number
-def before_plain(again: Dataset, short: Dataset) -> float:
-    """Nats above the window before further training: as trained."""
-    return _before(again, short, "as trained")
+def above_before(again: Dataset, short: Dataset, *, method: str) -> float:
+    """Nats above the window before further training, by method."""
+    return _before(again, short, method)
 
 
 @number
-def after_plain(again: Dataset, short: Dataset) -> float:
-    """The same after it."""
-    return _after(again, short, "as trained")
-
-
-@number
-def before_interpolation(again: Dataset, short: Dataset) -> float:
-    """Nats above the window before further training: interpolation."""
-    return _before(again, short, "interpolation")
-
-
-@number
-def after_interpolation(again: Dataset, short: Dataset) -> float:
-    """The same after it."""
-    return _after(again, short, "interpolation")
-
-
-@number
-def before_ntk(again: Dataset, short: Dataset) -> float:
-    """Nats above the window before further training: NTK-aware."""
-    return _before(again, short, "NTK-aware")
-
-
-@number
-def after_ntk(again: Dataset, short: Dataset) -> float:
-    """The same after it."""
-    return _after(again, short, "NTK-aware")
-
-
-@number
-def before_yarn(again: Dataset, short: Dataset) -> float:
-    """Nats above the window before further training: YaRN."""
-    return _before(again, short, "YaRN")
-
-
-@number
-def after_yarn(again: Dataset, short: Dataset) -> float:
-    """The same after it."""
-    return _after(again, short, "YaRN")
+def above_after(again: Dataset, short: Dataset, *, method: str) -> float:
+    """Nats above the window after further training, by method."""
+    return _after(again, short, method)
 
 
 @number

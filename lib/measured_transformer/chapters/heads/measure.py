@@ -1283,45 +1283,9 @@ def _best_heads(induction: Dataset, name: str, layer: int, arm: str, state: str)
 
 
 @number
-def back_trained(induction: Dataset) -> DataArray:
-    """The largest previous-token score in the first layer, trained, learned positions."""
-    return _best_heads(induction, "previous", 0, "learned", "trained")
-
-
-@number
-def back_fresh(induction: Dataset) -> DataArray:
-    """The same, untrained."""
-    return _best_heads(induction, "previous", 0, "learned", "untrained")
-
-
-@number
-def back_rotary(induction: Dataset) -> DataArray:
-    """The same, trained, rotary positions."""
-    return _best_heads(induction, "previous", 0, "rotary", "trained")
-
-
-@number
-def match_trained(induction: Dataset) -> DataArray:
-    """The largest prefix-matching score in the second layer, trained, learned positions."""
-    return _best_heads(induction, "prefix", 1, "learned", "trained")
-
-
-@number
-def match_fresh(induction: Dataset) -> DataArray:
-    """The same, untrained."""
-    return _best_heads(induction, "prefix", 1, "learned", "untrained")
-
-
-@number
-def match_rotary(induction: Dataset) -> DataArray:
-    """The same, trained, rotary positions."""
-    return _best_heads(induction, "prefix", 1, "rotary", "trained")
-
-
-@number
-def match_first(induction: Dataset) -> DataArray:
-    """The largest prefix-matching score in the first layer, trained, learned positions."""
-    return _best_heads(induction, "prefix", 0, "learned", "trained")
+def best_heads(induction: Dataset, *, score: str, layer: int, arm: str, state: str) -> DataArray:
+    """The largest score of a layer's heads: of the previous token or of the match, by arm, trained or not."""
+    return _best_heads(induction, score, layer, arm, state)
 
 
 @number
@@ -1373,27 +1337,9 @@ def _fit(induction: Dataset, state: str, by: str) -> DataArray:
 
 
 @number
-def fit_k(induction: Dataset) -> DataArray:
-    """K-composition of the two strongest heads, over chance, trained."""
-    return _fit(induction, "trained", "k")
-
-
-@number
-def fit_q(induction: Dataset) -> DataArray:
-    """Their Q-composition, trained."""
-    return _fit(induction, "trained", "q")
-
-
-@number
-def fit_v(induction: Dataset) -> DataArray:
-    """Their V-composition, trained."""
-    return _fit(induction, "trained", "v")
-
-
-@number
-def fit_k_fresh(induction: Dataset) -> DataArray:
-    """Their K-composition, untrained."""
-    return _fit(induction, "untrained", "k")
+def composition(induction: Dataset, *, state: str, by: str) -> DataArray:
+    """Composition of the two strongest heads over chance, trained or not, by queries, keys or values."""
+    return _fit(induction, state, by)
 
 
 @number

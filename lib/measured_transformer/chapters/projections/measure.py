@@ -796,15 +796,9 @@ def _gap(four: Dataset, task: str, tie: str) -> float:
 
 
 @number
-def gap_kv_text(four: Dataset) -> float:
-    """What sharing keys and values costs on text, in accuracy."""
-    return _gap(four, "text", "kv")
-
-
-@number
-def gap_qk_text(four: Dataset) -> float:
-    """The same: Q = K on text."""
-    return _gap(four, "text", "qk")
+def gap(four: Dataset, *, task: str, tie: str) -> float:
+    """What sharing costs on a task, in accuracy."""
+    return _gap(four, task, tie)
 
 
 @number
@@ -812,45 +806,3 @@ def quarter(sharing: Dataset) -> float:
     """Loss at recall with a quarter of the cache above that of MHA, mean of MQA and MLA."""
     loss = sharing.loss.sel(arm=["MQA", "MLA"]).mean("arm") - sharing.loss.sel(arm="MHA")
     return float(loss.mean())
-
-
-@number
-def gap_qk_lag(four: Dataset) -> float:
-    """What sharing queries and keys costs on the rule that looks three back."""
-    return _gap(four, "lag", "qk")
-
-
-@number
-def gap_qk_reversal(four: Dataset) -> float:
-    """What sharing queries and keys costs on reversal."""
-    return _gap(four, "reversal", "qk")
-
-
-@number
-def gap_qkv_shift(four: Dataset) -> float:
-    """What sharing all three costs on the cyclic shift."""
-    return _gap(four, "shift", "qkv")
-
-
-@number
-def gap_qkv_lag(four: Dataset) -> float:
-    """What sharing all three costs on the rule that looks three back."""
-    return _gap(four, "lag", "qkv")
-
-
-@number
-def gap_qk_shift(four: Dataset) -> float:
-    """What sharing queries and keys costs on the cyclic shift."""
-    return _gap(four, "shift", "qk")
-
-
-@number
-def gap_qkv_reversal(four: Dataset) -> float:
-    """What sharing all three costs on reversal."""
-    return _gap(four, "reversal", "qkv")
-
-
-@number
-def gap_kv_reversal(four: Dataset) -> float:
-    """What sharing keys and values costs on reversal."""
-    return _gap(four, "reversal", "kv")
