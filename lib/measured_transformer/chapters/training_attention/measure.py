@@ -1429,66 +1429,39 @@ def _entropy(forbidden: Dataset, arm: str) -> DataArray:
 
 
 @number
-def even_trained(forbidden: Dataset) -> DataArray:
-    """The same after training."""
-    return _entropy(forbidden, "trained")
+def normal_entropy(forbidden: Dataset, *, arm: str) -> DataArray:
+    """Normalised entropy of an arm of the models with forbidden paths."""
+    return _entropy(forbidden, arm)
 
 
 @number
-def even_frozen(forbidden: Dataset) -> DataArray:
-    """The same with frozen queries and keys."""
-    return _entropy(forbidden, "frozen")
+def slow_fall(induction: Dataset) -> DataArray:
+    """By how much the loss of two layers falls from step 50 until it reaches 2.5 nats, per hundred steps."""
+    rows = induction.loss.sel(arm="two layers")
+    start = rows.sel(step=50)
+    return 100 * (start - 2.5) / (falls_to(induction, arm="two layers", level=2.5) - 50)
 
 
 @number
-def even_cut(forbidden: Dataset) -> DataArray:
-    """The same with the gradient cut."""
-    return _entropy(forbidden, "cut")
-
-
-def _falls_to(induction: Dataset, arm: str, level: float) -> DataArray:
+def falls_to(induction: Dataset, *, arm: str, level: float) -> DataArray:
+    """The step at which the loss has fallen to a level, by arm."""
     rows = induction.loss.sel(arm=arm).transpose("seed", "step").values
     steps = induction.step.values
     return _seeds([crossing(steps, row, level, falls=True) for row in rows])
 
 
 @number
-def slow_fall(induction: Dataset) -> DataArray:
-    """By how much the loss of two layers falls from step 50 until it reaches 2.5 nats, a hundred steps."""
-    rows = induction.loss.sel(arm="two layers")
-    start = rows.sel(step=50)
-    return 100 * (start - 2.5) / (_falls_to(induction, "two layers", 2.5) - 50)
-
-
-@number
-def cliff_starts(induction: Dataset) -> DataArray:
-    """Step at which the loss of two layers is down to 2.5 nats."""
-    return _falls_to(induction, "two layers", 2.5)
-
-
-@number
-def cliff_ends(induction: Dataset) -> DataArray:
-    """Step at which it is down to a quarter of a nat."""
-    return _falls_to(induction, "two layers", 0.25)
-
-
-@number
 def cliff_length(induction: Dataset) -> DataArray:
-    """Steps between the two."""
-    return cliff_ends(induction) - cliff_starts(induction)
-
-
-@number
-def given_ends(induction: Dataset) -> DataArray:
-    """Step at which the loss is down to a quarter of a nat, where the first layer is given."""
-    return _falls_to(induction, "first layer given", 0.25)
+    """Steps from 2.5 nats to a quarter of a nat, two layers that learn together."""
+    start = falls_to(induction, arm="two layers", level=2.5)
+    return falls_to(induction, arm="two layers", level=0.25) - start
 
 
 @number
 def given_length(induction: Dataset) -> DataArray:
     """Steps from 2.5 nats to a quarter of a nat, where the first layer is given."""
-    start = _falls_to(induction, "first layer given", 2.5)
-    return given_ends(induction) - start
+    start = falls_to(induction, arm="first layer given", level=2.5)
+    return falls_to(induction, arm="first layer given", level=0.25) - start
 
 
 @number
@@ -1597,51 +1570,15 @@ def first_pooled(signals: Dataset) -> DataArray:
 
 
 @number
-def low_usual(signals: Dataset) -> DataArray:
-    """Area of low entropy at the usual initial weights."""
-    return _areas(signals, "low", 1.0)
+def usual_area(signals: Dataset, *, sign: str) -> DataArray:
+    """Area under the curve of a sign of failure, at the usual initial weights."""
+    return _areas(signals, sign, 1.0)
 
 
 @number
-def unusual_usual(signals: Dataset) -> DataArray:
-    """Area of unusual entropy at the usual initial weights."""
-    return _areas(signals, "unusual", 1.0)
-
-
-@number
-def gradient_usual(signals: Dataset) -> DataArray:
-    """Area of a short gradient at the usual initial weights."""
-    return _areas(signals, "gradient", 1.0)
-
-
-@number
-def loss_usual(signals: Dataset) -> DataArray:
-    """Area of a high loss at the usual initial weights."""
-    return _areas(signals, "loss", 1.0)
-
-
-@number
-def too_low(signals: Dataset) -> DataArray:
-    """Area of low entropy below the usual, at the usual initial weights."""
-    return _seeds(sided(signals, "low", 1.0))
-
-
-@number
-def too_high(signals: Dataset) -> DataArray:
-    """Area of high entropy above the usual, at the usual initial weights."""
-    return _seeds(sided(signals, "high", 1.0))
-
-
-@number
-def too_low_twice(signals: Dataset) -> DataArray:
-    """The same below the usual, where the initial weights are twice as large."""
-    return _seeds(sided(signals, "low", 2.0))
-
-
-@number
-def too_high_twice(signals: Dataset) -> DataArray:
-    """The same above the usual."""
-    return _seeds(sided(signals, "high", 2.0))
+def failed_side(signals: Dataset, *, side: str, factor: float) -> DataArray:
+    """How well entropy tells the failed runs on one side of the usual, by the factor of the initial weights."""
+    return _seeds(sided(signals, side, factor))
 
 
 @number
