@@ -1576,7 +1576,7 @@ def usual_area(signals: Dataset, *, sign: str) -> DataArray:
 
 
 @number
-def failed_side(signals: Dataset, *, side: str, factor: float) -> DataArray:
+def failed_side(signals: Dataset, *, side: Literal["low", "high"], factor: float) -> DataArray:
     """How well entropy tells the failed runs on one side of the usual, by the factor of the initial weights."""
     return _seeds(sided(signals, side, factor))
 
