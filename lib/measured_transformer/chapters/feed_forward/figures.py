@@ -219,12 +219,12 @@ def plot_by_length(company: Dataset) -> Figure:
 
 
 _PLACES: Mapping[str, tuple[float, float, str]] = {
-    "copy": (0.03, 0.025, "left"),
+    "copy": (-0.01, 0.06, "center"),
     "recall": (0.03, 0.0, "left"),
     "alone": (0.0, 0.05, "center"),
     "table": (0.0, 0.05, "center"),
     "both": (0.0, 0.06, "center"),
-    "sums": (0.03, -0.025, "left"),
+    "sums": (0.03, 0.0, "left"),
     "text": (0.03, 0.04, "left"),
 }
 
