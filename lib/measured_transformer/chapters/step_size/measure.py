@@ -215,7 +215,7 @@ LATER = 60
 
 
 @measurement(
-    seeds=4,
+    seeds=12,
     coords={"arm": tuple(GRID), "rate": RATES, "move": MOVES, "gated": GATED},
     trainings=rates_trainings,
     repeat="opening",
