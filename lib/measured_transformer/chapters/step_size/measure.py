@@ -658,3 +658,26 @@ def _working(arm: str) -> None:
 
 for _arm in GRID:
     _working(_arm)
+
+
+@number
+def trained_growth(towers: Dataset) -> float:
+    """How many times as long as at its shortest the stream of trained pre-norm towers is: geometric mean."""
+    return float(10 ** towers.spread.sel(arm="pre").mean())
+
+
+def _gated_difference(rates: Dataset, what: str) -> DataArray:
+    with_norm, without = (at_best_rate(rates, arm, what) for arm in GATED)
+    return with_norm - without
+
+
+@number
+def gain_first(rates: Dataset) -> DataArray:
+    """By how much the loss on the game is lower with a norm, behind gates, in nats."""
+    return -_gated_difference(rates, "loss")
+
+
+@number
+def loss_second(rates: Dataset) -> DataArray:
+    """By how much the loss on the second game is higher with a norm, behind gates, in nats."""
+    return _gated_difference(rates, "second")
