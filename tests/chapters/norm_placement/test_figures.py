@@ -13,7 +13,7 @@ RESULTS = load_results("norm_placement")
         (figures.plot_two_blocks, ["two_blocks"]),
         (figures.plot_border, ["border"]),
         (figures.plot_recipes, ["border", "recipes"]),
-        (figures.plot_kept, ["untrained"]),
+        (figures.plot_alike, ["alike"]),
         (figures.plot_untrained, ["untrained"]),
         (figures.plot_elsewhere, ["border", "elsewhere"]),
     ],

@@ -111,27 +111,37 @@ def _map(
     panel.tick_params(length=0)
 
 
+_STACKS = {
+    "pre": ("norm", "pre-norm"),
+    "post": ("attention", "post-norm"),
+    "post, wide": ("alibi", "post-norm, width 768"),
+    "post, as BERT": ("ffn", "post-norm, drawn as BERT"),
+    "post, small": ("residual", "post-norm, small weights"),
+}
+
+
 @themed
-def plot_kept(untrained: Dataset) -> Figure:
-    """Draw, block by block, how much of what enters a block is left behind it, before any training."""
-    figure, axes = subplots(1, 2, height=2.6, sharey=True)
-    for panel, weights in zip(axes, ("xavier", "small"), strict=True):
-        for placement, name in NAMES.items():
-            kept = untrained.kept.sel(weights=weights, placement=placement)
-            along = kept.transpose("seed", "block").values.cumprod(axis=1)
+def plot_alike(alike: Dataset) -> Figure:
+    """Draw, block by block and before any training, how alike positions are and how much of the tokens is left.
+
+    Args:
+        alike: the result of this name.
+    """
+    figure, axes = subplots(1, 2, height=3.2, sharey=True)
+    for panel, name in zip(axes, ("alike", "kept"), strict=True):
+        for stack, (concept, label) in _STACKS.items():
+            rows = alike[name].sel(stack=stack).transpose("seed", "block").values
             seed_lines(
-                panel, untrained.block.values, along, concept=CONCEPTS[placement], label=name
+                panel, alike.block.values, rows, concept=concept, label=label, marker_every=3
             )
-        panel.set_xlabel("block")
-        panel.set_xticks((1, 3, 6, 9, 12))
-        panel.set_ylim(-0.05, 1.05)
-    axes[0].set_ylabel("product of cosines")
-    axes[0].text(12, 0.5, "pre-norm", ha="right", va="bottom", color=look("norm")["color"])
-    axes[0].text(4.2, 0.2, "post-norm", ha="left", va="bottom", color=look("attention")["color"])
-    axes[1].text(12, 0.9, "pre-norm", ha="right", va="top", color=look("norm")["color"])
-    axes[1].text(12, 0.6, "post-norm", ha="right", va="top", color=look("attention")["color"])
-    axes[0].set_title("(a) Xavier weights", loc="left")
-    axes[1].set_title("(b) small weights", loc="left")
+        panel.set_xlabel("blocks passed")
+        panel.set_xticks((0, 3, 6, 9, 12))
+        panel.set_ylim(-0.15, 1.05)
+    axes[0].set_ylabel("mean cosine")
+    axes[0].set_title("(a) two positions", loc="left")
+    axes[1].set_title("(b) state and embedding", loc="left")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=10)
     return figure
 
 
