@@ -38,7 +38,7 @@ def on_the_skip(answer: Answer) -> None:
 
 @exercise(_CHAPTER)
 def tower(answer: Answer) -> None:
-    """Write `tower(first, writes)`: the gradient's length at each state of a pre-norm tower, embedding first."""
+    """Write `tower(first, writes)`: the gradient's length at each state of a pre-norm tower, upwards."""
     cases = ((1.0, [1.0]), (1.0, [1.0, 1.0, 1.0]), (2.0, [0.5, 3.0, 1.0, 0.2]), (1.0, [4.0, 0.1]))
     for first, writes in cases:
         found = tensor(answer(first, list(writes)), shape=(len(writes) + 1,))
