@@ -212,7 +212,7 @@ def plot_ends(untrained: Dataset, followed: Dataset) -> Figure:
     _ticks(panels[0].yaxis, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100))
     panels[0].set_ylabel("first block's gradient\nover the last one's")
     _name(panels[0], (24, 8.5), "pre", ha="right")
-    _name(panels[0], (24, 0.4), "post", ha="right")
+    _name(panels[0], (2.0, 0.5), "post", ha="left")
     panel_letters(panels)
     return figure
 
@@ -335,7 +335,7 @@ def plot_remedies(remedies: Dataset) -> Figure:
         axes.set_yticks(range(len(rows)), [name for _, name in rows.values()], fontsize=10)
         axes.set_ylim(4.5, -0.5)
         axes.set_xscale("log")
-        _ticks(axes.xaxis, (50, 100, 200, 400))
+        _ticks(axes.xaxis, (50, 70, 100, 150, 200, 300))
         axes.set_xlabel("steps to solve the task")
         axes.grid(visible=False, axis="y")
     both[0].set_title("(a) gradient descent", loc="left")

@@ -24,8 +24,9 @@ from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.early_stopping import WhenSolved
 from measured_transformer.analysis.gradients import jacobian, sublayers
-from measured_transformer.analysis.residual import ledger, random_model
+from measured_transformer.analysis.residual import ledger, random_model, token_spread
 from measured_transformer.analysis.solving import LEVEL, solved
+from measured_transformer.evidence.statistics import mean_interval
 from measured_transformer.internals.capture import capture
 from measured_transformer.measuring import (
     Search,
@@ -245,6 +246,10 @@ def untrained(seed: int) -> dict[str, Any]:
         ),
         "cosine": (("placement", "state"), [way.cosine for way in ways]),
         "own": (("placement", "state"), [way.own for way in ways]),
+        "apart": (
+            ("placement", "state"),
+            [token_spread(ledger(model, batch.inputs).blocks) for model in twelve],
+        ),
     }
 
 
@@ -524,6 +529,12 @@ def geometric(values: DataArray) -> float:
 
 
 @number
+def draws(depths: Dataset) -> int:
+    """How many models of each depth are drawn."""
+    return int(depths.sizes["seed"])
+
+
+@number
 def slope(depths: Dataset, *, what: str, placement: str, end: str) -> DataArray:
     """Slope of a logarithm over that of the number of blocks, a straight line through all depths; one per seed.
 
@@ -538,6 +549,14 @@ def slope(depths: Dataset, *, what: str, placement: str, end: str) -> DataArray:
     return _slope(
         np.array(DEPTHS), xarray.concat([one.drop_vars(("depth", "after")) for one in ends], "x")
     )
+
+
+@number
+def slope_edge(depths: Dataset, *, what: str, placement: str, end: str, side: str) -> float:
+    """The 'lower' or 'upper' edge of the 95 % interval of the mean of such slopes."""
+    found = slope(depths, what=what, placement=placement, end=end)
+    low, high = mean_interval(found.values).interval
+    return low if side == "lower" else high
 
 
 @number
@@ -599,6 +618,12 @@ def kind_ratio(untrained: Dataset, *, placement: str, kind: str) -> float:
 def largest_spread(followed: Dataset, *, start: str, depth: int) -> DataArray:
     """The longest block's gradient over the shortest one's, the largest of all moments; one per seed."""
     return followed.spread.sel(arm=f"{start} {depth}").max("moment")
+
+
+@number
+def many_blocks(followed: Dataset) -> int:
+    """Trained pre-norm models with Xavier weights and six or twelve blocks."""
+    return 2 * int(followed.sizes["seed"])
 
 
 @number
