@@ -211,7 +211,7 @@ def plot_ends(untrained: Dataset, followed: Dataset) -> Figure:
     panels[0].text(2, np.sqrt(BAND[0] * BAND[1]), "as claimed", fontsize=9, va="center")
     _ticks(panels[0].yaxis, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100))
     panels[0].set_ylabel("first block's gradient\nover the last one's")
-    _name(panels[0], (24, 8.5), "pre", ha="right")
+    _name(panels[0], (24.0, 8.5), "pre", ha="right")
     _name(panels[0], (2.0, 0.5), "post", ha="left")
     panel_letters(panels)
     return figure
