@@ -106,7 +106,9 @@ def test_size_times_gradient_is_one_in_a_tower_of_random_branches():
     (norm(x) @ torch.randn(width, generator=generator)).backward()
     products = [float(s.detach().square().mean().sqrt() * s.grad.norm()) for s in states]
     assert np.array(products) / products[-1] == pytest.approx(np.ones(depth + 1), rel=0.1)
-    assert float(states[-1].detach().square().mean().sqrt()) == pytest.approx(math.sqrt(1 + depth), rel=0.05)
+    assert float(states[-1].detach().square().mean().sqrt()) == pytest.approx(
+        math.sqrt(1 + depth), rel=0.05
+    )
 
 
 def test_the_first_gradients_are_those_that_a_training_meets():
