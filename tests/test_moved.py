@@ -66,7 +66,7 @@ def test_every_form_of_import_finds_it_and_the_warning_names_the_users_line(tmp_
     assert done.stdout.split() == [
         f"{NAME}.parts.kernels.linear",
         f"{NAME}.analysis.folding",
-        f"{NAME}.chapters.norm_gradients.measure",
+        f"{NAME}.variants.gradients",
         f"{NAME}.variants.norms",
         f"{NAME}.figures.fact_tables",
         f"{NAME}.chapters.facts.figures",

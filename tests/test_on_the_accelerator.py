@@ -19,14 +19,8 @@ from measured_transformer.chapters.heads.measure import pair_effects
 from measured_transformer.chapters.initialisation.measure import passage
 from measured_transformer.chapters.layer_norm.measure import norm_divisors
 from measured_transformer.chapters.layers.measure import rise_without
-from measured_transformer.chapters.norm_gradients.measure import (
-    EqualRates,
-    Watched,
-    equal_by_kind,
-    equal_gradients,
-    first_gradients,
-    gradient_lengths,
-)
+from measured_transformer.chapters.norm_gradients.measure import first_gradients
+from measured_transformer.chapters.norm_gradients.measure import passage as stream_passage
 from measured_transformer.chapters.norm_placement.measure import logit_deviation
 from measured_transformer.chapters.one_head.measure import gradient_importance, look
 from measured_transformer.chapters.pieces.measure import rises_when_taken
@@ -58,6 +52,13 @@ from measured_transformer.variants.component_ablation import without_attention, 
 from measured_transformer.variants.dropout import drop_behind
 from measured_transformer.variants.embeddings import FixedTables
 from measured_transformer.variants.feedforward import with_squared_relu
+from measured_transformer.variants.gradients import (
+    EqualRates,
+    Watched,
+    equal_by_kind,
+    equal_gradients,
+    gradient_lengths,
+)
 from measured_transformer.variants.initialisation import BranchFactor, Scaled, ScaledWrites
 from measured_transformer.variants.norms import (
     deep_norm,
@@ -109,6 +110,7 @@ INSTRUMENTS = {
     "importance": lambda: gradient_importance(trained(), batch_of(REVERSAL)),
     "logit_deviation": lambda: logit_deviation(trained(), REVERSAL, seed=0),
     "excess_loss": lambda: excess_loss(trained(task=LAG), LAG, seed=0, length=12),
+    "stream_passage": lambda: stream_passage(trained(), batch_of(REVERSAL)),
     "first_gradients": lambda: first_gradients(trained(), batch_of(REVERSAL)),
     "pair_effects": lambda: pair_effects(trained(), batch_of(REVERSAL)),
     "rises": lambda: rises_when_taken(

@@ -49,9 +49,13 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.neuron_patterns": ("chapters.neurons.measure",),
     "analysis.norm_arms": (
         "variants.norms",
+        "variants.gradients",
         "chapters.norm_gradients.measure",
     ),
-    "analysis.norm_gradients": ("chapters.norm_gradients.measure",),
+    "analysis.norm_gradients": (
+        "chapters.norm_gradients.measure",
+        "variants.gradients",
+    ),
     "analysis.norm_placement": (
         "analysis.solving",
         "chapters.norm_placement.measure",
@@ -258,9 +262,6 @@ CHANGED: dict[str, dict[str, str]] = {
         "predicted_evenness": "chapters.training_attention.measure:predicted_entropy",
     },
     "figures.diagrams": {"block_placements": "figures.diagrams:plot_block_placements"},
-    "figures.norm_placement": {
-        "steps_strip": "chapters.norm_gradients.figures:plot_steps_strip",
-    },
     "interop.bert": {"write_config": "interop.bert:BERT.write_config"},
     "interop.gpt2": {"write_config": "interop.gpt2:GPT2.write_config"},
     "interop.llama": {"write_config": "interop.llama:LLAMA.write_config"},

@@ -7,15 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from measured_transformer.chapters.norm_gradients.measure import (
-    equal_gradients,
-)
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.training.stacked import train_stacked
+from measured_transformer.variants.gradients import equal_gradients
 from measured_transformer.variants.norms import (
     deep_norm,
     head_norms,

@@ -1,105 +1,68 @@
-"""Figures on gradients draw what they are given, seeds that lie powers of ten apart included."""
+"""Every figure of the chapter is drawn from its results, in both themes, and shows every seed."""
 
 import numpy as np
 import pytest
-from measured_transformer.analysis.solving import Solved
 from measured_transformer.chapters.norm_gradients import figures
-from measured_transformer.chapters.norm_gradients.figures import plot_steps_strip
+from measured_transformer.evidence.results import load_results
 
-RNG = np.random.default_rng(0)
-SOON = Solved(np.array([20.0, 30.0, 60.0]), np.array([True, True, False]))
-LATE = Solved(np.array([50.0, 55.0, 60.0]), np.array([True, True, True]))
-TABLE = np.exp(RNG.normal(size=(3, 4)))
+RESULTS = load_results("norm_gradients")
 
 
-def lines(axes):
-    return [
-        (np.asarray(x.get_xdata(), float), np.asarray(x.get_ydata(), float), x)
-        for x in axes.get_lines()
-    ]
+@pytest.mark.parametrize(
+    ("draw", "names"),
+    [
+        (figures.plot_tower, []),
+        (figures.plot_by_depth, ["depths"]),
+        (figures.plot_top, ["depths"]),
+        (figures.plot_ends, ["untrained", "followed"]),
+        (figures.plot_kinds, ["untrained"]),
+        (figures.plot_direction, ["untrained"]),
+        (figures.plot_remedies, ["remedies"]),
+    ],
+)
+def test_figures_are_drawn_for_day_and_night(draw, names):
+    drawn = draw(*(RESULTS[name] for name in names))
+    assert drawn.light.startswith(b"\x89PNG")
+    assert drawn.dark.startswith(b"\x89PNG")
+    assert drawn.light != drawn.dark
 
 
-def shows(axes, row):
-    return any(len(y) == len(row) and np.allclose(y, row) for _, y, _ in lines(axes))
+def curves(axes):
+    return [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]
 
 
-FAR = np.array([[1.0, 1e-4, 1e-6], [1.0, 1e-3, 1e-5], [1.0, 0.9, 0.8]])
+def test_every_draw_is_a_line_and_the_strong_one_the_geometric_mean():
+    depths = RESULTS["depths"]
+    figure = figures.plot_by_depth(depths).figure
+    for axes, placement in zip(figure.axes, ("pre", "post"), strict=True):
+        drawn = curves(axes)
+        values = depths.gradient.sel(placement=placement, depth=8, after=[1, 2, 4, 8])
+        rows = values.transpose("seed", "after").values
+        for row in (*rows, np.exp(np.log(rows).mean(0))):
+            assert any(len(y) == len(row) and np.allclose(y, row) for y in drawn)
 
 
-@pytest.mark.parametrize("draw", [figures.plot_lengths_by_block, figures.plot_lengths_by_kind])
-def test_the_strong_line_is_the_median(draw):
-    name = "query" if draw is figures.plot_lengths_by_kind else "step 0"
-    axes = draw({"(a)": {name: FAR}, "(b)": {name: FAR}}).figure.axes[0]
-    faint = [line for line in axes.get_lines() if line.get_alpha() is not None]
-    (strong,) = (line for line in axes.get_lines() if line.get_alpha() is None)
-    assert len(faint) == 3
-    assert np.asarray(strong.get_ydata(), float) == pytest.approx([1.0, 1e-3, 1e-5])
-    assert list(strong.get_xdata()) == [1, 2, 3]
+def test_every_run_of_the_remedies_is_a_mark():
+    remedies = RESULTS["remedies"]
+    figure = figures.plot_remedies(remedies).figure
+    marks = sum(
+        len(line.get_xdata())
+        for axes in figure.axes
+        for line in axes.get_lines()
+        if line.get_marker() != "None"
+    )
+    assert marks == remedies.steps.size
 
 
-def test_ratios_have_more_than_one_number_at_their_axis():
-    rows = {"pre": np.full((2, 4), 3.0), "post": np.full((2, 4), 0.3)}
-    axes = figures.plot_ratios_by_depth(rows, (2, 6, 12, 24), (0.2, 1 / 3)).figure.axes[0]
-    low, high = axes.get_ylim()
-    assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 3
+def test_both_ends_of_the_claim_are_shaded_in_every_panel():
+    figure = figures.plot_ends(RESULTS["untrained"], RESULTS["followed"]).figure
+    for axes in figure.axes:
+        (band,) = axes.patches
+        assert (band.get_y(), band.get_y() + band.get_height()) == pytest.approx((1 / 5, 1 / 3))
 
 
-def test_no_ratio_of_a_largest_to_a_smallest_is_below_one():
-    drawn = figures.plot_spreads(
-        {"a": np.array([1.5, 4.0, 30.0])}, 2.0, {"a": "ffn"}, "ratio"
-    ).figure
-    assert drawn.axes[0].get_xlim()[0] == 1
-
-
-@pytest.mark.parametrize("draw", [figures.plot_lengths_by_block, figures.plot_lengths_by_kind])
-def test_gradients_have_a_panel_a_placement_and_every_seed(draw):
-    names = ("query", "up") if draw is figures.plot_lengths_by_kind else ("step 0", "step 10")
-    drawn = draw(
-        {"(a)": dict(zip(names, (TABLE, 2 * TABLE), strict=True)), "(b)": {names[0]: 3 * TABLE}}
-    ).figure
-    top, bottom = drawn.axes
-    assert all(shows(top, row) for row in (*TABLE, *(2 * TABLE)))
-    assert all(shows(bottom, row) for row in 3 * TABLE)
-    assert top.get_yscale() == "log"
-
-
-def test_ratios_show_the_stated_range():
-    drawn = figures.plot_ratios_by_depth(
-        {"pre": TABLE, "post": 2 * TABLE}, (2, 6, 12, 24), (0.2, 1 / 3)
-    ).figure
-    (band,) = drawn.axes[0].patches
-    low, high = band.get_extents().transformed(drawn.axes[0].transData.inverted()).intervaly
-    assert (low, high) == pytest.approx((0.2, 1 / 3))
-    assert all(shows(drawn.axes[0], row) for row in TABLE)
-
-
-def test_spreads_mark_the_limit():
-    rows = {"a": TABLE[0], "b": TABLE[1]}
-    drawn = figures.plot_spreads(rows, 2.0, {"a": "residual", "b": "ffn"}, "ratio").figure
-    assert any(np.allclose(x, 2.0) for x, _, _ in lines(drawn.axes[0]) if len(x) == 2)
-    assert drawn.axes[0].get_xscale() == "log"
-
-
-def test_cosines_are_over_the_blocks_passed():
-    drawn = figures.plot_cosines_by_state({"pre": TABLE, "post": -TABLE}).figure
-    assert all(shows(drawn.axes[0], row) for row in (*TABLE, *(-TABLE)))
-
-
-def test_remedies_ring_the_runs_that_were_stopped():
-    panels = {
-        "SGD": {"plain": ("post", SOON), "mended": ("sandwich", LATE)},
-        "Adam": {"plain": ("post", LATE)},
-    }
-    drawn = figures.plot_remedies(panels).figure
-    top, bottom = drawn.axes
-    rings = [
-        (list(x), list(y)) for x, y, line in lines(top) if line.get_markersize() == 9 and len(x)
-    ]
-    assert rings == [([60.0], [0.0])]
-    assert not any(len(x) for x, _, line in lines(bottom) if line.get_markersize() == 9)
-
-
-def test_steps_have_a_row_an_arm():
-    drawn = plot_steps_strip({"a": ("pre", SOON), "b": ("post", LATE)}).figure
-    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["a", "b"]
-    assert any(np.allclose(x, SOON.steps) for x, _, _ in lines(drawn.axes[0]) if len(x) == 3)
+def test_labels_keep_their_distance_and_their_order():
+    found = figures.apart([3.0, 1.0, 1.1], 0.5)
+    assert found[2] - found[1] >= 0.5 - 1e-9
+    assert found[0] > found[2]
+    assert sum(found) == pytest.approx(5.1)

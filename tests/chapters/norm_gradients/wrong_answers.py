@@ -9,6 +9,21 @@ def _to(length):
     ]
 
 
+def _sizes(first, writes):
+    sizes = [first]
+    for write in writes:
+        sizes.append(math.hypot(sizes[-1], write))
+    return sizes
+
+
+def _lengths_added(first, writes):
+    sizes = _sizes(first, writes)
+    found = [1 / sizes[-1]]
+    for size, write in zip(sizes[-2::-1], writes[::-1], strict=True):
+        found.append(found[-1] * (1 + write / size))
+    return found[::-1]
+
+
 def _jacobian_without_diagonal(pattern, values, g):
     return -pattern * (pattern @ values @ g)
 
@@ -21,6 +36,31 @@ WRONG = {
         "nothing": ((0.0, 1.0), "small, not zero"),
         "both": ((2.0**-12, 2.0**-12), "which norms lie"),
         "growth": ((2.0**-12, 5.0), "what stands on the skip path"),
+    },
+    "norm_gradients.tower": {
+        "sizes": (lambda first, writes: _sizes(first, writes), "those are the sizes"),
+        "no final norm": (
+            lambda first, writes: [_sizes(first, writes)[-1] / s for s in _sizes(first, writes)],
+            "without the final norm",
+        ),
+        "no branches": (
+            lambda first, writes: [1 / _sizes(first, writes)[-1] for _ in _sizes(first, writes)],
+            "comes back through the branches",
+        ),
+        "from the top": (
+            lambda first, writes: [1 / s for s in _sizes(first, writes)][::-1],
+            "the embedding comes first",
+        ),
+        "squared": (
+            lambda first, writes: [1 / s**2 for s in _sizes(first, writes)],
+            "squared lengths",
+        ),
+        "lengths added": (_lengths_added, "squared lengths that add up"),
+        "one short": (lambda first, writes: [1 / s for s in _sizes(first, writes)][1:], "shape"),
+        "sublayers counted": (
+            lambda first, writes: [1 / (1 + k) ** 0.5 for k in range(len(writes) + 1)],
+            "by hand",
+        ),
     },
     "norm_gradients.score_gradient": {
         "no softmax": (lambda pattern, values, g: values @ g, "softmax is still to come"),

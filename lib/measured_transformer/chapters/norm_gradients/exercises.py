@@ -37,6 +37,51 @@ def on_the_skip(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
+def tower(answer: Answer) -> None:
+    """Write `tower(first, writes)`: the gradient's length at each state of a pre-norm tower, upwards."""
+    cases = ((1.0, [1.0]), (1.0, [1.0, 1.0, 1.0]), (2.0, [0.5, 3.0, 1.0, 0.2]), (1.0, [4.0, 0.1]))
+    for first, writes in cases:
+        found = tensor(answer(first, list(writes)), shape=(len(writes) + 1,))
+        sizes = _sizes(first, writes)
+        right = 1 / sizes
+        shown = f"for a first size of {first:g} and writes of {writes} it gives {_written(found)}"
+        slips = {
+            "those are the sizes; the final norm divides a gradient by the last of them": sizes,
+            "that would be so without the final norm, which the gradient meets first": sizes[-1]
+            / sizes,
+            "nothing changes there: what comes back through the branches?": right[-1].expand(
+                len(sizes)
+            ),
+            "that is in the order of the way down; the embedding comes first": right.flip(0),
+            "those are squared lengths": right.square(),
+        }
+        for words, slip in slips.items():
+            demand(close(found, right) or not close(found, slip), f"{shown}: {words}")
+        along = _lengths_added(sizes, writes)
+        demand(
+            close(found, right) or not close(found, along),
+            f"{shown}: at right angles it is the squared lengths that add up",
+        )
+        demand(close(found, right), f"{shown}; follow three sublayers by hand, up and down")
+
+
+def _sizes(first: float, writes: list[float]) -> torch.Tensor:
+    squares = torch.tensor([first, *writes], dtype=torch.float64).square()
+    return squares.cumsum(0).sqrt()
+
+
+def _lengths_added(sizes: torch.Tensor, writes: list[float]) -> torch.Tensor:
+    """The slip of adding lengths in place of their squares."""
+    factors = 1 + torch.tensor(writes, dtype=torch.float64) / sizes[:-1]
+    below = factors.flip(0).cumprod(0).flip(0)
+    return torch.cat([below, torch.ones(1, dtype=torch.float64)]) / sizes[-1]
+
+
+def _written(values: torch.Tensor) -> str:
+    return ", ".join(f"{float(value):.3g}" for value in values)
+
+
+@exercise(_CHAPTER)
 def score_gradient(answer: Answer) -> None:
     """Write `score_gradient(pattern, values, g)`: a query's gradient at its scores, from that at its output."""
     for keys, width, seed in ((3, 2, 0), (6, 4, 1), (1, 3, 2)):
@@ -98,7 +143,7 @@ def equalise(answer: Answer) -> None:
         found = answer(given)
         demand(
             isinstance(found, (list, tuple)) and len(found) == len(gradients),
-            f"expected a list of {len(gradients)} gradients, one a block",
+            f"expected a list of {len(gradients)} gradients, one per block",
         )
         came = [tensor(f, shape=tuple(g.shape)) for f, g in zip(found, gradients, strict=True)]
         lengths = [float(g.norm()) for g in gradients]

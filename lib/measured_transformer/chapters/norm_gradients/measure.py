@@ -1,4 +1,11 @@
-"""Gradients on their way down the stream: a watch on them, how unequal they are, how to level them."""
+"""What the chapter on gradients measures: their lengths, block by block, and whether these make models slow.
+
+Definitions that all of it shares. The *loss* is cross-entropy in nats. The gradient of a *weight* is that of
+the mean loss over all positions of a batch; its length is the Frobenius norm, and that of a block, or of a kind
+of parameters, is the root of the sum of squares over all of them, biases included. The gradient of a *state* of
+the stream is that of the loss summed over positions; its length is the root mean square over tokens. The *size*
+of a state is the root of the mean, over tokens, of the variance of its entries: what a norm divides by.
+"""
 
 from __future__ import annotations
 
@@ -9,81 +16,278 @@ from typing import Any
 
 import numpy as np
 import torch
+import xarray
 from jaxtyping import Float
 from numpy import ndarray
-from torch import Tensor, nn
-from torch.nn.utils import parametrize
+from torch import Tensor
+from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.early_stopping import WhenSolved
-from measured_transformer.evidence.profile import Profile
+from measured_transformer.analysis.gradients import jacobian, sublayers
+from measured_transformer.analysis.residual import ledger, random_model, token_spread
+from measured_transformer.analysis.solving import LEVEL, solved
+from measured_transformer.evidence.statistics import mean_interval
 from measured_transformer.internals.capture import capture
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
-from measured_transformer.tasks.task import Batch, Task
-from measured_transformer.training.arms import tune_arms
-from measured_transformer.training.ensemble import train_ensemble
-from measured_transformer.training.loop import Model, Run, predict
+from measured_transformer.tasks.reversal import Reversal
+from measured_transformer.tasks.task import Batch
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Model, Run, make_model
 from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.schedules import Constant
 from measured_transformer.training.seeding import make_generator
-from measured_transformer.training.tuning import Arm
-from measured_transformer.variants.norms import _blocks, _device, _stack
+from measured_transformer.variants.gradients import (
+    EqualRates,
+    Watched,
+    equal_by_kind,
+    equal_gradients,
+    gradient_lengths,
+    trains_alone,
+)
+from measured_transformer.variants.norms import deep_norm, zero_branches
 
+PLACEMENTS = ("pre", "post")
+TASK = Reversal(vocab=5, length=5)
+"""What all but the remedies are measured on."""
+
+
+def encoder(placement: str, depth: int, **changes: Any) -> Config:
+    """Blocks of width 32 with two heads, Xavier weights and sinusoidal positions."""
+    given: dict[str, Any] = {"vocab": TASK.vocab, "d_model": 32, "n_heads": 2, "activation": "relu"}
+    return Config(placement=placement, n_layers=depth, **(given | changes))  # type: ignore[arg-type]
+
+
+# The algebra --------------------------------------------------------------------------------------
+
+
+@measurement(
+    seeds=100,
+    coords={"placement": PLACEMENTS},
+    tolerance={"left_over": 1e-12},
+)
+def algebra(seed: int) -> dict[str, Any]:
+    """A random sublayer's Jacobian, less the identity and the branch's own: its largest entry."""
+    return {"left_over": (("placement",), [left_over(seed, where) for where in PLACEMENTS])}
+
+
+def left_over(seed: int, placement: str) -> float:
+    """The largest entry of d(stream after) / d(stream before) - I - d(branch) / d(stream before)."""
+    model, tokens = random_model(seed, placement=placement, n_layers=1)
+    x = ledger(model, tokens[:1]).states[0]
+    branch, norm = sublayers(model)[0]
+    whole = jacobian(lambda x: norm(x + branch(x)), x)
+    identity = torch.eye(len(whole), dtype=whole.dtype)
+    return float((whole - identity - jacobian(branch, x)).abs().max())
+
+
+# Before training ----------------------------------------------------------------------------------
+
+DEPTHS = (2, 4, 8, 16, 32)
+AFTER = (0, 1, 2, 4, 8, 16, 32)
+"""Numbers of blocks passed at which the stream is looked at; 0 is the embedding."""
+WIDTHS = (16, 32, 64, 128)
+WIDTH_DEPTH = 6
+DEEP = 12
+JUDGED = (2, 6, 12, 24)
+STARTS = ("xavier", "zero", "gpt2")
+"""Initial weights: Xavier; the same with what writes to the stream zero; GPT-2's, smaller with depth."""
 KINDS = ("query", "key", "value", "output", "up", "down", "norm")
 """The types of a block's parameters, as `by_kind` tells them apart; biases count with their matrix."""
 
 
 @dataclass(frozen=True)
-class Watched:
-    """Writes down the length of each parameter's gradient at some steps of a training.
-
-    The lengths are those of the loss's gradient, before any clipping. They become a buffer of the model,
-    so that a stored run has them; `gradient_lengths` reads it.
+class Passage:
+    """What a gradient is on its way down the stream, at the embedding and after each block.
 
     Attributes:
-        at: the steps, counted from 0 for the gradient of the fresh model.
-        variant: another preparation, which comes first.
+        size: of the state, see the head of this module.
+        gradient: length of the gradient there.
+        own: length of that part of it which differs from its mean over the positions of the sequence, over the
+            length of the whole.
+        cosine: with the gradient at the last state, over all tokens and entries at once.
     """
 
-    at: tuple[int, ...]
-    variant: Callable[[Model], None] | None = None
-
-    def __call__(self, model: Model) -> None:
-        """Attach the watch.
-
-        Raises:
-            ValueError: for an `EncoderDecoder`.
-        """
-        if self.variant is not None:
-            self.variant(model)
-        weights = [weight for _, weight in _trained(model)]
-        lengths = torch.full((len(self.at), len(weights)), math.nan, device=_device(model))
-        model.register_buffer("gradient_lengths", lengths)
-        model.register_buffer("gradient_steps", torch.tensor(self.at, device=_device(model)))
-        step = 0
-
-        def look(_: Tensor) -> None:
-            nonlocal step
-            if step in self.at:
-                found = [math.nan if w.grad is None else float(w.grad.norm()) for w in weights]
-                # the model's own buffer, which may have been moved since
-                row = torch.tensor(found, device=_device(model))
-                model.get_buffer("gradient_lengths")[self.at.index(step)] = row
-            step += 1
-
-        _when_all_are_there(model, look)
+    size: Float[ndarray, "state"]
+    gradient: Float[ndarray, "state"]
+    own: Float[ndarray, "state"]
+    cosine: Float[ndarray, "state"]
 
 
-def gradient_lengths(model: Model) -> dict[str, Float[ndarray, "at"]]:
-    """What `Watched` wrote down: for each parameter its gradient's length at each of the steps.
+def passage(model: Decoder | Encoder, batch: Batch) -> Passage:
+    """Follow the gradient of the summed loss down the stream of a model."""
+    names = ["embedding", *(f"blocks.{i}.residual_post" for i in range(model.config.n_layers))]
+    with torch.enable_grad(), capture(model, *names, gradients=True) as seen:
+        mean = cross_entropy(model(batch.inputs), batch.targets, batch.scored)
+        found = torch.autograd.grad(mean * batch.scored.sum(), [seen[name] for name in names])
+    states = torch.stack([seen[name].detach() for name in names]).double()
+    gradients = torch.stack(found).double()
+    flat = gradients.flatten(1)
+    return Passage(
+        states.var(-1, correction=0).mean((1, 2)).sqrt().cpu().numpy(),
+        _rms_length(gradients),
+        _rms_length(gradients - gradients.mean(2, keepdim=True)) / _rms_length(gradients),
+        torch.cosine_similarity(flat, flat[-1:], dim=1).cpu().numpy(),
+    )
+
+
+def _rms_length(x: Float[Tensor, "state batch position d_model"]) -> Float[ndarray, "state"]:
+    found: ndarray = x.square().sum(-1).mean((1, 2)).sqrt().cpu().numpy()
+    return found
+
+
+def first_gradients(model: Decoder | Encoder, batch: Batch) -> dict[str, Float[ndarray, "at"]]:
+    """The length of each parameter's gradient on one batch, in the form of `gradient_lengths`.
+
+    The model is left without gradients.
+    """
+    model.zero_grad()
+    with torch.enable_grad():
+        cross_entropy(model(batch.inputs), batch.targets, batch.scored).backward()
+    named = model.named_parameters()
+    found = {n: np.array([float(w.grad.norm())]) for n, w in named if w.grad is not None}
+    model.zero_grad()
+    return found
+
+
+def fresh(config: Config, seed: int, change: Callable[[Model], None] | None = None) -> Any:
+    """An untrained model in double precision, so that small gradients are no rounding."""
+    model = make_model(config, causal=False, seed=seed).double()
+    if change is not None:
+        change(model)
+    return model.eval()
+
+
+def held_out(seed: int) -> Batch:
+    """The 64 sequences that untrained models are looked at with."""
+    return TASK.batch(make_generator(seed, "evaluation"), 64)
+
+
+@measurement(
+    seeds=30,
+    coords={"placement": PLACEMENTS, "depth": DEPTHS, "after": AFTER, "width": WIDTHS},
+)
+def depths(seed: int) -> dict[str, Any]:
+    """Untrained models of 2 to 32 blocks: size of the stream, its gradient, and that of what writes to it."""
+    axes = ("placement", "depth", "after")
+    found = [[_by_depth(encoder(p, depth), seed) for depth in DEPTHS] for p in PLACEMENTS]
+    wide = [
+        [last_matrix(encoder(p, WIDTH_DEPTH, d_model=width), seed) for width in WIDTHS]
+        for p in PLACEMENTS
+    ]
+    return {
+        **{name: (axes, [[one[name] for one in row] for row in found]) for name in found[0][0]},
+        "by_width": (("placement", "width"), wide),
+    }
+
+
+def _by_depth(config: Config, seed: int) -> dict[str, ndarray]:
+    """After so many blocks as `AFTER` says, NaN where there are fewer: size, gradient, and writing matrix."""
+    model, batch = fresh(config, seed), held_out(seed)
+    seen, lengths = passage(model, batch), first_gradients(model, batch)
+    matrix = np.array([math.nan, *(_written(lengths, i) for i in range(config.n_layers))])
+    found = {"size": seen.size, "gradient": seen.gradient, "matrix": matrix}
+    there = [after for after in AFTER if after <= config.n_layers]
+    missing = np.full(len(AFTER) - len(there), math.nan)
+    return {name: np.concatenate([values[there], missing]) for name, values in found.items()}
+
+
+def _written(lengths: Mapping[str, ndarray], block: int) -> float:
+    return float(lengths[f"blocks.{block}.feedforward.down.weight"][0])
+
+
+def last_matrix(config: Config, seed: int) -> float:
+    """Length of the gradient of the last block's second feed-forward matrix: what Xiong et al. bound."""
+    lengths = first_gradients(fresh(config, seed), held_out(seed))
+    return _written(lengths, config.n_layers - 1)
+
+
+@measurement(
+    seeds=30,
+    coords={
+        "placement": PLACEMENTS,
+        "depth": JUDGED,
+        "start": STARTS,
+        "kind": KINDS,
+        "block": tuple(range(1, DEEP + 1)),
+        "state": tuple(range(DEEP + 1)),
+    },
+)
+def untrained(seed: int) -> dict[str, Any]:
+    """Untrained models: gradients of blocks and of kinds of parameters, and what is left of them on the way."""
+    batch = held_out(seed)
+    ratios = [
+        [_of_fresh(encoder(p, depth), seed, first_over_last) for depth in JUDGED]
+        for p in PLACEMENTS
+    ]
+    spreads = [
+        [_of_fresh(encoder("pre", depth, **changes), seed, spread, change) for depth in JUDGED]
+        for changes, change in map(start_of, STARTS)
+    ]
+    twelve = [fresh(encoder(p, DEEP), seed) for p in PLACEMENTS]
+    lengths = [first_gradients(model, batch) for model in twelve]
+    ways = [passage(model, batch) for model in twelve]
+    return {
+        "ratio": (("placement", "depth"), ratios),
+        "spread": (("start", "depth"), spreads),
+        "kinds": (
+            ("placement", "kind", "block"),
+            [[by_kind(each, kind)[0] for kind in KINDS] for each in lengths],
+        ),
+        "cosine": (("placement", "state"), [way.cosine for way in ways]),
+        "own": (("placement", "state"), [way.own for way in ways]),
+        "apart": (
+            ("placement", "state"),
+            [token_spread(ledger(model, batch.inputs).blocks) for model in twelve],
+        ),
+    }
+
+
+def start_of(start: str) -> tuple[dict[str, Any], Callable[[Model], None] | None]:
+    """What one of `STARTS` changes in the config, and what it does to a new model."""
+    return {
+        "xavier": ({}, None),
+        "zero": ({}, zero_branches),
+        "gpt2": ({"initialisation": "gpt2"}, None),
+    }[start]
+
+
+def _of_fresh(
+    config: Config,
+    seed: int,
+    what: Callable[[ndarray], ndarray],
+    change: Callable[[Model], None] | None = None,
+) -> float:
+    """A number of the blocks' gradient lengths, of an untrained model."""
+    return float(what(by_block(first_gradients(fresh(config, seed, change), held_out(seed))))[0])
+
+
+def first_over_last(lengths: Float[ndarray, "*at block"]) -> Float[ndarray, "*at"]:
+    """The first block's gradient over the last one's."""
+    ratio: ndarray = lengths[..., 0] / lengths[..., -1]
+    return ratio
+
+
+def spread(lengths: Float[ndarray, "*at block"]) -> Float[ndarray, "*at"]:
+    """The longest block's gradient over the shortest one's.
 
     Raises:
-        ValueError: when the model was not trained with `Watched`.
+        ValueError: when a block has no gradient at all, so that there is no ratio.
     """
-    if "gradient_lengths" not in dict(model.named_buffers()):
-        raise ValueError("expected a model trained with prepare=Watched(...), got one without")
-    values = model.get_buffer("gradient_lengths").double().cpu().numpy()
-    return {name: values[:, i] for i, (name, _) in enumerate(_trained(model))}
+    if not (np.asarray(lengths) > 0).all():
+        raise ValueError(f"expected gradients in every block, got lengths {lengths}")
+    ratio: ndarray = lengths.max(-1) / lengths.min(-1)
+    return ratio
 
 
 def by_block(lengths: Mapping[str, Float[ndarray, "at"]]) -> Float[ndarray, "at block"]:
@@ -107,220 +311,343 @@ def by_kind(lengths: Mapping[str, Float[ndarray, "at"]], kind: str) -> Float[nda
     return by_block(chosen)
 
 
-def equal_gradients(model: Model) -> None:
-    """Before each step, scale the gradients of each block so that all blocks' are equally long.
+# In training --------------------------------------------------------------------------------------
 
-    Each block's gradient gets the geometric mean of the blocks' lengths; directions inside of a block, and the
-    gradients of embedding, unembedding and final norm, stay as they are.
-
-    Raises:
-        ValueError: for an `EncoderDecoder`.
-    """
-
-    def equalise(_: Tensor) -> None:
-        found = [
-            [w.grad for w in block.parameters() if w.grad is not None] for block in _blocks(model)
-        ]
-        lengths = [float(nn.utils.get_total_norm(gradients)) for gradients in found]
-        if min(lengths) > 0 and all(map(math.isfinite, lengths)):
-            mean = math.exp(math.fsum(map(math.log, lengths)) / len(lengths))
-            for gradients, length in zip(found, lengths, strict=True):
-                for gradient in gradients:
-                    gradient.mul_(mean / length)
-
-    _when_all_are_there(model, equalise)
+MOMENTS = (0, 10, 30, 100, 300)
+"""Steps that have been taken when the gradient of the next one is looked at."""
+RATE = 2e-3
+FOLLOWED: Mapping[str, tuple[str, str, int]] = {
+    "xavier 2": ("pre", "xavier", 2),
+    "xavier 6": ("pre", "xavier", 6),
+    "xavier 12": ("pre", "xavier", 12),
+    "zero 2": ("pre", "zero", 2),
+    "zero 6": ("pre", "zero", 6),
+    "gpt2 2": ("pre", "gpt2", 2),
+    "gpt2 6": ("pre", "gpt2", 6),
+    "post 6": ("post", "xavier", 6),
+    "post 12": ("post", "xavier", 12),
+}
+"""Models that are followed: placement, initial weights, depth."""
 
 
-@dataclass(frozen=True)
-class EqualRates:
-    """Give each block a learning rate of its own, the larger the smaller its gradients are at the start.
-
-    A block's rate is the common one times the geometric mean of the blocks' gradient lengths over its own,
-    measured on the fresh model. Each weight W becomes c V with V trained in its place, whose steps then
-    count c-fold.
-
-    Attributes:
-        task: what the gradients are measured on.
-        size: number of sequences.
-    """
-
-    task: Task
-    size: int = 64
-
-    def __call__(self, model: Model) -> None:
-        """Replace the weights of the blocks.
-
-        Raises:
-            ValueError: for an `EncoderDecoder`.
-        """
-        batch = self.task.batch(make_generator(0, "rates"), self.size).to(_device(model))
-        weights = [w for block in _blocks(model) for w in block.parameters()]
-        with torch.enable_grad():
-            loss = cross_entropy(predict(model, batch), batch.targets, batch.scored)
-            gradients = iter(torch.autograd.grad(loss, weights))
-        lengths = [
-            float(nn.utils.get_total_norm([next(gradients) for _ in block.parameters()]))
-            for block in _blocks(model)
-        ]
-        mean = math.exp(math.fsum(map(math.log, lengths)) / len(lengths))
-        for block, length in zip(_blocks(model), lengths, strict=True):
-            owners = [
-                (module, name)
-                for module in block.modules()
-                for name, _ in module.named_parameters(recurse=False)
-            ]
-            for module, name in owners:
-                parametrize.register_parametrization(module, name, _Times(mean / length))
+def followed_trainings(seed: int) -> dict[str, Job]:
+    """Every model of `FOLLOWED`, all at one learning rate with one warm-up."""
+    jobs = {}
+    for name, (placement, start, depth) in FOLLOWED.items():
+        changes, change = start_of(start)
+        jobs[name] = job(
+            encoder(placement, depth, **changes),
+            TASK,
+            seed,
+            steps=MOMENTS[-1] + 1,
+            learning_rate=RATE,
+            batch_size=16,
+            schedule=Constant(warmup=100),
+            prepare=Watched(MOMENTS, change),
+            after_step=trains_alone,
+        )
+    return jobs
 
 
-class _Times(nn.Module):
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, weight: Tensor) -> Tensor:
-        return self.factor * weight
-
-    def right_inverse(self, weight: Tensor) -> Tensor:
-        return weight / self.factor
-
-
-def _when_all_are_there(model: Model, act: Callable[[Tensor], None]) -> None:
-    """Act once a step, when the gradients of all weights have come: the embedding's comes last of all."""
-    _stack(model).token_embedding.weight.register_post_accumulate_grad_hook(act)
-
-
-def _trained(model: Model) -> list[tuple[str, Tensor]]:
-    return [(name, w) for name, w in model.named_parameters() if w.requires_grad]
+@measurement(
+    seeds=10,
+    coords={"arm": tuple(FOLLOWED), "moment": MOMENTS},
+    trainings=followed_trainings,
+    repeat="opening",
+)
+def followed(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Reversal of 5 tokens: gradients of blocks before training and after 10, 30, 100 and 300 steps."""
+    lengths = [gradient_lengths(runs[name].model) for name in FOLLOWED]
+    axes = ("arm", "moment")
+    return {
+        "ratio": (axes, [first_over_last(by_block(each)) for each in lengths]),
+        "spread": (axes, [spread(by_block(each)) for each in lengths]),
+        "queries": (axes, [first_over_last(by_kind(each, "query")) for each in lengths]),
+        "loss": (axes, [[last_loss(runs[name], at) for at in MOMENTS] for name in FOLLOWED]),
+    }
 
 
-def gradient_cosines(model: Decoder | Encoder, batch: Batch) -> Float[ndarray, "state"]:
-    """Cosine between the loss's gradient at each state of the stream and that at the last one, embedding first.
-
-    Both are taken over all tokens and entries at once. States: what enters each block, what leaves the last.
-    """
-    names = ["embedding", *(f"blocks.{i}.residual_post" for i in range(model.config.n_layers))]
-    with torch.enable_grad(), capture(model, *names, gradients=True) as seen:
-        loss = cross_entropy(model(batch.inputs), batch.targets, batch.scored)
-        gradients = torch.autograd.grad(loss, [seen[name] for name in names])
-    flat = torch.stack([gradient.flatten() for gradient in gradients]).double()
-    cosines: ndarray = torch.cosine_similarity(flat, flat[-1:], dim=1).cpu().numpy()
-    return cosines
+def last_loss(run: Run, step: int, window: int = 10) -> float:
+    """Mean training loss of the last steps before this one; that of the first step where there are none."""
+    return float(np.mean(run.losses[max(0, step - window) : max(1, step)]))
 
 
-def first_gradients(model: Decoder | Encoder, batch: Batch) -> dict[str, Float[ndarray, "at"]]:
-    """The length of each parameter's gradient on one batch, in the form of `norm_arms.gradient_lengths`.
+# Made equal ---------------------------------------------------------------------------------------
 
-    The model is left without gradients.
-    """
-    model.zero_grad()
-    with torch.enable_grad():
-        cross_entropy(model(batch.inputs), batch.targets, batch.scored).backward()
-    named = model.named_parameters()
-    found = {n: np.array([float(w.grad.norm())]) for n, w in named if w.grad is not None}
-    model.zero_grad()
+
+EASY = Reversal(vocab=3, length=3)
+"""What the remedies are tried on: plain gradient descent has to learn it within some hundred steps."""
+SIX = 6
+RATES: Mapping[str, Sequence[float]] = {
+    "SGD": (5e-3, 1e-2, 2e-2, 4e-2, 8e-2, 1.6e-1),
+    "AdamW": (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2),
+}
+"""The grid of learning rates, the same for every arm of an optimiser."""
+LIMITS = {"SGD": 500, "AdamW": 300}
+TUNED_AT = {"SGD": 220, "AdamW": 120}
+"""Steps of a search: about as many as the slowest arm needs, since long after that all losses are small."""
+REMEDIES: Mapping[str, tuple[str, str, Callable[[Model], None] | None]] = {
+    "SGD pre": ("SGD", "pre", None),
+    "SGD post": ("SGD", "post", None),
+    "SGD blocks": ("SGD", "post", equal_gradients),
+    "SGD kinds": ("SGD", "post", equal_by_kind),
+    "SGD deep": ("SGD", "post", deep_norm),
+    "AdamW pre": ("AdamW", "pre", None),
+    "AdamW post": ("AdamW", "post", None),
+    "AdamW rates": ("AdamW", "post", EqualRates(EASY)),
+    "AdamW deep": ("AdamW", "post", deep_norm),
+}
+"""The arms: optimiser, placement, and what is done to the model."""
+UNTREATED = ("SGD post", "AdamW post")
+EARLY = (0, 10, 30, 60)
+
+
+def remedies_trainings(seed: int) -> dict[str, Job]:
+    """Six blocks of every arm of `REMEDIES`, each at a learning rate of its own, until the task is solved."""
+    jobs = {}
+    for name, (optimiser, placement, change) in REMEDIES.items():
+        config = encoder(placement, SIX, vocab=EASY.vocab)
+        common = {"batch_size": 32, "schedule": Constant(warmup=40), "optimiser": optimiser}
+        changed = {} if change is None else {"prepare": change}
+        search = Search(
+            f"norm-gradients-{name.replace(' ', '-')}-{len(RATES[optimiser])}",
+            config,
+            EASY,
+            RATES[optimiser],
+            tuning_seeds(2),
+            TUNED_AT[optimiser],
+            {**common, **changed, "after_step": trains_alone},
+        )
+        if name in UNTREATED:
+            changed = {"prepare": Watched(EARLY)}
+        jobs[name] = job(
+            config,
+            EASY,
+            seed,
+            steps=LIMITS[optimiser],
+            learning_rate=tuned(search),
+            after_step=WhenSolved(20),
+            **common,
+            **changed,
+        )
+    return jobs
+
+
+@measurement(
+    seeds=14,
+    coords={"arm": tuple(REMEDIES), "untreated": UNTREATED, "moment": EARLY},
+    trainings=remedies_trainings,
+    repeat="opening",
+)
+def remedies(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Reversal of 3 tokens, six blocks: steps to a loss of 0.05, with gradients as they are and made equal."""
+    found = [solved([runs[name]]) for name in REMEDIES]
+    lengths = [gradient_lengths(runs[name].model) for name in UNTREATED]
+    axes = ("untreated", "moment")
+    return {
+        "steps": (("arm",), [float(each.steps[0]) for each in found]),
+        "solved": (("arm",), [bool(each.observed[0]) for each in found]),
+        "rate": (("arm",), [float(runs[name].rates.max()) for name in REMEDIES]),
+        "spread": (axes, [spread(by_block(each)) for each in lengths]),
+        "queries": (axes, [spread(by_kind(each, "query")) for each in lengths]),
+    }
+
+
+# What the claims are judged by --------------------------------------------------------------------
+
+
+def _log(values: DataArray) -> DataArray:
+    """The natural logarithm, with axes kept."""
+    found: DataArray = xarray.apply_ufunc(np.log, values)
     return found
 
 
-def spread(lengths: Float[ndarray, "*at block"]) -> Float[ndarray, "*at"]:
-    """The longest block's gradient over the shortest one's.
-
-    Raises:
-        ValueError: when a block has no gradient at all, so that there is no ratio.
-    """
-    if not (np.asarray(lengths) > 0).all():
-        raise ValueError(f"expected gradients in every block, got lengths {lengths}")
-    ratio: ndarray = lengths.max(-1) / lengths.min(-1)
-    return ratio
-
-
-def equal_by_kind(model: Model) -> None:
-    """Before each step, make the gradient of every weight and bias as long in one block as in all others.
-
-    The query weights of all blocks get the geometric mean of their lengths, so do the key weights, and so on
-    for each parameter of a block by its name. `norm_arms.equal_gradients` is coarser: it leaves the lengths
-    *within* a block as they stand to one another. A parameter whose gradient is zero in some block stays.
-
-    Raises:
-        ValueError: for an `EncoderDecoder`.
-    """
-    named = [dict(block.named_parameters()) for block in _blocks(model)]
-
-    def equalise(_: Tensor) -> None:
-        for name in named[0]:
-            found = [block[name].grad for block in named]
-            gradients = [gradient for gradient in found if gradient is not None]
-            lengths = [float(gradient.norm()) for gradient in gradients]
-            if min(lengths) > 0 and all(map(math.isfinite, lengths)):
-                mean = math.exp(math.fsum(map(math.log, lengths)) / len(lengths))
-                for gradient, length in zip(gradients, lengths, strict=True):
-                    gradient.mul_(mean / length)
-
-    _when_all_are_there(model, equalise)
+@evidence("DD-3.8")
+def _(algebra: Dataset, untrained: Dataset) -> dict[str, Any]:
+    left, cosine = algebra.left_over, untrained.cosine.sel(state=0)
+    return {
+        "jacobian": {"error": left.sel(placement="pre"), "control": left.sel(placement="post")},
+        "cosine": {
+            "treatment": cosine.sel(placement="pre"),
+            "baseline": cosine.sel(placement="post"),
+        },
+    }
 
 
-def share_closed(
-    slow: Float[ndarray, "run"], mended: Float[ndarray, "run"], fast: Float[ndarray, "run"]
-) -> Float[ndarray, "run"]:
-    """The share of the gap between a slow and a fast arm that a remedy of the slow one closes, run by run.
-
-    Args:
-        slow, mended, fast: logarithms of steps, run by run from the same seeds.
-
-    Returns:
-        what the remedy gained in each run, over the mean gap: 0 for no help, 1 for all of the gap.
-
-    Raises:
-        ValueError: when the slow arm is not slower on average: there is no gap to close.
-    """
-    gap = float(np.mean(slow - fast))
-    if gap <= 0:
-        raise ValueError(f"expected the slow arm to be slower on average, got a gap of {gap:.3g}")
-    closed: ndarray = (slow - mended) / gap
-    return closed
+@evidence("CS-4.4")
+def _(followed: Dataset, untrained: Dataset) -> dict[str, Any]:
+    largest = _log(followed.spread.max("moment"))
+    arms = [name for name, (placement, _, _) in FOLLOWED.items() if placement == "pre"]
+    return {
+        **{name.replace(" ", "_"): {"value": largest.sel(arm=name)} for name in arms},
+        "untrained_24": {"value": _log(untrained.spread.sel(start="xavier", depth=24))},
+    }
 
 
-def solve_arms(
-    name: str,
-    arms: Mapping[str, Arm | Config],
-    task: Task,
-    *,
-    steps: int,
-    tuned_at: int,
-    rates: Sequence[float],
-    profile: Profile,
-    quick: int = 5,
-    full: int = 10,
-    trials: int = 2,
-    **options: Any,
-) -> dict[str, list[Run]]:
-    """Tune the learning rate of each arm on the same grid, then train each seed until the task is solved.
+@evidence("CS-4.5")
+def _(untrained: Dataset, followed: Dataset) -> dict[str, Any]:
+    post = untrained.sel(placement="post")
+    kinds = _log(post.kinds)
+    found = {f"all_{depth}": _log(post.ratio.sel(depth=depth)) for depth in JUDGED}
+    found |= {
+        name: kinds.sel(kind=kind, block=1) - kinds.sel(kind=kind, block=DEEP)
+        for name, kind in (("query", "query"), ("ffn", "up"))
+    }
+    found |= {
+        f"trained_{depth}_{moment}": _log(followed.ratio.sel(arm=f"post {depth}", moment=moment))
+        for depth in (6, 12)
+        for moment in MOMENTS[1:]
+    }
+    return {name: {"value": values} for name, values in found.items()}
 
-    Rates are chosen as `training.arms.tune_arms` does: on seeds of their own, by the loss after `tuned_at`
-    steps. That should be about as many as the slowest arm needs: after many more, all losses are small and
-    say nothing of speed.
+
+@evidence("CS-4.6")
+def _(remedies: Dataset) -> dict[str, Any]:
+    logs = _log(remedies.steps)
+
+    def halfway(optimiser: str) -> DataArray:
+        return (logs.sel(arm=f"{optimiser} pre") + logs.sel(arm=f"{optimiser} post")) / 2
+
+    return {
+        remedy: {"treatment": logs.sel(arm=f"{kind} {remedy}"), "baseline": halfway(kind)}
+        for kind, remedy in (("SGD", "blocks"), ("SGD", "kinds"), ("AdamW", "rates"))
+    }
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+
+@number
+def level() -> float:
+    """The loss at which the task counts as solved."""
+    return LEVEL
+
+
+def geometric(values: DataArray) -> float:
+    """The geometric mean over seeds."""
+    return float(np.exp(_log(values).mean("seed")))
+
+
+@number
+def draws(depths: Dataset) -> int:
+    """How many models of each depth are drawn."""
+    return int(depths.sizes["seed"])
+
+
+@number
+def slope(depths: Dataset, *, what: str, placement: str, end: str) -> DataArray:
+    """Slope of a logarithm over that of the number of blocks, a straight line through all depths; one per seed.
 
     Args:
-        name, arms, task, rates, profile, trials: as for `tune_arms`.
-        steps: the most that a run takes.
-        tuned_at: the steps of a tuning run.
-        quick, full: number of evaluation seeds at each profile.
-        options: passed to `train` for all arms.
-
-    Returns:
-        for each arm one `Run` a seed, in the order of the seeds; of unequal lengths.
-
-    Raises:
-        ValueError: as `tune_arms` and `train_ensemble`.
+        depths: the result.
+        what: 'size', 'gradient' or 'matrix'.
+        placement: 'pre' or 'post'.
+        end: 'first' or 'last' block.
     """
-    tuned = tune_arms(
-        name, arms, task, steps=tuned_at, profile=profile, rates=rates, trials=trials, **options
+    values = _log(depths[what].sel(placement=placement))
+    ends = [values.sel(depth=d, after=1 if end == "first" else d) for d in DEPTHS]
+    return _slope(
+        np.array(DEPTHS), xarray.concat([one.drop_vars(("depth", "after")) for one in ends], "x")
     )
-    runs = {}
-    for arm, side in arms.items():
-        own = side if isinstance(side, Arm) else Arm(side)
-        settings = {**options, **own.options, "learning_rate": tuned[arm].rates[arm]}
-        seeds = profile.seeds(quick=quick, full=full)
-        settings["after_step"] = WhenSolved()
-        runs[arm] = train_ensemble(own.config, task, seeds, steps=steps, **settings)
-    return runs
+
+
+@number
+def slope_edge(depths: Dataset, *, what: str, placement: str, end: str, side: str) -> float:
+    """The 'lower' or 'upper' edge of the 95 % interval of the mean of such slopes."""
+    found = slope(depths, what=what, placement=placement, end=end)
+    low, high = mean_interval(found.values).interval
+    return low if side == "lower" else high
+
+
+@number
+def width_slope(depths: Dataset, *, placement: str) -> DataArray:
+    """The same over the width of the stream, for the last writing matrix of six blocks."""
+    return _slope(
+        np.array(WIDTHS), _log(depths.by_width.sel(placement=placement)).rename(width="x")
+    )
+
+
+def _slope(x: ndarray, logs: DataArray) -> DataArray:
+    """Least squares, seed by seed."""
+    across = np.log(x) - np.log(x).mean()
+    rows = logs.transpose("seed", "x").values
+    return DataArray(rows @ across / (across @ across), dims="seed")
+
+
+@number
+def product(depths: Dataset, *, edge: str) -> float:
+    """Gradient times size, a geometric mean over seeds: its smallest or largest over all pre-norm states."""
+    here = depths.sel(placement="pre")
+    means = np.exp(_log(here.gradient * here["size"]).mean("seed"))
+    return float(means.min() if edge == "smallest" else means.max())
+
+
+@number
+def at(depths: Dataset, *, what: str, placement: str, depth: int, after: int) -> float:
+    """A geometric mean over seeds, in models of this depth after so many blocks."""
+    return geometric(depths[what].sel(placement=placement, depth=depth, after=after))
+
+
+@number
+def first_to_last(untrained: Dataset, *, placement: str, depth: int) -> float:
+    """The first block's gradient over the last one's before training, a geometric mean."""
+    return geometric(untrained.ratio.sel(placement=placement, depth=depth))
+
+
+@number
+def within(untrained: Dataset) -> int:
+    """Untrained post-norm models whose first block's gradient is a third to a fifth of the last one's."""
+    ratio = untrained.ratio.sel(placement="post")
+    return int(((ratio >= 1 / 5) & (ratio <= 1 / 3)).sum())
+
+
+@number
+def models(untrained: Dataset) -> int:
+    """How many of these there are."""
+    return int(untrained.ratio.sel(placement="post").size)
+
+
+@number
+def kind_ratio(untrained: Dataset, *, placement: str, kind: str) -> float:
+    """The first of twelve blocks over the last, for one kind of parameters, a geometric mean."""
+    values = untrained.kinds.sel(placement=placement, kind=kind)
+    return geometric(values.sel(block=1) / values.sel(block=DEEP))
+
+
+@number
+def largest_spread(followed: Dataset, *, start: str, depth: int) -> DataArray:
+    """The longest block's gradient over the shortest one's, the largest of all moments; one per seed."""
+    return followed.spread.sel(arm=f"{start} {depth}").max("moment")
+
+
+@number
+def many_blocks(followed: Dataset) -> int:
+    """Trained pre-norm models with Xavier weights and six or twelve blocks."""
+    return 2 * int(followed.sizes["seed"])
+
+
+@number
+def moment_ratio(followed: Dataset, *, arm: str, depth: int, moment: int) -> float:
+    """The first block's gradient over the last one's after so many steps, a geometric mean."""
+    return geometric(followed.ratio.sel(arm=f"{arm} {depth}", moment=moment))
+
+
+@number
+def query_ratio(followed: Dataset, *, arm: str, depth: int, moment: int) -> float:
+    """The same for the query weights alone."""
+    return geometric(followed.queries.sel(arm=f"{arm} {depth}", moment=moment))
+
+
+@number
+def mean_steps(remedies: Dataset, *, optimiser: str, arm: str) -> float:
+    """Steps to solve the task, a geometric mean."""
+    return geometric(remedies.steps.sel(arm=f"{optimiser} {arm}"))
+
+
+@number
+def closed(remedies: Dataset, *, optimiser: str, arm: str) -> float:
+    """The share of the gap from post-norm to pre-norm, in mean logarithms of steps, that an arm closes."""
+    logs = _log(remedies.steps).mean("seed")
+    post = logs.sel(arm=f"{optimiser} post")
+    gap = post - logs.sel(arm=f"{optimiser} pre")
+    return float((post - logs.sel(arm=f"{optimiser} {arm}")) / gap)

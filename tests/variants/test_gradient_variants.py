@@ -1,4 +1,4 @@
-"""The watch on gradients and what levels them, against gradients taken by hand."""
+"""The watch on gradients and what makes them equal, against gradients taken by hand."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import math
 import numpy as np
 import pytest
 import torch
-from measured_transformer.chapters.norm_gradients.measure import (
-    KINDS,
-    EqualRates,
-    Watched,
-    by_block,
-    by_kind,
-    equal_gradients,
-    gradient_lengths,
-)
+from measured_transformer.analysis.early_stopping import train_until_solved
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.ensemble import train_ensemble
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.schedules import Constant
 from measured_transformer.training.seeding import make_generator
+from measured_transformer.training.stacked import CannotStackError, train_stacked
+from measured_transformer.variants.gradients import (
+    EqualRates,
+    Watched,
+    equal_by_kind,
+    equal_gradients,
+    gradient_lengths,
+    trains_alone,
+)
 from measured_transformer.variants.norms import zero_branches
 
 TASK = Reversal(vocab=5, length=5)
@@ -81,19 +83,6 @@ def test_the_watch_changes_nothing_and_is_stored(tmp_path):
 def test_an_unwatched_model_has_no_lengths():
     with pytest.raises(ValueError, match="Watched"):
         gradient_lengths(fresh())
-
-
-def test_lengths_are_gathered_by_block_and_kind():
-    model = fresh()
-    lengths = {name: np.array([2.0, 1.0]) for name, _ in model.named_parameters()}
-    whole = by_block(lengths)
-    each = len(list(model.blocks[0].parameters()))
-    assert whole.shape == (2, 2)
-    assert whole[0] == pytest.approx(2 * math.sqrt(each))
-    parts = [by_kind(lengths, kind) for kind in KINDS]
-    assert np.sqrt(sum(np.square(part) for part in parts)) == pytest.approx(whole)  # nothing twice
-    with pytest.raises(ValueError, match="kind must be"):
-        by_kind(lengths, "bias")
 
 
 def test_equal_gradients_are_equal_when_the_step_is_taken():
@@ -156,3 +145,80 @@ def test_equal_rates_come_back_from_the_store(tmp_path):
     x = tokens()
     with torch.no_grad():
         assert torch.equal(first.model(x), again.model(x))
+
+
+THREE = Config(vocab=5, d_model=16, n_layers=3, n_heads=2, activation="relu", placement="post")
+BATCH = TASK.batch(make_generator(0, "test"), 16)
+
+
+def gradients(prepare=None):
+    model = make_model(THREE, causal=False, seed=0)
+    if prepare is not None:
+        prepare(model)
+    cross_entropy(model(BATCH.inputs), BATCH.targets, BATCH.scored).backward()
+    return {name: weight.grad.clone() for name, weight in model.named_parameters()}
+
+
+def test_every_parameter_is_as_long_in_one_block_as_in_the_others():
+    plain, equal = gradients(), gradients(equal_by_kind)
+    inner = [name.removeprefix("blocks.0.") for name in plain if name.startswith("blocks.0.")]
+    before = []
+    for name in inner:
+        was = [plain[f"blocks.{i}.{name}"] for i in range(3)]
+        now = [equal[f"blocks.{i}.{name}"] for i in range(3)]
+        lengths = [float(g.norm()) for g in was]
+        if min(lengths) < 1e-7:  # rounding, such as the gradient of a key's bias
+            continue
+        before.append(max(lengths) / min(lengths))
+        expected = float(np.exp(np.log(lengths).mean()))
+        assert [float(g.norm()) for g in now] == pytest.approx([expected] * 3, rel=1e-4), name
+        for a, b in zip(was, now, strict=True):
+            assert torch.cosine_similarity(a.flatten(), b.flatten(), dim=0) > 0.9999
+    assert max(before) > 2  # so that there was something to do
+
+
+def test_what_stands_outside_of_the_blocks_is_left_alone():
+    plain, equal = gradients(), gradients(equal_by_kind)
+    for name in plain:
+        if not name.startswith("blocks."):
+            assert torch.equal(plain[name], equal[name])
+
+
+def test_an_encoder_decoder_is_refused():
+    model = make_model(THREE, causal=True, source=True, seed=0)
+    with pytest.raises(ValueError, match="Encoder or a Decoder"):
+        equal_by_kind(model)
+
+
+EASY = Reversal(vocab=3, length=3)
+TWO = Config(vocab=3, d_model=16, n_layers=2, n_heads=2, activation="relu")
+OPTIONS = {"learning_rate": 1e-2, "batch_size": 16, "schedule": Constant(warmup=10)}
+
+
+def same(one, other):
+    pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("prepare", [None, equal_gradients, EqualRates(EASY, size=8)])
+@pytest.mark.parametrize("optimiser", ["AdamW", "SGD"])
+def test_a_run_that_stops_is_the_beginning_of_the_whole_one(prepare, optimiser):
+    options = {**OPTIONS, "prepare": prepare, "optimiser": optimiser}
+    whole = train(TWO, EASY, steps=60, seed=3, **options)
+    part = train_until_solved(TWO, EASY, 3, steps=60, look_every=13, **options)
+    n = len(part.losses)
+    assert np.array_equal(part.losses, whole.losses[:n])
+    assert same(part, train(TWO, EASY, steps=n, seed=3, **options))
+    if prepare is not None:  # it changes something, also behind the first look
+        bare = train(TWO, EASY, steps=60, seed=3, **{**options, "prepare": None})
+        assert not np.array_equal(bare.losses[:n], part.losses)
+
+
+@pytest.mark.parametrize("prepare", [equal_gradients, equal_by_kind, EqualRates(EASY, size=8)])
+def test_what_hangs_on_one_model_is_not_trained_in_a_stack(prepare):
+    """A stack has weights of its own, on which nothing hangs: it would train as if nothing had been done."""
+    options = {**OPTIONS, "steps": 2, "prepare": prepare, "after_step": trains_alone}
+    with pytest.raises(CannotStackError, match="after_step"):
+        train_stacked(TWO, EASY, [0, 10], **options)
+    plain = train(TWO, EASY, seed=0, **{**options, "after_step": None})
+    assert same(plain, train(TWO, EASY, seed=0, **options))
