@@ -15,7 +15,7 @@ RESULTS = load_results("initialisation")
         (figures.plot_matrices, ["matrices"]),
         (figures.plot_streams, ["passages"]),
         (figures.plot_gradients, ["passages"]),
-        (figures.plot_groups, ["untrained_groups", "groups"]),
+        (figures.plot_groups, ["untrained_groups"]),
         (figures.plot_coordinates, ["coordinates"]),
         (figures.plot_transfer, ["transfer"]),
         (figures.plot_best, ["transfer"]),
@@ -57,7 +57,7 @@ def test_every_run_of_the_bet_is_drawn():
 
 
 def test_every_run_of_a_changed_group_is_a_mark():
-    drawn = figures.plot_groups(RESULTS["untrained_groups"], RESULTS["groups"])
+    drawn = figures.plot_groups(RESULTS["untrained_groups"])
     marks = sum(
         len(line.get_xdata())
         for line in drawn.figure.axes[0].get_lines()

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 from xarray import DataArray, Dataset
 
-from measured_transformer.chapters.initialisation.measure import GROUPS, at_best_rate
+from measured_transformer.chapters.initialisation.measure import GROUPS
 from measured_transformer.figures.plots import panel_letters, seed_lines, subplots
 from measured_transformer.figures.style import COLOURS, theme, themed
 
@@ -174,19 +174,17 @@ def _key_of_factors(figure: Figure, axes: Axes) -> None:
 
 
 @themed
-def plot_groups(untrained_groups: Dataset, groups: Dataset) -> Figure:
-    """Draw what one group of initial weights, divided and multiplied by four, does before and after training.
+def plot_groups(untrained_groups: Dataset) -> Figure:
+    """Draw what one group of initial weights, divided and multiplied by four, does before training.
 
     Args:
         untrained_groups: the result ``untrained_groups``.
-        groups: the result ``groups``.
     """
-    figure, axes = subplots(1, 4, height=3.4, sharey=True)
+    figure, axes = subplots(1, 3, height=3.4, sharey=True)
     panels = (
         (untrained_groups.entropy, "entropy of\nattention"),
         (np.log2(untrained_groups.growth), "growth of the\nstream, doublings"),
-        (untrained_groups.loss, "loss before\ntraining (nats)"),
-        (at_best_rate(groups.loss), "loss after\ntraining (nats)"),
+        (untrained_groups.loss, "first loss\n(nats a byte)"),
     )
     ends = (("/ 4", "v", "residual", -0.16), ("x 4", "^", "attention", 0.16))
     for panel, (values, label) in zip(axes, panels, strict=True):

@@ -290,7 +290,7 @@ CHANGED: tuple[tuple[str, Group, float], ...] = (
 )
 """Name, group and factor of each model: one as it is, and each group divided and multiplied by four."""
 ARMS = tuple(name for name, *_ in CHANGED)
-STEPS = 150
+STEPS = 120
 OPTIONS: Mapping[str, Any] = {
     "steps": STEPS,
     "batch_size": 16,
@@ -299,7 +299,6 @@ OPTIONS: Mapping[str, Any] = {
     "clip": None,
 }
 """How all decoders of this chapter are trained on text, but for the twelve blocks."""
-GROUP_RATES = tuple(2.0**-k for k in range(8, 2, -1))
 
 
 def reader(width: int, **changes: Any) -> Config:
@@ -359,34 +358,6 @@ def _look(prepare: Both, seed: int) -> tuple[float, float, float]:
     sizes = [float(seen[n].square().mean().sqrt()) for n in ("embedding", "blocks.1.residual_post")]
     loss = cross_entropy(logits, batch.targets, batch.scored)
     return float((entropy / most).mean()), sizes[1] / sizes[0], float(loss)
-
-
-def groups_trainings(seed: int) -> dict[tuple[str, float], Job]:
-    """Every changed model at every learning rate."""
-    return {
-        (name, rate): job(
-            reader(WIDE),
-            TEXT,
-            seed,
-            learning_rate=rate,
-            prepare=changed(group, factor),
-            **OPTIONS,
-        )
-        for name, group, factor in CHANGED
-        for rate in GROUP_RATES
-    }
-
-
-@measurement(
-    seeds=4,
-    coords={"arm": ARMS, "rate": GROUP_RATES},
-    trainings=groups_trainings,
-    repeat="opening",
-)
-def groups(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
-    """After training on text, one group of initial weights changed: the loss at each learning rate."""
-    losses = [[held_out_loss(runs[arm, rate], seed) for rate in GROUP_RATES] for arm in ARMS]
-    return {"loss": (("arm", "rate"), losses)}
 
 
 def held_out_loss(run: Run, seed: int) -> float:
@@ -452,7 +423,7 @@ def rules_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=8,
+    seeds=16,
     coords={"task": tuple(DEEP_TASKS), "rule": RULES},
     trainings=rules_trainings,
     repeat="opening",
@@ -500,7 +471,7 @@ def transfer_trainings(seed: int) -> dict[tuple[str, int, float], Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=5,
     coords={"rule": WIDTH_RULES, "width": WIDTHS, "rate": WIDTH_RATES},
     trainings=transfer_trainings,
     repeat="opening",
@@ -740,9 +711,10 @@ def last(passages: Dataset, *, quantity: str, scaled: str, design: str, factor: 
 
 
 @number
-def after_training(groups: Dataset, *, arm: str) -> DataArray:
-    """Loss of a changed model at the learning rate that is best for the other seeds."""
-    return at_best_rate(groups.loss).sel(arm=arm)
+def packed_gain(defaults: Dataset) -> DataArray:
+    """Width times variance of queries, keys and values that `nn.MultiheadAttention` keeps in one matrix."""
+    found: DataArray = defaults.gain.isel(weight=1)
+    return found
 
 
 @number
