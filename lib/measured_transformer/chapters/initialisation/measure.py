@@ -754,8 +754,8 @@ def reached(transfer: Dataset, *, rule: str, width: int) -> DataArray:
 
 
 @number
-def growth(coordinates: Dataset, *, rule: str, value: str) -> DataArray:
-    """The power of the width with which the change of a value after five updates grows."""
-    changes = np.log2(coordinates.change.sel(rule=rule, value=value, update=UPDATES[-1]))
+def growth(coordinates: Dataset, *, rule: str, value: str, updates: int) -> DataArray:
+    """The power of the width with which the change of a value after so many updates grows."""
+    changes = np.log2(coordinates.change.sel(rule=rule, value=value, update=updates))
     slopes = [slope(LOOKED, row) for row in changes.transpose("seed", "width").values]
     return xarray.DataArray(slopes, dims=("seed",))
