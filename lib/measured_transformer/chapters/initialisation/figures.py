@@ -155,8 +155,14 @@ def _along(axes: Axes, values: DataArray) -> None:
         rows = values.sel(factor=factor).transpose("seed", "state").values
         for row in rows:
             axes.plot(blocks, row, color=colour, alpha=0.3, linewidth=0.8)
-        style = {"color": colour, "marker": marker, "markevery": 6, "label": f"{factor:g}"}
-        axes.plot(blocks, rows.mean(0), **style)
+        axes.plot(
+            blocks,
+            rows.mean(0),
+            color=colour,
+            marker=marker,
+            markevery=6,
+            label=f"{factor:g}",
+        )
     axes.axhline(0, color=theme().ink, linewidth=1)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
 

@@ -45,7 +45,11 @@ from measured_transformer.training.loop import Model, Run, Step, evaluate, make_
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant, WarmupLinear
 from measured_transformer.training.seeding import make_generator, seeded
-from measured_transformer.variants.initialisation import ScaledWrites, write_deviation
+from measured_transformer.variants.initialisation import (
+    ScaledWrites,
+    WriteRule,
+    write_deviation,
+)
 from measured_transformer.variants.maximal_update import ScaledByWidth, WidthRule
 
 TEXT = TextLM(corpus="python", length=16)
@@ -660,16 +664,42 @@ def defaults(seed: int) -> dict[str, Any]:
     return {"gain": (("weight",), [*gain, float(embedding.weight.detach().var())])}
 
 
+# Formulas -----------------------------------------------------------------------------------------
+
+READINGS = ("variance", "deviation")
+"""What the second number in N(0, 2 / (d_in + d_out)) may be."""
+
+
+@measurement(
+    seeds=1,
+    coords={"reading": READINGS, "rule": RULES, "block": tuple(range(1, TWELVE.n_layers + 1))},
+    tolerance={"gain": 1e-12, "deviation": 1e-12},
+)
+def formulas(seed: int) -> dict[str, Any]:
+    """Without anything drawn: Xavier's mean gain under two readings, and what two rules give twelve blocks."""
+    del seed
+    number_written = xavier_variance(768, 3072)
+    variances = (number_written, number_written**2)
+    blocks = range(1, TWELVE.n_layers + 1)
+    return {
+        "gain": (("reading",), [float(np.mean(gains(768, 3072, one))) for one in variances]),
+        "deviation": (
+            ("rule", "block"),
+            [
+                [write_deviation(block, TWELVE.n_layers, rule) for block in blocks]
+                for rule in get_args(WriteRule)
+            ],
+        ),
+    }
+
+
 # What the claims are judged by --------------------------------------------------------------------
 
 
 @evidence("DD-10.9")
-def _() -> dict[str, Any]:
-    formula = xavier_variance(768, 3072)
-    readings = {"variance": formula, "deviation": formula**2}
+def _(formulas: Dataset) -> dict[str, Any]:
     return {
-        name: {"value": float(np.mean(gains(768, 3072, variance)))}
-        for name, variance in readings.items()
+        reading: {"value": float(formulas.gain.sel(reading=reading).mean())} for reading in READINGS
     }
 
 
@@ -684,8 +714,9 @@ def _(passages: Dataset) -> dict[str, Any]:
 
 
 @evidence("DD-10.11a")
-def _() -> dict[str, Any]:
-    return {"value": write_deviation(12, 12, "gpt2") / write_deviation(1, 12, "gpt2")}
+def _(formulas: Dataset) -> dict[str, Any]:
+    first, last = (formulas.deviation.sel(rule="gpt2", block=b) for b in (1, TWELVE.n_layers))
+    return {"value": float(last.mean() / first.mean())}
 
 
 @evidence("DD-10.11b")
