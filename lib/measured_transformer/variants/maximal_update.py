@@ -2,18 +2,15 @@ r"""How initial weights and learning rates follow the width: the standard way, a
 
 Width is `d_model`, and the number of heads stays the same, so that heads and feed-forward networks become wider
 with it. Both ways are told relative to a base width, where they are the same model with the same learning
-rates. With $m$ for the width over the base width, Adam as the optimiser and a learning rate $\eta$:
+rates. With $m$ for the width over the base width, $n$ for the number of inputs of a matrix, and Adam with a
+learning rate $\eta$:
 
-=============  ==================  =========  ======================  ================
-group          standard: std       rate       maximal update: std     rate
-=============  ==================  =========  ======================  ================
-embedding      1                   $\eta$     1                       $\eta$
-hidden         $1/\sqrt{n_{in}}$   $\eta$     $1/\sqrt{n_{in}}$       $\eta / m$
-unembedding    $1/\sqrt{n_{in}}$   $\eta$     $1/\sqrt{m\,n_{in}}$    $\eta / m$
-=============  ==================  =========  ======================  ================
+- embedding: standard deviation 1 and rate $\eta$ in both ways;
+- hidden: $1/\sqrt n$ in both ways; rate $\eta$ in the standard way, $\eta / m$ with the maximal update;
+- unembedding: $1/\sqrt n$ and $\eta$ in the standard way, $1/\sqrt{m n}$ and $\eta / m$ in the other.
 
-'hidden' are all matrices of the blocks, and $n_{in}$ is the number of inputs of a matrix; those that write to
-the stream are divided by $\sqrt{2L}$ in addition, in both. Norms have a weight of one and the rate $\eta$.
+'hidden' are all matrices of the blocks; those that write to the stream are divided by $\sqrt{2L}$ in
+addition, in both ways. Norms have a weight of one and the rate $\eta$.
 Scores are multiplied by $1/\sqrt{d_{head}}$ in the standard way and by that over $\sqrt m$ in the other, so
 by a constant over $d_{head}$.
 

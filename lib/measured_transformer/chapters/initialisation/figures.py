@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
+from numpy.typing import ArrayLike
 from xarray import DataArray, Dataset
 
 from measured_transformer.chapters.initialisation.measure import GROUPS
@@ -352,7 +353,7 @@ def _shades(count: int) -> list[tuple[float, float, float, float]]:
     return [shades(place) for place in range(count)]
 
 
-def _plain_ticks(axes: Axes, places: Sequence[float]) -> None:
-    axes.set_xticks(places, [f"{place:g}" for place in places])
+def _plain_ticks(axes: Axes, places: ArrayLike) -> None:
+    axes.set_xticks(np.asarray(places), [f"{place:g}" for place in np.asarray(places)])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())

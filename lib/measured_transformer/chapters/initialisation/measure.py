@@ -501,8 +501,8 @@ def best_log_rate(rates: Sequence[float], losses: Sequence[float] | ndarray) -> 
     """Base-2 logarithm of the learning rate with the lowest loss, between the rates that were tried.
 
     Through the lowest loss and up to two neighbours on either side goes the parabola of least squares in the
-    logarithm of the rate; its lowest point, at most one neighbour away, is the answer. At an edge of the grid
-    the lowest rate tried is the answer itself.
+    logarithm of the rate; its lowest point, at most one neighbour away, is the answer. Where the lowest loss
+    is that of the first or the last rate, this rate is the answer. Rates are given in rising order.
 
     >>> best_log_rate([0.25, 0.5, 1.0], [3.0, 1.0, 3.0])
     -1.0
@@ -788,5 +788,5 @@ def reached(transfer: Dataset, *, rule: str, width: int) -> DataArray:
 def growth(coordinates: Dataset, *, rule: str, value: str, updates: int) -> DataArray:
     """The power of the width with which the change of a value after so many updates grows."""
     changes = np.log2(coordinates.change.sel(rule=rule, value=value, update=updates))
-    slopes = [slope(LOOKED, row) for row in changes.transpose("seed", "width").values]
+    slopes = [slope(LOOKED, row.tolist()) for row in changes.transpose("seed", "width").values]
     return xarray.DataArray(slopes, dims=("seed",))
