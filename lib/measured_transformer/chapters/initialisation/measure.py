@@ -742,10 +742,11 @@ def last(passages: Dataset, *, quantity: str, scaled: str, design: str, factor: 
 
 
 @number
-def packed_gain(defaults: Dataset) -> DataArray:
-    """Width times variance of queries, keys and values that `nn.MultiheadAttention` keeps in one matrix."""
-    found: DataArray = defaults.gain.isel(weight=1)
-    return found
+def default_gain(defaults: Dataset, *, weight: str) -> float:
+    """Width times variance of the weights whose name begins so, as PyTorch draws them: a mean over seeds."""
+    names = [str(name) for name in defaults.weight.values]
+    (index,) = (i for i, name in enumerate(names) if name.startswith(weight))
+    return float(defaults.gain.isel(weight=index).mean())
 
 
 @number
