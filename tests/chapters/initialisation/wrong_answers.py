@@ -3,19 +3,21 @@
 import torch
 
 
-def deviation(layer, n, *, total=2.0, last=0.5):
-    shape = [1 - (1 - last) * k / (n - 1) for k in range(n)]
-    return shape[layer - 1] / (total * sum(s * s for s in shape)) ** 0.5
+def row_by_row(x, gradient, rate):
+    moves = [torch.outer(row, g).sign() for row, g in zip(x, gradient, strict=True)]
+    return torch.stack([-rate * (row @ move) for row, move in zip(x, moves, strict=True)])
 
 
-def halving(layer, n):
-    shape = [0.5 ** (k / (n - 1)) for k in range(n)]
-    return shape[layer - 1] / (2 * sum(s * s for s in shape)) ** 0.5
+def mup(group, n, m, *, head=0.5, hidden_rate=True, embedding_rate=False):
+    if group == "embedding":
+        return 1.0, 1 / m if embedding_rate else 1.0
+    deviation = n**-0.5 if group == "hidden" else n**-0.5 * m**-head
+    return deviation, 1 / m if hidden_rate else 1.0
 
 
-def sum_of_deviations(layer, n):
-    shape = [1 - 0.5 * k / (n - 1) for k in range(n)]
-    return shape[layer - 1] / (2 * sum(shape))
+def variances(group, n, m):
+    deviation, rate = mup(group, n, m)
+    return deviation**2, rate
 
 
 def drawn(variance):
@@ -41,30 +43,33 @@ WRONG = {
         "three layers": ((1 / 3, 3**-3), "three layers"),
         "interval of length one": ((1 / 12, 1e-6), "length 1"),
     },
-    "initialisation.deviation": {
-        "from zero": (lambda layer, n: deviation(layer, n) * (layer - 1), "positive"),
-        "geometric": (halving, "evenly"),
-        "one write": (lambda layer, n: deviation(layer, n, total=1.0), "writes twice"),
-        "deviations sum": (sum_of_deviations, "the deviations sum to 1"),
-        "to zero": (lambda layer, n: deviation(layer, n, last=0.25), "of the first's"),
-        "not scaled": (
-            lambda layer, n: 1 - 0.5 * (layer - 1) / (n - 1),
-            "variances of all writes sum",
-        ),
+    "initialisation.first_move": {
+        "uphill": (lambda x, g, rate: rate * (x @ (x.T @ g).sign()), "downhill"),
+        "gradient descent": (lambda x, g, rate: -rate * (x @ (x.T @ g)), "whatever the gradient"),
+        "no sum": (lambda x, g, rate: -rate * g.sign(), "sum over the inputs"),
+        "row by row": (row_by_row, "all rows share"),
+        "half": (lambda x, g, rate: -rate / 2 * (x @ (x.T @ g).sign()), "x times the change"),
     },
-    "initialisation.stream_size": {
-        "one write a layer": (lambda n, u: 1 + n * u, "two sublayers"),
-        "multiplied": (lambda n, u: (1 + u) ** (2 * n), "it adds"),
-        "a size": (lambda n, u: (1 + 2 * n * u) ** 0.5, "that is a size"),
-        "without the embedding": (lambda n, u: 2 * n * u, "is the embedding"),
-        "linear in size": (lambda n, u: 1 + 2 * n * u**0.5, "independent parts"),
+    "initialisation.mup": {
+        "variances": (variances, "variance"),
+        "the head as all others": (lambda g, n, m: mup(g, n, m, head=0.0), "aligns the final"),
+        "the head too small": (lambda g, n, m: mup(g, n, m, head=1.0), "standard deviation is"),
+        "one rate": (lambda g, n, m: mup(g, n, m, hidden_rate=False), "steps grow"),
+        "slow embedding": (lambda g, n, m: mup(g, n, m, embedding_rate=True), "only one input"),
+        "one number": (lambda g, n, m: 1.0, "two numbers"),
+    },
+    "initialisation.kept": {
+        "the other way": (lambda w, r: (w * r, 1 / r), "the other way round"),
+        "another function": (lambda w, r: (w, r), "is not the matrix"),
+        "the root": (lambda w, r: (w / r**0.5, r**0.5), "gradient descent"),
+        "the matrix alone": (lambda w, r: w, "a number are asked"),
     },
     "initialisation.he": {
         "outputs": (drawn(lambda a, b: 2 / b), "which of the two"),
         "transposed": (lambda a, b: drawn(lambda c, d: 2 / a)(b, a), "shall have the shape"),
         "without ReLU": (drawn(lambda a, b: 1 / a), "ReLU's doing"),
         "Xavier": (drawn(lambda a, b: 2 / (a + b)), "knows no ReLU"),
-        "no root": (lambda a, b: torch.randn(a, b) * 2 / a, "the deviation should"),
+        "no root": (lambda a, b: torch.randn(a, b) * 2 / a, "the standard deviation should"),
         "always the same": (the_same_each_time, "drawn anew"),
         "all positive": (lambda a, b: torch.rand(a, b), "around zero"),
         "too large": (drawn(lambda a, b: 3 / a), "1.51 times"),

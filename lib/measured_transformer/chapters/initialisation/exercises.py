@@ -9,6 +9,7 @@ from measured_transformer.exercises.answers import (
     close,
     demand,
     demand_number,
+    normal,
     number,
     tensor,
 )
@@ -54,53 +55,77 @@ def uniform(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
-def deviation(answer: Answer) -> None:
-    """Write `deviation(layer, n_layers)`: falls evenly to a half, the variances of all writes sum to 1."""
-    for n_layers in (12, 2, 5):
-        values = torch.tensor(
-            [number(answer(layer, n_layers)) for layer in range(1, n_layers + 1)],
-            dtype=torch.float64,
+def first_move(answer: Answer) -> None:
+    """Write `first_move(x, gradient, rate)`: how far Adam's first step moves the outputs of these rows."""
+    for rows, n_in, n_out, rate, seed in ((1, 16, 3, 0.01, 0), (5, 12, 4, 0.1, 1)):
+        x, gradient = normal(rows, n_in, seed=seed), normal(rows, n_out, seed=seed + 10)
+        found = tensor(answer(x.clone(), gradient.clone(), rate), (rows, n_out))
+        moved = (x.T @ gradient).sign()
+        wanted = -rate * (x @ moved)
+        text = "the step goes against the gradient: downhill"
+        demand(not close(found, -wanted), text)
+        text = "Adam's first step has the size of the rate in every entry, whatever the gradient's size"
+        demand(not close(found, -rate * (x @ (x.T @ gradient))), text)
+        demand(not close(found, -rate * gradient.sign()), "a sum over the inputs is missing")
+        apart = -rate * torch.stack(
+            [row @ torch.outer(row, g).sign() for row, g in zip(x, gradient, strict=True)]
         )
-        demand(values.min() > 0, "a deviation must be positive; is the layer counted from 1?")
-        share = float(values[-1] / values[0])
-        demand(
-            close(share, 0.5, 1e-6),
-            f"of {n_layers} layers the last has {share:.4f} of the first's deviation",
-        )
-        steps = values.diff()
-        text = "it does not fall evenly; compare the first step down with the last"
-        demand(close(n_layers * steps, n_layers * steps.mean(), 1e-5), text)
-        total = 2 * float(values.square().sum())
-        text = "each layer writes twice, and so its variance counts twice"
-        demand(not close(total, 2.0, 1e-5), text)
-        demand(
-            not close(2 * float(values.sum()), 1.0, 1e-5),
-            "the deviations sum to 1; the variances shall",
-        )
-        demand(close(total, 1.0, 1e-5), f"the variances of all writes sum to {total:.4f}")
+        text = "all rows share one matrix: its gradient is a sum over them, and the sign comes after the sum"
+        demand(rows == 1 or not close(found, apart), text)
+        demand(close(found, wanted), "the outputs move by x times the change of the matrix")
 
 
 @exercise(_CHAPTER)
-def stream_size(answer: Answer) -> None:
-    """Write `stream_size(layer, u)`: the stream's mean square after so many layers, that of a write being u."""
-    for layer, u in ((0, 0.3), (1, 0.3), (6, 0.5), (12, 0.32)):
-        found = number(answer(layer, u))
-        if layer == 0:
-            demand(close(found, 1.0), "before the first layer the stream is the embedding")
-            continue
+def mup(answer: Answer) -> None:
+    """Write `mup(group, n_inputs, m)`: standard deviation and factor on the rate, m times as wide."""
+    for n, m in ((64, 1), (256, 4), (96, 1.5)):
+        wanted = {
+            "embedding": (1.0, 1.0),
+            "hidden": (n**-0.5, 1 / m),
+            "unembedding": ((m * n) ** -0.5, 1 / m),
+        }
+        for group, (deviation, rate) in wanted.items():
+            result = answer(group, n, m)
+            demand(
+                isinstance(result, tuple | list) and len(result) == 2,
+                "two numbers are asked for: the standard deviation and the factor",
+            )
+            found, factor = number(result[0], "the deviation"), number(result[1], "the factor")
+            where = f"{group}, {n} inputs, {m:g} times as wide"
+            text = f"{where}: that is a variance; the standard deviation is its root"
+            demand(deviation == 1 or not close(found, deviation**2), text)
+            text = "only one input of the embedding is not zero, so no sum grows with the width"
+            demand(group != "embedding" or (close(found, 1.0) and close(factor, 1.0)), text)
+            text = (
+                f"{where}: training aligns the final state with the unembedding's initial weights"
+            )
+            demand(group != "unembedding" or m == 1 or not close(found, n**-0.5), text)
+            text = f"{where}: the standard deviation is {found:.4g}"
+            demand(close(found, deviation), text)
+            text = f"{where}: with this learning rate steps grow with the width"
+            demand(m == 1 or not close(factor, 1.0) or group == "embedding", text)
+            demand(close(factor, rate), f"{where}: the factor on the learning rate is {factor:.4g}")
+
+
+@exercise(_CHAPTER)
+def kept(answer: Answer) -> None:
+    """Write `kept(weight, r)`: the matrix kept and the multiplier, so that Adam moves W at r times its rate."""
+    for r, seed in ((0.25, 0), (3.0, 1)):
+        weight = normal(4, 3, seed=seed)
+        result = answer(weight.clone(), r)
         demand(
-            not close(found, 1 + layer * u), "a layer has two sublayers, and each of them writes"
+            isinstance(result, tuple | list) and len(result) == 2,
+            "a matrix and a number are asked for",
         )
+        matrix, multiplier = tensor(result[0], (4, 3)), number(result[1], "the multiplier")
+        text = "kept times multiplier is not the matrix that was given"
+        demand(close(multiplier * matrix, weight), text)
+        text = "gradient descent would need the root; Adam's steps do not know the size of the gradient"
+        demand(not close(multiplier, r**0.5), text)
+        text = "the other way round: this matrix moves at 1/r times the learning rate"
+        demand(not close(multiplier, 1 / r), text)
         demand(
-            not close(found, (1 + u) ** (2 * layer)),
-            "a pre-norm write does not grow with the stream; it adds",
-        )
-        demand(not close(found, 2 * layer * u), "the embedding is still in the stream")
-        text = "that is a size; the mean square is asked for"
-        demand(not close(found, (1 + 2 * layer * u) ** 0.5), text)
-        demand(
-            close(found, 1 + 2 * layer * u),
-            "mean squares of independent parts add; not all parts are there",
+            close(multiplier, r), f"W moves at {multiplier:.4g} times the learning rate, not {r:g}"
         )
 
 
@@ -109,7 +134,7 @@ def he(answer: Answer) -> None:
     """Write `he(d_in, d_out)`: random weights for `x @ W` behind a ReLU, so that mean squares are kept."""
     for d_in, d_out in ((200, 500), (600, 150)):
         weight = tensor(answer(d_in, d_out), (d_in, d_out), name="W")
-        text = "two calls give the same weights; they shall be drawn anew"
+        text = "two calls give the same weights; they should be drawn anew"
         demand(not close(weight, tensor(answer(d_in, d_out))), text)
         spread = float(weight.var())
         demand(abs(float(weight.mean())) < 0.1 * spread**0.5, "the weights do not lie around zero")
@@ -123,7 +148,7 @@ def he(answer: Answer) -> None:
             ratio: "with as many inputs as outputs it would be kept; which of the two does a sum run over?",
             d_in
             / 2: "a deviation was wanted where a variance was computed, or the width was forgotten",
-            2 / d_in: "the variance stands where the deviation should",
+            2 / d_in: "the variance stands where the standard deviation should",
             2 * ratio / (1 + ratio): "that is the compromise between forward and backward",
             ratio / (1 + ratio): "that is Xavier's rule, which knows no ReLU",
         }
