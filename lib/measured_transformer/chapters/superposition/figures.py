@@ -1,0 +1,1 @@
+"""Figures about superposition: results in, drawings out."""
