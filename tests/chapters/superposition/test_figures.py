@@ -18,6 +18,7 @@ DRAWN = {
     "plot_known": lambda: figures.plot_known(RESULTS["world"]),
     "plot_failures": lambda: figures.plot_failures(RESULTS["world"]),
     "plot_judged": lambda: figures.plot_judged(RESULTS["language"]),
+    "plot_portraits": lambda: figures.plot_portraits(RESULTS["portraits"]),
     "plot_kinds": lambda: figures.plot_kinds(RESULTS["language"]),
 }
 
@@ -31,7 +32,7 @@ def test_figure_is_drawn_for_both_themes(name: str) -> None:
     assert drawn.light != drawn.dark
     assert drawn.width == 640
     labels = [axes.get_xlabel() for axes in drawn.figure.axes if axes.axison]
-    assert any(labels) or not labels, "only arrows have no axes"
+    assert any(labels) or not labels, "arrows and lines of text have no axes"
 
 
 def test_every_figure_function_is_tried() -> None:

@@ -9,7 +9,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
+from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 from xarray import Dataset
 
@@ -19,19 +19,24 @@ from measured_transformer.chapters.superposition.measure import (
     DIMENSIONS,
     FEATURES,
     KINDS,
+    LINES,
     PHASES,
     SIZES,
+    WIDE,
     border,
     polygon,
     predicted_phases,
     read_back,
+    text_of,
     welch_bound,
 )
 from measured_transformer.figures.plots import mean_and_bar, panel_letters, seed_lines, subplots
-from measured_transformer.figures.style import COLOURS, look, theme, themed
+from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
 
 FIVE = ("residual", "attention", "ffn", "norm", "learned")
 """What each of five features is drawn as."""
+SPARSEST_DRAWN = 22
+"""Beyond it all cells of the phase diagram are alike."""
 PHASE_CONCEPTS = ("random", "residual", "attention")
 BASIS_NAMES: Mapping[str, str] = {
     "latents": "latents",
@@ -60,16 +65,14 @@ def _arrows(axes: Axes, columns: np.ndarray, *, names: bool = True, reach: float
             "", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": COLOURS[FIVE[i]], "lw": 2}
         )
         if names and length > 0.3:
-            at = (1 + 0.2 / length) * np.array([x, y])
-            axes.text(
-                *at, str(i + 1), ha="center", va="center", color=COLOURS[FIVE[i]], fontsize=11
-            )
+            far, colour = 1 + 0.2 / length, COLOURS[FIVE[i]]
+            axes.text(far * x, far * y, str(i + 1), ha="center", va="center", color=colour)
 
 
 @themed
 def plot_pentagon() -> Figure:
     """Draw five features in the plane, and what is read of them when one is on and when two are."""
-    figure, panels = subplots(1, 3, height=2.5, gridspec_kw={"width_ratios": (1, 1.15, 1.15)})
+    figure, panels = subplots(1, 3, height=2.5, gridspec_kw={"width_ratios": (0.9, 1.25, 1.25)})
     w = polygon(5)
     turned = w.numpy()[::-1]  # the first feature points up
     panels[0].add_patch(
@@ -87,7 +90,7 @@ def plot_pentagon() -> Figure:
             up = read[i] >= 0
             axes.text(
                 i + 1, read[i] + (0.05 if up else -0.05), f"{read[i]:.2f}".replace("-", "\u2212"),
-                ha="center", va="bottom" if up else "top", fontsize=9,
+                ha="center", va="bottom" if up else "top", fontsize=7.5,
             )  # fmt: skip
         axes.axhline(0, color=theme().ink, lw=1)
         axes.set_ylim(-1.1, 1.35)
@@ -114,15 +117,15 @@ def plot_rescue() -> Figure:
     longer = read_back(stretched(), x, rescuing_bias())
     axes.plot(amount, amount, color=theme().faint, lw=5, solid_capstyle="butt", zorder=0)
     lines = (
-        (plain[:, 1], "norm", "neighbour, no bias", (0.78, 0.17), 0),
-        (longer[:, 0], "ffn", "feature 1, with bias", (0.76, 0.57), 33),
+        (plain[:, 1], "norm", "neighbour, no bias", (0.87, 0.3), 0),
+        (longer[:, 0], "ffn", "feature 1, with bias", (0.77, 0.54), 25),
         (longer[:, 1], "attention", "neighbour, with bias", (0.78, 0.03), 0),
     )
     for values, concept, name, at, turn in lines:
         axes.plot(amount, values, **look(concept) | {"marker": None})
         axes.text(*at, name, color=COLOURS[concept], rotation=turn, ha="center", va="bottom",
                   rotation_mode="anchor", fontsize=10)  # fmt: skip
-    axes.text(0.42, 0.47, "what is there", rotation=33, rotation_mode="anchor", fontsize=10,
+    axes.text(0.42, 0.45, "what is there", rotation=18, rotation_mode="anchor", fontsize=10,
               ha="center", va="bottom")  # fmt: skip
     axes.set_xlabel("how much of feature 1 is there")
     axes.set_ylabel("read, after ReLU")
@@ -169,16 +172,16 @@ def plot_phases(pairs: Dataset) -> Figure:
         axes.imshow(mixed, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
         axes.plot(np.log10(1 / line), np.log10(ratios), color=theme().ink, lw=1.8, ls="--")
         axes.grid(visible=False)
-        axes.set_xlim(extent[:2])
+        axes.set_xlim(extent[0], np.log10(SPARSEST_DRAWN))
         axes.set_ylim(extent[2:])
-        axes.set_xticks((0, 1, 2), ("1", "10", "100"))
+        axes.set_xticks(np.log10([1, 2, 5, 10, 20]), ("1", "2", "5", "10", "20"))
         axes.set_yticks((-1, 0, 1), ("0.1", "1", "10"))
         axes.set_xlabel("sparsity, 1 / density")
     panels[0].set_ylabel("importance of feature 2")
     paper = {"ha": "center", "va": "center", "fontsize": 11, "color": "white", "fontweight": "bold"}
-    panels[0].text(1.3, 0.0, "both share it,\nat opposite signs", **paper)
-    panels[0].text(0.27, 0.86, "feature 2\nalone", **paper)
-    panels[0].text(0.27, -0.86, "feature 1\nalone", **{**paper, "color": theme().ink})
+    panels[0].text(0.83, 0.0, "both share it,\nat opposite signs", **paper)
+    panels[0].text(0.17, 0.8, "feature 2\nalone", **paper)
+    panels[0].text(0.17, -0.8, "feature 1\nalone", **{**paper, "color": theme().ink})
     panels[0].set_title("(a) by closed form", loc="left", fontweight="bold")
     panels[1].set_title("(b) trained", loc="left", fontweight="bold")
     return figure
@@ -192,7 +195,7 @@ def plot_polygons(polygons: Dataset) -> Figure:
         polygons: the result ``polygons``.
     """
     densities = polygons.density.values
-    figure, panels = subplots(1, len(densities), height=1.75)
+    figure, panels = subplots(1, len(densities), height=1.9)
     for axes, density in zip(panels, densities, strict=True):
         columns = polygons.weight.sel(density=density).transpose("seed", "axis", "feature").values
         for seed, each in enumerate(columns):
@@ -226,7 +229,7 @@ def plot_shares(dimensions: Dataset) -> Figure:
     at = np.broadcast_to(sparsity[None, :, None], values.shape) * spread
     on = values > 0
     shares.plot(
-        at[on], values[on], ".", color=COLOURS["attention"], alpha=0.08, markersize=4, mew=0
+        at[on], values[on], ".", color=COLOURS["attention"], alpha=0.15, markersize=4, mew=0
     )
     marks = {
         1.0: "one dimension each",
@@ -242,13 +245,22 @@ def plot_shares(dimensions: Dataset) -> Figure:
         worst, sparsity, dimensions.worst.transpose("seed", "density").values, concept="attention"
     )
     random = float(dimensions.random_worst.mean())
-    for level, words in (
-        (random, "random directions"), (welch_bound(DIMENSIONS, FEATURES), "Welch's bound for eighty"),
-    ):  # fmt: skip
+    bound = welch_bound(DIMENSIONS, FEATURES)
+    for level, words, side in (
+        (random, "random directions", "bottom"),
+        (bound, "Welch's bound", "top"),
+    ):
         worst.axhline(level, color=theme().ink, lw=1, ls="--", zorder=0)
-        worst.text(105, level + 0.012, words, ha="right", va="bottom", fontsize=10)
+        worst.text(
+            105,
+            level + (0.01 if side == "bottom" else -0.015),
+            words,
+            ha="right",
+            va=side,
+            fontsize=10,
+        )
     worst.set_ylabel("cosine of the nearest")
-    worst.set_ylim(0, 0.95)
+    worst.set_ylim(0, 1.02)
     worst.set_xscale("log")
     worst.set_xlim(0.9, 112)
     worst.set_xlabel("sparsity, 1 / density")
@@ -420,3 +432,51 @@ def plot_kinds(language: Dataset) -> Figure:
     axes.set_xlim(0.1, 1.0)
     axes.set_xlabel("F1 of a property with the unit that names it best, mean over a kind")
     return figure
+
+
+PORTRAIT_NAMES: Mapping[str, str] = {
+    "character": "best for a character",
+    "pair": "best for a pair",
+    "triple": "best for a triple",
+    "class": "best for a class",
+    "worst": "worst of all",
+}
+
+
+@themed
+def plot_portraits(portraits: Dataset) -> Figure:
+    """Draw lines of text in which some latents speak, shaded by how much they say.
+
+    Args:
+        portraits: the result ``portraits``.
+    """
+    names = list(PORTRAIT_NAMES)
+    figure, axes = subplots(height=0.24 * len(names) * (LINES + 1.4))
+    axes.set_xlim(0, 1.62 * WIDE)
+    axes.set_ylim(len(names) * (LINES + 0.7) - 0.3, -0.4)
+    axes.axis("off")
+    here = portraits.isel(seed=0)
+    for row, name in enumerate(names):
+        one = here.sel(latent=name)
+        top = row * (LINES + 0.7)
+        words = f"{PORTRAIT_NAMES[name]}\nF1 {float(one.f1):.2f}"
+        axes.text(0, top + 0.5, words, ha="left", va="top", fontsize=10)
+        loudest = float(one.says.max())
+        for line in range(LINES):
+            text = text_of(one.token.sel(line=line).values.tolist())
+            for place, (sign, says) in enumerate(
+                zip(text, one.says.sel(line=line).values, strict=True)
+            ):
+                at = (0.6 * WIDE + place, top + line)
+                if says > 0:
+                    shade = tint("ffn", 0.15 + 0.6 * float(says) / loudest)
+                    axes.add_patch(Rectangle(at, 1, 1, facecolor=shade, edgecolor="none"))
+                axes.text(
+                    at[0] + 0.5, at[1] + 0.55, _SHOWN.get(sign, sign), ha="center", va="center",
+                    fontsize=9, family="monospace",
+                )  # fmt: skip
+    return figure
+
+
+_SHOWN = {"\n": "\u21b5", "$": r"\$"}
+"""Signs that would not be seen, or would be read as mathematics."""

@@ -710,11 +710,13 @@ class Scores:
         best: for each property the F1 of the unit that names it best.
         own: for each unit that speaks often enough the F1 of the property that it names best.
         swapped: the same with another unit in its place.
+        per_unit: as `own`, but for every unit.
     """
 
     best: Float[Tensor, "property"]
     own: Float[Tensor, "unit"]
     swapped: Float[Tensor, "unit"]
+    per_unit: Float[Tensor, "every"]
 
 
 def score(units: Float[Tensor, "place unit"], held: Bool[Tensor, "property place"]) -> Scores:
@@ -738,7 +740,7 @@ def score(units: Float[Tensor, "place unit"], held: Bool[Tensor, "property place
     spoken = ((units[:half] > 0).sum(0) >= FEWEST) & ((units[half:] > 0).sum(0) >= FEWEST)
     each = torch.arange(n)
     own, swapped = by_unit[pick, each], by_unit[pick, each.roll(1)]
-    return Scores(best, own[spoken], swapped[spoken])
+    return Scores(best, own[spoken], swapped[spoken], own)
 
 
 def probe_f1(
@@ -800,17 +802,56 @@ def _drawn(states: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
         yield states[torch.randint(len(states), (256,), generator=generator)]
 
 
-def take_apart(model: Model, seed: int) -> dict[str, Any]:
-    """Train an autoencoder on a model's stream, and score its latents beside other bases on text held out."""
+@dataclass(frozen=True)
+class Stream:
+    """An autoencoder on a model's stream, and what brings states to the size that it reads.
+
+    Attributes:
+        sparse: the autoencoder.
+        middle, spread: mean of the states, and the root of their summed variance.
+        fitted: the states that it was trained on, at its size.
+    """
+
+    sparse: SparseAutoencoder
+    middle: Float[Tensor, "d_model"]
+    spread: Float[Tensor, ""]
+    fitted: Float[Tensor, "place d_model"]
+
+    def sized(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """States at the size that the autoencoder reads."""
+        return (states - self.middle) / self.spread
+
+    def rebuilt(self, states: Float[Tensor, "batch position d_model"]) -> Tensor:
+        """What the autoencoder makes of a model's states."""
+        flat = self.sized(states).flatten(0, 1)
+        found = self.sparse.decode(self.sparse.encode(flat)) * self.spread + self.middle
+        return found.view_as(states)
+
+
+def fit_stream(model: Model, seed: int) -> Stream:
+    """Train an autoencoder on what a model's stream holds behind the first block."""
     read = PROSE.batch(make_generator(seed, "autoencoder text"), 1000)
-    fitted, judged = states_of(model, read.inputs)[TAP], states_of(model, asked()[0])
-    middle = fitted.mean(0)
-    spread = (fitted - middle).square().sum(1).mean().sqrt()
-    x, y = (fitted - middle) / spread, (judged[TAP] - middle) / spread
+    states = states_of(model, read.inputs)[TAP]
+    middle = states.mean(0)
+    spread = (states - middle).square().sum(1).mean().sqrt()
+    fitted = (states - middle) / spread
     generator = make_generator(seed, "autoencoder")
     sparse = fit_autoencoder(
-        _drawn(x, generator), 64, LATENTS, generator, k=ACTIVE, steps=SAE_STEPS, learning_rate=3e-3
+        _drawn(fitted, generator),
+        states.shape[1],
+        LATENTS,
+        generator,
+        k=ACTIVE,
+        steps=SAE_STEPS,
+        learning_rate=3e-3,
     )
+    return Stream(sparse, middle, spread, fitted)
+
+
+def take_apart(model: Model, seed: int) -> dict[str, Any]:
+    """Train an autoencoder on a model's stream, and score its latents beside other bases on text held out."""
+    stream, judged = fit_stream(model, seed), states_of(model, asked()[0])
+    x, y, sparse = stream.fitted, stream.sized(judged[TAP]), stream.sparse
     z = sparse.encode(y)
     components = independent_components(x[:8000], make_generator(seed, "ICA"))
     principal = torch.linalg.eigh(x.T @ x).eigenvectors
@@ -826,11 +867,10 @@ def take_apart(model: Model, seed: int) -> dict[str, Any]:
     scores = {name: score(units[name], held) for name in BASES}
     by_kind = {name: _by_kind(scores[name].best, kinds) for name in BASES}
 
-    def spliced(state: Tensor) -> Tensor:
-        flat = ((state - middle) / spread).flatten(0, 1)
-        return (sparse.decode(sparse.encode(flat)) * spread + middle).view_as(state)
-
-    whole, mean = loss_with(model, lambda s: s), loss_with(model, lambda s: middle.expand_as(s))
+    whole, mean = (
+        loss_with(model, lambda s: s),
+        loss_with(model, lambda s: stream.middle.expand_as(s)),
+    )
     probe = probe_f1(y, held)
     return {
         "best": [float(scores[name].best.mean()) for name in BASES],
@@ -843,7 +883,7 @@ def take_apart(model: Model, seed: int) -> dict[str, Any]:
         "explained": explained(y, sparse.decode(z)),
         "dead": float((z == 0).all(0).double().mean()),
         "whole": whole,
-        "spliced": loss_with(model, spliced),
+        "spliced": loss_with(model, stream.rebuilt),
         "mean": mean,
     }
 
@@ -879,6 +919,52 @@ def language(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     axes: dict[str, tuple[str, ...]] = dict.fromkeys(("best", "own", "clear"), ("model", "basis"))
     axes["by_kind"] = ("model", "basis", "kind")
     return {name: (axes.get(name, ("model",)), [each[name] for each in found]) for name in found[0]}
+
+
+PORTRAITS = ("character", "pair", "triple", "class", "worst")
+"""Latents that are shown: of each kind the one that names a property best, and the one that names none well."""
+LINES, WIDE = 4, 30
+
+
+@measurement(
+    seeds=1,
+    coords={"latent": PORTRAITS, "line": tuple(range(LINES)), "place": tuple(range(WIDE))},
+    trainings=language_trainings,
+    repeat="opening",
+    tolerance={"token": 200.0, "says": 9.0, "f1": 1.0},
+    data=(TEXT,),
+)
+def portraits(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Some latents of the first model at work: places of the judging text where they speak, loud and low."""
+    model = runs["gpt"].model
+    stream, inputs = fit_stream(model, seed), asked()[0]
+    z = stream.sparse.encode(stream.sized(states_of(model, inputs)[TAP]))
+    kinds, held = labels()
+    own = torch.stack(
+        [score(z, held[[k == kind for k in kinds]]).per_unit for kind in PORTRAITS[:-1]]
+    )
+    chosen = [int(each.argmax()) for each in own]
+    speaks = (z > 0).sum(0) >= 4 * FEWEST
+    chosen.append(int(torch.where(speaks, own.amax(0), 2.0).argmin()))
+    f1 = [*own.amax(1).tolist(), float(own.amax(0)[chosen[-1]])]
+    by_place = z.view(len(inputs), 64 - SEEN_FROM, -1)
+    tokens, says = [], []
+    for latent in chosen:
+        loudest = by_place[..., latent].amax(1).sort(descending=True)
+        some = int((loudest.values > 0).sum())
+        for rank in (0, some // 4, some // 2, 3 * some // 4):
+            window = int(loudest.indices[rank])
+            line = by_place[window, :, latent]
+            start = min(max(int(line.argmax()) - WIDE // 2, 0), len(line) - WIDE)
+            says.append(line[start : start + WIDE])
+            tokens.append(inputs[window, SEEN_FROM + start : SEEN_FROM + start + WIDE])
+    shape = (len(PORTRAITS), LINES, WIDE)
+    axes = ("latent", "line", "place")
+    return {
+        "token": (axes, torch.stack(tokens).view(shape).numpy()),
+        "says": (axes, _short(torch.stack(says).view(shape))),
+        "f1": ("latent", f1),
+    }
 
 
 # What the claims are judged by --------------------------------------------------------------------
@@ -974,6 +1060,11 @@ def recovered(language: Dataset) -> DataArray:
 def listed() -> int:
     """Properties of the text that every basis is asked for."""
     return len(labels()[0])
+
+
+def text_of(tokens: list[int]) -> str:
+    """The characters that tokens stand for; the start token is none."""
+    return "".join(_alphabet()[token] if token < PROSE.vocab - 1 else " " for token in tokens)
 
 
 @number
