@@ -1013,11 +1013,7 @@ def _(world: Dataset) -> dict[str, Any]:
 @evidence("LT-1.7")
 def _(language: Dataset) -> dict[str, Any]:
     own = language.own.sel(basis="latents")
-    return {
-        "treatment": own.sel(model="untrained"),
-        "baseline": own.sel(model="trained"),
-        "control": language.swapped.sel(model="trained"),
-    }
+    return {"treatment": own.sel(model="trained"), "baseline": own.sel(model="untrained")}
 
 
 @evidence("LT-1.8")
@@ -1060,6 +1056,12 @@ def recovered(language: Dataset) -> DataArray:
 def listed() -> int:
     """Properties of the text that every basis is asked for."""
     return len(labels()[0])
+
+
+@number
+def at_once() -> float:
+    """How many of them hold at a place of the judging text, on average."""
+    return float(labels()[1].double().mean(1).sum())
 
 
 def text_of(tokens: list[int]) -> str:
