@@ -394,14 +394,15 @@ def plot_judged(language: Dataset) -> Figure:
     _rows(best, [*names, "linear probe"])
     first = language.sel(basis="latents")
     for axes, values in ((own, first.own), (best, first.best)):
+        middle = float(values.mean())
         for model, concept in (("trained", "ffn"), ("untrained", "none")):
             at = float(values.sel(model=model).mean())
-            axes.text(
-                at, -0.5, model, color=COLOURS[concept], ha="center", va="bottom", fontsize=10
-            )
+            side = "left" if at > middle else "right"
+            at += 0.01 if at > middle else -0.01
+            axes.text(at, -0.5, model, color=COLOURS[concept], ha=side, va="bottom", fontsize=10)
         axes.set_ylim(axes.get_ylim()[0], -0.95)
-    own.set_xlabel("F1 of a unit with the property that it names best, mean over units")
-    best.set_xlabel("F1 of a property with the unit that names it best, mean over the list")
+    own.set_xlabel("mean F1, each unit with its best property")
+    best.set_xlabel("mean F1, each property with its best unit")
     own.tick_params(labelbottom=True)
     best.set_xlim(0.25, 0.9)
     panel_letters((own, best))
@@ -417,7 +418,7 @@ def plot_kinds(language: Dataset) -> Figure:
     """
     figure, axes = subplots(height=2.9)
     lines = (
-        ("untrained", "latents", "none", True, "untrained latents"),
+        ("untrained", "latents", "none", True, "untrained"),
         ("trained", "neurons", "learned", False, "neurons"),
         ("trained", "latents", "ffn", False, "latents"),
     )
@@ -430,7 +431,7 @@ def plot_kinds(language: Dataset) -> Figure:
         axes.text(at, 1.55, words, color=COLOURS[concept], ha="center", va="center", fontsize=10)
     _rows(axes, list(KINDS))
     axes.set_xlim(0.1, 1.0)
-    axes.set_xlabel("F1 of a property with the unit that names it best, mean over a kind")
+    axes.set_xlabel("mean F1, each property with its best unit")
     return figure
 
 
