@@ -35,6 +35,8 @@ def read_list(text: str) -> tuple[dict[str, int], dict[str, int], dict[str, list
 
 
 SOURCES, COUNTS, IDS = read_list(LIST.read_text("utf-8"))
+PAPERS = "LT-"
+"""What begins so is a statement of a paper, of which there is no list."""
 LISTED = [claim_id for listed in IDS.values() for claim_id in listed]
 
 
@@ -50,7 +52,7 @@ def test_the_list_agrees_with_its_own_counts() -> None:
 
 
 def test_every_row_of_the_list_is_in_the_registry_and_nothing_else() -> None:
-    registered = {base(claim_id) for claim_id in claims()}
+    registered = {base(claim_id) for claim_id in claims() if not claim_id.startswith(PAPERS)}
     assert sorted(set(LISTED) - registered) == []
     assert sorted(registered - set(LISTED)) == []
     assert Counter(claim_id[:2] for claim_id in registered) == SOURCES
@@ -76,6 +78,8 @@ def test_each_chapter_belongs_to_one_theme() -> None:
     theme_of = {claim_id: theme for theme, listed in IDS.items() for claim_id in listed} | GUESTS
     themes: dict[str, set[str]] = {}
     for claim_id, found in claims().items():
+        if claim_id.startswith(PAPERS):
+            continue
         themes.setdefault(found.chapter, set()).add(theme_of[base(claim_id)])
     assert {chapter: found for chapter, found in themes.items() if len(found) > 1} == {}
 

@@ -34,6 +34,13 @@ SHORTER = {
     "allocation": {"STEPS": 24, "EVERY": 2},
     "layers": {"LOOKED_AT": 16},
     "one_sitting": {"WRITTEN": 20},
+    "superposition": {
+        "PHASE_STEPS": 4,
+        "POLYGON_STEPS": 4,
+        "SHARE_STEPS": 4,
+        "WORLD_STEPS": 4,
+        "SAE_STEPS": 4,
+    },
     "training_attention": {
         "INDUCTION_STEPS": 20,
         "INDUCTION_AT": (0, 10, 20),

@@ -252,7 +252,8 @@ class _Shows(Shows):
             read = f"; see {' and '.join(f'{{cite:t}}`{key}`' for key in claim.references)}"
         else:
             read = ""
-        return f"{{cite:t}}`{SOURCE_KEYS[claim.source]}`, {claim.place}{read}"
+        key = SOURCE_KEYS.get(claim.source) or claim.references[0]
+        return f"{{cite:t}}`{key}`, {claim.place}{read}"
 
     def measurement(
         self, claim: Claim, record: Mapping[str, Any] | None, *, brief: bool = False

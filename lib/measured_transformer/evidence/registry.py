@@ -7,7 +7,7 @@ and then lists claims::
 
     [[claim]]
     id = "CS-1.3"                     # SOURCE-section.row, with a letter when a row was split
-    source = "CS"                     # CS, DA, DD, EX or IW
+    source = "CS"                     # CS, DA, DD, EX or IW; LT for a paper, named by `reference`
     place = "section 1"               # where in the source
     statement = "Similarity depends on the offset alone."     # in our own words
     kind = "identity"                 # identity | arithmetic | experiment | pretrained | cited
@@ -54,7 +54,8 @@ Fields beside those of the examples:
 - ``chapter`` may stand in a claim instead of at the top of the file.
 - ``seeds``: required for experiments, and for any rule that takes one value a seed: the number of
   values that each arm has. Chapters of the first edition give one for each profile.
-- ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"``.
+- ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"`` and when the
+  source is ``LT``, a statement of the literature: the first one is where it is made.
 - ``expected`` is one verdict, or one for each profile. At ``quick`` only *inconclusive* may differ
   from ``full``; anything else needs the reason too: ``expected = {quick = "not reproduced",
   full = "confirmed", why = "..."}``. Where it is *inconclusive* at ``quick``, the verdict of ``full``
@@ -123,7 +124,7 @@ __all__ = [
     "read_claims",
 ]
 
-_ID = re.compile(r"(CS|DA|DD|EX|IW)-[0-9]+\.[0-9]+[a-z]?")
+_ID = re.compile(r"(CS|DA|DD|EX|IW|LT)-[0-9]+\.[0-9]+[a-z]?")
 _LABEL = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _DOCNAME = re.compile(r"[\w-]+(/[\w-]+)*")
 
@@ -344,6 +345,8 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
     expected, why = _expected(table)
     seeds = _seeds(table)
     references = _references(table)
+    if source == "LT" and not references:
+        raise table.error("reference", "the paper that says so", _Words("nothing"))
     axis = table.text("axis", needed=False)
     combine = table.choice("combine", COMBINATIONS, LEVELS)
     has_combine = "combine" in row

@@ -19,6 +19,7 @@ SOURCES: Mapping[str, str] = {
     "DD": "attention deep dive",
     "EX": "exercise sheet",
     "IW": "inner workings",
+    "LT": "literature",
 }
 KINDS = ("identity", "arithmetic", "experiment", "pretrained", "cited")
 STATUSES = ("covered", "planned")

@@ -1,0 +1,1 @@
+"""The chapter *Superposition*: what it claims, measures, draws and asks."""
