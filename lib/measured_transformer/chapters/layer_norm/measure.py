@@ -810,8 +810,22 @@ def _works_of(arm: str) -> Callable[[Dataset], int]:
     return lambda arms: int((arms.excess.sel(arm=arm) < WORKS).all("seed").sum())
 
 
+def _largest_of(arm: str) -> Callable[[Dataset], float]:
+    """The largest learning rate at which an arm works on every seed."""
+
+    def largest(arms: Dataset) -> float:
+        works = (arms.excess.sel(arm=arm) < WORKS).all("seed")
+        return float(arms.rate.values[works.values].max())
+
+    return largest
+
+
 for _arm in ARMS:
-    for _what, _of in {"excess": _excess_of(_arm), "works": _works_of(_arm)}.items():
+    for _what, _of in {
+        "excess": _excess_of(_arm),
+        "works": _works_of(_arm),
+        "largest": _largest_of(_arm),
+    }.items():
         _of.__name__ = f"{_arm.lower().replace(' ', '_').replace('-', '_')}_{_what}"
         number(_of)
 
@@ -867,10 +881,15 @@ def written_out_ratio() -> float:
 
 
 @number
-def start_spike_cost(text: Dataset) -> DataArray:
-    """How much the loss rises when one entry of the start token is a thousand root mean squares large."""
-    here = text.sel(norm="LayerNorm")
-    return here.spiked.sel(where="start", spike=1000.0) - here.loss.sel(change="nothing")
+def rounds() -> int:
+    """Rounds of the benchmark that the times are medians of."""
+    return int(clocked("LayerNorm").size)
+
+
+@number
+def epsilon_factor(identities: Dataset) -> float:
+    """How many times as long a norm with epsilon outside of the root is, for entries of size 1e-5."""
+    return 1 + float(identities.tiny.mean())
 
 
 @number

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 import xarray
 from jaxtyping import Float, Int
-from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 from xarray import DataArray, Dataset
@@ -850,10 +849,32 @@ def step_initial(twelve: Dataset) -> DataArray:
     return _exp(largest_step(twelve.stream.sel(stage="untrained")))
 
 
+def _fetching(fetched: Dataset, block: int) -> np.ndarray:
+    """Of which models with twelve blocks this is the one that looks most at the mirrored position."""
+    here: np.ndarray = (fetched.mirrored.argmax("block") == block - 1).values
+    return here
+
+
 @number
-def step_twelve(twelve: Dataset) -> DataArray:
-    """The same for twelve trained blocks."""
-    return _exp(largest_step(twelve.stream.sel(stage="trained")))
+def fetching_in(fetched: Dataset, *, block: int) -> int:
+    """How many models with twelve trained blocks fetch in this block."""
+    return int(_fetching(fetched, block).sum())
+
+
+@number
+def grown_by(twelve: Dataset, fetched: Dataset, *, fetching: int, block: int) -> DataArray:
+    """By which factor a block lengthens the stream, in the models in which block `fetching` fetches."""
+    stream = twelve.stream.sel(stage="trained").isel(seed=_fetching(fetched, fetching))
+    factor = stream.sel(state=block).drop_vars("state") / stream.sel(state=block - 1).drop_vars(
+        "state"
+    )
+    return factor
+
+
+@number
+def network_cosines(twelve: Dataset) -> DataArray:
+    """For each network of twelve trained blocks its write's cosine with the stream, mean over the models."""
+    return twelve.cosine.sel(stage="trained").isel(sublayer=slice(1, None, 2)).mean("seed")
 
 
 @number
@@ -876,33 +897,25 @@ def _exp(logs: DataArray) -> DataArray:
 @number
 def late_kept(twelve: Dataset) -> DataArray:
     """The cosine that the last six of twelve trained blocks keep, mean over them."""
-    return twelve.kept.sel(stage="trained", block=slice(7, None)).mean("block")
+    return _late(twelve, "kept", "trained")
+
+
+@number
+def late_kept_untrained(twelve: Dataset) -> DataArray:
+    """The same before training."""
+    return _late(twelve, "kept", "untrained")
+
+
+@number
+def late_ratio(twelve: Dataset, *, stage: str) -> DataArray:
+    """Length of the writes of the last six blocks relative to the stream, mean over them."""
+    return _late(twelve, "ratio", stage)
 
 
 @number
 def two_kept(two: Dataset) -> DataArray:
     """The cosine that two trained blocks keep at the tuned learning rate, mean over them."""
     return two.kept.sel(rate="tuned").mean("block")
-
-
-@number
-def rank_agreement(two: Dataset) -> DataArray:
-    """Spearman's rank correlation, over the six parts, between length and accuracy lost without the part."""
-    here = two.sel(rate="tuned")
-    return _agreement(here.length, here.lost)
-
-
-@number
-def rank_agreement_logits(two: Dataset) -> DataArray:
-    """The same between what a part adds to the answer's logit and the accuracy lost without it."""
-    here = two.sel(rate="tuned")
-    return _agreement(here.logit, here.lost)
-
-
-def _agreement(first: DataArray, second: DataArray) -> DataArray:
-    rows = [one.transpose("seed", "part").values for one in (first, second)]
-    found = [float(stats.spearmanr(a, b).statistic) for a, b in zip(*rows, strict=True)]
-    return DataArray(found, dims="seed")
 
 
 if not TYPE_CHECKING:  # it would take any name for one of these

@@ -975,9 +975,47 @@ def spread_4(untrained: Dataset) -> float:
 
 
 @number
-def spread_one_skip(untrained: Dataset) -> float:
-    """Median after twelve blocks of which attention alone has its skip connection."""
-    return float(untrained.one_skip.sel(around="attention", state=24).median())
+def spread_one_skip(untrained: Dataset, *, blocks: int) -> float:
+    """Median after so many blocks of which attention alone has its skip connection."""
+    return float(untrained.one_skip.sel(around="attention", state=2 * blocks).median())
+
+
+@number
+def spread_both(untrained: Dataset, *, blocks: int) -> float:
+    """The same with both skip connections."""
+    return float(untrained.spread.sel(norm="pre", skip="with", state=2 * blocks).median())
+
+
+@number
+def spread_kept(untrained: Dataset, *, norm: str) -> float:
+    """Median after twelve blocks with both skip connections."""
+    return float(untrained.spread.sel(norm=norm, skip="with", state=24).median())
+
+
+@number
+def asked_for(weights: Dataset, *, skip: str, block: int) -> float:
+    """Of twelve pre-norm blocks: log10 of the gradient of a block's query and key weights, median."""
+    here = unseen(weights).twelve.sel(norm="pre", skip=skip, block=block)
+    return float(attended(here).median())
+
+
+@number
+def value_in_twelve(weights: Dataset, *, skip: str) -> float:
+    """The same of the value weights of the last block."""
+    here = unseen(weights).twelve.sel(norm="pre", skip=skip, block=12, matrix="value")
+    return float(here.median())
+
+
+@number
+def asked_in_six(weights: Dataset, *, arm: str) -> float:
+    """Of six blocks: log10 of the gradient of the last block's query and key weights, median."""
+    return float(attended(unseen(weights, 10).six.sel(arm=arm, shallow=6)).median())
+
+
+@number
+def blind() -> float:
+    """Accuracy of guessing among the tokens."""
+    return 1 / TASK.vocab
 
 
 @number
@@ -994,15 +1032,16 @@ def orthogonal_gain(untrained: Dataset) -> float:
 
 
 @number
-def gain_attention_free(untrained: Dataset) -> DataArray:
-    """What attention without a norm makes of a random gradient's length."""
-    return untrained.gains.sel(gain="attention, no norm")
+def orthogonal_share(untrained: Dataset) -> float:
+    """The straight path's share at twelve blocks if paths were orthogonal and branches had their gains."""
+    attention, network = (float(each(untrained).mean()) for each in (gain_attention, gain_network))
+    return ((1 + attention**2) * (1 + network**2)) ** -12
 
 
 @number
-def gain_network_free(untrained: Dataset) -> DataArray:
-    """The same for a network without a norm."""
-    return untrained.gains.sel(gain="network, no norm")
+def gain(weights: Dataset, *, what: str, norm: str) -> DataArray:
+    """What a sublayer of a stack without skips makes of a random gradient: with a norm ('pre') or 'free'."""
+    return unseen(weights).gains.sel(gain=f"{what}, {'no norm' if norm == 'free' else norm}")
 
 
 @number
@@ -1050,4 +1089,11 @@ def surplus_branch(cut_twelve: Dataset) -> float:
 def surplus_skip(cut_twelve: Dataset) -> float:
     """Accuracy without the skip connection around an attention of the last six blocks, mean over them."""
     late = cut_twelve.accuracy.sel(cut="skip").isel(sublayer=slice(12, None, 2))
+    return float(late.mean())
+
+
+@number
+def surplus_network(cut_twelve: Dataset) -> float:
+    """The same around a network of blocks seven to eleven."""
+    late = cut_twelve.accuracy.sel(cut="skip").isel(sublayer=slice(13, 23, 2))
     return float(late.mean())
