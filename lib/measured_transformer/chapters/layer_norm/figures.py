@@ -260,7 +260,7 @@ def plot_peaks(text: Dataset, lone: Dataset) -> Figure:
     right.set_xscale("log")
     _plain(right, sizes, ["1", "10", "100", "1000", "10⁴"])
     end = float(sizes[-1])
-    _name(right, (end, 2.75), "in every token", "residual", ha="right")
+    _name(right, (end, 1.7), "in every token", "residual", ha="right")
     _name(right, (end, 0.42), "in one other token", "norm", ha="right")
     _name(right, (end, 0.15), "in the start token", "attention", ha="right")
     right.set_xlabel("one entry, in root mean squares")

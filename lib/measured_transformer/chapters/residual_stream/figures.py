@@ -178,8 +178,8 @@ def plot_growth(two: Dataset, twelve: Dataset, fetched: Dataset) -> Figure:
     first = (fetched.mirrored.argmax("block") == 0).values
     families = (
         (twelve.stream.sel(stage="untrained"), "none", "twelve blocks, untrained", (12, 9.4)),
-        (trained.isel(seed=first), "norm", "twelve blocks, the first fetches", (12, 64)),
-        (two.stream.sel(rate="stated"), "residual", "two blocks, 0.0005", (2.2, 10.2)),
+        (trained.isel(seed=first), "norm", "twelve blocks, the first fetches", (12, 113)),
+        (two.stream.sel(rate="stated"), "residual", "two blocks, 0.0005", (1.1, 6.2)),
         (two.stream.sel(rate="tuned"), "attention", "two blocks, 0.001", (2.2, 14.2)),
         (two.stream.sel(rate="large"), "ffn", "two blocks, 0.004", (1.2, 18.5)),
     )
@@ -192,8 +192,9 @@ def plot_growth(two: Dataset, twelve: Dataset, fetched: Dataset) -> Figure:
     rest = trained.isel(seed=~first).transpose("seed", "state").values
     for row in rest:
         axes.plot(trained.state.values, row, color=COLOURS["norm"], linestyle="--", linewidth=1.2)
-    axes.text(12, 25, "the second fetches", color=COLOURS["norm"], fontsize=10, ha="right")
+    axes.text(12, 51, "the second fetches", color=COLOURS["norm"], fontsize=10, ha="right")
     _plain_log(axes)
+    axes.set_ylim(top=150)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("blocks passed")
     axes.set_ylabel("length of the stream")
