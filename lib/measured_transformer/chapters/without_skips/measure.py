@@ -509,7 +509,7 @@ def _gains(seed: int, norm: str) -> list[float]:
 
 MATRICES = ("query", "key", "value", "up", "down")
 LOOKED_AT = 10
-"""Seeds of `weights` that had been looked at before the claims were worded; they are judged on later ones."""
+"""Seeds of this measurement that had been looked at before the claims were worded; they are judged on later ones."""
 SMALLEST = 1e-20
 """Lengths below it count as this, so that they have a logarithm."""
 
@@ -544,7 +544,7 @@ def bare_gains(seed: int, norm: str) -> list[float]:
         block: Any = model.blocks[int(place)]
         before = block.get_submodule(f"{part}_norm")
         sublayer = block.get_submodule(part)
-        _, back = _pull_back(lambda x, f=sublayer, n=before: f(n(x)), account.states[k])
+        _, back = _pull_back(lambda x, f=sublayer, n=before: f(n(x)), account.states[k])  # type: ignore[misc]
         logs.append(math.log(float(back(gradient).detach().norm() / gradient.norm())))
     return [math.exp(float(np.mean(logs[::2]))), math.exp(float(np.mean(logs[1::2])))]
 
