@@ -20,7 +20,7 @@ def lines(drawn, panel=0):
     [
         (figures.plot_changed, "text"),
         (figures.plot_stream, "text"),
-        (figures.plot_peaks, "text"),
+        (lambda text: figures.plot_peaks(text, RESULTS["lone"]), "text"),
         (lambda text: figures.plot_variation(text, margin=0.1), "text"),
         (figures.plot_arms, "arms"),
     ],

@@ -158,6 +158,15 @@ def test_a_spike_stands_where_it_is_put():
         assert torch.equal(found, x)
 
 
+def test_a_lone_spike_stands_in_one_token_of_each_window():
+    x, at = torch.randn(2, 3, 4), torch.tensor([0, 2])
+    found = measure._spiked_at(7.0, at)(x)
+    high = 7 * float(x.square().mean().sqrt())
+    assert torch.allclose(found[torch.arange(2), at, 0], torch.tensor(high))
+    found[torch.arange(2), at, 0] = x[torch.arange(2), at, 0]
+    assert torch.equal(found, x)
+
+
 def test_a_shift_reaches_no_sublayer_behind_a_layer_norm_and_the_start_does_not_count():
     batch = measure.PROSE.batch(torch.Generator().manual_seed(0), 2)
     losses = {}

@@ -14,7 +14,7 @@ RESULTS = load_results("residual_stream")
     [
         (figures.plot_answer, ["two"]),
         (figures.plot_wires, ["wires"]),
-        (figures.plot_growth, ["two", "twelve"]),
+        (figures.plot_growth, ["two", "twelve", "fetched"]),
         (figures.plot_writers, ["two"]),
         (figures.plot_kept, ["two", "twelve"]),
     ],
@@ -61,6 +61,6 @@ def test_there_is_a_bar_for_every_model_where_there_is_a_wire_and_nothing_elsewh
 
 
 def test_growth_has_a_logarithmic_axis_with_plain_numbers():
-    axes = figures.plot_growth(RESULTS["two"], RESULTS["twelve"]).figure.axes[0]
+    axes = figures.plot_growth(RESULTS["two"], RESULTS["twelve"], RESULTS["fetched"]).figure.axes[0]
     assert axes.get_yscale() == "log"
     assert axes.yaxis.get_major_formatter()(0.5, 0) == "0.5"

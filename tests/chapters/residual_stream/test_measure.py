@@ -192,3 +192,21 @@ def test_the_largest_step_is_the_largest_factor():
     np.testing.assert_allclose(
         measure.largest_step(stream).values, np.log(rows[:, 1:] / rows[:, :-1]).max(1)
     )
+
+
+def test_a_bare_sublayer_gives_what_it_writes_in_its_block():
+    model, tokens = random_model(5, norm="none", n_layers=2)
+    account = ledger(model, tokens)
+    torch.testing.assert_close(measure._bare(model, account), account.writes)
+
+
+def test_untrained_blocks_pass_the_yardstick_of_refinement_too():
+    late = measure._late(RESULTS["twelve"], "kept", "untrained")
+    assert float(late.min()) > 0.9
+
+
+def test_the_models_with_twelve_blocks_are_split_by_who_fetches():
+    fetched = RESULTS["fetched"]
+    counts = [measure.fetching_in(fetched, block=block) for block in (1, 2)]
+    assert sum(counts) == fetched.sizes["seed"]
+    assert float(fetched.mirrored.max("block").min()) > 0.4

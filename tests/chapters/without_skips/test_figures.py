@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from measured_transformer.chapters.without_skips import figures
+from measured_transformer.chapters.without_skips.measure import attended
 from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 
@@ -12,10 +13,10 @@ RESULTS = load_results("without_skips")
 def drawn(name: str) -> ThemedFigure:
     """The figure of this name from the kept results."""
     wanted = {
-        "plot_gradient_sizes": ["untrained"],
+        "plot_gradient_sizes": ["untrained", "weights"],
         "plot_collapse": ["untrained", "six"],
         "plot_cube": ["cube"],
-        "plot_paths": ["untrained", "cut_two", "cut_twelve"],
+        "plot_paths": ["untrained", "highway"],
         "plot_cuts": ["cut_two", "cut_twelve"],
     }[name]
     more = [0.2] if name == "plot_collapse" else []
@@ -49,8 +50,14 @@ def test_every_seed_and_the_mean_are_drawn():
         assert shows(drawn("plot_cuts"), row, 1)
 
 
-def test_trained_models_are_crosses_at_their_depth():
-    panel = drawn("plot_paths").figure.axes[1]
-    crosses = [line for line in panel.get_lines() if line.get_marker() == "x"]
-    assert [float(line.get_xdata()[0]) for line in crosses] == [2.0, 12.0]
-    assert [len(line.get_xdata()) for line in crosses] == [20, 10]
+def test_gradients_of_queries_and_keys_stand_below_those_of_the_stream():
+    asked = attended(RESULTS["weights"].twelve.sel(norm="post", skip="without"))
+    for row in asked.transpose("seed", "block").values:
+        assert shows(drawn("plot_gradient_sizes"), row, 5)
+
+
+def test_the_straight_path_is_drawn_for_every_model_before_and_after_training():
+    found = RESULTS["highway"].straight
+    for stage in ("untrained", "trained"):
+        for row in found.sel(stage=stage).transpose("seed", "state").values:
+            assert shows(drawn("plot_paths"), row, 1)

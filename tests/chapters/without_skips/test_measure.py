@@ -219,3 +219,67 @@ def test_deleting_needs_a_pre_norm_model_with_skip_connections():
     model, _ = random_model(1)
     with pytest.raises(KeyError, match="blocks"), deleted(model, "blocks.9.attention", "branch"):
         pass
+
+
+def test_gradients_of_weights_against_differences_of_the_loss():
+    model, _ = random_model(9, n_layers=2)
+    batch = Reversal(vocab=11, length=3).batch(make_generator(0, "training"), 1)
+    found = measure.weight_gradients(model, batch)
+    assert found.shape == (len(measure.MATRICES), 2)
+    key = model.blocks[1].attention.key.weight
+
+    def loss(x):
+        before = key.detach().clone()
+        key.copy_(x)
+        value = cross_entropy(model(batch.inputs), batch.targets, batch.scored)
+        key.copy_(before)
+        return value
+
+    one = torch.ones((), dtype=torch.float64)
+    slow = finite_difference(loss, key.detach().clone(), one)
+    assert found[1, 1] == pytest.approx(math.log10(float(slow.norm())), abs=1e-4)
+
+
+def test_no_score_matters_where_all_tokens_are_alike():
+    """Twelve blocks without skips: queries and keys get rounding, values do not."""
+    model = measure.fresh(7, residual=False, n_layers=8).double()
+    found = measure.weight_gradients(model, measure.batch_of(7, 4))
+    assert found[:2, -1].max() < -10
+    assert found[2:, -1].min() > -2
+
+
+def test_the_straight_path_has_the_share_that_all_paths_leave_it():
+    model = measure.fresh(5, n_layers=2).double()
+    batch = measure.batch_of(5, 4)
+    states = ledger(model, batch.inputs).states
+    by_lengths = by_length(model, states, last_gradient(model, states[-1], batch))
+    found = measure.straight_shares(model, batch)
+    assert found[0] == pytest.approx(shares(by_lengths)[0])
+    assert found[-1] == pytest.approx(1)
+
+
+def test_gains_without_skips_are_those_of_the_sublayers_at_their_own_states():
+    gains = measure.bare_gains(3, "pre")
+    model = measure.fresh(3, residual=False).double()
+    account = ledger(model, measure.batch_of(3, 16).inputs)
+    block = model.blocks[0]
+    torch.testing.assert_close(
+        block.attention(block.attention_norm(account.states[0])).detach(), account.states[1]
+    )
+    assert len(gains) == 2
+    assert 0 < min(gains) < max(gains) < 1
+
+
+def test_claims_about_weights_are_judged_on_seeds_that_nobody_had_looked_at():
+    weights = RESULTS["weights"]
+    assert measure.unseen(weights).seed.values.tolist() == list(range(100, 340, 10))
+    assert measure.unseen(weights, 10).sizes["seed"] == 10
+
+
+def test_the_second_block_fetches_in_every_model_of_two_blocks():
+    cuts = RESULTS["cut_two"]
+    fetching = cuts.by_role.sel(where="fetching")
+    at = measure.SUBLAYERS["fetching"]
+    np.testing.assert_array_equal(
+        fetching, cuts.accuracy.sel(sublayer=at).transpose(*fetching.dims)
+    )

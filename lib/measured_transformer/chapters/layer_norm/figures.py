@@ -227,11 +227,11 @@ def plot_stream(text: Dataset) -> Figure:
 
 
 @themed
-def plot_peaks(text: Dataset) -> Figure:
-    """Draw (a) the largest entry of a token in units of its median, (b) the loss when one entry is made large.
+def plot_peaks(text: Dataset, lone: Dataset) -> Figure:
+    """Draw (a) the largest entry of a token in units of its median, (b) what it costs to make one entry large.
 
     Args:
-        text: the result ``text``.
+        text, lone: the results of these names.
     """
     figure, (left, right) = subplots(1, 2, height=3.2)
     here = text.sel(norm="LayerNorm")
@@ -244,7 +244,7 @@ def plot_peaks(text: Dataset) -> Figure:
     left.set_yscale("log")
     left.set_ylim(1, 3000)
     left.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    _name(left, (8.0, 1000.0), "massive, by definition", "ink", xytext=(0, 4),
+    _name(left, (8.0, 1000.0), "a thousandfold", "ink", xytext=(0, 4),
           textcoords="offset points", ha="right")  # fmt: skip
     _name(left, (8.0, 2 * chance), "largest of all other tokens", "residual", ha="right")
     _name(left, (8.0, 1.4), "start token", "attention", ha="right")
@@ -252,19 +252,19 @@ def plot_peaks(text: Dataset) -> Figure:
     left.set_xlabel("behind")
     left.set_ylabel("largest / median entry")
     sizes = text.spike.values
-    for where, concept in (("start", "attention"), ("everywhere", "residual")):
-        values = here.spiked.sel(where=where)
-        seed_lines(right, sizes, _over(values, "spike"), concept=concept, marker_every=1)
-    free = float(here.loss.sel(change="nothing").mean())
-    right.axhline(free, color=theme().ink, linewidth=1.2, linestyle=":")
+    everywhere = here.spiked.sel(where="everywhere") - here.loss.sel(change="nothing")
+    seed_lines(right, sizes, _over(everywhere, "spike"), concept="residual", marker_every=1)
+    for token, concept in (("one other", "norm"), ("start", "attention")):
+        values = _over(lone.cost.sel(token=token), "spike")
+        seed_lines(right, sizes, values, concept=concept, marker_every=1)
     right.set_xscale("log")
     _plain(right, sizes, ["1", "10", "100", "1000", "10⁴"])
-    _name(right, (float(sizes[-1]), 3.2), "in every token", "residual", ha="right")
-    _name(right, (float(sizes[-1]), free), "in the start token", "attention", xytext=(0, 10),
-          textcoords="offset points", ha="right", va="bottom")  # fmt: skip
-    right.set_ylim(bottom=0)
+    end = float(sizes[-1])
+    _name(right, (end, 1.7), "in every token", "residual", ha="right")
+    _name(right, (end, 0.42), "in one other token", "norm", ha="right")
+    _name(right, (end, 0.15), "in the start token", "attention", ha="right")
     right.set_xlabel("one entry, in root mean squares")
-    right.set_ylabel("loss (nats per character)")
+    right.set_ylabel("cost (nats per character)")
     panel_letters((left, right))
     return figure
 

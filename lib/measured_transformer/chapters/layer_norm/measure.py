@@ -557,6 +557,61 @@ def text(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
+ALONE = ("start", "one other")
+LATER_HALF = READ // 2
+"""Positions from here on are scored when one single token before them is changed."""
+
+
+def lone_trainings(seed: int) -> dict[str, Job]:
+    """The small language model with LayerNorm."""
+    return {"LayerNorm": text_trainings(seed)["LayerNorm"]}
+
+
+def _spiked_at(size: float, at: Int[Tensor, " batch"]) -> Callable[[Tensor], Tensor]:
+    """Set the first entry of one token in each window to so many times the stream's root mean square."""
+
+    def spike(x: Tensor) -> Tensor:
+        x = x.clone()
+        x[torch.arange(len(x)), at, 0] = size * x.square().mean().sqrt()
+        return x
+
+    return spike
+
+
+@measurement(
+    seeds=6,
+    coords={"token": ALONE, "spike": SPIKES},
+    trainings=lone_trainings,
+    repeat="opening",
+    tolerance={"cost": 1.0},
+    data=(TEXT,),
+)
+@torch.no_grad()
+def lone(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """A huge entry in one token of the first half of a window: what it costs the later half, in nats."""
+    model = runs["LayerNorm"].model
+    if not isinstance(model, Decoder):
+        raise TypeError(f"expected a decoder, got {type(model).__name__}")
+    model.eval()
+    batch = OpenedText(READ, "validation").batch(make_generator(seed, "evaluation"), 64)
+    scored = batch.scored.clone()
+    scored[:, :LATER_HALF] = False
+    drawn = torch.randint(1, LATER_HALF, (64,), generator=make_generator(seed, "token"))
+    places = {"start": torch.zeros_like(drawn), "one other": drawn}
+
+    def loss(changes: Mapping[str, Callable[[Tensor], Tensor] | float]) -> float:
+        with intervene(model, changes):
+            logits = model(batch.inputs)
+        return float(cross_entropy(logits, batch.targets, scored))
+
+    free = loss({})
+    cost = [
+        [loss({MIDDLE: _spiked_at(size, places[token])}) - free for size in SPIKES]
+        for token in ALONE
+    ]
+    return {"cost": (("token", "spike"), cost)}
+
+
 # Norms today --------------------------------------------------------------------------------------
 
 TASK = Lag(vocab=24, length=24, lag=3, fidelity=0.9)
@@ -709,23 +764,30 @@ def _(identities: Dataset) -> dict[str, Any]:
 
 
 @evidence("IW-3.6b")
-def _(text: Dataset) -> dict[str, Any]:
+def _(identities: Dataset, text: Dataset) -> dict[str, Any]:
     here = text.sel(norm="LayerNorm")
     rise = here.loss.sel(change="divisors frozen") - here.loss.sel(change="nothing")
-    return {"variation": {"value": here.variation.mean("reader")}, "loss": {"value": rise}}
+    return {
+        "token": checked(identities, "affine"),
+        "variation": {"value": here.variation.mean("reader")},
+        "loss": {"value": rise},
+    }
 
 
 @evidence("IW-3.9b")
 def _(arms: Dataset) -> dict[str, Any]:
     names = {"treatment": "RMSNorm", "baseline": "LayerNorm", "control": "no norm"}
-    clock = {}
-    for role in ("treatment", "baseline"):
-        sets = np.array_split(clocked(names[role]), arms.sizes["seed"])
-        clock[role] = np.log([np.median(each) for each in sets])
     return {
         "loss": {role: at_own_rate(arms.excess.sel(arm=arm)) for role, arm in names.items()},
-        "time": clock,
+        "operations": {"value": time_ratio(", written out")},
+        "functions": {"value": time_ratio("")},
     }
+
+
+def time_ratio(end: str) -> float:
+    """Time of RMSNorm over that of LayerNorm, medians over the rounds; `end` as in `clocked`."""
+    rms, layer = (np.median(clocked(f"{name}{end}")) for name in NORMS[::-1])
+    return float(rms / layer)
 
 
 # Numbers that the prose names ---------------------------------------------------------------------
@@ -748,8 +810,22 @@ def _works_of(arm: str) -> Callable[[Dataset], int]:
     return lambda arms: int((arms.excess.sel(arm=arm) < WORKS).all("seed").sum())
 
 
+def _largest_of(arm: str) -> Callable[[Dataset], float]:
+    """The largest learning rate at which an arm works on every seed."""
+
+    def largest(arms: Dataset) -> float:
+        works = (arms.excess.sel(arm=arm) < WORKS).all("seed")
+        return float(arms.rate.values[works.values].max())
+
+    return largest
+
+
 for _arm in ARMS:
-    for _what, _of in {"excess": _excess_of(_arm), "works": _works_of(_arm)}.items():
+    for _what, _of in {
+        "excess": _excess_of(_arm),
+        "works": _works_of(_arm),
+        "largest": _largest_of(_arm),
+    }.items():
         _of.__name__ = f"{_arm.lower().replace(' ', '_').replace('-', '_')}_{_what}"
         number(_of)
 
@@ -795,25 +871,25 @@ def growth(text: Dataset) -> DataArray:
 @number
 def kernel_ratio() -> float:
     """Time of RMSNorm over that of LayerNorm, as PyTorch's functions, forward and backward."""
-    return _ratio("")
+    return time_ratio("")
 
 
 @number
 def written_out_ratio() -> float:
     """The same with both formulas in single operations."""
-    return _ratio(", written out")
-
-
-def _ratio(end: str) -> float:
-    rms, layer = (np.median(clocked(f"{name}{end}")) for name in NORMS[::-1])
-    return float(rms / layer)
+    return time_ratio(", written out")
 
 
 @number
-def start_spike_cost(text: Dataset) -> DataArray:
-    """How much the loss rises when one entry of the start token is a thousand root mean squares large."""
-    here = text.sel(norm="LayerNorm")
-    return here.spiked.sel(where="start", spike=1000.0) - here.loss.sel(change="nothing")
+def rounds() -> int:
+    """Rounds of the benchmark that the times are medians of."""
+    return int(clocked("LayerNorm").size)
+
+
+@number
+def epsilon_factor(identities: Dataset) -> float:
+    """How many times as long a norm with epsilon outside of the root is, for entries of size 1e-5."""
+    return 1 + float(identities.tiny.mean())
 
 
 @number

@@ -167,18 +167,21 @@ def _wire_map(panel: Axes, lost: Array) -> None:
 
 
 @themed
-def plot_growth(two: Dataset, twelve: Dataset) -> Figure:
+def plot_growth(two: Dataset, twelve: Dataset, fetched: Dataset) -> Figure:
     """Draw the length of the stream by block: twelve blocks before and after training, two after it.
 
     Args:
-        two, twelve: the results of these names.
+        two, twelve, fetched: the results of these names.
     """
-    figure, axes = subplots(height=3.6)
+    figure, axes = subplots(height=3.8)
+    trained = twelve.stream.sel(stage="trained")
+    first = (fetched.mirrored.argmax("block") == 0).values
     families = (
         (twelve.stream.sel(stage="untrained"), "none", "twelve blocks, untrained", (12, 9.4)),
-        (twelve.stream.sel(stage="trained"), "norm", "twelve blocks, trained", (12, 62)),
+        (trained.isel(seed=first), "norm", "twelve blocks, the first fetches", (12, 113)),
+        (two.stream.sel(rate="stated"), "residual", "two blocks, 0.0005", (1.1, 6.2)),
         (two.stream.sel(rate="tuned"), "attention", "two blocks, 0.001", (2.2, 14.2)),
-        (two.stream.sel(rate="large"), "ffn", "two blocks, 0.004", (2.2, 33)),
+        (two.stream.sel(rate="large"), "ffn", "two blocks, 0.004", (1.2, 18.5)),
     )
     for stream, concept, name, at in families:
         values = stream.transpose("seed", "state").values
@@ -186,7 +189,12 @@ def plot_growth(two: Dataset, twelve: Dataset) -> Figure:
         axes.text(
             *at, name, color=COLOURS[concept], fontsize=10, ha="right" if at[0] == 12 else "left"
         )
+    rest = trained.isel(seed=~first).transpose("seed", "state").values
+    for row in rest:
+        axes.plot(trained.state.values, row, color=COLOURS["norm"], linestyle="--", linewidth=1.2)
+    axes.text(12, 51, "the second fetches", color=COLOURS["norm"], fontsize=10, ha="right")
     _plain_log(axes)
+    axes.set_ylim(top=150)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("blocks passed")
     axes.set_ylabel("length of the stream")

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 import xarray
 from jaxtyping import Float, Int
-from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 from xarray import DataArray, Dataset
@@ -21,6 +20,7 @@ from xarray import DataArray, Dataset
 from measured_transformer._moved import former_names
 from measured_transformer.analysis.mirroring import mirror_attention
 from measured_transformer.analysis.residual import (
+    Ledger,
     ledger,
     random_model,
     stream_norms,
@@ -268,6 +268,11 @@ CHECKS = (
 )
 STATED_LENGTHS = ((2.1, 12.4), (3.8, 12.4), (1.9, 14.8), (2.7, 14.8))
 """The case study's writes, each with the stream that it is added to."""
+READINGS = ("before", "after")
+"""Whether 12.4 and 14.8 are lengths of the stream before the first and second block, or after them."""
+STATED_GROWTH = {"before": (12.4, [2.1, 3.8], 14.8), "after": (12.4, [1.9, 2.7], 14.8)}
+TOO_LONG = {"before": (12.4, [2.1, 3.8], 18.4), "after": (12.4, [1.9, 2.7], 17.1)}
+"""The same with a stream that is longer than all three end to end."""
 
 
 @measurement(
@@ -277,7 +282,7 @@ STATED_LENGTHS = ((2.1, 12.4), (3.8, 12.4), (1.9, 14.8), (2.7, 14.8))
         "draw": tuple(range(DRAWS)),
         "placement": ("pre", "post"),
         "write": (1, 2, 3, 4),
-        "grown": (14.8, 18.4),
+        "reading": READINGS,
     },
     tolerance={"error": 1e-9, "control": 1e-6, "left": 1e-4},
 )
@@ -290,7 +295,8 @@ def books(seed: int) -> dict[str, Any]:
         "control": (("check", "draw"), [[each[check][1] for each in found] for check in CHECKS]),
         "left": ("placement", [_left(placement) for placement in ("pre", "post")]),
         "percent": ("write", [100 * write / stream for write, stream in STATED_LENGTHS]),
-        "needed": ("grown", [needed_cosine(12.4, [2.1, 3.8], grown) for grown in (14.8, 18.4)]),
+        "needed": ("reading", [needed_cosine(*STATED_GROWTH[each]) for each in READINGS]),
+        "impossible": ("reading", [needed_cosine(*TOO_LONG[each]) for each in READINGS]),
     }
 
 
@@ -303,7 +309,9 @@ def _audit(draw: int) -> dict[str, tuple[float, float]]:
         ledger(*random_model(draw, causal=True, placement=where)).sum_error()
         for where in ("pre", "post")
     ]
-    free = ledger(*random_model(draw, norm="none"))
+    free, tokens = random_model(draw, norm="none")
+    with_connections = ledger(free, tokens)
+    alone_there = _bare(free, with_connections)
 
     def largest(errors: Tensor) -> float:
         return float(errors.max())
@@ -320,10 +328,27 @@ def _audit(draw: int) -> dict[str, tuple[float, float]]:
         "sum": (pre.sum_error(), short(pre)),
         "sum in post-norm": (post.sum_error(), short(post)),
         "sum in a decoder": (causal[0], causal[1]),
-        "difference": (largest(free.step_errors()), float(free.writes[0].abs().max())),
+        "difference": (
+            float(
+                (with_connections.states[1:] - alone_there - with_connections.states[:-1])
+                .abs()
+                .max()
+            ),
+            float((with_connections.states[1:] - alone_there).abs().amax((1, 2, 3)).min()),
+        ),
         "logits": _logits(draw),
         "rotation": (_turned(draw, "rms"), _turned(draw, "layer")),
     }
+
+
+@torch.no_grad()
+def _bare(model: Stack, account: Ledger) -> Float[Tensor, "sublayer batch position d_model"]:
+    """What the sublayers of a model without norms give as modules of their own, outside of their block."""
+    given = []
+    for name, state in zip(account.names, account.states, strict=False):
+        sublayer = model.get_submodule(name)
+        given.append(sublayer(state))
+    return torch.stack(given)
 
 
 @torch.no_grad()
@@ -598,6 +623,20 @@ def twelve(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
+@measurement(
+    seeds=10,
+    coords={"block": tuple(range(1, 13))},
+    trainings=twelve_trainings,
+    repeat="opening",
+    tolerance={"mirrored": 1.0},
+)
+def fetched(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Twelve trained blocks: how much each looks at the mirrored position, so which of them fetches."""
+    model: Any = runs["trained"].model
+    batch = TASK.batch(make_generator(seed, "evaluation"), 64)
+    return {"mirrored": ("block", mirror_attention(model, batch.inputs).tolist())}
+
+
 # What the claims are judged by -------------------------------------------------------------------------
 
 
@@ -640,8 +679,7 @@ def _(books: Dataset) -> dict[str, Any]:
 
 @evidence("CS-3.3")
 def _(books: Dataset) -> dict[str, Any]:
-    cosines = books.needed.squeeze("seed")
-    return {"value": cosines.sel(grown=14.8), "control": cosines.sel(grown=18.4)}
+    return {"value": books.needed.squeeze("seed"), "control": books.impossible.squeeze("seed")}
 
 
 def _slopes(stream: DataArray) -> DataArray:
@@ -718,23 +756,36 @@ def _(twelve: Dataset) -> dict[str, Any]:
     }
 
 
+def _late(twelve: Dataset, name: str, stage: str) -> DataArray:
+    """A variable of the last six of twelve blocks, mean over them."""
+    values = twelve[name].sel(stage=stage)
+    if "block" in values.dims:
+        return values.sel(block=slice(7, None)).mean("block")
+    return values.sel(sublayer=slice(12, None)).mean("sublayer")
+
+
+def _beside_untrained(twelve: Dataset, name: str) -> dict[str, dict[str, DataArray]]:
+    """The last six blocks trained, untrained, and the one against the other."""
+    trained, untrained = (_late(twelve, name, stage) for stage in ("trained", "untrained"))
+    return {
+        "twelve": {"value": trained},
+        "initial": {"value": untrained},
+        "beyond": {"treatment": trained, "baseline": untrained},
+    }
+
+
 @evidence("CS-3.8")
 def _(two_beside_twelve: Dataset, twelve: Dataset) -> dict[str, Any]:
-    late = twelve.kept.sel(stage="trained", block=slice(7, None)).mean("block")
-    both = {
-        name: {"value": two_beside_twelve.kept.sel(rate=name).mean("block")} for name in RATE_KINDS
-    }
-    return {**both, "twelve": {"value": late}}
+    kept = two_beside_twelve.kept.mean("block")
+    both = {name: {"value": kept.sel(rate=name)} for name in RATE_KINDS}
+    return {**both, **_beside_untrained(twelve, "kept")}
 
 
 @evidence("DD-4.5")
 def _(two_beside_twelve: Dataset, twelve: Dataset) -> dict[str, Any]:
-    late = twelve.ratio.sel(stage="trained", sublayer=slice(12, None)).mean("sublayer")
-    both = {
-        name: {"value": two_beside_twelve.by_block.sel(rate=name).mean("sublayer")}
-        for name in RATE_KINDS
-    }
-    return {**both, "twelve": {"value": late}}
+    ratio = two_beside_twelve.by_block.mean("sublayer")
+    both = {name: {"value": ratio.sel(rate=name)} for name in RATE_KINDS}
+    return {**both, **_beside_untrained(twelve, "ratio")}
 
 
 # Numbers that the prose names ----------------------------------------------------------------------------
@@ -798,10 +849,32 @@ def step_initial(twelve: Dataset) -> DataArray:
     return _exp(largest_step(twelve.stream.sel(stage="untrained")))
 
 
+def _fetching(fetched: Dataset, block: int) -> np.ndarray:
+    """Of which models with twelve blocks this is the one that looks most at the mirrored position."""
+    here: np.ndarray = (fetched.mirrored.argmax("block") == block - 1).values
+    return here
+
+
 @number
-def step_twelve(twelve: Dataset) -> DataArray:
-    """The same for twelve trained blocks."""
-    return _exp(largest_step(twelve.stream.sel(stage="trained")))
+def fetching_in(fetched: Dataset, *, block: int) -> int:
+    """How many models with twelve trained blocks fetch in this block."""
+    return int(_fetching(fetched, block).sum())
+
+
+@number
+def grown_by(twelve: Dataset, fetched: Dataset, *, fetching: int, block: int) -> DataArray:
+    """By which factor a block lengthens the stream, in the models in which block `fetching` fetches."""
+    stream = twelve.stream.sel(stage="trained").isel(seed=_fetching(fetched, fetching))
+    factor = stream.sel(state=block).drop_vars("state") / stream.sel(state=block - 1).drop_vars(
+        "state"
+    )
+    return factor
+
+
+@number
+def network_cosines(twelve: Dataset) -> DataArray:
+    """For each network of twelve trained blocks its write's cosine with the stream, mean over the models."""
+    return twelve.cosine.sel(stage="trained").isel(sublayer=slice(1, None, 2)).mean("seed")
 
 
 @number
@@ -824,33 +897,25 @@ def _exp(logs: DataArray) -> DataArray:
 @number
 def late_kept(twelve: Dataset) -> DataArray:
     """The cosine that the last six of twelve trained blocks keep, mean over them."""
-    return twelve.kept.sel(stage="trained", block=slice(7, None)).mean("block")
+    return _late(twelve, "kept", "trained")
+
+
+@number
+def late_kept_untrained(twelve: Dataset) -> DataArray:
+    """The same before training."""
+    return _late(twelve, "kept", "untrained")
+
+
+@number
+def late_ratio(twelve: Dataset, *, stage: str) -> DataArray:
+    """Length of the writes of the last six blocks relative to the stream, mean over them."""
+    return _late(twelve, "ratio", stage)
 
 
 @number
 def two_kept(two: Dataset) -> DataArray:
     """The cosine that two trained blocks keep at the tuned learning rate, mean over them."""
     return two.kept.sel(rate="tuned").mean("block")
-
-
-@number
-def rank_agreement(two: Dataset) -> DataArray:
-    """Spearman's rank correlation, over the six parts, between length and accuracy lost without the part."""
-    here = two.sel(rate="tuned")
-    return _agreement(here.length, here.lost)
-
-
-@number
-def rank_agreement_logits(two: Dataset) -> DataArray:
-    """The same between what a part adds to the answer's logit and the accuracy lost without it."""
-    here = two.sel(rate="tuned")
-    return _agreement(here.logit, here.lost)
-
-
-def _agreement(first: DataArray, second: DataArray) -> DataArray:
-    rows = [one.transpose("seed", "part").values for one in (first, second)]
-    found = [float(stats.spearmanr(a, b).statistic) for a, b in zip(*rows, strict=True)]
-    return DataArray(found, dims="seed")
 
 
 if not TYPE_CHECKING:  # it would take any name for one of these

@@ -22,6 +22,7 @@ from xarray import DataArray, Dataset
 from measured_transformer.analysis.gradients import Map, jacobian, stream_gradients, sublayers
 from measured_transformer.analysis.mirroring import mirror_attention
 from measured_transformer.analysis.residual import ledger, random_model, token_spread
+from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.measuring import (
     Search,
@@ -323,8 +324,8 @@ def _chain_rule(draw: int) -> dict[str, tuple[float, float]]:
     for name, (f, x) in cases.items():
         matrix, true = jacobian(f, x), by_autograd(f, x, g).flatten()
         ours = g.flatten() @ matrix
-        square = matrix.shape[0] == matrix.shape[1]
-        wrong = matrix @ g.flatten() if square else ours.flip(0)
+        exchanged = ours.unflatten(0, tuple(x.shape)).T if name == "parameters" else None
+        wrong = matrix @ g.flatten() if exchanged is None else exchanged.flatten()
         control = _off(wrong, true)
         found[name] = (_off(ours, true), control)
         found[f"{name} by differences"] = (
@@ -504,6 +505,86 @@ def _gains(seed: int, norm: str) -> list[float]:
     return [float(np.exp(logs[::2].mean())), float(np.exp(logs[1::2].mean()))]
 
 
+# What the weights get -----------------------------------------------------------------------------
+
+MATRICES = ("query", "key", "value", "up", "down")
+LOOKED_AT = 10
+"""Seeds of this measurement that had been looked at before the claims were worded; they are judged on later ones."""
+SMALLEST = 1e-20
+"""Lengths below it count as this, so that they have a logarithm."""
+
+
+def weight_gradients(model: Decoder | Encoder, batch: Batch) -> Float[np.ndarray, "matrix block"]:
+    """Logarithm to base ten of the length of the loss gradient of each matrix of `MATRICES` in each block."""
+    with torch.enable_grad():
+        loss = cross_entropy(model(batch.inputs), batch.targets, batch.scored)
+        weights = [
+            block.get_submodule(_part_of(matrix)).get_parameter("weight")
+            for matrix in MATRICES
+            for block in model.blocks
+        ]
+        gradients = torch.autograd.grad(loss, weights)
+    lengths = np.array([max(float(each.norm()), SMALLEST) for each in gradients])
+    return np.log10(lengths).reshape(len(MATRICES), -1)
+
+
+def _part_of(matrix: str) -> str:
+    return f"{'feedforward' if matrix in ('up', 'down') else 'attention'}.{matrix}"
+
+
+def bare_gains(seed: int, norm: str) -> list[float]:
+    """As `_gains`, but in stacks without skip connections, where each state is the last sublayer's write."""
+    model = fresh(seed, residual=False, **NORMS[norm]).double()
+    account = ledger(model, batch_of(seed, 16).inputs)
+    with seeded(seed):
+        gradient = torch.randn_like(account.states[0])
+    logs = []
+    for k, name in enumerate(account.names):
+        place, part = name.removeprefix("blocks.").split(".")
+        block: Any = model.blocks[int(place)]
+        before = block.get_submodule(f"{part}_norm")
+        sublayer = block.get_submodule(part)
+        _, back = _pull_back(lambda x, f=sublayer, n=before: f(n(x)), account.states[k])  # type: ignore[misc]
+        logs.append(math.log(float(back(gradient).detach().norm() / gradient.norm())))
+    return [math.exp(float(np.mean(logs[::2]))), math.exp(float(np.mean(logs[1::2])))]
+
+
+@measurement(
+    seeds=34,
+    coords={
+        "norm": tuple(NORMS),
+        "skip": SKIPS,
+        "arm": ("both", "attention", "network", "none"),
+        "matrix": MATRICES,
+        "block": tuple(range(1, 13)),
+        "shallow": tuple(range(1, 7)),
+        "gain": ("attention, no norm", "network, no norm", "attention, pre", "network, pre"),
+    },
+    tolerance={"twelve": 4.0, "six": 4.0, "gains": 1e-3},
+)
+def weights(seed: int) -> dict[str, Any]:
+    """Twelve and six untrained blocks: gradients of the weights with and without skips; branches without."""
+    batch = batch_of(seed, 32)
+    twelve = [
+        [
+            weight_gradients(fresh(seed, residual=skip == "with", **norm).double(), batch).tolist()
+            for skip in SKIPS
+        ]
+        for norm in NORMS.values()
+    ]
+    six = []
+    for arm in ARMS:
+        model = fresh(seed, n_layers=6, residual=arm != "none").double()
+        if arm in AROUND:
+            OneSkip(AROUND[arm])(model)
+        six.append(weight_gradients(model, batch).tolist())
+    return {
+        "twelve": (("norm", "skip", "matrix", "block"), twelve),
+        "six": (("arm", "matrix", "shallow"), six),
+        "gains": ("gain", [gain for norm in ("none", "pre") for gain in bare_gains(seed, norm)]),
+    }
+
+
 # Six blocks, trained with and without -------------------------------------------------------------
 
 ARMS = ("both", "attention", "network", "none")
@@ -632,6 +713,40 @@ def cut_twelve(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
+STAGES = ("untrained", "trained")
+
+
+def straight_shares(model: Decoder | Encoder, batch: Batch) -> Float[np.ndarray, "state"]:
+    """The straight path's share of the loss gradient at each state of a pre-norm model's stream.
+
+    That path carries the gradient of the last state down unchanged; see `shares`.
+    """
+    names = ["embedding"]
+    for i in range(model.config.n_layers):
+        names += [f"blocks.{i}.residual_mid", f"blocks.{i}.residual_post"]
+    with torch.enable_grad(), capture(model, *names, gradients=True) as seen:
+        loss = cross_entropy(model(batch.inputs), batch.targets, batch.scored)
+        gradients = torch.autograd.grad(loss, [seen[name] for name in names])
+    top = gradients[-1]
+    return np.array([float((top * g).sum() / g.square().sum()) for g in gradients])
+
+
+@measurement(
+    seeds=10,
+    coords={"stage": STAGES, "state": tuple(range(25))},
+    trainings=twelve_trainings,
+    repeat="opening",
+    tolerance={"straight": 1.0},
+)
+def highway(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Twelve blocks before and after training: the straight path's share of the gradient at every state."""
+    before: Any = make_model(DEEP, causal=False, seed=seed + LATER).eval()
+    after: Any = runs["twelve"].model
+    batch = batch_of(seed, 8)
+    found = [straight_shares(model, batch).tolist() for model in (before, after)]
+    return {"straight": (("stage", "state"), found)}
+
+
 # What the claims are judged by --------------------------------------------------------------------
 
 
@@ -678,20 +793,54 @@ def fall(untrained: Dataset, norm: str, skip: str) -> DataArray:
     return first.copy(data=np.log10(first.values))
 
 
+def unseen(weights: Dataset, count: int = 24) -> Dataset:
+    """Results of seeds that nobody had looked at when the claims about them were worded."""
+    return weights.isel(seed=slice(LOOKED_AT, LOOKED_AT + count))
+
+
+def attended(gradients: DataArray) -> DataArray:
+    """Of logarithms by matrix: that of the length of the gradient of the query and key weights together."""
+    squares = 10 ** (2 * gradients.sel(matrix=["query", "key"]))
+    total = squares.sum("matrix")
+    return total.copy(data=0.5 * np.log10(total.values))
+
+
+def _lost(with_skips: DataArray, without: DataArray, blocks: str) -> DataArray:
+    """Powers of ten by which queries and keys get less without skips, mean over the blocks."""
+    return (attended(without) - attended(with_skips)).mean(blocks)
+
+
+def _spread_over(gradients: DataArray, blocks: str) -> DataArray:
+    """Powers of ten between the block whose queries and keys get the most and the one that gets least."""
+    each = attended(gradients)
+    return each.max(blocks) - each.min(blocks)
+
+
 @evidence("DD-4.3")
-def _(untrained: Dataset) -> dict[str, Any]:
-    return {norm: {"value": fall(untrained, norm, "without")} for norm in NORMS}
+def _(untrained: Dataset, weights: Dataset) -> dict[str, Any]:
+    found = {f"stream_{norm}": {"value": fall(untrained, norm, "without")} for norm in NORMS}
+    for norm in NORMS:
+        here = unseen(weights).twelve.sel(norm=norm)
+        lost = _lost(here.sel(skip="with"), here.sel(skip="without"), "block")
+        found[f"weights_{norm}"] = {"value": lost}
+    return found
 
 
 @evidence("DA-2.15")
-def _(untrained: Dataset) -> dict[str, Any]:
-    return {
-        norm: {
-            "treatment": abs(fall(untrained, norm, "with")),
-            "baseline": abs(fall(untrained, norm, "without")),
+def _(untrained: Dataset, weights: Dataset) -> dict[str, Any]:
+    found = {
+        "stream_none": {
+            "treatment": abs(fall(untrained, "none", "with")),
+            "baseline": abs(fall(untrained, "none", "without")),
         }
-        for norm in NORMS
     }
+    for norm in NORMS:
+        here = unseen(weights).twelve.sel(norm=norm)
+        found[f"weights_{norm}"] = {
+            "treatment": _spread_over(here.sel(skip="with"), "block"),
+            "baseline": _spread_over(here.sel(skip="without"), "block"),
+        }
+    return found
 
 
 @evidence("DD-4.2")
@@ -700,35 +849,41 @@ def _(algebra: Dataset) -> dict[str, Any]:
 
 
 @evidence("EX-1.15")
-def _(untrained: Dataset) -> dict[str, Any]:
-    gains = untrained.gains
+def _(weights: Dataset) -> dict[str, Any]:
+    gains = unseen(weights).gains
     return {
         "ffn_none": {"value": gains.sel(gain="network, no norm")},
         "attention_none": {"value": gains.sel(gain="attention, no norm")},
+        "ffn_pre": {"value": gains.sel(gain="network, pre")},
         "attention_pre": {"value": gains.sel(gain="attention, pre")},
     }
 
 
 @evidence("DD-14.15")
-def _(six: Dataset) -> dict[str, Any]:
+def _(six: Dataset, weights: Dataset) -> dict[str, Any]:
+    before = unseen(weights, 10).six
     return {
         "trains": {
             "treatment": six.accuracy.sel(arm="both"),
             "baseline": six.accuracy.sel(arm="none"),
         },
-        "size": {"value": six.fall},
+        "stream": {"value": six.fall},
+        "weights": {"value": _lost(before.sel(arm="both"), before.sel(arm="none"), "shallow")},
     }
+
+
+SUBLAYERS = {"attention_1": 0, "network_1": 1, "fetching": 2, "network_2": 3}
+"""Of two blocks at the tuned learning rate, where the second block's attention fetches in every model."""
 
 
 @evidence("CS-6.3")
 def _(cut_two: Dataset) -> dict[str, Any]:
-    found = cut_two.by_role
     return {
-        where: {
-            "treatment": found.sel(cut="skip", where=where),
-            "baseline": found.sel(cut="branch", where=where),
+        name: {
+            "treatment": cut_two.accuracy.sel(cut="skip", sublayer=at),
+            "baseline": cut_two.accuracy.sel(cut="branch", sublayer=at),
         }
-        for where in PLACES_IN_TWO
+        for name, at in SUBLAYERS.items()
     }
 
 
@@ -820,9 +975,47 @@ def spread_4(untrained: Dataset) -> float:
 
 
 @number
-def spread_one_skip(untrained: Dataset) -> float:
-    """Median after twelve blocks of which attention alone has its skip connection."""
-    return float(untrained.one_skip.sel(around="attention", state=24).median())
+def spread_one_skip(untrained: Dataset, *, blocks: int) -> float:
+    """Median after so many blocks of which attention alone has its skip connection."""
+    return float(untrained.one_skip.sel(around="attention", state=2 * blocks).median())
+
+
+@number
+def spread_both(untrained: Dataset, *, blocks: int) -> float:
+    """The same with both skip connections."""
+    return float(untrained.spread.sel(norm="pre", skip="with", state=2 * blocks).median())
+
+
+@number
+def spread_kept(untrained: Dataset, *, norm: str) -> float:
+    """Median after twelve blocks with both skip connections."""
+    return float(untrained.spread.sel(norm=norm, skip="with", state=24).median())
+
+
+@number
+def asked_for(weights: Dataset, *, skip: str, block: int) -> float:
+    """Of twelve pre-norm blocks: log10 of the gradient of a block's query and key weights, median."""
+    here = unseen(weights).twelve.sel(norm="pre", skip=skip, block=block)
+    return float(attended(here).median())
+
+
+@number
+def value_in_twelve(weights: Dataset, *, skip: str) -> float:
+    """The same of the value weights of the last block."""
+    here = unseen(weights).twelve.sel(norm="pre", skip=skip, block=12, matrix="value")
+    return float(here.median())
+
+
+@number
+def asked_in_six(weights: Dataset, *, arm: str) -> float:
+    """Of six blocks: log10 of the gradient of the last block's query and key weights, median."""
+    return float(attended(unseen(weights, 10).six.sel(arm=arm, shallow=6)).median())
+
+
+@number
+def blind() -> float:
+    """Accuracy of guessing among the tokens."""
+    return 1 / TASK.vocab
 
 
 @number
@@ -839,15 +1032,16 @@ def orthogonal_gain(untrained: Dataset) -> float:
 
 
 @number
-def gain_attention_free(untrained: Dataset) -> DataArray:
-    """What attention without a norm makes of a random gradient's length."""
-    return untrained.gains.sel(gain="attention, no norm")
+def orthogonal_share(untrained: Dataset) -> float:
+    """The straight path's share at twelve blocks if paths were orthogonal and branches had their gains."""
+    attention, network = (float(each(untrained).mean()) for each in (gain_attention, gain_network))
+    return ((1 + attention**2) * (1 + network**2)) ** -12
 
 
 @number
-def gain_network_free(untrained: Dataset) -> DataArray:
-    """The same for a network without a norm."""
-    return untrained.gains.sel(gain="network, no norm")
+def gain(weights: Dataset, *, what: str, norm: str) -> DataArray:
+    """What a sublayer of a stack without skips makes of a random gradient: with a norm ('pre') or 'free'."""
+    return unseen(weights).gains.sel(gain=f"{what}, {'no norm' if norm == 'free' else norm}")
 
 
 @number
@@ -895,4 +1089,11 @@ def surplus_branch(cut_twelve: Dataset) -> float:
 def surplus_skip(cut_twelve: Dataset) -> float:
     """Accuracy without the skip connection around an attention of the last six blocks, mean over them."""
     late = cut_twelve.accuracy.sel(cut="skip").isel(sublayer=slice(12, None, 2))
+    return float(late.mean())
+
+
+@number
+def surplus_network(cut_twelve: Dataset) -> float:
+    """The same around a network of blocks seven to eleven."""
+    late = cut_twelve.accuracy.sel(cut="skip").isel(sublayer=slice(13, 23, 2))
     return float(late.mean())
