@@ -292,11 +292,11 @@ TEXT_OPTIONS: Mapping[str, Any] = {
 WINDOWS = 1024
 
 
-def on_text(name: str, config: Config, seed: int, few: int, **options: Any) -> Job:
+def on_text(name: str, config: Config, seed: int, **options: Any) -> Job:
     """One training on text, at the learning rate that suits the arm."""
     given = {**TEXT_OPTIONS, **options}
     search = Search(
-        f"widths-text-{name}", config, TEXT, TEXT_RATES, tuning_seeds(few), TEXT_STEPS, given
+        f"widths-text-{name}", config, TEXT, TEXT_RATES, tuning_seeds(1), TEXT_STEPS, given
     )
     return job(config, TEXT, seed, steps=TEXT_STEPS, learning_rate=tuned(search), **given)
 
@@ -309,7 +309,7 @@ def text_loss(run: Run) -> float:
 def text_trainings(seed: int) -> dict[Kind, Job]:
     """One decoder for each activation."""
     return {
-        kind: on_text(kind, arm.config, seed, 2, **arm.options)
+        kind: on_text(kind, arm.config, seed, **arm.options)
         for kind, arm in activation_arms(READER).items()
     }
 
@@ -347,10 +347,8 @@ def widths_trainings(seed: int) -> dict[tuple[str, int], Job]:
     for held in HELD:
         for ratio in RATIOS:
             config = resized(READER, held, ratio)
-            if ratio == 4:
-                jobs[held, ratio] = on_text("relu", config, seed, 2)
-            else:
-                jobs[held, ratio] = on_text(f"{held}-{ratio}", config, seed, 1)
+            name = "relu" if ratio == 4 else f"{held}-{ratio}"
+            jobs[held, ratio] = on_text(name, config, seed)
     return jobs
 
 
