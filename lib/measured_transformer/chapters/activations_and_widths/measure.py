@@ -454,9 +454,9 @@ def _(text: Dataset, multiplied: Dataset) -> dict[str, Any]:
 
 @evidence("DD-14.3")
 def _(text: Dataset, multiplied: Dataset) -> dict[str, Any]:
-    found = {f"{kind}_text": _on_text(text, kind) for kind in ("gelu", "swiglu")}  # type: ignore[arg-type]
+    found = {f"{kind}_text": _on_text(text, kind) for kind in ("gelu", "swiglu")}
     return found | {
-        f"{kind}_product": _on_products(multiplied, kind)  # type: ignore[arg-type]
+        f"{kind}_product": _on_products(multiplied, kind)
         for kind in ("gelu", "swiglu")
     }
 

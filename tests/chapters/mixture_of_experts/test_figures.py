@@ -1,0 +1,50 @@
+"""Figures on mixtures of experts draw every seed of what was measured."""
+
+import numpy as np
+from measured_transformer.chapters.mixture_of_experts import figures
+from measured_transformer.evidence.results import load_results
+
+RESULTS = load_results("mixture_of_experts")
+
+
+def drawn(axes):
+    """The heights of all that is drawn on some axes."""
+    return np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.get_lines()])
+
+
+def across(axes):
+    """The places of all that is drawn on some axes."""
+    return np.concatenate([np.asarray(line.get_xdata(), float) for line in axes.get_lines()])
+
+
+def test_the_layer_has_three_experts_of_which_one_is_pale():
+    figure = figures.plot_layer().figure
+    words = {text.get_text(): text.get_alpha() for text in figure.axes[0].texts}
+    assert words["expert 2"] < words["expert 1"] == words["expert 3"]
+
+
+def test_both_prices_are_drawn_with_every_seed():
+    bought = RESULTS["bought"]
+    panels = figures.plot_bought(bought).figure.axes
+    for axes, name in zip(panels, ("operations", "parameters"), strict=True):
+        for arm in ("dense 8", "dense 64", "one", "two", "shared"):
+            assert np.isin(bought.loss.sel(arm=arm).values, drawn(axes)).all()
+            assert float(bought[name].sel(arm=arm).isel(seed=0)) in across(axes)
+
+
+def test_loads_are_drawn_in_even_shares():
+    course, loads = RESULTS["course"], RESULTS["loads"]
+    first, second = figures.plot_loads(course, loads).figure.axes
+    for arm in course.arm.values:
+        assert np.isin(course.busiest.sel(arm=arm).values, drawn(first)).all()
+        assert np.isin(8 * loads["load"].sel(arm=arm).values, drawn(second)).all()
+
+
+def test_places_and_choices_are_drawn_with_every_seed():
+    places, loads = RESULTS["places"], RESULTS["loads"]
+    for axes, name in zip(
+        figures.plot_places(places).figure.axes, ("dropped", "loss"), strict=True
+    ):
+        assert np.isin(places[name].values, drawn(axes)).all()
+    for axes, name in zip(figures.plot_choice(loads).figure.axes, ("skill", "item"), strict=True):
+        assert np.isin(loads[name].values, across(axes)).all()
