@@ -456,8 +456,7 @@ def _(text: Dataset, multiplied: Dataset) -> dict[str, Any]:
 def _(text: Dataset, multiplied: Dataset) -> dict[str, Any]:
     found = {f"{kind}_text": _on_text(text, kind) for kind in ("gelu", "swiglu")}
     return found | {
-        f"{kind}_product": _on_products(multiplied, kind)
-        for kind in ("gelu", "swiglu")
+        f"{kind}_product": _on_products(multiplied, kind) for kind in ("gelu", "swiglu")
     }
 
 

@@ -18,7 +18,6 @@ from measured_transformer.figures.style import COLOURS, look, theme, themed, tin
 NAMES: Mapping[str, str] = {
     "one": "balancing loss",
     "none": "nothing",
-    "strong": "balancing loss, ten times",
     "biases": "biases",
     "random": "random router",
     "two": "2 of 16 small ones",
@@ -28,7 +27,6 @@ NAMES: Mapping[str, str] = {
 CONCEPTS: Mapping[str, str] = {
     "one": "ffn",
     "none": "attention",
-    "strong": "residual",
     "biases": "learned",
     "random": "random",
     "two": "alibi",
@@ -40,9 +38,9 @@ CONCEPTS: Mapping[str, str] = {
 @themed
 def plot_layer() -> Figure:
     """Draw a routed layer: a token, the router, three experts of which two answer, and their weighted sum."""
-    figure, axes = subplots(height=3.1)
+    figure, axes = subplots(height=3.3)
     axes.set_xlim(0, 10)
-    axes.set_ylim(0, 4.6)
+    axes.set_ylim(0, 5.1)
     axes.axis("off")
 
     def box(x: float, y: float, width: float, words: str, concept: str, *, on: bool = True) -> None:
@@ -71,20 +69,20 @@ def plot_layer() -> Figure:
             )
         )
 
-    box(0.2, 1.9, 1.2, "token $x$", "residual")
-    box(2.2, 3.5, 1.9, "router: 0.6, 0.1, 0.3", "attention")
-    heights = (2.9, 1.7, 0.5)
-    for row, (y, weight) in enumerate(
-        zip(heights, ("$0.6\\,\\cdot$", "", "$0.3\\,\\cdot$"), strict=True)
-    ):
+    box(0.2, 1.5, 1.2, "token $x$", "residual")
+    box(1.7, 4.0, 2.4, "router\n0.6    0.1    0.3", "attention")
+    arrow((0.8, 2.4), (1.6, 4.2))
+    for row, (y, weight) in enumerate(((3.1, "0.6"), (1.9, ""), (0.7, "0.3"))):
         on = row != 1
-        box(5.0, y - 0.15, 1.7, f"expert {row + 1}", "ffn", on=on)
-        arrow((1.5, 2.3), (4.9, y + 0.25), on=on)
+        box(4.9, y - 0.4, 1.7, f"expert {row + 1}", "ffn", on=on)
+        arrow((1.5, 1.9), (4.8, y), on=on)
         if on:
-            arrow((6.8, y + 0.25), (8.3, 2.3))
-            axes.text(7.25, y + (0.45 if row == 0 else -0.25), weight, fontsize=11, ha="center")
-    arrow((0.8, 2.8), (2.1, 3.9))
-    box(8.4, 1.9, 0.9, "sum", "residual")
+            arrow((6.7, y), (8.5, 1.9 + 0.12 * (1 - row)))
+            axes.text(
+                7.75, y - 0.35 * (1 - row) + 0.12 * (1 - row), f"$\\times\\,{weight}$", fontsize=11,
+                ha="left", va="bottom" if row == 0 else "top",
+            )  # fmt: skip
+    box(8.6, 1.5, 0.9, "sum", "residual")
     return figure
 
 
@@ -145,31 +143,39 @@ def _name_arms(axes: Axes, bought: Dataset) -> None:
 
 
 @themed
-def plot_loads(course: Dataset, loads: Dataset) -> Figure:
-    """Draw (a) the load of the busiest expert over training, (b) the sorted loads at its end.
+def plot_loads(course: Dataset, hurried: Dataset) -> Figure:
+    """Draw the load of the busiest expert (a) over training, (b) over the learning rate, every seed.
 
     Args:
         course: the result ``course``.
-        loads: the result ``loads``.
+        hurried: the result ``hurried``.
     """
-    figure, panels = subplots(1, 2, height=3.6)
+    figure, panels = subplots(1, 2, height=3.7, sharey=True)
     for arm in course.arm.values:
         values = course.busiest.sel(arm=arm).transpose("seed", "step").values
-        seed_lines(panels[0], np.arange(len(AT)), values, concept=CONCEPTS[arm], label=NAMES[arm])
-        shares = 8 * loads["load"].sel(arm=arm).transpose("seed", "expert").values
-        seed_lines(panels[1], loads.expert.values, shares, concept=CONCEPTS[arm])
+        seed_lines(panels[0], np.arange(len(AT)), values, concept=CONCEPTS[arm])
+    rates = np.arange(hurried.sizes["rate"])
+    for arm, shift in zip(hurried.arm.values, (-0.07, 0.07), strict=True):
+        values = hurried.busiest.sel(arm=arm).transpose("seed", "rate").values
+        style = look(CONCEPTS[arm])
+        for row in values:
+            panels[1].plot(
+                rates + shift, row, "o", color=style["color"], alpha=0.4, markersize=4, mew=0
+            )
+        panels[1].plot(rates + shift, values.mean(0), **style, zorder=3)
     panels[0].set_xticks(range(len(AT)), [str(step) for step in AT])
     panels[0].set_xlabel("step")
     panels[0].set_ylabel("load of the busiest expert")
-    panels[1].set_xlabel("expert, by its load")
-    panels[1].set_ylabel("load, in even shares")
+    panels[1].set_xticks(rates, [f"{rate:g}" for rate in hurried.rate.values])
+    panels[1].set_xlabel("learning rate")
     for row, arm in enumerate(course.arm.values):
-        panels[1].text(
+        panels[0].text(
             0.97, 0.95 - 0.08 * row, NAMES[arm], color=COLOURS[CONCEPTS[arm]],
-            transform=panels[1].transAxes, ha="right", va="top", fontsize=10,
+            transform=panels[0].transAxes, ha="right", va="top", fontsize=10,
         )  # fmt: skip
     for axes in panels:
         axes.axhline(1.0, color=theme().ink, linestyle="--", linewidth=1)
+        axes.set_ylim(bottom=0.7)
     panel_letters(panels)
     return figure
 

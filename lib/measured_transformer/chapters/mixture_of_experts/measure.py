@@ -1,6 +1,6 @@
 """What the chapter on mixtures of experts measures: what routing buys, how it fails, what experts share out.
 
-Decoders of one block learn eight random tables over the same items, where all that counts is how much the
+Decoders of one block learn random tables over the same items, where all that counts is how much the
 network can keep. Some have one network of some width, others eight or sixteen small ones and a router.
 """
 
@@ -37,8 +37,8 @@ from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.experts import Experts, Routed, operations
 
-TASK = SkillTables(skills=8, items=32, answers=16, length=9)
-"""Eight tables of 32 items with four bits each: 1024 bits, and eight items asked in a row."""
+TASK = SkillTables(skills=32, items=32, answers=16, length=9)
+"""Tables of 32 skills and 32 items with four bits an entry: 4096 bits, and eight items asked in a row."""
 BASE = Config(
     vocab=TASK.vocab, d_model=32, n_layers=1, n_heads=2, positions="none", activation="relu", d_ff=8
 )
@@ -55,15 +55,14 @@ _ONE = Routed(EXPERTS, WIDTH, balance=0.01)
 ROUTED: Mapping[str, Routed] = {
     "one": _ONE,
     "none": replace(_ONE, balance=0.0),
-    "strong": replace(_ONE, balance=0.1),
     "biases": replace(_ONE, balance=0.0, push=0.01),
     "random": replace(_ONE, balance=0.0, frozen=True),
     "two": Routed(2 * EXPERTS, WIDTH // 2, active=2, normalised=True, balance=0.01),
     "shared": Routed(2 * EXPERTS - 1, WIDTH // 2, shared=1, balance=0.01),
 }
-"""Arms with a router: one expert of eight for each token, with a balancing loss of the usual factor, without,
-with ten times that factor, with biases in its place, and with a router that stays as it was drawn; two of
-sixteen experts of half the size; and one of fifteen beside one that all tokens use."""
+"""Arms with a router: one expert of eight for each token, with a balancing loss, without, with biases in its
+place, and with a router that stays as it was drawn; two of sixteen experts of half the size; and one of fifteen
+beside one that all tokens use."""
 ARMS = (*(f"dense {m}" for m in DENSE), *ROUTED)
 
 
@@ -102,7 +101,7 @@ def cost(name: str) -> tuple[int, int]:
 def _size(model: Model) -> int:
     assert isinstance(model, Decoder)
     network = model.blocks[0].feedforward
-    return sum(q.numel() for name, q in network.named_parameters() if name != "push")  # type: ignore[union-attr]
+    return sum(q.numel() for name, q in network.named_parameters() if name != "push")
 
 
 # How tokens are shared out -------------------------------------------------------------------------
@@ -145,7 +144,7 @@ class Sharing:
 def layer(model: Model) -> Experts:
     """The routed layer of a model of one block."""
     assert isinstance(model, Decoder)
-    found = model.blocks[0].feedforward  # type: ignore[union-attr]
+    found = model.blocks[0].feedforward
     assert isinstance(found, Experts)
     return found
 
@@ -214,7 +213,7 @@ def bought(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 # Load ---------------------------------------------------------------------------------------------
 
-BALANCED = ("none", "one", "strong", "biases", "random")
+BALANCED = ("none", "one", "biases", "random")
 """Arms with one of eight experts for each token."""
 
 
@@ -277,10 +276,46 @@ def course(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
     }
 
 
+FAST_RATES = (1e-2, 2e-2, 4e-2, 8e-2)
+HURRIED = ("none", "one")
+
+
+def hurried_trainings(seed: int) -> dict[tuple[str, float], Job]:
+    """With a balancing loss and without, at learning rates up to one that is far too large."""
+    jobs = {}
+    for name in HURRIED:
+        config, prepare = arm(name)
+        options = {**OPTIONS, "prepare": prepare, "steps": STEPS}
+        for rate in FAST_RATES:
+            jobs[name, rate] = job(config, TASK, seed, learning_rate=rate, **options)
+    return jobs
+
+
+@measurement(
+    seeds=10,
+    coords={"arm": HURRIED, "rate": FAST_RATES},
+    trainings=hurried_trainings,
+    repeat="opening",
+)
+def hurried(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
+    """How the learning rate decides over the load: busiest expert and idle ones, and the loss."""
+    axes = ("arm", "rate")
+    found = [[sharing(runs[name, rate].model, seed) for rate in FAST_RATES] for name in HURRIED]
+    losses = [
+        [evaluate(runs[name, rate].model, TASK, seed=seed, size=ROWS).loss for rate in FAST_RATES]
+        for name in HURRIED
+    ]
+    return {
+        "busiest": (axes, [[one.busiest for one in row] for row in found]),
+        "idle": (axes, [[one.idle for one in row] for row in found]),
+        "loss": (axes, losses),
+    }
+
+
 # Places -------------------------------------------------------------------------------------------
 
 FACTORS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
-PLACED = ("none", "one", "strong", "biases")
+PLACED = ("none", "one", "biases")
 
 
 @measurement(
@@ -323,6 +358,7 @@ class Prediction:
         treatment, baseline: the arms that are compared, seed by seed.
         rule: by which the two are judged.
         verdict: the one that the prose discusses.
+        rate: the learning rate, where several were measured.
     """
 
     measured: tuple[str, str]
@@ -330,6 +366,7 @@ class Prediction:
     baseline: str
     rule: Difference
     verdict: str
+    rate: float | None = None
 
 
 def _less(smallest: float) -> Difference:
@@ -349,7 +386,7 @@ PREDICTIONS: Mapping[str, Prediction] = {
     "even by the loss": Prediction(("loads", "busiest"), "one", "none", _less(0.5), "confirmed"),
     "even by biases": Prediction(("loads", "busiest"), "biases", "none", _less(0.5), "confirmed"),
     "balance is worth it": Prediction(("bought", "loss"), "one", "none", _less(0.02), "confirmed"),
-    "too much balance": Prediction(("bought", "loss"), "strong", "one", _more(0.02), "confirmed"),
+    "collapse by haste": Prediction(("hurried", "busiest"), "none", "one", _more(0.5), "confirmed", 0.08),
     "experts by skill": Prediction(("loads", "skill"), "none", "random", _more(0.1), "confirmed"),
 }  # fmt: skip
 
@@ -367,6 +404,8 @@ def judged(name: str, results: Mapping[str, Dataset]) -> Judgement:
     one = PREDICTIONS[name]
     measurement_name, variable = one.measured
     values: DataArray = results[measurement_name][variable]
+    if one.rate is not None:
+        values = values.sel(rate=one.rate)
     return judge(
         one.rule,
         {
@@ -395,3 +434,10 @@ def busier(loads: Dataset, *, arm: str, other: str) -> DataArray:
 def by_skill(loads: Dataset, *, arm: str, other: str) -> DataArray:
     """How much more of the choice the skill explains in one arm than in another."""
     return loads.skill.sel(arm=arm) - loads.skill.sel(arm=other)
+
+
+@number
+def collapsed(hurried: Dataset) -> DataArray:
+    """Load of the busiest expert without a balancing loss minus that with one, at the largest rate."""
+    busiest = hurried.busiest.sel(rate=FAST_RATES[-1])
+    return busiest.sel(arm="none") - busiest.sel(arm="one")
