@@ -332,7 +332,7 @@ def text(seed: int, runs: Mapping[Kind, Run]) -> dict[str, Any]:
 
 # Widths -------------------------------------------------------------------------------------------
 
-RATIOS = (1, 2, 4, 8)
+RATIOS = (1, 4, 8)
 HELD = ("stream", "parameters")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from xarray import DataArray, Dataset
 
 from measured_transformer.evidence.registry import Difference
@@ -49,7 +49,7 @@ OPTIONS: Mapping[str, Any] = {
     "schedule": WarmupCosine(warmup=20, steps=STEPS),
 }
 EXPERTS, WIDTH = 8, 8
-DENSE = (8, 16, 32, 64)
+DENSE = (8, 16, 64)
 """Neurons of the networks without a router; the widest has as many as all experts together."""
 _ONE = Routed(EXPERTS, WIDTH, balance=0.01)
 ROUTED: Mapping[str, Routed] = {
@@ -100,7 +100,8 @@ def cost(name: str) -> tuple[int, int]:
 
 def _size(model: Model) -> int:
     assert isinstance(model, Decoder)
-    network = model.blocks[0].feedforward
+    network = model.blocks[0].feedforward  # type: ignore[union-attr]
+    assert isinstance(network, nn.Module)
     return sum(q.numel() for name, q in network.named_parameters() if name != "push")
 
 
