@@ -100,7 +100,7 @@ def cost(name: str) -> tuple[int, int]:
 
 def _size(model: Model) -> int:
     assert isinstance(model, Decoder)
-    network = model.blocks[0].feedforward  # type: ignore[union-attr]
+    network = model.blocks[0].feedforward
     assert isinstance(network, nn.Module)
     return sum(q.numel() for name, q in network.named_parameters() if name != "push")
 
