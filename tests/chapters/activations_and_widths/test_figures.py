@@ -44,7 +44,7 @@ def test_every_learned_product_is_drawn_at_the_rate_that_was_chosen_for_it():
 def test_losses_on_text_are_drawn_less_those_of_relu():
     text = RESULTS["text"]
     (axes,) = figures.plot_text(text).figure.axes
-    for kind in measure.KINDS[1:]:
+    for kind in measure.READ[1:]:
         less = (text.loss.sel(kind=kind) - text.loss.sel(kind="relu")).values
         assert np.isin(less, of_lines(axes, "x")).all()
     band = axes.patches[0].get_extents().transformed(axes.transData.inverted())

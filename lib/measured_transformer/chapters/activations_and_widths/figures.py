@@ -15,6 +15,7 @@ from measured_transformer.chapters.activations_and_widths.measure import (
     HANDMADE,
     HELD,
     KINDS,
+    READ,
     REACH,
     fitted_loss,
     log_errors,
@@ -115,7 +116,7 @@ def plot_text(text: Dataset) -> Figure:
     axes.axvspan(-0.02, 0.02, color=theme().faint, zorder=0, linewidth=0)
     rows = {
         KIND_NAMES[kind]: (text.loss.sel(kind=kind) - text.loss.sel(kind="relu")).values
-        for kind in KINDS[1:]
+        for kind in READ[1:]
     }
     concepts = {KIND_NAMES[kind]: KIND_CONCEPTS[kind] for kind in KINDS}
     seed_strip(

@@ -306,26 +306,29 @@ def text_loss(run: Run) -> float:
     return evaluate(run.model, TEXT, seed=run.seed, size=WINDOWS).loss
 
 
+READ: tuple[Kind, ...] = ("relu", "gelu", "squared", "swiglu")
+"""The activations that are compared on text."""
+
+
 def text_trainings(seed: int) -> dict[Kind, Job]:
     """One decoder for each activation."""
-    return {
-        kind: on_text(kind, arm.config, seed, **arm.options)
-        for kind, arm in activation_arms(READER).items()
-    }
+    arms = activation_arms(READER)
+    return {kind: on_text(kind, arms[kind].config, seed, **arms[kind].options) for kind in READ}
 
 
 @measurement(
     seeds=10,
-    coords={"kind": KINDS},
+    coords={"kind": READ},
     trainings=text_trainings,
     repeat="opening",
     tolerance={"loss": 0.1},
 )
 def text(seed: int, runs: Mapping[Kind, Run]) -> dict[str, Any]:
     """Loss on text and parameters of decoders that differ in their activation."""
-    counts = [count_parameters(a.config, "decoder").total for a in activation_arms(READER).values()]
+    arms = activation_arms(READER)
+    counts = [count_parameters(arms[kind].config, "decoder").total for kind in READ]
     return {
-        "loss": ("kind", [text_loss(runs[kind]) for kind in KINDS]),
+        "loss": ("kind", [text_loss(runs[kind]) for kind in READ]),
         "parameters": ("kind", counts),
     }
 
@@ -333,6 +336,7 @@ def text(seed: int, runs: Mapping[Kind, Run]) -> dict[str, Any]:
 # Widths -------------------------------------------------------------------------------------------
 
 RATIOS = (1, 4, 8)
+SHALLOW = READER.replace(n_layers=1)
 HELD = ("stream", "parameters")
 
 
@@ -342,13 +346,12 @@ def resized(config: Config, held: str, ratio: int) -> Config:
 
 
 def widths_trainings(seed: int) -> dict[tuple[str, int], Job]:
-    """Decoders with ReLU whose networks are once to eight times as wide as their streams."""
+    """Decoders of one block with ReLU, whose networks are once to eight times as wide as their streams."""
     jobs = {}
     for held in HELD:
         for ratio in RATIOS:
-            config = resized(READER, held, ratio)
-            name = "relu" if ratio == 4 else f"{held}-{ratio}"
-            jobs[held, ratio] = on_text(name, config, seed)
+            name = "4" if ratio == 4 else f"{held}-{ratio}"
+            jobs[held, ratio] = on_text(name, resized(SHALLOW, held, ratio), seed)
     return jobs
 
 
@@ -362,7 +365,7 @@ def widths_trainings(seed: int) -> dict[tuple[str, int], Job]:
 def widths(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
     """Loss on text by the width of the network, at the same stream and at the same parameters."""
     axes = ("held", "ratio")
-    configs = [[resized(READER, held, ratio) for ratio in RATIOS] for held in HELD]
+    configs = [[resized(SHALLOW, held, ratio) for ratio in RATIOS] for held in HELD]
     return {
         "loss": (axes, [[text_loss(runs[held, ratio]) for ratio in RATIOS] for held in HELD]),
         "d_model": (axes, [[one.d_model for one in row] for row in configs]),

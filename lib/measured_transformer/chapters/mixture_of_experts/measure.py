@@ -242,7 +242,7 @@ def loads(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
-WATCHED = ("none", "one", "biases")
+WATCHED = ("none", "one")
 AT = (0, 25, 50, 100, 200, 400)
 """Steps after which the load is looked at."""
 
@@ -277,7 +277,7 @@ def course(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
     }
 
 
-FAST_RATES = (1e-2, 2e-2, 4e-2, 8e-2)
+FAST_RATES = (2e-2, 4e-2, 8e-2)
 HURRIED = ("none", "one")
 
 
