@@ -27,7 +27,7 @@ def test_both_prices_are_drawn_with_every_seed():
     bought = RESULTS["bought"]
     panels = figures.plot_bought(bought).figure.axes
     for axes, name in zip(panels, ("operations", "parameters"), strict=True):
-        for arm in ("dense 8", "dense 64", "one", "two", "shared"):
+        for arm in ("dense 8", "dense 64", "one", "two"):
             assert np.isin(bought.loss.sel(arm=arm).values, drawn(axes)).all()
             assert float(bought[name].sel(arm=arm).isel(seed=0)) in across(axes)
 

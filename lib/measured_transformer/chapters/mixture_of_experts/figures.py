@@ -21,7 +21,6 @@ NAMES: Mapping[str, str] = {
     "biases": "biases",
     "random": "random router",
     "two": "2 of 16 small ones",
-    "shared": "1 of 15, 1 shared",
 }
 """What an arm is called: by what keeps it balanced, or by how its experts are cut."""
 CONCEPTS: Mapping[str, str] = {
@@ -30,7 +29,6 @@ CONCEPTS: Mapping[str, str] = {
     "biases": "learned",
     "random": "random",
     "two": "alibi",
-    "shared": "norm",
 }
 """What an arm is drawn as."""
 
@@ -104,7 +102,7 @@ def plot_bought(bought: Dataset) -> Figure:
             dots = losses.sel(seed=seed).values
             axes.plot(at, dots, "o", color=style["color"], alpha=0.3, markersize=4, mew=0)
         axes.plot(at, losses.mean("seed").values, color=style["color"], linewidth=1.6)
-        for arm in ("one", "two", "shared"):
+        for arm in ("one", "two"):
             values = bought.loss.sel(arm=arm).values
             x = float(of.sel(arm=arm))
             axes.plot(
@@ -129,12 +127,7 @@ def plot_bought(bought: Dataset) -> Figure:
 
 def _name_arms(axes: Axes, bought: Dataset) -> None:
     """Names of the arms, one below another, in their colours."""
-    words = {
-        "one network": "none",
-        "1 of 8": "ffn",
-        "2 of 16": "alibi",
-        "1 of 15, 1 shared": "norm",
-    }
+    words = {"one network": "none", "1 of 8 experts": "ffn", "2 of 16 experts": "alibi"}
     for row, (name, concept) in enumerate(words.items()):
         axes.text(
             0.97, 0.95 - 0.075 * row, name, color=COLOURS[concept], transform=axes.transAxes,

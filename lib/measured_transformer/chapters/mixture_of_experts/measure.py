@@ -58,11 +58,9 @@ ROUTED: Mapping[str, Routed] = {
     "biases": replace(_ONE, balance=0.0, push=0.01),
     "random": replace(_ONE, balance=0.0, frozen=True),
     "two": Routed(2 * EXPERTS, WIDTH // 2, active=2, normalised=True, balance=0.01),
-    "shared": Routed(2 * EXPERTS - 1, WIDTH // 2, shared=1, balance=0.01),
 }
 """Arms with a router: one expert of eight for each token, with a balancing loss, without, with biases in its
-place, and with a router that stays as it was drawn; two of sixteen experts of half the size; and one of fifteen
-beside one that all tokens use."""
+place, and with a router that stays as it was drawn; and two of sixteen experts of half the size."""
 ARMS = (*(f"dense {m}" for m in DENSE), *ROUTED)
 
 
@@ -382,7 +380,6 @@ PREDICTIONS: Mapping[str, Prediction] = {
     "more for the same work": Prediction(("bought", "loss"), "one", "dense 16", _less(0.05), "confirmed"),
     "less for the same size": Prediction(("bought", "loss"), "one", "dense 64", _more(0.02), "confirmed"),
     "many small experts": Prediction(("bought", "loss"), "two", "one", _less(0.02), "confirmed"),
-    "a shared expert": Prediction(("bought", "loss"), "shared", "one", _less(0.02), "confirmed"),
     "a learned router": Prediction(("bought", "loss"), "none", "random", _less(0.02), "confirmed"),
     "even by the loss": Prediction(("loads", "busiest"), "one", "none", _less(0.5), "confirmed"),
     "even by biases": Prediction(("loads", "busiest"), "biases", "none", _less(0.5), "confirmed"),
