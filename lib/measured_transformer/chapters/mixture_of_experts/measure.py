@@ -291,7 +291,7 @@ def hurried_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"arm": HURRIED, "rate": FAST_RATES},
     trainings=hurried_trainings,
     repeat="opening",
