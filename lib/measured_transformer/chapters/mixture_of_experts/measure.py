@@ -75,7 +75,7 @@ def trained(name: str, seed: int, steps: int = STEPS) -> Job:
     """One training of an arm at the learning rate that suits it, or its first steps."""
     config, prepare = arm(name)
     options = {**OPTIONS, "prepare": prepare}
-    search = Search(f"experts-{name}", config, TASK, RATES, tuning_seeds(2), STEPS, options)
+    search = Search(f"experts-{name}", config, TASK, RATES, tuning_seeds(1), STEPS, options)
     return job(config, TASK, seed, steps=steps, learning_rate=tuned(search), **options)
 
 
