@@ -17,7 +17,13 @@ ROOMS = sorted(
     path for path in (LIBRARY / "chapters").iterdir() if (path / "__init__.py").is_file()
 )
 NAMES = {"claims.toml", "measure.py", "figures.py", "exercises.py", "results"}
-INSTRUMENTS = {"analysis.circuits", "analysis.folding", "analysis.lens"}
+INSTRUMENTS = {
+    "analysis.circuits",
+    "analysis.fact_counts",
+    "analysis.folding",
+    "analysis.lens",
+    "figures.fact_tables",
+}
 """What is there for readers and for chapters to come, so that one user is enough."""
 
 

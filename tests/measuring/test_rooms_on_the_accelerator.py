@@ -31,6 +31,7 @@ STEPS = solving.WINDOW
 BOOK = Path(__file__).parents[2] / "book"
 # Rooms whose measurements train, write or look step by step themselves, and what shortens that.
 SHORTER = {
+    "activations_and_widths": {"PRODUCT_STEPS": 20},
     "allocation": {"STEPS": 24, "EVERY": 2},
     "layers": {"LOOKED_AT": 16},
     "one_sitting": {"WRITTEN": 20},

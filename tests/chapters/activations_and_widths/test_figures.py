@@ -1,14 +1,16 @@
-"""Figures on activations and widths draw the numbers that they are given."""
+"""Figures on activations and widths draw every seed of what was measured."""
 
 import numpy as np
-from measured_transformer.chapters.activations_and_widths import figures
+from measured_transformer.chapters.activations_and_widths import figures, measure
+from measured_transformer.evidence.results import load_results
+
+RESULTS = load_results("activations_and_widths")
 
 
-def lines(axes):
-    return [
-        (np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float))
-        for line in axes.get_lines()
-    ]
+def of_lines(axes, which):
+    """All heights ('y') or places ('x') of what is drawn on some axes."""
+    lines = [getattr(line, f"get_{which}data")() for line in axes.get_lines()]
+    return np.concatenate([np.asarray(values, float) for values in lines])
 
 
 def test_each_activation_multiplies_in_a_panel_of_its_own():
@@ -30,48 +32,27 @@ def test_each_activation_multiplies_in_a_panel_of_its_own():
     assert max(worst[2:]) < 0.01
 
 
-def test_losses_are_drawn_for_every_rate_with_a_ring_at_the_best():
-    found = {
-        "text": {
-            "ReLU": {0.01: [2.0, 2.2], 0.02: [1.8, 1.9]},
-            "GELU": {0.01: [1.0, 1.2], 0.02: [1.5, 1.6]},
-        }
-    }
-    drawn = figures.plot_losses_by_rate(found, limits={"text": (0.0, 3.0)})
-    (axes,) = drawn.figure.axes
-    shown = lines(axes)
-    for arm in found["text"].values():
-        rows = np.array(list(arm.values())).T
-        for row in [*rows, rows.mean(0)]:
-            assert any(np.allclose(y, row) for _, y in shown if len(y) == 2)
-    rings = [(x[0], y[0]) for x, y in shown if len(x) == 1]
-    assert np.allclose(sorted(rings), [(0.01, 1.1), (0.02, 1.85)])
-    assert axes.get_ylim() == (0.0, 3.0)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.01", "0.02"]
+def test_every_learned_product_is_drawn_at_the_rate_that_was_chosen_for_it():
+    multiplied = RESULTS["multiplied"]
+    (axes,) = figures.plot_learned_products(multiplied).figure.axes
+    errors = np.exp(measure.log_errors(multiplied).values)
+    heights = of_lines(axes, "y")
+    assert np.isclose(errors.ravel()[:, None], heights, rtol=1e-9).any(1).all()
+    assert {text.get_text() for text in axes.texts} == set(figures.KIND_NAMES.values())
 
 
-def test_differences_stand_over_a_shaded_margin():
-    found = {"text": {"GELU": np.array([-0.02, 0.01])}, "sums": {"GELU": np.array([0.3, 0.5])}}
-    drawn = figures.plot_against_relu(found, margin=0.05, limits={"sums": (-1.0, 1.0)})
-    for axes, values in zip(drawn.figure.axes, found.values(), strict=True):
-        band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
-        assert np.allclose([band.x0, band.x1], [-0.05, 0.05])
-        assert any(np.array_equal(np.sort(x), np.sort(values["GELU"])) for x, _ in lines(axes))
-        assert any(len(x) == 1 and np.isclose(x[0], values["GELU"].mean()) for x, _ in lines(axes))
-    assert drawn.figure.axes[1].get_xlim() == (-1.0, 1.0)
+def test_losses_on_text_are_drawn_less_those_of_relu():
+    text = RESULTS["text"]
+    (axes,) = figures.plot_text(text).figure.axes
+    for kind in measure.READ[1:]:
+        less = (text.loss.sel(kind=kind) - text.loss.sel(kind="relu")).values
+        assert np.isin(less, of_lines(axes, "x")).all()
+    band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
+    assert np.allclose([band.x0, band.x1], [-0.02, 0.02])
 
 
-def test_every_width_is_drawn_with_its_seeds_and_their_mean():
-    found = {
-        "loss": {"width": {1.0: [2.0, 2.1], 4.0: [1.9]}, "parameters": {1.0: [1.8], 4.0: [1.9]}}
-    }
-    drawn = figures.plot_by_width(found, {"width": "ffn", "parameters": "residual"})
-    (axes,) = drawn.figure.axes
-    shown = lines(axes)
-    assert any(np.allclose(y, [2.05, 1.9]) for _, y in shown if len(y) == 2)
-    assert any(np.allclose(y, [2.0, 2.1]) and np.ptp(x) == 0 for x, y in shown if len(y) == 2)
-    bands = [one.get_extents().transformed(axes.transData.inverted()) for one in axes.patches]
-    for band, judged in zip(bands, (1.0, 4.0), strict=True):
-        assert band.x0 < judged < band.x1, "the judged widths are shaded"
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "4"]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["width", "parameters"]
+def test_widths_and_facts_are_drawn_with_every_seed():
+    widths, facts = RESULTS["widths"], RESULTS["facts"]
+    above, below = figures.plot_widths(widths, facts).figure.axes
+    assert np.isin(widths.loss.values, of_lines(above, "y")).all()
+    assert np.isin(facts.bits.values, of_lines(below, "x")).all()

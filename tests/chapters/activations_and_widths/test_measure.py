@@ -2,26 +2,32 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from jaxtyping import TypeCheckError
 from measured_transformer.chapters.activations_and_widths.measure import (
+    KINDS,
+    PRODUCT_RATES,
     activation_arms,
     at_equal_parameters,
     at_width,
-    compare,
+    fitted_loss,
+    learned_product,
+    log_errors,
     product_network,
     products,
 )
-from measured_transformer.evidence.profile import Profile
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
-from measured_transformer.tasks.modular import ModularAddition
-from measured_transformer.training.loop import make_model, train
-from measured_transformer.training.tuning import Arm
+from measured_transformer.training.loop import make_model
 from measured_transformer.variants.feedforward import squared_relu, with_squared_relu
+from xarray import DataArray, Dataset
 
+ROOM = "activations_and_widths"
 READER = Config(vocab=256, d_model=32, n_layers=2, n_heads=2, activation="relu")
 
 
@@ -73,11 +79,12 @@ def test_all_activations_have_as_many_parameters_within_a_hundredth():
         "relu": "relu",
         "gelu": "gelu",
         "swiglu": "swiglu",
+        "geglu": "geglu",
         "squared": "relu",
     }
     sizes = {name: counted(arm.config) for name, arm in arms.items()}
     assert sizes["relu"] == sizes["gelu"] == sizes["squared"]
-    assert sizes["swiglu"] == pytest.approx(sizes["relu"], rel=0.01)
+    assert sizes["swiglu"] == sizes["geglu"] == pytest.approx(sizes["relu"], rel=0.01)
     assert arms["squared"].options["prepare"] is with_squared_relu
     with pytest.raises(ValueError, match="without a gate"):
         activation_arms(READER.replace(activation="swiglu"))
@@ -102,28 +109,6 @@ def test_widths_that_make_no_network_are_told():
         at_width(READER, 0)
     with pytest.raises(ValueError, match="got -1"):
         at_equal_parameters(READER, -1)
-
-
-def test_compared_arms_are_tuned_and_trained_each_with_its_own_seeds(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # no book around: nothing is stored
-    task = ModularAddition(modulus=5)
-    small = Config(vocab=task.vocab, d_model=8, n_layers=1, n_heads=2, activation="relu")
-    arms = {"relu": Arm(small), "squared": Arm(small, {"prepare": with_squared_relu})}
-    plan = {"steps": 3, "batch_size": 4, "rates": (1e-3, 1e-2), "profile": Profile("quick")}
-    found = compare("test", arms, task, {"relu": [0, 10], "squared": [0]}, **plan)
-    assert [run.seed for run in found.runs["relu"]] == [0, 10]
-    assert len(found.runs["squared"]) == 1
-    for arm in arms:
-        means = {rate: sum(losses) for rate, losses in found.trials(arm).items()}
-        assert found.rate(arm) == min(means, key=means.__getitem__)
-    alone = train(
-        small, task, steps=3, batch_size=4, learning_rate=found.rate("squared"), seed=0,
-        prepare=with_squared_relu,
-    )  # fmt: skip
-    assert found.runs["squared"][0].losses == pytest.approx(alone.losses, rel=1e-4)
-    assert found.runs["relu"][0].losses[0] != pytest.approx(alone.losses[0], abs=1e-4)
-    with pytest.raises(ValueError, match="none for squared"):
-        compare("test", arms, task, {"relu": [0]}, **plan)
 
 
 # A product by hand ---------------------------------------------------------------------------------
@@ -166,3 +151,51 @@ def test_networks_write_the_product_alone_and_have_the_neurons_that_the_chapter_
         assert torch.equal(network(x)[..., 1], torch.zeros(1, 7, dtype=torch.float64))
     with pytest.raises((ValueError, TypeCheckError), match="silu"):
         product_network("silu")
+
+
+# A product that is learned -------------------------------------------------------------------------
+
+
+def test_products_are_learned_at_some_rate_and_the_same_seed_gives_the_same():
+    errors = learned_product("squared", 8, 0, steps=300)
+    assert errors.shape == (len(PRODUCT_RATES),)
+    assert errors.min() < 0.3
+    assert torch.equal(errors, learned_product("squared", 8, 0, steps=300))
+    assert not torch.equal(errors, learned_product("squared", 8, 1, steps=300))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_activation_learns_better_than_a_guess(kind):
+    # the product of two numbers from -2 to 2 has the standard deviation 4/3
+    errors = learned_product(kind, 8, 0, steps=200)
+    assert errors.min() < 0.9
+
+
+def test_the_rate_of_a_seed_is_chosen_by_the_others():
+    # the first seed alone is best at the second rate
+    errors = np.array([[0.9, 0.1], [0.2, 0.4], [0.2, 0.4]])
+    multiplied = Dataset(
+        {"error": (("seed", "rate", "kind", "neurons"), errors[..., None, None])},
+        coords={"seed": [0, 1, 2], "rate": [1.0, 2.0], "kind": ["relu"], "neurons": [4]},
+    )
+    found = np.exp(log_errors(multiplied).squeeze().values)
+    assert found == pytest.approx([0.9, 0.4, 0.4])
+
+
+# What is judged -------------------------------------------------------------------------------------
+
+
+def test_a_straight_line_is_read_at_the_widths():
+    ratios = np.array([1, 2, 4, 8])
+    losses = DataArray(
+        np.stack([3 - 0.1 * np.log2(ratios), 2 + 0.2 * np.log2(ratios)]),
+        dims=("seed", "ratio"),
+        coords={"ratio": ratios},
+    )
+    assert fitted_loss(losses, 1.0).values == pytest.approx([3, 2])
+    assert fitted_loss(losses, 4.0).values == pytest.approx([2.8, 2.4])
+
+
+@pytest.mark.parametrize("name", measurements_of(ROOM))
+def test_results_are_those_of_this_code(name):
+    assert standing(measurements_of(ROOM)[name]).state in HOLDS

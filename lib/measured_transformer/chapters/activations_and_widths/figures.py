@@ -1,67 +1,69 @@
-"""Figures on what a network bends with and on how wide it is."""
+"""Figures on what a network's activation can compute and on how wide it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
+from xarray import Dataset
 
 from measured_transformer.chapters.activations_and_widths.measure import (
-    Bend,
+    HANDMADE,
+    HELD,
+    KINDS,
+    REACH,
+    READ,
+    fitted_loss,
+    log_errors,
     product_network,
     products,
 )
-from measured_transformer.figures.plots import legend_above, panel_letters, seed_strip, subplots
+from measured_transformer.figures.plots import panel_letters, seed_strip, subplots
 from measured_transformer.figures.style import look, theme, themed
 
-Array = Float[np.ndarray, "..."]
-
-BEND_NAMES: Mapping[Bend, str] = {
+KIND_NAMES: Mapping[str, str] = {
     "relu": "ReLU",
     "gelu": "GELU",
-    "swiglu": "SwiGLU",
     "squared": "squared ReLU",
+    "swiglu": "SwiGLU",
+    "geglu": "GEGLU",
 }
 """What the activations are called in figures."""
-BEND_CONCEPTS: Mapping[str, str] = {
-    "ReLU": "none",
-    "GELU": "ffn",
-    "SwiGLU": "alibi",
-    "squared ReLU": "learned",
+KIND_CONCEPTS: Mapping[str, str] = {
+    "relu": "none",
+    "gelu": "ffn",
+    "squared": "learned",
+    "swiglu": "alibi",
+    "geglu": "sinusoidal",
 }
-"""The colour of each activation."""
+"""What they are drawn as."""
+HELD_NAMES: Mapping[str, str] = {"stream": "same stream", "parameters": "same parameters"}
+HELD_CONCEPTS: Mapping[str, str] = {"stream": "ffn", "parameters": "residual"}
 
 
 @themed
-def plot_products_by_hand(*, reach: float = 2.0) -> Figure:
-    """Draw what the four networks of `product_network` write over a plane of two numbers.
-
-    Args:
-        reach: both axes go from -reach to reach.
-    """
+def plot_products_by_hand() -> Figure:
+    """Draw what the four networks of `product_network` write over a plane of two numbers."""
     figure, panels = subplots(2, 2, height=3.0, sharex=True, sharey=True)
-    grid = torch.linspace(-reach, reach, 161, dtype=torch.float64)
+    grid = torch.linspace(-REACH, REACH, 161, dtype=torch.float64)
     across = grid.numpy()
     levels = np.arange(-3.0, 3.01, 0.5)
-    order: tuple[Bend, ...] = ("relu", "gelu", "squared", "swiglu")
-    for axes, bend in zip(panels.flat, order, strict=True):
-        written = products(product_network(bend), grid, grid).numpy()
+    for axes, kind in zip(panels.flat, HANDMADE, strict=True):
+        written = products(product_network(kind), grid, grid).numpy()  # type: ignore[arg-type]
         axes.contour(
             across, across, across[:, None] * across, levels=levels, colors=[theme().faint],
             linewidths=4, linestyles="solid",
         )  # fmt: skip
         marks = axes.contour(
-            across, across, written, levels=levels,
-            colors=[look(BEND_CONCEPTS[BEND_NAMES[bend]])["color"]], linewidths=1.5,
-            negative_linestyles="dashed",
+            across, across, written, levels=levels, colors=[look(KIND_CONCEPTS[kind])["color"]],
+            linewidths=1.5, negative_linestyles="dashed",
         )  # fmt: skip
         axes.clabel(marks, levels=[-2.0, -1.0, 1.0, 2.0], fontsize=9, fmt="%g")
-        axes.set_title(BEND_NAMES[bend], loc="right", fontsize=11)
+        axes.set_title(KIND_NAMES[kind], loc="right", fontsize=11)
         axes.set_aspect("equal")
         axes.grid(visible=False)
     for axes in panels[-1]:
@@ -73,121 +75,103 @@ def plot_products_by_hand(*, reach: float = 2.0) -> Figure:
 
 
 @themed
-def plot_losses_by_rate(
-    found: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
-    *,
-    limits: Mapping[str, tuple[float, float]] | None = None,
-) -> Figure:
-    """Draw the loss of each activation over the learning rate, every tuning seed; a panel for each task.
-
-    A ring stands around the rate whose mean is least.
+def plot_learned_products(multiplied: Dataset) -> Figure:
+    """Draw the error of a learned product over the number of neurons, for each activation and seed.
 
     Args:
-        found: label of the task -> name of the activation -> rate -> the loss of each seed.
-        limits: label of the task -> range of its axis; what lies outside of it is cut.
+        multiplied: the result ``multiplied``.
     """
-    figure, panels = subplots(len(found), 1, height=2.9)
-    for axes, (task, arms) in zip(np.atleast_1d(panels), found.items(), strict=True):
-        for name, losses in arms.items():
-            style = look(BEND_CONCEPTS[name])
-            rates = sorted(losses)
-            rows = np.array([losses[rate] for rate in rates]).T
-            for row in rows:
-                axes.plot(rates, row, color=style["color"], alpha=0.35, linewidth=0.9)
-            means = rows.mean(0)
-            axes.plot(rates, means, **style, label=name, zorder=3)
-            best = int(means.argmin())
-            axes.plot(
-                rates[best], means[best], "o", mfc="none", mec=theme().ink, markersize=13,
-                mew=1.6, zorder=4,
-            )  # fmt: skip
-        _log_axis(axes, rates)
-        axes.set_xlabel("learning rate")
-        axes.set_ylabel(f"loss, {task}")
-        if limits and task in limits:
-            axes.set_ylim(*limits[task])
-    legend_above(np.atleast_1d(panels)[0], columns=4)
-    panel_letters(np.atleast_1d(panels))
-    return figure
-
-
-@themed
-def plot_against_relu(
-    found: Mapping[str, Mapping[str, Array]],
-    *,
-    margin: float,
-    limits: Mapping[str, tuple[float, float]] | None = None,
-) -> Figure:
-    """Draw each activation's loss minus that of ReLU from the same seed; a panel for each task.
-
-    Args:
-        found: label of the task -> name of the activation -> difference of each seed.
-        margin: within which two losses count as equal, shaded.
-        limits: label of the task -> range of its axis; what lies outside of it is cut.
-    """
-    rows = max(len(arms) for arms in found.values())
-    figure, panels = subplots(len(found), 1, height=0.5 * rows + 0.9)
-    for axes, (task, arms) in zip(np.atleast_1d(panels), found.items(), strict=True):
-        axes.axvspan(-margin, margin, color=theme().faint, zorder=0, linewidth=0)
-        seed_strip(
-            axes, arms, label=f"loss minus that of ReLU, {task}", concepts=BEND_CONCEPTS,
-            reference=0.0,
+    figure, axes = subplots(height=3.9)
+    logs = log_errors(multiplied)
+    neurons = logs.neurons.values
+    shifts = np.linspace(-0.05, 0.05, len(KINDS))
+    for kind, shift in zip(KINDS, shifts, strict=True):
+        style = look(KIND_CONCEPTS[kind])
+        at = neurons * 2**shift
+        errors = np.exp(logs.sel(kind=kind).transpose("seed", "neurons").values)
+        for row in errors:
+            axes.plot(at, row, "o", color=style["color"], alpha=0.3, markersize=4, mew=0)
+        means = np.exp(np.log(errors).mean(0))
+        axes.plot(at, means, **style, zorder=3)
+        axes.annotate(
+            KIND_NAMES[kind], (at[-1], means[-1]), (8, 0), textcoords="offset points",
+            color=style["color"], va="center", fontsize=10,
         )  # fmt: skip
-        if limits and task in limits:
-            axes.set_xlim(*limits[task])
-    panel_letters(np.atleast_1d(panels))
+    _doublings(axes, neurons)
+    axes.set_xlim(neurons[0] / 1.2, neurons[-1] * 2.1)
+    axes.set_yscale("log")
+    axes.set_xlabel("neurons (two thirds of them, with a gate)")
+    axes.set_ylabel("error of the learned product")
     return figure
 
 
 @themed
-def plot_by_width(
-    found: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
-    concepts: Mapping[str, str],
-    *,
-    judged: Sequence[float] = (1.0, 4.0),
-) -> Figure:
-    """Draw a quantity over the width of the hidden layer, every seed; a panel for each quantity.
+def plot_text(text: Dataset) -> Figure:
+    """Draw each activation's loss on text less that of ReLU from the same seed.
 
     Args:
-        found: label of the quantity -> what is held fixed -> ratio of the widths -> value of each seed.
-        concepts: what is held fixed -> key of `COLOURS`.
-        judged: the ratios that the claim compares, shaded.
+        text: the result ``text``.
     """
-    figure, panels = subplots(len(found), 1, height=2.9, sharex=True)
-    for axes, (label, lines) in zip(np.atleast_1d(panels), found.items(), strict=True):
-        for ratio in judged:
-            axes.axvspan(ratio / 1.12, ratio * 1.12, color=theme().faint, zorder=0, linewidth=0)
-        for place, (name, values) in enumerate(lines.items()):
-            style = look(concepts[name])
-            ratios = sorted(values)
-            shift = 1.03 if place else 1 / 1.03  # dots of equal widths stand side by side
-            for ratio in ratios:
-                dots = np.asarray(values[ratio], dtype=float)
-                axes.plot(
-                    np.full(dots.size, ratio * shift), dots, "o", color=style["color"], alpha=0.55,
-                    markersize=5, mew=0,
-                )  # fmt: skip
-            means = [float(np.mean(values[ratio])) for ratio in ratios]
-            axes.plot(
-                [ratio * shift for ratio in ratios], means, color=style["color"],
-                linestyle=style["linestyle"], marker="D", mec=theme().ink, markersize=7,
-                label=name, zorder=4,
-            )  # fmt: skip
-        axes.set_ylabel(label)
-        every = sorted({ratio for values in lines.values() for ratio in values})
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(every, [f"{ratio:g}" for ratio in every])
-        axes.minorticks_off()
-        axes.set_xlabel("width of the hidden layer / width of the stream")
-        axes.tick_params(labelbottom=True)
-    legend_above(np.atleast_1d(panels)[0], columns=2)
-    if len(found) > 1:
-        panel_letters(np.atleast_1d(panels))
+    figure, axes = subplots(height=2.6)
+    axes.axvspan(-0.02, 0.02, color=theme().faint, zorder=0, linewidth=0)
+    rows = {
+        KIND_NAMES[kind]: (text.loss.sel(kind=kind) - text.loss.sel(kind="relu")).values
+        for kind in READ[1:]
+    }
+    concepts = {KIND_NAMES[kind]: KIND_CONCEPTS[kind] for kind in KINDS}
+    seed_strip(
+        axes, rows, label="loss on text minus that of ReLU, nats", concepts=concepts, reference=0.0
+    )
     return figure
 
 
-def _log_axis(axes: Axes, rates: Sequence[float]) -> None:
-    axes.set_xscale("log")
+@themed
+def plot_widths(widths: Dataset, facts: Dataset) -> Figure:
+    """Draw (a) the loss on text over the width, (b) what is kept of a table of facts.
+
+    Args:
+        widths: the result ``widths``.
+        facts: the result ``facts``.
+    """
+    figure, (above, below) = subplots(2, 1, height=2.8, height_ratios=[1.35, 1])
+    ratios = widths.ratio.values
+    base = widths.loss.sel(ratio=4, held="stream").mean().item()
+    for held, shift in zip(HELD, (-0.04, 0.04), strict=True):
+        style = look(HELD_CONCEPTS[held])
+        losses = widths.loss.sel(held=held)
+        at = ratios * 2**shift
+        for seed in losses.seed.values:
+            dots = losses.sel(seed=seed).values
+            above.plot(at, dots, "o", color=style["color"], alpha=0.3, markersize=4, mew=0)
+        above.plot(at, losses.mean("seed").values, **style, zorder=3)
+        ends = [float(fitted_loss(losses, float(r)).mean()) for r in (1, 8)]
+        above.plot([1, 8], ends, color=style["color"], linewidth=0.9, alpha=0.8)
+        above.text(
+            8.6, float(losses.sel(ratio=8).mean()), HELD_NAMES[held], color=style["color"],
+            va="center", fontsize=10,
+        )  # fmt: skip
+    above.axhline(base, color=theme().faint, linewidth=1, zorder=0)
+    _doublings(above, ratios)
+    above.set_xlim(0.85, 15)
+    above.set_xlabel("width of the hidden layer / width of the stream")
+    above.set_ylabel("loss on text, nats")
+    rows = {"four times": "four", "once, same stream": "once", "once, wider stream": "wider"}
+    seed_strip(
+        below,
+        {name: facts.bits.sel(arm=arm).values for name, arm in rows.items()},
+        label="bits of the table that are kept",
+        concepts={
+            "four times": "none",
+            "once, same stream": "ffn",
+            "once, wider stream": "residual",
+        },
+    )
+    panel_letters(np.array([above, below]))
+    return figure
+
+
+def _doublings(axes: Axes, at: np.ndarray) -> None:
+    axes.set_xscale("log", base=2)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xticks(list(rates), [f"{rate:g}" for rate in rates])
+    axes.set_xticks([float(one) for one in at], [f"{one:g}" for one in at])

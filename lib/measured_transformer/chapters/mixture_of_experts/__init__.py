@@ -1,0 +1,1 @@
+"""The chapter *Mixtures of experts*: what it claims, measures, draws and asks."""
