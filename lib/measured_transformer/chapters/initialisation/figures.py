@@ -56,7 +56,7 @@ def plot_sums(widths: Sequence[int] = (4, 16, 64, 256, 1024), seeds: int = 30) -
         panel.plot(n, n * size, "-", color=COLOURS["attention"], linewidth=2)
         panel.set_xscale("log", base=2)
         panel.set_yscale("log", base=2)
-        _plain_ticks(panel, widths)
+        _plain_ticks(panel, n)
         panel.set_ylim(1 / 80, 45)
         panel.set_yticks((1 / 32, 1 / 4, 1, 4, 32), ["1/32", "1/4", "1", "4", "32"])
         panel.set_xlabel(f"n terms of size {name}")
