@@ -509,7 +509,7 @@ def _gains(seed: int, norm: str) -> list[float]:
 
 MATRICES = ("query", "key", "value", "up", "down")
 LOOKED_AT = 10
-"""Seeds of this measurement that had been looked at before the claims were worded; they are judged on later ones."""
+"""Seeds that had been looked at before the claims were worded; these are judged on later ones."""
 SMALLEST = 1e-20
 """Lengths below it count as this, so that they have a logarithm."""
 
