@@ -315,8 +315,8 @@ def plot_known(world: Dataset) -> Figure:
     for row, name in enumerate(names):
         here = world.sel(arm=name)
         for part, concept in (("child", "norm"), ("parent", "learned"), ("single", "residual")):
-            _row(axes, row, here.by_kind.sel(kind=part).values, concept)
-        _row(axes, row, here.random.values, "none", hollow=True, small=True)
+            _row(axes, float(row), here.by_kind.sel(kind=part).values, concept)
+        _row(axes, float(row), here.random.values, "none", hollow=True, small=True)
     at = world.sel(arm=names[0])
     for label, value, concept in (
         ("random", float(at.random.mean()), "none"),
@@ -344,7 +344,10 @@ def plot_failures(world: Dataset) -> Figure:
     names = ["TopK 96", "L1 96", "L1 192"]
     for row, name in enumerate(names):
         _row(
-            amount, row, world.amount.sel(arm=name).values, "residual" if row == 0 else "attention"
+            amount,
+            float(row),
+            world.amount.sel(arm=name).values,
+            "residual" if row == 0 else "attention",
         )
     amount.axvline(1, color=theme().ink, lw=1, ls="--")
     _rows(amount, names)
@@ -353,7 +356,7 @@ def plot_failures(world: Dataset) -> Figure:
     sizes = [f"TopK {size}" for size in SIZES]
     for who, concept in zip(COMPANY, ("ffn", "residual", "norm"), strict=True):
         for row, name in enumerate(sizes):
-            _row(heard, row, world.heard.sel(arm=name, company=who).values, concept)
+            _row(heard, float(row), world.heard.sel(arm=name, company=who).values, concept)
         last = float(world.heard.sel(arm=sizes[-1], company=who).mean())
         side = "left" if who == "alone" else "right"
         heard.text(

@@ -1046,6 +1046,13 @@ def _(language: Dataset) -> dict[str, Any]:
 
 
 @number
+def pentagon_length(polygons: Dataset) -> DataArray:
+    """Length of the columns at the smallest density, mean over features."""
+    squares = polygons.weight.sel(density=LADDER[-1]) ** 2
+    return (squares.sum("axis") ** 0.5).mean("feature")
+
+
+@number
 def recovered(language: Dataset) -> DataArray:
     """Share of the loss that the mean state costs and that the autoencoder's states do not."""
     one = language.sel(model="trained")
