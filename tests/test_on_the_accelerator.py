@@ -59,6 +59,7 @@ from measured_transformer.variants.dropout import drop_behind
 from measured_transformer.variants.embeddings import FixedTables
 from measured_transformer.variants.feedforward import with_squared_relu
 from measured_transformer.variants.initialisation import BranchFactor, Scaled, ScaledWrites
+from measured_transformer.variants.maximal_update import ScaledByWidth
 from measured_transformer.variants.norms import (
     deep_norm,
     gated_branches,
@@ -198,6 +199,16 @@ def test_a_preparation_trains_there_as_it_does_here(name):
             np.testing.assert_allclose(
                 gradient_lengths(there.model)[weight], lengths, rtol=1e-3, atol=1e-6
             )
+
+
+def test_a_decoder_scaled_by_its_width_trains_there_as_it_does_here():
+    config = CONFIG.replace(initialisation="gpt2", bias=False)
+    prepare = ScaledByWidth("maximal-update", 8)
+    here = train(config, LAG, seed=0, prepare=prepare, **OPTIONS)
+    with fake_cuda():
+        there = train(config, LAG, seed=0, prepare=prepare, **OPTIONS)
+        assert not fakes_in(there)
+    np.testing.assert_allclose(there.losses, here.losses, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["ledger", "head_entropy", "effects", "reading", "look"])
