@@ -60,6 +60,7 @@ from measured_transformer.variants.gradients import (
     gradient_lengths,
 )
 from measured_transformer.variants.initialisation import BranchFactor, Scaled, ScaledWrites
+from measured_transformer.variants.maximal_update import ScaledByWidth
 from measured_transformer.variants.norms import (
     deep_norm,
     gated_branches,
@@ -200,6 +201,16 @@ def test_a_preparation_trains_there_as_it_does_here(name):
             np.testing.assert_allclose(
                 gradient_lengths(there.model)[weight], lengths, rtol=1e-3, atol=1e-6
             )
+
+
+def test_a_decoder_scaled_by_its_width_trains_there_as_it_does_here():
+    config = CONFIG.replace(initialisation="gpt2", bias=False)
+    prepare = ScaledByWidth("maximal-update", 8)
+    here = train(config, LAG, seed=0, prepare=prepare, **OPTIONS)
+    with fake_cuda():
+        there = train(config, LAG, seed=0, prepare=prepare, **OPTIONS)
+        assert not fakes_in(there)
+    np.testing.assert_allclose(there.losses, here.losses, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["ledger", "head_entropy", "effects", "reading", "look"])
