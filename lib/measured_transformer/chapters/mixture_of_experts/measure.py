@@ -192,7 +192,7 @@ def bought_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"arm": ARMS},
     trainings=bought_trainings,
     repeat="opening",
@@ -222,7 +222,7 @@ def loads_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"arm": BALANCED, "expert": tuple(range(1, EXPERTS + 1))},
     trainings=loads_trainings,
     repeat="opening",
@@ -251,7 +251,7 @@ def course_trainings(seed: int) -> dict[tuple[str, int], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"arm": WATCHED, "step": AT},
     trainings=course_trainings,
     repeat="opening",
@@ -318,7 +318,7 @@ PLACED = ("none", "one", "biases")
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"arm": PLACED, "factor": FACTORS},
     trainings=loads_trainings,
     repeat="opening",
