@@ -17,7 +17,7 @@ ROOMS = sorted(
     path for path in (LIBRARY / "chapters").iterdir() if (path / "__init__.py").is_file()
 )
 NAMES = {"claims.toml", "measure.py", "figures.py", "exercises.py", "results"}
-INSTRUMENTS = {"analysis.circuits", "analysis.folding", "analysis.lens"}
+INSTRUMENTS = {"analysis.alarms", "analysis.circuits", "analysis.folding", "analysis.lens"}
 """What is there for readers and for chapters to come, so that one user is enough."""
 
 
