@@ -38,7 +38,7 @@ def test_every_recorded_run_is_a_line():
     spikes = RESULTS["spikes"]
     for panel in figures.plot_runs(spikes).figure.axes:
         runs = [line for line in panel.lines if len(line.get_xdata()) == spikes.sizes["bin"]]
-        assert len(runs) == spikes.sizes["seed"]
+        assert len(runs) == spikes.sizes["seed"] + 1, "one is drawn stronger as well"
 
 
 def test_alarms_have_a_curve_and_a_row_each():

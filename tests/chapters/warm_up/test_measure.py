@@ -49,9 +49,39 @@ def test_the_best_rate_is_chosen_on_other_seeds():
     seed = remedies.seed.values[0]
     others = np.log(remedies.steps.sel(arm="warm-up").drop_sel(seed=seed)).mean("seed")
     assert float(rates.sel(seed=seed)) == remedies.rate.values[int(others.argmin())]
-    steps = measure.at_best(remedies, "warm-up")
+    steps = measure.at_best(remedies, arm="warm-up", what="steps")
     expected = remedies.steps.sel(arm="warm-up", seed=seed, rate=float(rates.sel(seed=seed)))
     assert float(steps.sel(seed=seed)) == float(expected)
+
+
+def test_counts_of_the_line_up_fit_one_another():
+    remedies = RESULTS["remedies"]
+    assert measure.per_cell(remedies) == remedies.sizes["seed"]
+    for arm in measure.ARMS:
+        here = measure.learned(remedies, arm=arm)
+        everywhere = measure.learned_anywhere(remedies, arm=arm)
+        assert 0 <= here <= everywhere == float(measure.rates_that_work(remedies, arm=arm).sum())
+        low, high = measure.share_learned(remedies, arm=arm)
+        assert low <= here / measure.per_cell(remedies) <= high
+
+
+def test_a_warning_comes_one_to_ten_steps_ahead():
+    spikes = RESULTS["spikes"]
+    for signal in spikes.signal.values.tolist():
+        assert 0 <= measure.warned(spikes, signal=signal) <= 1
+        assert 1 <= measure.lead(spikes, signal=signal) <= 10
+    assert measure.chance_warned() == pytest.approx(0.05, abs=0.002)
+
+
+def test_cures_are_compared_with_runs_of_the_same_seeds():
+    bare, clipped = measure.spikes_trainings(10)["high"], measure.cures_trainings(10)["clipped"]
+    assert bare.seed == clipped.seed
+    assert bare.settings["learning_rate"] == clipped.settings["learning_rate"]
+    assert bare.config == clipped.config
+    first = RESULTS["spikes"].spikes.sel(run="high", seed=RESULTS["cures"].seed)
+    fewer = measure.fewer_spikes(RESULTS["spikes"], RESULTS["cures"], cure="QK-norm")
+    cured = RESULTS["cures"].spikes.sel(cure="QK-norm")
+    assert fewer.values.tolist() == [a - b for a, b in zip(first.values, cured.values, strict=True)]
 
 
 def test_an_alarm_stays_within_its_budget_on_other_runs():

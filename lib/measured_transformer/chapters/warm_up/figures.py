@@ -36,6 +36,7 @@ SIGNALS: Mapping[str, tuple[str, str]] = {
 }
 """A signal -> its name in figures, and what it is drawn as."""
 _NAMES: Mapping[str, str] = {
+    "at once": "no warm-up",
     "second filled": "only $v$ filled",
     "first filled": "only $m$ filled",
     "both filled": "both filled",
@@ -46,10 +47,9 @@ _NAMES: Mapping[str, str] = {
 @themed
 def plot_remedies(remedies: Dataset) -> Figure:
     """Draw for every arm and learning rate how many runs solve the task, and their median steps."""
-    names = [_NAMES.get(arm, arm) for arm in remedies.arm.values.tolist()]
     figure, axes = subplots(height=4.6)
-    _map(axes, remedies, names)
-    axes.axhline(len(names) - 1.5, color=theme().paper, linewidth=3)
+    _map(axes, remedies)
+    axes.axhline(remedies.sizes["arm"] - 1.5, color=theme().paper, linewidth=3)
     return figure
 
 
@@ -57,11 +57,11 @@ def plot_remedies(remedies: Dataset) -> Figure:
 def plot_high(high: Dataset) -> Figure:
     """Draw the same for pre-norm at high learning rates."""
     figure, axes = subplots(height=2.3)
-    _map(axes, high, high.arm.values.tolist())
+    _map(axes, high)
     return figure
 
 
-def _map(axes: Axes, result: Dataset, names: Sequence[str]) -> None:
+def _map(axes: Axes, result: Dataset) -> None:
     """A table of cells: colour and upper line the share that solves the task, lower line the median steps."""
     shares = result.solved.mean("seed").transpose("arm", "rate").values
     steps = result.steps.median("seed").transpose("arm", "rate").values
@@ -72,7 +72,8 @@ def _map(axes: Axes, result: Dataset, names: Sequence[str]) -> None:
         text = f"{share:.0%}" if share < 0.5 else f"{share:.0%}\n{steps[i, j]:.0f}"
         axes.text(j, i, text, ha="center", va="center", color=ink, fontsize=7.5, linespacing=1.1)
     axes.set_xticks(range(shares.shape[1]), [f"{1000 * rate:g}" for rate in result.rate.values])
-    axes.set_yticks(range(len(names)), names)
+    arms = result.arm.values.tolist()
+    axes.set_yticks(range(len(arms)), [_NAMES.get(arm, arm) for arm in arms])
     axes.set_xlabel("peak learning rate, thousandths")
     axes.tick_params(length=0)
 
@@ -91,7 +92,7 @@ def plot_first_steps(first_steps: Dataset) -> Figure:
         for arm, concept in CONCEPTS.items():
             values = first_steps[name].sel(arm=arm).transpose("seed", axis).values
             across = 1 + first_steps[axis].values
-            seed_lines(panel, across, values, concept=concept, label=arm)
+            seed_lines(panel, across, values, concept=concept, label=_NAMES.get(arm, arm))
         _logarithmic(panel)
         panel.set_ylabel(label)
     for panel in axes[1]:
@@ -128,7 +129,7 @@ def plot_curvature(curvature: Dataset) -> Figure:
             axes.plot(values, height, "o", color=colour, mfc=face, markersize=6)
     axes.axvline(1, color=theme().ink, linestyle="--", linewidth=1)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(arms)), arms)
+    axes.set_yticks(range(len(arms)), [_NAMES.get(arm, arm) for arm in arms])
     axes.set_ylim(len(arms) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("learning rate / largest stable rate at this curvature")
@@ -137,14 +138,19 @@ def plot_curvature(curvature: Dataset) -> Figure:
 
 @themed
 def plot_runs(spikes: Dataset) -> Figure:
-    """Draw the loss of every recorded run, at the rate at which models spike and at a quarter of it."""
+    """Draw the loss of every recorded run, at the rate at which models spike and at a quarter of it.
+
+    One seed is drawn stronger in both panels: that with the most spikes at the high rate.
+    """
     figure, axes = subplots(2, 1, height=2.1, sharex=True, sharey=True)
+    shown = int(spikes.spikes.sel(run="high").argmax("seed"))
     for panel, (run, concept) in zip(
         axes, (("high", "attention"), ("calm", "residual")), strict=True
     ):
         values = spikes.worst_loss.sel(run=run).transpose("seed", "bin").values
         for row in values:
-            panel.plot(spikes.bin.values, row, color=COLOURS[concept], alpha=0.55, linewidth=0.9)
+            panel.plot(spikes.bin.values, row, color=COLOURS[concept], alpha=0.3, linewidth=0.7)
+        panel.plot(spikes.bin.values, values[shown], color=theme().ink, linewidth=1.5)
         panel.axhline(np.log(5), color=theme().ink, linestyle="--", linewidth=1)
         panel.set_yscale("log")
         panel.set_ylim(1e-5, 4)
@@ -163,7 +169,8 @@ def plot_around(spikes: Dataset) -> Figure:
     steps = spikes.around.values
     for panel, (signal, (name, concept)) in zip(axes.ravel(), SIGNALS.items(), strict=True):
         values = spikes.around_first.sel(signal=signal).dropna("seed").transpose("seed", "around")
-        seed_lines(panel, steps, values.values, concept=concept, label="", marker_every=1000)
+        panel.plot(steps, values.values.T, color=COLOURS[concept], alpha=0.35, linewidth=0.7)
+        panel.plot(steps, values.mean("seed").values, color=theme().ink, linewidth=1.8)
         panel.axvline(0, color=theme().ink, linestyle="--", linewidth=1)
         panel.set_title(name, loc="right")
     for panel in axes[:, 0]:
@@ -211,9 +218,9 @@ def plot_alarms(
 
 @themed
 def plot_cures(spikes: Dataset, cures: Dataset) -> Figure:
-    """Draw the number of spikes of every run at the high rate: nothing changed, and with one thing changed."""
+    """Draw the number of spikes of every seed at the high rate: nothing changed, and with one thing changed."""
     names = {"slow average": r"$\beta_2 = 0.999$"}
-    groups = {"nothing changed": spikes.spikes.sel(run="high").values}
+    groups = {"nothing changed": spikes.spikes.sel(run="high", seed=cures.seed).values}
     groups |= {names.get(c, c): cures.spikes.sel(cure=c).values for c in cures.cure.values.tolist()}
     concepts = dict(zip(groups, ("attention", "none", "learned", "alibi", "norm"), strict=True))
     figure, axes = subplots(height=2.5)

@@ -166,7 +166,7 @@ def remedies_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=12,
+    seeds=10,
     coords={"arm": ARMS, "rate": RATES},
     trainings=remedies_trainings,
     repeat="opening",
@@ -670,7 +670,11 @@ def cures_trainings(seed: int) -> dict[str, Job]:
     given = {**OPTIONS, "steps": SPIKE_STEPS, "schedule": Constant(WARMUP)}
     return {
         cure: job(
-            encoder("pre", 4), TASK, seed, learning_rate=SPIKE_RATE, **{**given, **changed[cure]}
+            encoder("pre", 4),
+            TASK,
+            seed + LATER,
+            learning_rate=SPIKE_RATE,
+            **{**given, **changed[cure]},
         )
         for cure in CURES
     }
@@ -689,34 +693,28 @@ def cures(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 # What the claims are judged by --------------------------------------------------------------------
 
 
-def _log(values: DataArray) -> DataArray:
-    """The natural logarithm, with axes kept."""
-    found: DataArray = xarray.apply_ufunc(np.log, values)
-    return found
-
-
-def best_for_others(result: Dataset, arm: str) -> DataArray:
+def best_for_others(remedies: Dataset, arm: str) -> DataArray:
     """For each seed the learning rate at which the *other* seeds take the fewest steps (mean logarithm)."""
-    logs = _log(result.steps.sel(arm=arm))
+    logs = np.log(remedies.steps.sel(arm=arm))
     rates = [
-        result.rate.values[int(logs.drop_sel(seed=seed).mean("seed").argmin("rate"))]
+        remedies.rate.values[int(logs.drop_sel(seed=seed).mean("seed").argmin("rate"))]
         for seed in logs.seed.values
     ]
     return DataArray(rates, dims="seed", coords={"seed": logs.seed.values})
 
 
-def at_best(result: Dataset, arm: str, name: str = "steps") -> DataArray:
-    """A value of every seed at the learning rate that is best for the other seeds."""
-    found: DataArray = result[name].sel(arm=arm).sel(rate=best_for_others(result, arm))
+@number
+def at_best(remedies: Dataset, *, arm: str, what: str) -> DataArray:
+    """Steps, or a mean gradient norm, of every seed at the learning rate that is best for the others."""
+    found: DataArray = remedies[what].sel(arm=arm, rate=best_for_others(remedies, arm))
     return found.drop_vars("rate")
 
 
-def _log_steps(remedies: Dataset, arm: str) -> DataArray:
-    return _log(at_best(remedies, arm))
-
-
-def _rates_that_work(remedies: Dataset, arm: str) -> DataArray:
-    return remedies.solved.sel(arm=arm).sum("rate").astype(float)
+@number
+def rates_that_work(remedies: Dataset, *, arm: str) -> DataArray:
+    """How many of the learning rates each seed learns at."""
+    found: DataArray = remedies.solved.sel(arm=arm).sum("rate").astype(float)
+    return found
 
 
 LOOKED_AT = 4
@@ -732,8 +730,8 @@ def _(remedies: Dataset, tuned_arms: Dataset) -> dict[str, Any]:
         "long": {"value": loss["none"] - loss["long"]},
         "control": {"value": loss["post-norm"] - loss["long"]},
         "rates": {
-            "treatment": _rates_that_work(remedies, "pre-norm"),
-            "baseline": _rates_that_work(remedies, "at once"),
+            "treatment": rates_that_work(remedies, arm="pre-norm"),
+            "baseline": rates_that_work(remedies, arm="at once"),
         },
     }
 
@@ -747,13 +745,13 @@ def _(remedies: Dataset) -> dict[str, Any]:
     unseen = remedies.solved.isel(seed=slice(LOOKED_AT_FIRST, None))
     clipped = unseen.sel(arm="clipped", rate=SAME_RATE)
     logs = {
-        name: _log(at_best(remedies, "at once", f"{name}_gradient")) / np.log(10)
+        name: np.log10(at_best(remedies, arm="at once", what=f"{name}_gradient"))
         for name in ("early", "later")
     }
     return {
         "needed": {
-            "treatment": _log_steps(remedies, "at once"),
-            "baseline": _log_steps(remedies, "warm-up"),
+            "treatment": np.log(at_best(remedies, arm="at once", what="steps")),
+            "baseline": np.log(at_best(remedies, arm="warm-up", what="steps")),
         },
         "large": {"treatment": logs["early"], "baseline": logs["later"]},
         "clipped": {"successes": [int(clipped.sum())], "trials": [int(clipped.size)]},
@@ -806,7 +804,7 @@ def share_warned(spikes: Dataset, signal: str) -> DataArray:
 
 @evidence("DD-14.9")
 def _(explosion: Dataset, spikes: Dataset) -> dict[str, Any]:
-    first = _log(explosion.gradient.sel(block=1)) / np.log(10)
+    first = np.log10(explosion.gradient.sel(block=1))
     return {
         "explodes": {
             "treatment": first.sel(norm="no norm"),
@@ -826,98 +824,55 @@ def bag_loss() -> float:
     return TASK.bag_loss()
 
 
-def _declare(short: str, arm: str) -> None:
-    """Declare what the prose says of one arm of the line-up, under a short name."""
-
-    def solved_(remedies: Dataset) -> int:
-        """Runs that learn at the rate that all share."""
-        return int(remedies.solved.sel(arm=arm, rate=SAME_RATE).sum())
-
-    def any_(remedies: Dataset) -> int:
-        """Runs that learn at any rate."""
-        return int(remedies.solved.sel(arm=arm).sum())
-
-    def same_(remedies: Dataset) -> list[float]:
-        """The Clopper-Pearson interval of the share that learns at the rate that all share."""
-        learn = remedies.solved.sel(arm=arm, rate=SAME_RATE)
-        return list(proportion(int(learn.sum()), int(learn.size)).interval)
-
-    def steps_(remedies: Dataset) -> DataArray:
-        """Steps to the level at the best rate; the limit where it is not reached."""
-        return at_best(remedies, arm)
-
-    def rates_(remedies: Dataset) -> DataArray:
-        """Rates at which a seed learns."""
-        return _rates_that_work(remedies, arm)
-
-    for function in (solved_, any_, same_, steps_, rates_):
-        function.__name__ += short
-        number(function)
-
-
-for _short, _arm in {
-    "bare": "at once",
-    "warm": "warm-up",
-    "clip": "clipped",
-    "second": "second filled",
-    "first": "first filled",
-    "both": "both filled",
-    "rectified": "rectified",
-    "late": "late warm-up",
-    "small": "small branches",
-    "pre": "pre-norm",
-}.items():
-    _declare(_short, _arm)
-
-
 @number
 def per_cell(remedies: Dataset) -> int:
-    """Runs in each cell of the line-up."""
+    """Runs of an arm at one rate in the line-up."""
     return int(remedies.sizes["seed"])
 
 
 @number
-def cells(remedies: Dataset) -> int:
-    """Runs of one arm over all rates."""
-    return int(remedies.sizes["seed"] * remedies.sizes["rate"])
-
-
-def _declare_norms(short: str, arm: str) -> None:
-    """Declare the mean gradient norms of steps 1 to 20, and 21 to 100, of an arm at its best rate."""
-
-    def early_(remedies: Dataset) -> DataArray:
-        """Of the first steps."""
-        return at_best(remedies, arm, "early_gradient")
-
-    def later_(remedies: Dataset) -> DataArray:
-        """Of the later steps."""
-        return at_best(remedies, arm, "later_gradient")
-
-    for function in (early_, later_):
-        function.__name__ += short
-        number(function)
-
-
-_declare_norms("bare", "at once")
-_declare_norms("pre", "pre-norm")
+def learned(remedies: Dataset, *, arm: str) -> int:
+    """Runs of an arm that learn at the rate that all share."""
+    return int(remedies.solved.sel(arm=arm, rate=SAME_RATE).sum())
 
 
 @number
-def runs_recorded(spikes: Dataset) -> int:
-    """Recorded runs at each rate."""
-    return int(spikes.sizes["seed"])
+def learned_anywhere(remedies: Dataset, *, arm: str) -> int:
+    """Runs of an arm that learn, all rates together."""
+    return int(remedies.solved.sel(arm=arm).sum())
 
 
 @number
-def spikes_high(spikes: Dataset) -> int:
-    """Spikes at the high rate, all runs together."""
-    return int(spikes.spikes.sel(run="high").sum())
+def share_learned(remedies: Dataset, *, arm: str) -> list[float]:
+    """The Clopper-Pearson interval of the share of runs that learn at the rate that all share."""
+    learn = remedies.solved.sel(arm=arm, rate=SAME_RATE)
+    return list(proportion(int(learn.sum()), int(learn.size)).interval)
 
 
 @number
-def spikes_calm(spikes: Dataset) -> int:
-    """Spikes at a quarter of it."""
-    return int(spikes.spikes.sel(run="calm").sum())
+def clipped_steps(first_steps: Dataset) -> float:
+    """In how many of the first twenty steps clipping to norm 1 acts, on average."""
+    long = first_steps.gradient.sel(arm="clipped").isel(step=slice(20)) > 1
+    return float(long.sum("step").mean())
+
+
+@number
+def spikes_of(spikes: Dataset, *, run: str) -> int:
+    """Spikes of all recorded runs at one of the two rates."""
+    return int(spikes.spikes.sel(run=run).sum())
+
+
+@number
+def untreated(spikes: Dataset, cures: Dataset) -> DataArray:
+    """Spikes at the high rate, with nothing changed, of those seeds that have cures as well."""
+    found: DataArray = spikes.spikes.sel(run="high", seed=cures.seed).astype(float)
+    return found
+
+
+@number
+def fewer_spikes(spikes: Dataset, cures: Dataset, *, cure: str) -> DataArray:
+    """How many spikes fewer each seed has with one thing changed."""
+    return untreated(spikes, cures) - cures.spikes.sel(cure=cure)
 
 
 @number
@@ -933,29 +888,22 @@ def gradient_factor(spikes: Dataset) -> float:
 
 
 @number
-def chance_warned(spikes: Dataset) -> float:
+def chance_warned() -> float:
     """The share of spikes that an alarm which knows nothing would warn of at the budget, in ten steps."""
-    del spikes
     return 1 - (1 - BUDGET / 1000) ** 10
 
 
-def _declare_alarm(signal: str) -> None:
-    """Declare the share of spikes that an alarm warns of within the budget, and its mean lead in steps."""
-
-    def warned_(spikes: Dataset) -> float:
-        """Share of all spikes."""
-        warned = operating(spikes, signal)["warned"].sum()
-        return float(warned / spikes.spikes.sel(run="high").sum())
-
-    def lead_(spikes: Dataset) -> float:
-        """Mean lead of the first alarm, in steps."""
-        found = operating(spikes, signal)
-        return float(found["lead"].sum() / max(float(found["warned"].sum()), 1.0))
-
-    for function in (warned_, lead_):
-        function.__name__ += signal
-        number(function)
+@number
+def warned(spikes: Dataset, *, signal: str) -> float:
+    """Share of all spikes warned of when the budget of false alarms is used up, between two thresholds."""
+    here = spikes.sel(signal=signal)
+    false = 1000 * here.false_alarms.sum(("seed", "run")) / float(spikes.calm.sum())
+    share = here.warned.sel(run="high").sum("seed") / float(spikes.spikes.sel(run="high").sum())
+    return float(np.interp(BUDGET, false.values[::-1], share.values[::-1]))
 
 
-for _signal in SIGNALS:
-    _declare_alarm(_signal)
+@number
+def lead(spikes: Dataset, *, signal: str) -> float:
+    """Mean lead of the first alarm before a spike, in steps."""
+    found = operating(spikes, signal)
+    return float(found["lead"].sum() / max(float(found["warned"].sum()), 1.0))
