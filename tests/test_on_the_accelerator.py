@@ -28,11 +28,7 @@ from measured_transformer.chapters.projections.measure import reading
 from measured_transformer.chapters.scale.measure import first_look
 from measured_transformer.chapters.step_size.measure import TakesOver
 from measured_transformer.chapters.training_attention.measure import head_entropy
-from measured_transformer.chapters.warm_up.measure import (
-    largest_eigenvalue,
-    quiet_branches,
-    snapshots,
-)
+from measured_transformer.chapters.warm_up.measure import largest_eigenvalue, snapshots
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
@@ -72,6 +68,7 @@ from measured_transformer.variants.norms import (
     tanh_norms,
     zero_branches,
 )
+from measured_transformer.variants.optimisers import AdamWithFilled, ZLoss
 from measured_transformer.variants.positions import Band, RandomPositions, RandomTable
 from measured_transformer.variants.substitutes import Instead
 
@@ -167,7 +164,8 @@ PREPARATIONS = {
     "RescaledScores": (CONFIG, RescaledScores(2.0)),
     "without_attention": (CONFIG, without_attention),
     "without_ffn": (CONFIG, without_ffn),
-    "quiet_branches": (CONFIG, quiet_branches),
+    "AdamWithFilled": (CONFIG, AdamWithFilled(2, "second")),
+    "ZLoss": (CONFIG, ZLoss()),
     "with_squared_relu": (CONFIG.replace(activation="relu"), with_squared_relu),
     "fixed": (CONFIG, Instead(attention="fixed")),
     "linear": (CONFIG, Instead(network="linear")),

@@ -88,6 +88,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     ),
     "analysis.warm_up": (
         "chapters.warm_up.measure",
+        "analysis.alarms",
         "analysis.curves",
     ),
     "analysis.without_norms": ("chapters.step_size.measure",),

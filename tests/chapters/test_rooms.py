@@ -18,6 +18,7 @@ ROOMS = sorted(
 )
 NAMES = {"claims.toml", "measure.py", "figures.py", "exercises.py", "results"}
 INSTRUMENTS = {
+    "analysis.alarms",
     "analysis.circuits",
     "analysis.fact_counts",
     "analysis.folding",

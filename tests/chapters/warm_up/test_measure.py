@@ -1,93 +1,115 @@
-"""Remedies change what they say and nothing else; spikes and areas against hand-made sequences."""
+"""What the chapter on warm-up measures, against what is known by other ways."""
 
 import numpy as np
 import pytest
-from measured_transformer.analysis.curves import area_under_curve
-from measured_transformer.chapters.warm_up.measure import Held, followed, jumps, quiet_branches
+from measured_transformer.chapters.warm_up import measure
+from measured_transformer.evidence.results import load_results
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training.loop import make_model, train
-from measured_transformer.training.schedules import Constant
-from scipy import stats
+from measured_transformer.training.loop import train
 
+RESULTS = load_results("warm_up")
 TASK = Reversal(vocab=4, length=4)
 CONFIG = Config(vocab=4, d_model=8, n_layers=2, n_heads=2)
 
 
-def weights(model):
-    return {name: weight.detach() for name, weight in model.named_parameters()}
+def test_every_result_is_of_this_code():
+    for one in measurements_of("warm_up").values():
+        assert standing(one).state in HOLDS, standing(one).why
 
 
-def test_held_weights_do_not_move_and_then_move_at_the_full_rate():
-    settings = {"learning_rate": 0.01, "seed": 3, "batch_size": 4}
-    fresh = weights(make_model(CONFIG, causal=False, seed=3))
-    for steps, schedule, moves in (
-        (3, Held(3), False),
-        (4, Held(3), True),
-        (1, Held(0), True),
-    ):
-        run = train(CONFIG, TASK, steps=steps, schedule=schedule, **settings)
-        found = weights(run.model)
-        assert any(not found[name].equal(fresh[name]) for name in fresh) is moves
-    assert [Held(2)(step) for step in range(4)] == [0, 0, 1, 1]
+@pytest.mark.parametrize("trainings", [measure.tuned_trainings, measure.text_trainings])
+def test_no_tuned_learning_rate_stands_at_the_edge_of_its_grid(trainings):
+    for job in trainings(0).values():
+        rate = job.settings["learning_rate"]
+        assert measure.TUNED_RATES[0] < rate < measure.TUNED_RATES[-1]
 
 
-def test_averages_go_on_while_weights_are_held():
-    settings = {"learning_rate": 0.01, "seed": 3, "batch_size": 4}
-    held = weights(train(CONFIG, TASK, steps=4, schedule=Held(3), **settings).model)
-    fresh = weights(make_model(CONFIG, causal=False, seed=3))
-    first = weights(train(CONFIG, TASK, steps=1, schedule=Constant(), **settings).model)
-    name = "blocks.0.feedforward.up.weight"
-    step = (held[name] - fresh[name]).abs()
-    assert (first[name] - fresh[name]).abs().median() == pytest.approx(0.01, rel=1e-3)
-    assert step.median() < 0.009  # averaged over four gradients, not the sign of one
+def test_a_late_warm_up_begins_at_the_full_rate():
+    factors = [measure.LateWarmup(2, 4)(step) for step in range(7)]
+    assert factors == [1, 1, 0.25, 0.5, 0.75, 1, 1]
+    with pytest.raises(ValueError, match="negative"):
+        measure.LateWarmup(-1, 4)
 
 
-@pytest.mark.parametrize("steps", [-1, True])
-def test_held_takes_whole_numbers_of_steps(steps):
-    with pytest.raises(ValueError, match="whole number"):
-        Held(steps)
+def test_arms_change_what_they_say():
+    for arm in measure.ARMS:
+        placement, changed = measure.remedy(arm)
+        assert placement == ("pre" if arm == "pre-norm" else "post")
+        assert bool(changed) is (arm not in ("at once", "pre-norm"))
+    with pytest.raises(ValueError, match="arm must be one of"):
+        measure.remedy("hope")
 
 
-def test_held_has_no_negative_steps():
-    with pytest.raises(ValueError, match="counted from 0"):
-        Held(1)(-1)
+def test_the_best_rate_is_chosen_on_other_seeds():
+    remedies = RESULTS["remedies"]
+    rates = measure.best_for_others(remedies, "warm-up")
+    seed = remedies.seed.values[0]
+    others = np.log(remedies.steps.sel(arm="warm-up").drop_sel(seed=seed)).mean("seed")
+    assert float(rates.sel(seed=seed)) == remedies.rate.values[int(others.argmin())]
+    steps = measure.at_best(remedies, arm="warm-up", what="steps")
+    expected = remedies.steps.sel(arm="warm-up", seed=seed, rate=float(rates.sel(seed=seed)))
+    assert float(steps.sel(seed=seed)) == float(expected)
 
 
-def test_quiet_branches_divides_what_writes_to_the_stream_and_nothing_else():
-    model = make_model(CONFIG, causal=False, seed=1)
-    before = {name: weight.clone() for name, weight in weights(model).items()}
-    quiet_branches(model)
-    writers = 0
-    for name, weight in weights(model).items():
-        writes = name.endswith(("attention.output.weight", "feedforward.down.weight"))
-        writers += writes
-        assert weight.equal(before[name] / 8 if writes else before[name])
-    assert writers == 2 * CONFIG.n_layers
+def test_counts_of_the_line_up_fit_one_another():
+    remedies = RESULTS["remedies"]
+    assert measure.per_cell(remedies) == remedies.sizes["seed"]
+    for arm in measure.ARMS:
+        here = measure.learned(remedies, arm=arm)
+        everywhere = measure.learned_anywhere(remedies, arm=arm)
+        assert 0 <= here <= everywhere == float(measure.rates_that_work(remedies, arm=arm).sum())
+        low, high = measure.share_learned(remedies, arm=arm)
+        assert low <= here / measure.per_cell(remedies) <= high
 
 
-def test_a_jump_is_measured_from_the_median_before_it_alone():
-    values = np.array([1.0, 5.0, 2.0, 9.0, 2.0])
-    found = jumps(values, window=3)
-    assert np.isnan(found[:3]).all()
-    assert found[3:].tolist() == [9 - 2, 2 - 5]
+def test_a_warning_comes_one_to_ten_steps_ahead():
+    spikes = RESULTS["spikes"]
+    for signal in spikes.signal.values.tolist():
+        assert 0 <= measure.warned(spikes, signal=signal) <= 1
+        assert 1 <= measure.lead(spikes, signal=signal) <= 10
+    assert measure.chance_warned() == pytest.approx(0.05, abs=0.002)
 
 
-def test_events_are_foretold_by_earlier_steps_only():
-    events = np.zeros(8, dtype=bool)
-    events[[3, 7]] = True
-    assert np.flatnonzero(followed(events, within=2)).tolist() == [1, 2, 5, 6]
+def test_cures_are_compared_with_runs_of_the_same_seeds():
+    bare, clipped = measure.spikes_trainings(10)["high"], measure.cures_trainings(10)["clipped"]
+    assert bare.seed == clipped.seed
+    assert bare.settings["learning_rate"] == clipped.settings["learning_rate"]
+    assert bare.config == clipped.config
+    first = RESULTS["spikes"].spikes.sel(run="high", seed=RESULTS["cures"].seed)
+    fewer = measure.fewer_spikes(RESULTS["spikes"], RESULTS["cures"], cure="QK-norm")
+    cured = RESULTS["cures"].spikes.sel(cure="QK-norm")
+    assert fewer.values.tolist() == [a - b for a, b in zip(first.values, cured.values, strict=True)]
 
 
-def test_area_is_the_share_of_pairs_in_the_right_order():
-    rng = np.random.default_rng(0)
-    scores, events = rng.integers(0, 5, 40).astype(float), rng.random(40) < 0.4
-    pairs = [(a > b) + (a == b) / 2 for a in scores[events] for b in scores[~events]]
-    assert area_under_curve(scores, events) == pytest.approx(np.mean(pairs))
-    assert area_under_curve(stats.rankdata(scores), events) == pytest.approx(np.mean(pairs))
+def test_an_alarm_stays_within_its_budget_on_other_runs():
+    spikes = RESULTS["spikes"]
+    for signal in spikes.signal.values:
+        found = measure.operating(spikes, signal)
+        false = 1000 * float(found["false_alarms"].sum()) / float(spikes.calm.sum())
+        assert false < 2 * measure.BUDGET  # chosen on the others, so nearly
+        assert (found["warned"] <= spikes.spikes.sel(run="high")).all()
 
 
-@pytest.mark.parametrize("events", [np.ones(3, dtype=bool), np.zeros(3, dtype=bool)])
-def test_an_area_needs_both_kinds(events):
-    with pytest.raises(ValueError, match="both kinds"):
-        area_under_curve(np.arange(3.0), events)
+def test_snapshots_are_states_of_one_training():
+    given = {"learning_rate": 0.01, "seed": 3, "batch_size": 4, "clip": None}
+    shots = measure.snapshots(CONFIG, TASK, [0, 1, 3], **given)
+    whole = train(CONFIG, TASK, steps=3, **given)
+    assert shots[0].divisors is None
+    assert shots[2].gradient_norms.tolist() == whole.gradient_norms.tolist()
+    for found, expected in zip(shots[2].model.parameters(), whole.model.parameters(), strict=True):
+        assert found.equal(expected)
+
+
+def test_an_update_is_as_long_as_the_difference_and_shifts_nothing_when_there_is_none():
+    given = {"learning_rate": 0.01, "seed": 3, "batch_size": 4, "clip": None}
+    first, second = measure.snapshots(CONFIG, TASK, [0, 1], **given)
+    batch = TASK.batch(measure.make_generator(0, "evaluation"), 8)
+    size = sum(weight.numel() for weight in first.model.parameters())
+    assert measure.update_norm(first.model, second.model) == pytest.approx(
+        0.01 * size**0.5, rel=0.05
+    )
+    assert measure.prediction_shift(first.model, first.model, batch) == pytest.approx(0, abs=1e-6)
+    assert measure.prediction_shift(first.model, second.model, batch) > 0

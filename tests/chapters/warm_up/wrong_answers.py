@@ -56,4 +56,17 @@ WRONG = {
         "too late": ((99.0, 7), "before"),
         "no step": ((99.0, 5.3), "whole numbers"),
     },
+    "warm_up.uncorrected": {
+        "both corrected": ((1.0, 3.1623, 31.623), "both corrections"),
+        "no root": ((5.0, 3.1623, 31.623), "under a root"),
+        "m corrected": ((0.70711, 31.623, 31.623), "not corrected either"),
+        "m not corrected": ((0.70711, 3.1623, 3.1623), "divided by 1 - beta1"),
+    },
+    "warm_up.alarm": {
+        "low": (lambda s, c, b: s <= c.quantile(1 - b), "is low"),
+        "of the signal itself": (lambda s, c, b: s > s.quantile(1 - b), "instead of"),
+        "no budget": (lambda s, c, b: s > c.max(), "too seldom"),
+        "the mean": (lambda s, c, b: s > c.mean(), "too often"),
+        "numbers": (lambda s, c, b: s, "true or false"),
+    },
 }

@@ -126,3 +126,42 @@ def rectified(answer: Answer) -> None:
     rho = 99 - 2 * step * 0.98**step / (1 - 0.98**step)
     demand(rho > 5, f"{text}rho is {rho:.2f}: not above 5 yet")
     demand(step == 6, f"{text}rho has been above 5 before")
+
+
+@exercise(_CHAPTER)
+def uncorrected(answer: Answer) -> None:
+    """Three first moves, in rates: uncorrected at beta2 0.98 and at 0.999, only m corrected at 0.999."""
+    small, large, half = answer.numbers("beta2 = 0.98", "beta2 = 0.999", "only m corrected")
+    way = "the first averages are (1 - beta1) g and (1 - beta2) g squared"
+    slips = {
+        5.0: "v stands under a root",
+        1.0: "that is with both corrections",
+        7.0711: "m is not corrected either",
+    }
+    demand_number(small, 0.1 / 0.02**0.5, way=way, name="beta2 = 0.98", within=0.005, slips=slips)
+    slips = {100.0: "v stands under a root", 31.623: "m is not corrected either"}
+    demand_number(large, 0.1 / 0.001**0.5, way=way, name="beta2 = 0.999", within=0.005, slips=slips)
+    slips = {3.1623: "m is divided by 1 - beta1 now", 1000.0: "v stands under a root"}
+    demand_number(half, 1 / 0.001**0.5, way=way, name="only m corrected", within=0.005, slips=slips)
+
+
+@exercise(_CHAPTER)
+def alarm(answer: Answer) -> None:
+    """Write `alarm(signal, calm, budget)`: a threshold on jumps, chosen so that false alarms stay in budget."""
+    for seed, budget in ((5, 0.05), (6, 0.01), (7, 0.2)):
+        calm = normal(400, seed=seed)
+        signal = normal(60, seed=seed + 10) * 2
+        found = tensor(answer(signal, calm, budget), (60,))
+        demand(bool(((found == 0) | (found == 1)).all()), "an alarm is true or false at each step")
+        ordered = calm.double().sort(descending=True).values
+        allowed = int(budget * len(calm) + 1e-9)
+        right = (signal.double() > ordered[allowed]).double()
+        sounds, should = int(found.sum()), int(right.sum())
+        demand(not close(found, 1 - right), "the alarm sounds where the signal is low")
+        text = f"with a budget of {budget:g} it sounds at {sounds} steps instead of {should}"
+        hint = "too often" if sounds > should else "too seldom"
+        demand(
+            close(found, right),
+            f"{text}, {hint}; the threshold comes from the calm values alone, and as many of these as the "
+            "budget allows may lie above it",
+        )

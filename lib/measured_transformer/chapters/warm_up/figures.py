@@ -1,17 +1,16 @@
-"""Figures about warm-up: measurements in, drawings out. Arrays have their seeds first."""
+"""Figures about warm-up: results in, drawings out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
+from xarray import DataArray, Dataset
 
 from measured_transformer.figures.plots import (
-    legend_above,
     panel_letters,
     seed_lines,
     seed_strip,
@@ -19,198 +18,93 @@ from measured_transformer.figures.plots import (
 )
 from measured_transformer.figures.style import COLOURS, look, theme, themed
 
-Array = Float[np.ndarray, "..."]
-Events = Bool[np.ndarray, "step"]
 CONCEPTS: Mapping[str, str] = {
-    "none": "attention",
-    "warm": "residual",
-    "clip": "norm",
-    "pre": "ffn",
+    "at once": "attention",
+    "warm-up": "residual",
+    "clipped": "none",
+    "small branches": "learned",
+    "pre-norm": "ffn",
 }
-"""What an arm is drawn as, the same on all figures: at once, warm-up, clipped, pre-norm."""
-_STRIP = ("attention", "residual", "norm", "none", "learned", "alibi", "ffn")
+"""What an arm is drawn as, the same in all figures."""
+SIGNALS: Mapping[str, tuple[str, str]] = {
+    "update": ("update", "residual"),
+    "score": ("largest score", "norm"),
+    "loss": ("loss itself", "none"),
+    "gradient": ("gradient norm", "attention"),
+    "surprise": ("surprise", "learned"),
+    "log_z": (r"$|\ln Z|$", "alibi"),
+}
+"""A signal -> its name in figures, and what it is drawn as."""
+_NAMES: Mapping[str, str] = {
+    "at once": "no warm-up",
+    "second filled": "only $v$ filled",
+    "first filled": "only $m$ filled",
+    "both filled": "both filled",
+    "rectified": "rectified Adam",
+}
 
 
 @themed
-def plot_first_steps(
-    gradients: Mapping[str, Array],
-    updates: Mapping[str, Array],
-    shifts: Mapping[str, Array],
-    spreads: Mapping[str, Array],
-    steps: Sequence[int],
-    labels: Mapping[str, str],
-) -> Figure:
-    """Draw what happens in the first steps, one panel a quantity.
-
-    Args:
-        gradients: arm -> (seed, step) norm of the gradient at every step; forty of them are drawn.
-        updates: arm -> (seed, look) length of the update after each look.
-        shifts: arm -> (seed, look) how far that update moves the predictions, in nats.
-        spreads: arm -> (seed, look) share of the last state that tells positions apart.
-        steps: number of updates made before each look.
-        labels: arm -> name.
-    """
-    figure, axes = subplots(4, 1, height=2.2)
-    taken = next(iter(gradients.values())).shape[1]
-    every = np.unique(np.geomspace(1, taken, 40).astype(int)) - 1  # evenly on the axis
-    sampled = {arm: norms[:, every] for arm, norms in gradients.items()}
-    for panel, (found, across, name) in zip(
-        axes,
-        (
-            (sampled, every, "gradient norm"),
-            (updates, steps, "update norm"),
-            (shifts, steps, "shift of the\nanswers (nats)"),
-            (spreads, steps, "positions apart"),
-        ),
-        strict=True,
-    ):
-        for arm, values in found.items():
-            seed_lines(
-                panel, 1 + np.asarray(across), values, concept=CONCEPTS[arm], label=labels[arm]
-            )
-        _both_logarithmic(panel)
-        panel.set_ylabel(name)
-    axes[-1].set_xlabel("step")
-    legend_above(axes[0], columns=3)
-    panel_letters(axes)
+def plot_remedies(remedies: Dataset) -> Figure:
+    """Draw for every arm and learning rate how many runs solve the task, and their median steps."""
+    figure, axes = subplots(height=4.6)
+    _map(axes, remedies)
+    axes.axhline(remedies.sizes["arm"] - 1.5, color=theme().paper, linewidth=3)
     return figure
 
 
 @themed
-def plot_curvature(
-    raw: Mapping[str, Array],
-    stability: Mapping[str, Array],
-    steps: Sequence[int],
-    labels: Mapping[str, str],
-) -> Figure:
-    """Draw the largest eigenvalue of the Hessian, and where the rate stands against Adam's limit.
-
-    Args:
-        raw: arm -> (seed, look) largest eigenvalue of the Hessian.
-        stability: arm -> (seed, look) rate times preconditioned eigenvalue, over the limit.
-        steps: number of updates made before each look.
-        labels: arm -> name.
-    """
-    figure, (top, bottom) = subplots(2, 1, height=2.7)
-    for panel, found in ((top, raw), (bottom, stability)):
-        for arm, values in found.items():
-            seed_lines(
-                panel, 1 + np.asarray(steps), values, concept=CONCEPTS[arm], label=labels[arm]
-            )
-        _both_logarithmic(panel)
-    bottom.axhline(1, color=theme().ink, linestyle="--", linewidth=1)
-    top.set_ylabel("largest eigenvalue")
-    bottom.set_ylabel("rate / largest\nstable rate")
-    bottom.set_xlabel("step")
-    legend_above(top, columns=3)
-    panel_letters((top, bottom))
+def plot_high(high: Dataset) -> Figure:
+    """Draw the same for pre-norm at high learning rates."""
+    figure, axes = subplots(height=2.3)
+    _map(axes, high)
     return figure
 
 
-@themed
-def plot_bands(
-    losses: Mapping[str, Array], rates: Sequence[float], labels: Mapping[str, str], success: float
-) -> Figure:
-    """Draw the loss reached at each peak rate, one panel an arm.
-
-    Args:
-        losses: arm -> (seed, rate); names that begin with "pre" have the colour of pre-norm.
-        rates: the grid.
-        labels: arm -> name.
-        success: loss below which a run has succeeded.
-    """
-    figure, axes = subplots(len(losses), 1, height=1.75, sharex=True, sharey=True)
-    for panel, (arm, values) in zip(axes, losses.items(), strict=True):
-        concept = "ffn" if arm.startswith("pre") else "residual"
-        seed_lines(panel, np.array(rates), values, concept=concept, label="", marker_every=1)
-        panel.axhspan(1e-4, success, color=COLOURS[concept], alpha=0.15, linewidth=0)
-        _both_logarithmic(panel)
-        panel.set_ylim(1e-4, 4)
-        panel.set_ylabel("loss (nats)")
-        panel.set_xticks(list(rates), [f"{rate:g}" for rate in rates])
-        panel.xaxis.set_minor_formatter(NullFormatter())
-        panel.set_title(labels[arm], loc="right")
-    axes[-1].set_xlabel("peak learning rate")
-    panel_letters(axes)
-    return figure
+def _map(axes: Axes, result: Dataset) -> None:
+    """A table of cells: colour and upper line the share that solves the task, lower line the median steps."""
+    shares = result.solved.mean("seed").transpose("arm", "rate").values
+    steps = result.steps.median("seed").transpose("arm", "rate").values
+    axes.imshow(shares, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    axes.grid(visible=False)
+    for (i, j), share in np.ndenumerate(shares):
+        ink = "black" if share > 0.6 else "white"
+        text = f"{share:.0%}" if share < 0.5 else f"{share:.0%}\n{steps[i, j]:.0f}"
+        axes.text(j, i, text, ha="center", va="center", color=ink, fontsize=7.5, linespacing=1.1)
+    axes.set_xticks(range(shares.shape[1]), [f"{1000 * rate:g}" for rate in result.rate.values])
+    arms = result.arm.values.tolist()
+    axes.set_yticks(range(len(arms)), [_NAMES.get(arm, arm) for arm in arms])
+    axes.set_xlabel("peak learning rate, thousandths")
+    axes.tick_params(length=0)
 
 
 @themed
-def plot_remedies(
-    losses: Mapping[str, Array], spreads: Mapping[str, Array], reference: float
-) -> Figure:
-    """Draw (a) the final loss under each remedy and (b) that loss against the spread of positions early on.
-
-    Args:
-        losses: name of the remedy -> one loss a seed.
-        spreads: name of the remedy -> one spread a seed; there may be fewer than losses.
-        reference: loss to mark: best possible without positions.
-    """
-    figure, (top, bottom) = subplots(2, 1, height=3.8, height_ratios=(1, 1))
-    concepts = dict(zip(losses, _STRIP, strict=True))
-    seed_strip(top, losses, label="final loss (nats)", concepts=concepts, reference=reference)
-    top.set_xlim(-0.04, max(float(np.max(values)) for values in losses.values()) + 0.06)
-    for name, concept in concepts.items():
-        style = {**look(concept), "linestyle": "none"}
-        bottom.plot(spreads[name], losses[name][: len(spreads[name])], **style, label=name)
-    _both_logarithmic(bottom)
-    bottom.set_xlabel("positions apart after 20 steps")
-    bottom.set_ylabel("final loss (nats)")
-    legend_above(bottom, columns=3)
-    panel_letters((top, bottom))
-    return figure
-
-
-@themed
-def plot_spikes(losses: Array, jumps: Array, events: Events, curve: Mapping[str, Array]) -> Figure:
-    """Draw one run with its spikes, and how well they are foretold.
-
-    Args:
-        losses: of one run, a value a step.
-        jumps: how far the gradient norm jumped at each step, in powers of ten.
-        events: whether the loss spikes at each step.
-        curve: name -> (seed,) area under the curve.
-    """
-    figure, (top, middle, bottom) = subplots(3, 1, height=2.3)
-    steps = np.arange(len(losses))
-    top.plot(steps, losses, color=COLOURS["residual"], linewidth=1.2)
-    top.plot(
-        steps[events], losses[events], "v", color=COLOURS["attention"], label="spike of the loss"
+def plot_first_steps(first_steps: Dataset) -> Figure:
+    """Draw what happens in the first forty steps, one panel per quantity, every seed."""
+    figure, axes = subplots(2, 2, height=2.5, sharex=True)
+    quantities = (
+        ("gradient", "step", "gradient norm"),
+        ("update", "look", "length of the update"),
+        ("shift", "look", "shift of the answers, nats"),
+        ("apart", "look", "positions apart"),
     )
-    top.set_yscale("log")
-    top.set_ylabel("loss (nats)")
-    middle.plot(steps, jumps, color=COLOURS["norm"], linewidth=1.2)
-    for step in steps[events]:
-        middle.axvline(step, color=COLOURS["attention"], alpha=0.35, linewidth=1)
-    middle.set_ylabel("jump of gradient\n(powers of ten)")
-    middle.set_xlabel("step")
-    concepts = dict.fromkeys(curve, "norm")
-    seed_strip(bottom, curve, label="area under the curve", concepts=concepts, reference=0.5)
-    bottom.set_xlim(0, 1)
-    legend_above(top, columns=1)
-    panel_letters((top, middle, bottom))
+    for panel, (name, axis, label) in zip(axes.ravel(), quantities, strict=True):
+        for arm, concept in CONCEPTS.items():
+            values = first_steps[name].sel(arm=arm).transpose("seed", axis).values
+            across = 1 + first_steps[axis].values
+            seed_lines(panel, across, values, concept=concept, label=_NAMES.get(arm, arm))
+        _logarithmic(panel)
+        panel.set_ylabel(label)
+    for panel in axes[1]:
+        panel.set_xlabel("step")
+    axes[0, 1].legend(
+        loc="lower right", bbox_to_anchor=(1, 1.08), ncols=3, borderaxespad=0.2, fontsize=8
+    )
+    panel_letters(axes)
     return figure
 
 
-@themed
-def plot_explosion(norms: Mapping[str, Array], concepts: Mapping[str, str]) -> Figure:
-    """Draw the gradient norm of each block at initialisation.
-
-    Args:
-        norms: name -> (seed, block).
-        concepts: name -> key of `COLOURS`.
-    """
-    figure, axes = subplots(height=3.3)
-    for name, values in norms.items():
-        seed_lines(axes, 1 + np.arange(values.shape[1]), values, concept=concepts[name], label=name)
-    axes.set_yscale("log")
-    axes.set_xlabel("block")
-    axes.set_ylabel("norm of its gradient")
-    legend_above(axes, columns=3)
-    return figure
-
-
-def _both_logarithmic(axes: Axes) -> None:
+def _logarithmic(axes: Axes) -> None:
     """Logarithmic axes whose labels do not run into each other, however few powers of ten they show."""
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -219,3 +113,117 @@ def _both_logarithmic(axes: Axes) -> None:
         if high / low < 100:
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_major_formatter("{x:g}")
+
+
+@themed
+def plot_curvature(curvature: Dataset) -> Figure:
+    """Draw the learning rate in units of the largest stable one: a row per arm, dots early, rings later."""
+    figure, axes = subplots(height=2.4)
+    early, later = curvature.look.values.tolist()
+    arms = curvature.arm.values.tolist()
+    for row, arm in enumerate(arms):
+        colour = look(CONCEPTS[arm])["color"]
+        for at, shift, face in ((early, -0.13, colour), (later, 0.13, "none")):
+            values = curvature.overshoot.sel(arm=arm, look=at).values
+            height = np.full(len(values), row + shift)
+            axes.plot(values, height, "o", color=colour, mfc=face, markersize=6)
+    axes.axvline(1, color=theme().ink, linestyle="--", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(arms)), [_NAMES.get(arm, arm) for arm in arms])
+    axes.set_ylim(len(arms) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("learning rate / largest stable rate at this curvature")
+    return figure
+
+
+@themed
+def plot_runs(spikes: Dataset) -> Figure:
+    """Draw the loss of every recorded run, at the rate at which models spike and at a quarter of it.
+
+    One seed is drawn stronger in both panels: that with the most spikes at the high rate.
+    """
+    figure, axes = subplots(2, 1, height=2.1, sharex=True, sharey=True)
+    shown = int(spikes.spikes.sel(run="high").argmax("seed"))
+    for panel, (run, concept) in zip(
+        axes, (("high", "attention"), ("calm", "residual")), strict=True
+    ):
+        values = spikes.worst_loss.sel(run=run).transpose("seed", "bin").values
+        for row in values:
+            panel.plot(spikes.bin.values, row, color=COLOURS[concept], alpha=0.3, linewidth=0.7)
+        panel.plot(spikes.bin.values, values[shown], color=theme().ink, linewidth=1.5)
+        panel.axhline(np.log(5), color=theme().ink, linestyle="--", linewidth=1)
+        panel.set_yscale("log")
+        panel.set_ylim(1e-5, 4)
+        panel.set_ylabel("loss, nats")
+    axes[0].text(495, 2.0, "guessing", ha="right", va="bottom", color=theme().ink)
+    axes[-1].set_xlabel("step")
+    axes[0].set_xlim(0, 500)
+    panel_letters(axes)
+    return figure
+
+
+@themed
+def plot_around(spikes: Dataset) -> Figure:
+    """Draw all signals around the first spike of every run, in powers of ten above where they were before."""
+    figure, axes = subplots(2, 3, height=2.1, sharex=True)
+    steps = spikes.around.values
+    for panel, (signal, (name, concept)) in zip(axes.ravel(), SIGNALS.items(), strict=True):
+        values = spikes.around_first.sel(signal=signal).dropna("seed").transpose("seed", "around")
+        panel.plot(steps, values.values.T, color=COLOURS[concept], alpha=0.35, linewidth=0.7)
+        panel.plot(steps, values.mean("seed").values, color=theme().ink, linewidth=1.8)
+        panel.axvline(0, color=theme().ink, linestyle="--", linewidth=1)
+        panel.set_title(name, loc="right")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("powers of ten")
+    axes[1, 1].set_xlabel("steps from the beginning of the spike")
+    panel_letters(axes)
+    for panel, (name, _) in zip(axes.ravel(), SIGNALS.values(), strict=True):
+        panel.set_title(name, loc="right")
+    return figure
+
+
+@themed
+def plot_alarms(
+    spikes: Dataset, shares: Mapping[str, DataArray | Sequence[float]], budget: float
+) -> Figure:
+    """Draw what alarms are worth: spikes warned of against false alarms, and each seed at one budget of these.
+
+    Args:
+        spikes: the recorded runs.
+        shares: signal -> the share of its spikes that each seed is warned of within the budget.
+        budget: false alarms in a thousand calm steps.
+    """
+    figure, (left, right) = subplots(1, 2, height=3.3)
+    calm = float(spikes.calm.sum())
+    number = float(spikes.spikes.sel(run="high").sum())
+    for signal, (name, concept) in SIGNALS.items():
+        here = spikes.sel(signal=signal)
+        false = 1000 * here.false_alarms.sum(("seed", "run")) / calm
+        warned = here.warned.sel(run="high").sum("seed") / number
+        style = look(concept) | {"marker": ""}
+        left.plot(false.values, warned.values, **style, linewidth=1.8, label=name)
+    left.axvline(budget, color=theme().ink, linestyle=":", linewidth=1)
+    left.set_xlim(0, 25)
+    left.set_ylim(0, 1.02)
+    left.set_xlabel("false alarms in 1000 calm steps")
+    left.set_ylabel("share of spikes warned of")
+    left.legend(loc="lower right", fontsize=7.5)
+    groups = {SIGNALS[signal][0]: np.asarray(shares[signal]) for signal in SIGNALS}
+    concepts = dict(SIGNALS.values())
+    seed_strip(right, groups, label="share of a run's spikes", concepts=concepts)
+    right.set_xlim(-0.1, 1.1)
+    panel_letters((left, right))
+    return figure
+
+
+@themed
+def plot_cures(spikes: Dataset, cures: Dataset) -> Figure:
+    """Draw the number of spikes of every seed at the high rate: nothing changed, and with one thing changed."""
+    names = {"slow average": r"$\beta_2 = 0.999$"}
+    groups = {"nothing changed": spikes.spikes.sel(run="high", seed=cures.seed).values}
+    groups |= {names.get(c, c): cures.spikes.sel(cure=c).values for c in cures.cure.values.tolist()}
+    concepts = dict(zip(groups, ("attention", "none", "learned", "alibi", "norm"), strict=True))
+    figure, axes = subplots(height=2.5)
+    seed_strip(axes, groups, label="spikes in 500 steps", concepts=concepts)
+    axes.set_xlim(-0.3, None)
+    return figure
