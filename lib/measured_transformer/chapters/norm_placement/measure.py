@@ -657,3 +657,15 @@ def alike_small(alike: Dataset) -> float:
     """With small weights: how much of the first block's cosine with the embedding the twelfth still has."""
     kept = alike.kept.sel(stack="post, small").mean("seed")
     return float(kept.sel(block=DEEP) / kept.sel(block=1))
+
+
+@number
+def alike_bert(alike: Dataset) -> DataArray:
+    """The cosine between two positions after twelve blocks drawn as BERT is."""
+    return alike.alike.sel(stack="post, as BERT", block=DEEP)
+
+
+@number
+def alike_wide(alike: Dataset) -> DataArray:
+    """The same at that width with Xavier weights."""
+    return alike.alike.sel(stack="post, wide", block=DEEP)
