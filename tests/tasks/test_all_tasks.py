@@ -50,9 +50,9 @@ from measured_transformer.tasks.rewriting import (
     SortLM,
 )
 from measured_transformer.tasks.seen_lately import SeenLately
-from measured_transformer.tasks.skill_tables import SkillTables
 from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.tasks.shuffled import ShuffledSentences
+from measured_transformer.tasks.skill_tables import SkillTables
 from measured_transformer.tasks.spaced_recall import SpacedRecall
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
