@@ -52,6 +52,7 @@ from measured_transformer.tasks.rewriting import (
 from measured_transformer.tasks.seen_lately import SeenLately
 from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.tasks.shuffled import ShuffledSentences
+from measured_transformer.tasks.skill_tables import SkillTables
 from measured_transformer.tasks.spaced_recall import SpacedRecall
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
@@ -97,6 +98,7 @@ TASKS = [
     ReversalED(),
     ReversalLM(),
     SeenLately(),
+    SkillTables(skills=3, items=6, answers=4, length=5),
     SortED(),
     SortLM(),
     SpacedRecall(pairs=3, queries=2, before=1, between=3, fillers=2),
@@ -162,8 +164,9 @@ def test_shapes_and_tokens_are_those_that_a_model_takes(task: Task, seed: int, s
 
 @every_task
 def test_a_model_that_must_not_see_ahead_is_asked_for_the_next_token(task: Task) -> None:
-    """All but the three tasks that ask about tokens of the past, as no text would."""
-    if task.causal and not isinstance(task, Delay | SeenLately | PermutationProducts):
+    """All but the four tasks that ask about tokens of the past, as no text would."""
+    past = Delay | SeenLately | PermutationProducts | SkillTables
+    if task.causal and not isinstance(task, past):
         batch = drawn(task)
         assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
 
@@ -197,7 +200,7 @@ def test_floors_are_finite_costs(task: Task) -> None:
     names = [
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
-    known = BitTable | HiddenMarkov | FixedSet | OpenedText | ShuffledSentences
+    known = BitTable | HiddenMarkov | FixedSet | OpenedText | ShuffledSentences | SkillTables
     assert names or isinstance(task, known)
     for name in names:
         assert 0 <= getattr(task, name)() <= math.log(task.vocab) + 1e-9, name

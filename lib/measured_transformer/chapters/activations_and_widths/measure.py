@@ -268,7 +268,7 @@ def learned_product(kind: Kind, neurons: int, seed: int, *, steps: int) -> Float
 @measurement(
     seeds=10,
     coords={"kind": KINDS, "neurons": NEURONS, "rate": PRODUCT_RATES},
-    repeat="opening",
+    tolerance={"error": 0.3},
 )
 def multiplied(seed: int) -> dict[str, Any]:
     """Root mean square error of networks that were trained to multiply, at every learning rate."""
