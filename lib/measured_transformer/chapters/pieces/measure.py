@@ -159,7 +159,7 @@ def added_positions(
     return found
 
 
-def _without_what_passes(model: Stack, reference: Batch) -> dict[str, Change]:
+def _without_what_passes(model: Model, reference: Batch) -> dict[str, Change]:
     """After each sublayer: its write, and the mean of the stream that passes it."""
     passing = {"attention": "residual_pre", "feedforward": "residual_mid"}
     after = {"attention": "residual_mid", "feedforward": "residual_post"}
@@ -187,9 +187,7 @@ def _without_what_passes(model: Stack, reference: Batch) -> dict[str, Change]:
     return changes
 
 
-def rises_when_taken(
-    model: Model, batch: Batch, reference: Batch
-) -> Float[ndarray, "piece"]:
+def rises_when_taken(model: Model, batch: Batch, reference: Batch) -> Float[ndarray, "piece"]:
     """How far a trained model's loss rises, in nats, when each of `PIECES` is taken away; see `taken_away`."""
     whole = mean_loss(model, batch)
     found = []
@@ -467,7 +465,7 @@ def bound(*, task: str) -> float:
 @number
 def bag() -> float:
     """The best loss on reversal without positions, in nats."""
-    return TASKS["reversal"].bag_loss()  # type: ignore[attr-defined, no-any-return]
+    return TASKS["reversal"].bag_loss()  # type: ignore[attr-defined]
 
 
 @number
