@@ -351,7 +351,7 @@ def fitted_slope(x: Float[ndarray, "point"], y: Float[ndarray, "point"]) -> floa
 
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Neurons for each entry of the stream."""
-WIDTH_RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
+WIDTH_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 STATES = ("untrained", "trained")
 
 
