@@ -491,6 +491,24 @@ def lost(puzzles: Dataset, text: Dataset, *, task: str, piece: str) -> DataArray
 
 
 @number
-def slope(writes: Dataset, *, state: str) -> DataArray:
-    """Slope of the logarithm of the writes' ratio on that of the parameters' ratio."""
-    return _slopes(writes, state)
+def gain(puzzles: Dataset, text: Dataset, *, task: str, piece: str) -> DataArray:
+    """By how much the loss is *lower* when a model is built without a piece, in nats."""
+    whole = _loss(puzzles, text, task, "whole")
+    return whole - _loss(puzzles, text, task, piece)
+
+
+def _write_ratio(writes: Dataset, state: str, width: float) -> DataArray:
+    logs = writes.ratio.sel(state=state, width=width)
+    return logs.copy(data=np.exp(logs.values))
+
+
+@number
+def write_ratio(writes: Dataset, *, width: float) -> DataArray:
+    """Length of a trained network's write over attention's, by the neurons for each entry of the stream."""
+    return _write_ratio(writes, "trained", width)
+
+
+@number
+def write_ratio_untrained(writes: Dataset, *, width: float) -> DataArray:
+    """The same before training."""
+    return _write_ratio(writes, "untrained", width)
