@@ -111,9 +111,7 @@ INSTRUMENTS = {
     "stream_passage": lambda: stream_passage(trained(), batch_of(REVERSAL)),
     "first_gradients": lambda: first_gradients(trained(), batch_of(REVERSAL)),
     "pair_effects": lambda: pair_effects(trained(), batch_of(REVERSAL)),
-    "rises": lambda: rises_when_taken(
-        trained(), batch_of(REVERSAL), other(REVERSAL), part="attention"
-    ),
+    "rises": lambda: rises_when_taken(trained(), batch_of(REVERSAL), other(REVERSAL)),
     "replaced": lambda: replaced(trained(), REVERSAL, seed=0, size=8),
     "until_solved": lambda: train_until_solved(
         CONFIG, REVERSAL, 0, steps=12, look_every=10, learning_rate=0.01

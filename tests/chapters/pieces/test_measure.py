@@ -2,34 +2,85 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from measured_transformer.chapters.pieces import measure
 from measured_transformer.chapters.pieces.measure import (
+    added_positions,
     bigram_loss,
-    expected_write,
+    entropy,
     fitted_slope,
     log_writes,
     lonely_loss,
     parameter_ratio,
     rises_when_taken,
+    taken_away,
 )
+from measured_transformer.evidence.results import load_results
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
-from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.tasks.copying import Copying
+from measured_transformer.tasks.opened_text import OpenedText, characters
 from measured_transformer.tasks.recall import AssociativeRecall
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.tasks.text import TextLM
+from measured_transformer.training import tuning
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.seeding import make_generator
-from measured_transformer.variants.component_ablation import without_attention
+from measured_transformer.variants.component_ablation import PIECES, without_attention
 
 CONFIG = Config(vocab=5, d_model=16, n_layers=2, n_heads=2, activation="relu")
+
+
+RESULTS = load_results("pieces")
+TUNED = Path(tuning.__file__).with_name("tuned.jsonl")
+
+
+def test_every_result_is_of_this_code():
+    for one in measurements_of("pieces").values():
+        assert standing(one).state in HOLDS, standing(one).why
+
+
+def test_whole_models_solve_the_puzzles_and_know_more_of_text_than_a_bigram():
+    whole = RESULTS["puzzles"].loss.sel(arm="whole")
+    assert float(whole.max()) < 0.1
+    floor = lonely_loss(measure.HELD_OUT["text"])
+    assert float(RESULTS["text"].loss.sel(arm="whole").max()) < floor - 0.2
+
+
+def test_a_learning_rate_at_the_edge_of_its_grid_is_one_of_two_that_change_nothing():
+    """Reversal without attention is at its bound; text without skip connections is as bad at any rate."""
+    at_edge = []
+    for result in (RESULTS["puzzles"], RESULTS["text"]):
+        for task in result.task.values:
+            for arm in result.arm.values:
+                rate = float(result.rate.sel(task=task, arm=arm)[0])
+                if rate in (measure.RATES[0], measure.RATES[-1]):
+                    at_edge.append((str(task), str(arm)))
+    assert set(at_edge) == {("reversal", "attention"), ("text", "skip")}
+    loss = RESULTS["puzzles"].loss.sel(task="reversal", arm="attention")
+    assert float(loss.max()) == pytest.approx(lonely_loss(measure.TASKS["reversal"]), abs=0.01)
+    search = known_rates_of("text", "skip")
+    assert max(search) - min(search) < 0.1
+    rates = RESULTS["writes"].rate
+    assert measure.WIDTH_RATES[0] < float(rates.min())
+    assert float(rates.max()) < measure.WIDTH_RATES[-1]
+
+
+def known_rates_of(task, arm):
+    """The mean loss of each learning rate in the search of an arm."""
+    name = f"pieces-{task}-{arm}"
+    lines = [json.loads(line) for line in TUNED.read_text("utf-8").splitlines()]
+    (line,) = [line for line in lines if line["name"] == name]
+    return [float(np.mean(losses)) for _, losses in line["losses"][name]]
 
 
 def counted(batch, vocab):
@@ -88,42 +139,128 @@ def test_a_bigram_is_counted_pair_by_pair():
         bigram_loss(tokens[:1], 4)
 
 
-def test_a_bigram_knows_more_than_a_unigram_of_real_text():
-    task = TextLM(length=8)
-    assert 1.5 < lonely_loss(task) < task.unigram_loss() - 0.3
+def test_text_costs_a_unigram_at_first_and_a_bigram_from_then_on():
+    tokens = characters("validation")
+    single = entropy(torch.bincount(tokens))
+    pair = bigram_loss(tokens, OpenedText.vocab)
+    assert lonely_loss(OpenedText(1, "validation")) == pytest.approx(single)
+    assert lonely_loss(OpenedText(4, "validation")) == pytest.approx((single + 3 * pair) / 4)
+    assert 1.5 < pair < single - 0.3
 
 
-@pytest.mark.parametrize("part", ["attention", "feedforward"])
-def test_rises_are_those_of_writes_set_to_their_mean_by_hand(part):
-    task = Reversal(vocab=5, length=4)
-    model = make_model(CONFIG, causal=False, seed=3).double().eval()
-    batch, reference = (
-        task.batch(make_generator(0, "test"), 8),
-        task.batch(make_generator(1, "test"), 20),
+def test_entropy_is_that_of_the_shares():
+    assert entropy(torch.tensor([1, 1, 2, 0])) == pytest.approx(1.5 * math.log(2))
+
+
+# What is taken away ---------------------------------------------------------------------------------
+
+TASK = Reversal(vocab=5, length=4)
+BATCH = TASK.batch(make_generator(0, "test"), 8)
+REFERENCE = TASK.batch(make_generator(1, "test"), 20)
+
+
+def untrained(**changes):
+    return make_model(CONFIG.replace(**changes), causal=False, seed=3).double().eval()
+
+
+@torch.no_grad()
+def losses(model, changes):
+    with intervene(model, changes):
+        return float(cross_entropy(model(BATCH.inputs), BATCH.targets, BATCH.scored))
+
+
+@torch.no_grad()
+def seen(model, *names):
+    with capture(model, *names) as found:
+        model(REFERENCE.inputs)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("piece", "names"),
+    [
+        ("attention", [f"blocks.{i}.attention.out" for i in range(2)]),
+        ("ffn", [f"blocks.{i}.feedforward.out" for i in range(2)]),
+        (
+            "norm",
+            [
+                *(
+                    f"blocks.{i}.{p}_norm.scale"
+                    for i in range(2)
+                    for p in ("attention", "feedforward")
+                ),
+                "final_norm.scale",
+            ],
+        ),
+    ],
+)
+def test_writes_and_divisors_are_set_to_their_mean(piece, names):
+    model = untrained()
+    means = {name: value.mean(0) for name, value in seen(model, *names).items()}
+    changes = {name: (lambda there, m=m: m.expand_as(there)) for name, m in means.items()}
+    rise = losses(model, changes) - losses(model, {})
+    assert abs(rise) > 1e-4
+    assert rises_when_taken(model, BATCH, REFERENCE)[PIECES.index(piece)] == pytest.approx(rise)
+
+
+@torch.no_grad()
+def test_without_skips_a_sublayer_hands_on_its_write_and_the_mean_of_what_passed():
+    model = untrained()
+    passing = [f"blocks.{i}.{tap}" for i in range(2) for tap in ("residual_pre", "residual_mid")]
+    means = {name: value.mean(0) for name, value in seen(model, *passing).items()}
+    embedding = seen_now(model, "embedding")
+    x = embedding
+    for i, block in enumerate(model.blocks):
+        x = block.attention(block.attention_norm(x)) + means[f"blocks.{i}.residual_pre"]
+        x = block.feedforward(block.feedforward_norm(x)) + means[f"blocks.{i}.residual_mid"]
+    expected = model.unembed(x)
+    with taken_away(model, "skip", REFERENCE):
+        torch.testing.assert_close(model(BATCH.inputs), expected)
+
+
+@torch.no_grad()
+def seen_now(model, name):
+    with capture(model, name) as found:
+        model(BATCH.inputs)
+    return found[name]
+
+
+@torch.no_grad()
+def test_without_positions_the_answers_move_with_the_tokens():
+    model, order = untrained(), torch.tensor([2, 0, 3, 1])
+    torch.testing.assert_close(
+        added_positions(model, REFERENCE.inputs), model.positions(4).to(torch.float64)
     )
-    names = [f"blocks.{i}.{part}.out" for i in range(2)]
-
-    @torch.no_grad()
-    def loss(taken):
-        with capture(model, *names) as seen:
-            model(reference.inputs)
-        means = {n: seen[n].mean(0) for n in taken}
-        changes = {n: (lambda there, m=m: m.expand_as(there)) for n, m in means.items()}
-        with intervene(model, changes):
-            return float(cross_entropy(model(batch.inputs), batch.targets, batch.scored))
-
-    whole = loss([])
-    expected = [loss([names[0]]) - whole, loss([names[1]]) - whole, loss(names) - whole]
-    found = rises_when_taken(model, batch, reference, part=part)
-    assert found == pytest.approx(expected)
-    assert np.abs(found).min() > 1e-4
+    with taken_away(model, "positions", REFERENCE):
+        torch.testing.assert_close(model(BATCH.inputs[:, order]), model(BATCH.inputs)[:, order])
 
 
-def test_another_part_is_refused():
-    model = make_model(CONFIG, causal=False, seed=0)
-    batch = Reversal(5, 4).batch(make_generator(0, "test"), 2)
-    with pytest.raises(ValueError, match="'attention' or 'feedforward', got 'norm'"):
-        rises_when_taken(model, batch, batch, part="norm")
+@torch.no_grad()
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_model_is_whole_again_afterwards(piece):
+    model = untrained()
+    before = model(BATCH.inputs)
+    with taken_away(model, piece, REFERENCE):
+        assert not torch.allclose(model(BATCH.inputs), before)
+    assert torch.equal(model(BATCH.inputs), before)
+
+
+@pytest.mark.parametrize(
+    ("changes", "piece", "message"),
+    [
+        ({}, "head", "piece must be one of attention, positions, skip, norm, ffn; got 'head'"),
+        ({"placement": "post"}, "skip", "got placement='post'"),
+        ({"positions": "rotary"}, "positions", "positions='rotary'"),
+        ({"residual": False}, "skip", "with residual connections"),
+    ],
+)
+def test_what_cannot_be_taken_away_is_refused(changes, piece, message):
+    model = untrained(**changes)
+    with pytest.raises(ValueError, match=message), taken_away(model, piece, REFERENCE):
+        pass
+
+
+# Width and writes -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("width", "ratio"), [(32, 1.0), (64, 2.0), (8, 0.25)])
@@ -146,25 +283,11 @@ def test_log_writes_are_those_of_single_vectors():
             assert math.exp(found[i]) == pytest.approx(sum(lengths) / len(lengths))
 
 
-@pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0])
-def test_fresh_networks_write_as_the_variance_says(ratio):
-    d, draws = 64, []
-    for seed in range(20):
-        torch.manual_seed(seed)
-        network = FeedForward(d, int(ratio * d), activation="relu", bias=False)
-        for part in (network.up, network.down):
-            torch.nn.init.xavier_uniform_(part.weight)
-        with torch.no_grad():
-            draws.append(float(network(torch.randn(1, 256, d)).square().mean()))
-    expected = float(expected_write(np.array([ratio]))[0])
-    assert math.sqrt(np.mean(draws)) == pytest.approx(expected, rel=0.05)
-
-
 def test_a_slope_is_that_of_the_line():
-    x = [0.0, 0.5, 2.0, 3.0]
+    x = np.array([0.0, 0.5, 2.0, 3.0])
     noise = np.array([0.1, -0.2, 0.3, 0.0])
     design = np.column_stack([x, np.ones(4)])
-    wanted = np.linalg.lstsq(design, 2 * np.array(x) + noise, rcond=None)[0][0]
-    assert fitted_slope(x, 2 * np.array(x) + noise) == pytest.approx(wanted)
+    wanted = np.linalg.lstsq(design, 2 * x + noise, rcond=None)[0][0]
+    assert fitted_slope(x, 2 * x + noise) == pytest.approx(wanted)
     with pytest.raises(ValueError, match="two different x"):
-        fitted_slope([1.0, 1.0], np.array([0.0, 1.0]))
+        fitted_slope(np.array([1.0, 1.0]), np.array([0.0, 1.0]))

@@ -72,7 +72,7 @@ def bag_answer(answer: Answer) -> None:
         right = (every - counts) / (n - 1)
         demand(
             not close(found, counts.flip(0)),
-            "it gives the right answer with certainty: that takes knowing where one stands",
+            "it gives the right answer with certainty: that takes knowing the position",
         )
         demand(
             not close(found, every.expand(n, -1) / n),
@@ -95,7 +95,7 @@ def bag_answer(answer: Answer) -> None:
         )
         demand(
             close(found.sum(1), torch.ones(n)),
-            "the rows shall be probabilities; one of them does not sum to one",
+            "the rows must be probabilities; one of them does not sum to one",
         )
         demand(
             close(found, right),
@@ -167,15 +167,15 @@ def mean_write(answer: Answer) -> None:
         if shape[0] > 1:
             demand(
                 not close(found, writes.mean(0).expand(shape)),
-                "the mean is that of the very sequences; it shall come from the reference",
+                "the mean is that of the very sequences; it must come from the reference",
             )
         demand(
             not close(found, reference.mean((0, 1)).expand(shape)),
-            "all positions get the same: a write that depends on the position alone shall stay",
+            "all positions get the same: a write that depends on the position alone must stay",
         )
         demand(
             not close(found, writes - right),
-            "the mean is taken off; it shall be what is left",
+            "the mean is taken off; it must be what is left",
         )
         demand(
             close(found, right),
