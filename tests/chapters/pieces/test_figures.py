@@ -9,7 +9,11 @@ from measured_transformer.figures.style import COLOURS, ThemedFigure
 from measured_transformer.variants.component_ablation import PIECES
 
 RESULTS = load_results("pieces")
-FLOORS = {"reversal": {"no attention": 2.4, "no positions": 1.1}, "recall": {"a": 1.3}, "text": {"b": 2.3}}
+FLOORS = {
+    "reversal": {"no attention": 2.4, "no positions": 1.1},
+    "recall": {"a": 1.3},
+    "text": {"b": 2.3},
+}
 
 
 def drawn(name: str) -> ThemedFigure:

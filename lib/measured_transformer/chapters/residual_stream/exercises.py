@@ -30,7 +30,7 @@ _CHAPTER = "book/residual/residual-stream"
 def trace(answer: Answer) -> None:
     """Write `trace(x, writes)`: each write's dot product with the state it meets, and the length after it.
 
-    Two lists (or vectors), with one number for each row of `writes`.
+    Two lists (or vectors), with one number for each row of the writes.
     """
     for d, count, seed in ((2, 3, 2), (5, 7, 3), (2, 1, 1)):
         x, writes = normal(d, seed=seed), normal(count, d, seed=10 + seed)

@@ -1330,7 +1330,11 @@ def excess(fresh: Dataset) -> DataArray:
 
 
 def crossing(
-    steps: Sequence[float], curve: Float[ndarray, "step"], level: float, *, falls: bool = False
+    steps: Sequence[float] | Sequence[int] | ndarray,
+    curve: Float[ndarray, "step"],
+    level: float,
+    *,
+    falls: bool = False,
 ) -> float:
     """The step at which a curve first reaches a level, between its points on a straight line.
 
