@@ -38,7 +38,7 @@ from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.experts import Experts, Routed, operations
 
 TASK = SkillTables(skills=32, items=32, answers=16, length=9)
-"""Tables of 32 skills and 32 items with four bits an entry: 4096 bits, and eight items asked in a row."""
+"""Tables of 32 skills and 32 items, each answer twice in a table; eight items are asked in a row."""
 BASE = Config(
     vocab=TASK.vocab, d_model=32, n_layers=1, n_heads=2, positions="none", activation="relu", d_ff=8
 )
