@@ -519,7 +519,7 @@ def only_page(tmp_path, text, **more):
 PROBLEMS = {
     "a source that there is not": (
         "# Page\n\n```{source-claims} XY\n```\n",
-        r"expected one of the sources CS, DA, DD, EX, IW, got 'XY'",
+        r"expected one of the sources CS, DA, DD, EX, IW, LT, got 'XY'",
     ),
     "a place that there is not": (
         SOURCE,
