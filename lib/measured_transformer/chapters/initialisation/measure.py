@@ -545,8 +545,8 @@ class _Changes:
     @torch.no_grad()
     def look(self, model: Any) -> None:
         with capture(model, *COORDINATES.values()) as seen:
-            model(self.batch.inputs)
-        self.seen.append({name: seen[tap].clone() for name, tap in COORDINATES.items()})
+            model(self.batch.inputs.to(next(model.parameters()).device))
+        self.seen.append({name: seen[tap].cpu().clone() for name, tap in COORDINATES.items()})
 
     def __call__(self, step: Step) -> None:
         self.look(step.model)

@@ -876,12 +876,6 @@ def fewer_spikes(spikes: Dataset, cures: Dataset, *, cure: str) -> DataArray:
 
 
 @number
-def height(spikes: Dataset) -> float:
-    """Median over runs of the mean height of their spikes, in nats."""
-    return float(spikes.height.median())
-
-
-@number
 def gradient_factor(spikes: Dataset) -> float:
     """By how much the gradient norm jumps with the loss: geometric mean over runs."""
     return float(10 ** spikes.gradient_jump.mean())
