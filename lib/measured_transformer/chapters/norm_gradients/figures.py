@@ -14,7 +14,7 @@ from xarray import Dataset
 
 from measured_transformer.figures.diagrams import box, canvas, plus, stream, wire
 from measured_transformer.figures.plots import panel_letters, seed_lines, subplots
-from measured_transformer.figures.solving import CONCEPTS, NAMES
+from measured_transformer.figures.solving import CONCEPTS, NAMES, draw_runs
 from measured_transformer.figures.style import COLOURS, look, theme, themed
 
 Array = Float[np.ndarray, "..."]
@@ -314,21 +314,8 @@ def plot_remedies(remedies: Dataset) -> Figure:
     for axes, (optimiser, rows) in zip(both, ROWS.items(), strict=True):
         for row, (arm, (concept, _)) in enumerate(rows.items()):
             here = remedies.sel(arm=f"{optimiser} {arm}")
-            style = look(CONCEPTS[concept])
-            steps, done = here.steps.values, here.solved.values.astype(bool)
-            beside = row + np.linspace(-0.24, 0.24, len(steps))
-            for chosen, face in ((done, style["color"]), (~done, "none")):
-                axes.plot(
-                    steps[chosen],
-                    beside[chosen],
-                    style["marker"],
-                    color=style["color"],
-                    mfc=face,
-                    markersize=5,
-                    alpha=0.75,
-                )
-            middle = np.exp(np.log(steps).mean())
-            axes.plot([middle] * 2, [row - 0.36, row + 0.36], color=theme().ink, linewidth=2)
+            done = here.solved.values.astype(bool)
+            draw_runs(axes, float(row), here.steps.values.astype(float), done, CONCEPTS[concept])
         for arm in PLACEMENTS:
             middle = np.exp(np.log(remedies.steps.sel(arm=f"{optimiser} {arm}")).mean())
             axes.axvline(float(middle), color=theme().ink, linestyle=":", linewidth=1.0, zorder=0)

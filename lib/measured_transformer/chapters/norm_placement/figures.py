@@ -9,7 +9,8 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from xarray import DataArray, Dataset
 
 from measured_transformer.figures.plots import panel_letters, seed_lines, subplots
-from measured_transformer.figures.style import look, theme, themed
+from measured_transformer.figures.solving import draw_runs
+from measured_transformer.figures.style import look, themed
 
 CONCEPTS = {"pre": "norm", "post": "attention"}
 NAMES = {"pre": "pre-norm", "post": "post-norm"}
@@ -27,20 +28,7 @@ def plot_two_blocks(two_blocks: Dataset) -> Figure:
     for place, (placement, rate) in enumerate(reversed(rows)):
         steps = two_blocks.steps.sel(placement=placement, rate=rate).values
         solved = two_blocks.solved.sel(placement=placement, rate=rate).values.astype(bool)
-        style = look(CONCEPTS[placement])
-        spread = place + np.linspace(-0.22, 0.22, len(steps))
-        for chosen, face in ((solved, style["color"]), (~solved, "none")):
-            axes.plot(
-                steps[chosen],
-                spread[chosen],
-                style["marker"],
-                color=style["color"],
-                mfc=face,
-                markersize=5,
-                alpha=0.75,
-            )
-        middle = np.exp(np.log(steps).mean())
-        axes.plot([middle, middle], [place - 0.32, place + 0.32], color=theme().ink, linewidth=2)
+        draw_runs(axes, float(place), steps.astype(float), solved, CONCEPTS[placement], height=0.22)
     labels = [f"{NAMES[placement]}, {rate} rate" for placement, rate in reversed(rows)]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_xscale("log")
