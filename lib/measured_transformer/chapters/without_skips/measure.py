@@ -903,39 +903,21 @@ def floor() -> float:
 
 
 @number
-def fall_none(untrained: Dataset) -> DataArray:
-    """Powers of ten that the gradient loses without skips and without norms."""
-    return -fall(untrained, "none", "without")
+def lost(untrained: Dataset, *, norm: str) -> DataArray:
+    """Powers of ten that the gradient loses through twelve untrained blocks without skips."""
+    return -fall(untrained, norm, "without")
 
 
 @number
-def rise_none(untrained: Dataset) -> DataArray:
-    """Powers of ten that it gains with skips and without norms."""
-    return fall(untrained, "none", "with")
+def gained(untrained: Dataset, *, norm: str) -> DataArray:
+    """Powers of ten that it gains with skips."""
+    return fall(untrained, norm, "with")
 
 
 @number
-def fall_pre(untrained: Dataset) -> DataArray:
-    """Powers of ten that it loses without skips in pre-norm models."""
-    return -fall(untrained, "pre", "without")
-
-
-@number
-def fall_post(untrained: Dataset) -> DataArray:
-    """The same in post-norm models."""
-    return -fall(untrained, "post", "without")
-
-
-@number
-def factor_pre(untrained: Dataset) -> float:
-    """The mean of `fall_pre` as a factor."""
-    return float(10 ** fall_pre(untrained).mean())
-
-
-@number
-def factor_post(untrained: Dataset) -> float:
-    """The mean of `fall_post` as a factor."""
-    return float(10 ** fall_post(untrained).mean())
+def factor_lost(untrained: Dataset, *, norm: str) -> float:
+    """The mean of `lost` as a factor."""
+    return float(10 ** lost(untrained, norm=norm).mean())
 
 
 @number
@@ -944,52 +926,21 @@ def six_fall(six: Dataset) -> DataArray:
     return -six.fall
 
 
-def _median_spread(untrained: Dataset, blocks: int) -> float:
+@number
+def decades_apart(untrained: Dataset, *, blocks: int) -> float:
     """What tells tokens apart after so many pre-norm blocks without skips: median, in powers of ten."""
     here = untrained.spread.sel(norm="pre", skip="without", state=2 * blocks)
     return float(np.log10(here.median()))
 
 
 @number
-def spread_1(untrained: Dataset) -> float:
-    """What tells tokens apart after one block."""
-    return _median_spread(untrained, 1)
-
-
-@number
-def spread_2(untrained: Dataset) -> float:
-    """After two blocks."""
-    return _median_spread(untrained, 2)
-
-
-@number
-def spread_3(untrained: Dataset) -> float:
-    """After three blocks."""
-    return _median_spread(untrained, 3)
-
-
-@number
-def spread_4(untrained: Dataset) -> float:
-    """After four blocks."""
-    return _median_spread(untrained, 4)
-
-
-@number
-def spread_one_skip(untrained: Dataset, *, blocks: int) -> float:
-    """Median after so many blocks of which attention alone has its skip connection."""
-    return float(untrained.one_skip.sel(around="attention", state=2 * blocks).median())
-
-
-@number
-def spread_both(untrained: Dataset, *, blocks: int) -> float:
-    """The same with both skip connections."""
-    return float(untrained.spread.sel(norm="pre", skip="with", state=2 * blocks).median())
-
-
-@number
-def spread_kept(untrained: Dataset, *, norm: str) -> float:
-    """Median after twelve blocks with both skip connections."""
-    return float(untrained.spread.sel(norm=norm, skip="with", state=24).median())
+def apart(untrained: Dataset, *, norm: str, skips: str, blocks: int) -> float:
+    """What tells tokens apart after so many blocks with 'both' skips or that of 'attention' alone: median."""
+    if skips == "both":
+        here = untrained.spread.sel(norm=norm, skip="with", state=2 * blocks)
+    else:
+        here = untrained.one_skip.sel(around=skips, state=2 * blocks)
+    return float(here.median())
 
 
 @number
@@ -1034,7 +985,9 @@ def orthogonal_gain(untrained: Dataset) -> float:
 @number
 def orthogonal_share(untrained: Dataset) -> float:
     """The straight path's share at twelve blocks if paths were orthogonal and branches had their gains."""
-    attention, network = (float(each(untrained).mean()) for each in (gain_attention, gain_network))
+    attention, network = (
+        float(seen_gain(untrained, what=what).mean()) for what in ("attention", "network")
+    )
     return ((1 + attention**2) * (1 + network**2)) ** -12
 
 
@@ -1045,15 +998,9 @@ def gain(weights: Dataset, *, what: str, norm: str) -> DataArray:
 
 
 @number
-def gain_attention(untrained: Dataset) -> DataArray:
-    """What attention with its norm makes of a random gradient's length."""
-    return untrained.gains.sel(gain="attention, pre")
-
-
-@number
-def gain_network(untrained: Dataset) -> DataArray:
-    """The same for the network."""
-    return untrained.gains.sel(gain="network, pre")
+def seen_gain(untrained: Dataset, *, what: str) -> DataArray:
+    """What a sublayer with its norm makes of a random gradient's length, on the seeds of the picture."""
+    return untrained.gains.sel(gain=f"{what}, pre")
 
 
 @number
@@ -1079,21 +1026,18 @@ def branches_taken(untrained: Dataset) -> DataArray:
 
 
 @number
-def surplus_branch(cut_twelve: Dataset) -> float:
-    """Accuracy without a single branch of the last six blocks, mean over them."""
-    late = cut_twelve.accuracy.sel(cut="branch", sublayer=slice(12, None))
-    return float(late.mean())
+def without_late(cut_twelve: Dataset, *, cut: str, around: str) -> float:
+    """Accuracy without one late part of twelve blocks, mean over those parts.
 
-
-@number
-def surplus_skip(cut_twelve: Dataset) -> float:
-    """Accuracy without the skip connection around an attention of the last six blocks, mean over them."""
-    late = cut_twelve.accuracy.sel(cut="skip").isel(sublayer=slice(12, None, 2))
-    return float(late.mean())
-
-
-@number
-def surplus_network(cut_twelve: Dataset) -> float:
-    """The same around a network of blocks seven to eleven."""
-    late = cut_twelve.accuracy.sel(cut="skip").isel(sublayer=slice(13, 23, 2))
-    return float(late.mean())
+    Args:
+        cut_twelve: of this room.
+        cut: 'branch' or 'skip'.
+        around: 'attention' in the last six blocks, or the 'network' of blocks
+            seven to eleven, or 'either' in the last six.
+    """
+    parts = {
+        "either": slice(12, None),
+        "attention": slice(12, None, 2),
+        "network": slice(13, 23, 2),
+    }
+    return float(cut_twelve.accuracy.sel(cut=cut).isel(sublayer=parts[around]).mean())
