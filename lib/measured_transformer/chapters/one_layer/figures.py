@@ -162,7 +162,7 @@ def plot_kept_over_depth(dropout: Dataset) -> Figure:
     seed_lines(axes, at, before, concept="residual", label="before the addition")
     for concept, rate in zip(("attention", "none"), RATES_BEHIND, strict=True):
         shares = dropout.behind.sel(rate=rate).transpose("seed", "sublayer").values
-        seed_lines(axes, at, shares, concept=concept, label=f"behind it, p = {rate:g}")
+        seed_lines(axes, at, shares, concept=concept, label=f"after it, p = {rate:g}")
         exact = [expected_share(rate, int(k)) for k in at]
         axes.plot(at, exact, color=theme().ink, linewidth=1.0, linestyle=":", zorder=4)
     axes.set_xlabel("sublayers passed")
