@@ -46,6 +46,7 @@ from measured_transformer.measuring import (
     evidence,
     job,
     measurement,
+    number,
     tuned,
     tuning_seeds,
 )
@@ -848,9 +849,14 @@ def _(six: Dataset) -> dict[str, Any]:
     }
 
 
+def length_agreement(lookups: Dataset) -> DataArray:
+    """Rank correlation with the length by each of `MEASURES`, mean over a seed's models that know the task."""
+    return lookups.agreement.where(lookups.accuracy >= KNOWS).mean("model")
+
+
 @evidence("CS-3.9")
 def _(lookups: Dataset) -> dict[str, Any]:
-    found = lookups.agreement.where(lookups.accuracy >= KNOWS).mean("model")
+    found = length_agreement(lookups)
     return {way: _value(found.sel(measure=way)) for way in MEASURES}
 
 
@@ -899,3 +905,107 @@ def _(suppressing: Dataset) -> dict[str, Any]:
         "effect": _value(suppressing.chosen_effect.sel(task="raffle")),
         "aim": _value(suppressing.chosen_aim.sel(task="raffle")),
     }
+
+
+# Numbers that the prose names -----------------------------------------------------------------------
+
+OF: Mapping[str, slice] = {"attention": ATTENTION, "network": NETWORK}
+
+
+@number
+def floor() -> float:
+    """The smallest expected loss of one who knows the grammar, nats a word."""
+    return GRAMMAR.bayes_loss()
+
+
+@number
+def worst_swap(twelve: Dataset, *, task: str) -> DataArray:
+    """The largest rise of the loss when two neighbours from the third block on are exchanged."""
+    return twelve.swap.sel(task=task, block=slice(3, DEPTH - 1)).max("block")
+
+
+@number
+def missed(twelve: Dataset, *, task: str) -> DataArray:
+    """How many blocks cost more than 0.05 nats when left out."""
+    return (twelve.skip.sel(task=task) > 0.05).sum("block").astype(float)
+
+
+@number
+def agreed(twelve: Dataset, *, which: str, task: str) -> DataArray:
+    """Mean cosine between the writes of two different blocks, raw or centred."""
+    rows = twelve[which].sel(task=task).transpose("seed", "block", "other")
+    return _per_seed(rows.values[:, *np.triu_indices(DEPTH, 1)].mean(1).tolist())
+
+
+@number
+def opposed(twelve: Dataset, *, which: str, task: str) -> DataArray:
+    """Share of the pairs of blocks that point against one another, raw or centred."""
+    return against(twelve[which].sel(task=task))
+
+
+@number
+def over_direct(twelve: Dataset, *, what: str, task: str) -> DataArray:
+    """A part of the account over what is lost directly, summed over all sublayers but the first block's."""
+    parts = twelve.sel(task=task).isel(sublayer=slice(2, None)).sum("sublayer")
+    share: DataArray = parts[what] / parts.direct
+    return share
+
+
+@number
+def returned(twelve: Dataset, *, task: str) -> DataArray:
+    """Of what is lost at a frozen norm, the share that the norm gives back."""
+    return given_back(twelve).sel(task=task)
+
+
+@number
+def made_up_by(twelve: Dataset, *, of: str) -> DataArray:
+    """Of what silenced sublayers of sentences lose directly, the share that later ones make up for."""
+    return made_up(twelve.sel(task="sentences"), OF[of])
+
+
+@number
+def lost_by(twelve: Dataset, *, of: str) -> DataArray:
+    """The same with the other sign: what later ones lose besides."""
+    return -made_up(twelve.sel(task="sentences"), OF[of])
+
+
+@number
+def read_at(twelve: Dataset, *, task: str, state: int) -> DataArray:
+    """The loss that the logit lens reads after so many blocks."""
+    return twelve["read"].sel(task=task, sample=SAMPLES[1], state=state)
+
+
+@number
+def kept(six: Dataset, *, what: str, arm: str) -> DataArray:
+    """How often a probe reads what entered, at the depth where it is read worst."""
+    return six.survives.sel(what=what, arm=arm).min("state")
+
+
+@number
+def idle(six: Dataset, *, task: str, arm: str) -> DataArray:
+    """Length over that of the stream of what surplus blocks write."""
+    return surplus_ratio(six).sel(task=task, arm=arm)
+
+
+@number
+def most_missed(six: Dataset) -> DataArray:
+    """By how many nats the block is missed that models of copying without weight decay miss most."""
+    return six.skip.sel(task="copying", arm="plain").max("block")
+
+
+@number
+def with_length(lookups: Dataset, *, way: str) -> DataArray:
+    """Rank correlation of a measure of contribution with the length."""
+    return length_agreement(lookups).sel(measure=way)
+
+
+@number
+def knowing(lookups: Dataset) -> int:
+    """Models that know their task."""
+    return int((lookups.accuracy >= KNOWS).sum())
+
+
+@number
+def looked_at(lookups: Dataset) -> int:
+    """All models that look something up."""
+    return int(lookups.accuracy.size)
