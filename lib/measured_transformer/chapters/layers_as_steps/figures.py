@@ -49,7 +49,7 @@ def plot_two_teams(teams: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
     Args:
         teams: name of the team -> what was done to it -> distance before the first member and after each.
     """
-    figure, axes = subplots(1, len(teams), height=2.9)
+    figure, axes = subplots(1, len(teams), height=2.9, layout="constrained")
     for panel, (name, lines) in zip(axes, teams.items(), strict=True):
         for (edit, distance), concept in zip(lines.items(), _EDITS, strict=False):
             walk = np.asarray(distance, dtype=float)
@@ -58,7 +58,7 @@ def plot_two_teams(teams: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
         panel.xaxis.set_major_locator(FixedLocator(range(6)))
         panel.set_ylim(-0.6, None)
     axes[0].set_ylabel("distance to the goal")
-    legend_above(axes[-1], columns=2)
+    axes[-1].legend(loc="center left", fontsize=9)
     panel_letters(axes)
     return figure
 
@@ -82,7 +82,7 @@ def plot_edits(twelve: Dataset) -> Figure:
         panel.set_yscale("symlog", linthresh=0.01, linscale=0.6)
         panel.set_yticks([0, 0.01, 0.1, 1, 10], ["0", "0.01", "0.1", "1", "10"])
         panel.yaxis.set_minor_locator(NullLocator())
-        panel.set_ylim(-0.03, 15)
+        panel.set_ylim(-0.008, 15)
         panel.set_ylabel(f"{name}:\nrise of the loss, nats")
     axes[-1].set_xticks(blocks)
     axes[-1].set_xlabel("block")
@@ -94,7 +94,7 @@ def plot_edits(twelve: Dataset) -> Figure:
 @themed
 def plot_agreement(twelve: Dataset) -> Figure:
     """Draw cosines between the writes of two blocks, raw and centred, and the share of pairs below zero."""
-    figure, axes = subplots(2, 3, height=2.5, layout="constrained", height_ratios=(1.5, 1))
+    figure, axes = subplots(2, 3, height=2.2, layout="constrained", height_ratios=(1.7, 1))
     size = twelve.sizes["block"]
     image: Any = None
     for panel, (task, name) in zip(axes[0], NAMES.items(), strict=True):
@@ -110,19 +110,20 @@ def plot_agreement(twelve: Dataset) -> Figure:
         panel.set_yticks([0, 5, 11], ["1", "6", "12"])
         panel.set_xlabel("block")
         panel.grid(visible=False)
-    axes[0, 0].set_ylabel("block\n(above: raw, below: centred)")
-    figure.colorbar(image, ax=axes[0], label="cosine", shrink=0.85, pad=0.01)
+    axes[0, 0].set_ylabel("block")
+    figure.colorbar(image, ax=axes[0], label="cosine", shrink=0.8, pad=0.01)
     for panel, task in zip(axes[1], NAMES, strict=True):
         found = {
             which: against(twelve[which].sel(task=task)).values
             for which in ("raw", "centred", "untrained")
         }
         concepts = {"raw": "residual", "centred": "rotary", "untrained": "random"}
-        seed_strip(panel, found, label="share of pairs below 0", concepts=concepts, reference=0.5)
-        panel.set_xlim(-0.04, 0.8)
-        panel.set_xticks([0, 0.25, 0.5, 0.75])
+        seed_strip(panel, found, label="", concepts=concepts, reference=0.5)
+        panel.set_xlim(-0.06, 0.8)
+        panel.set_xticks([0, 0.5], ["0", "0.5"])
         if panel is not axes[1, 0]:
             panel.tick_params(axis="y", labelleft=False)
+    axes[1, 1].set_xlabel("share of the pairs of blocks whose cosine lies below 0")
     return figure
 
 
@@ -152,7 +153,7 @@ def plot_repair(twelve: Dataset) -> Figure:
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.set_title(name, fontsize=11)
-        panel.set_xlabel("lost directly")
+    axes[0, 1].set_xlabel("lost directly, in logits")
     axes[0, 0].set_ylabel("lost in the output")
     for panel in axes[0, 1:]:
         panel.tick_params(axis="y", labelleft=False)
@@ -168,6 +169,7 @@ def plot_repair(twelve: Dataset) -> Figure:
         _shares(panel, twelve.sel(task=task).isel(sublayer=slice(2, None)).sum("sublayer"))
         if panel is not axes[1, 0]:
             panel.tick_params(axis="y", labelleft=False)
+    axes[1, 1].set_xlabel("over what is lost directly")
     return figure
 
 
@@ -180,8 +182,8 @@ def _shares(panel: Axes, summed: Dataset) -> None:
     }
     groups = {name: (values / summed.direct).values for name, (values, _) in rows.items()}
     concepts = {name: concept for name, (_, concept) in rows.items()}
-    seed_strip(panel, groups, label="over what is lost directly", concepts=concepts, reference=1.0)
-    panel.set_xlim(-0.3, None)
+    seed_strip(panel, groups, label="", concepts=concepts, reference=1.0)
+    panel.set_xlim(-0.3, 1.15 * max(1.2, *(float(np.max(each)) for each in groups.values())))
 
 
 @themed
