@@ -819,11 +819,16 @@ def _(twelve: Dataset, sentences: Dataset) -> dict[str, Any]:
     }
 
 
+A_RISE = 0.02
+"""By how many nats the loss that is read off must rise for a block to count as making it worse."""
+
+
 @evidence("DD-12.1")
 def _(twelve: Dataset) -> dict[str, Any]:
+    worse = rises(twelve["read"]).max("task") >= A_RISE
     return {
         "against": _value(against(twelve.centred).max("task")),
-        "rise": _value(rises(twelve["read"]).max("task")),
+        "rise": {"successes": [int(worse.sum())], "trials": [worse.size]},
         "skipped": _value(twelve.skip.min(("block", "task"))),
     }
 
@@ -950,6 +955,18 @@ def over_direct(twelve: Dataset, *, what: str, task: str) -> DataArray:
     parts = twelve.sel(task=task).isel(sublayer=slice(2, None)).sum("sublayer")
     share: DataArray = parts[what] / parts.direct
     return share
+
+
+@number
+def hardly_repaired(twelve: Dataset, *, task: str) -> int:
+    """Models in which the output loses more than half of what silenced sublayers contributed directly."""
+    return int((over_direct(twelve, what="total", task=task) > 0.5).sum())
+
+
+@number
+def risen(twelve: Dataset, *, task: str) -> int:
+    """Models in which the loss read off the stream rises from some block to the next."""
+    return int((rises(twelve["read"]).sel(task=task) >= A_RISE).sum())
 
 
 @number
