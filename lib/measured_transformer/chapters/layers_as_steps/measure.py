@@ -625,7 +625,7 @@ SMALL: Mapping[str, tuple[Task, int, int]] = {
 }
 """Task, steps, and how many blocks it needs."""
 DECAYS: Mapping[str, dict[str, Any]] = {"plain": {}, "decay": {"weight_decay": 1.0}}
-SMALL_RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+SMALL_RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2, 1.28e-1, 2.56e-1)
 
 
 def six_trainings(seed: int) -> dict[tuple[str, str], Job]:
