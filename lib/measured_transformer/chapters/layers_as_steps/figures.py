@@ -131,7 +131,7 @@ def plot_agreement(twelve: Dataset) -> Figure:
 def plot_repair(twelve: Dataset) -> Figure:
     """Draw what silenced sublayers contributed directly, what the output loses, and who gave it back."""
     figure, axes = subplots(2, 3, height=2.7, layout="constrained", height_ratios=(1.4, 1))
-    bounds = (-0.2, 20.0)
+    bounds = (-0.6, 20.0)
     for panel, (task, name) in zip(axes[0], NAMES.items(), strict=True):
         here = twelve.sel(task=task)
         for kind, (label, concept) in enumerate(_SUBLAYERS.items()):
@@ -164,7 +164,7 @@ def plot_repair(twelve: Dataset) -> Figure:
         Line2D([], [], **(look(concept) | {"linestyle": "none", "label": label}))
         for label, concept in _SUBLAYERS.items()
     ]
-    axes[0, 1].legend(handles=handles, loc="upper left", fontsize=8.5)
+    axes[0, 0].legend(handles=handles, loc="upper left", fontsize=8.5)
     for panel, task in zip(axes[1], NAMES, strict=True):
         _shares(panel, twelve.sel(task=task).isel(sublayer=slice(2, None)).sum("sublayer"))
         if panel is not axes[1, 0]:

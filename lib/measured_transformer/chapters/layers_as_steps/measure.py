@@ -267,7 +267,7 @@ def repairs(model: Reader, batch: Batch, reference: Batch) -> dict[str, Float[nd
     """Silence one sublayer at a time: what its part of the right logit loses, and what others make of it.
 
     Silenced is a write that is replaced by its mean over other sequences, position by position. The right
-    answer's logit, less the mean logit, changes by `total` = `direct` + `later` + `norm`.
+    answer's logit, less the mean logit, changes by *total* = *direct* + *later* + *norm*.
 
     Args:
         model: trained, pre-norm.
@@ -275,8 +275,8 @@ def repairs(model: Reader, batch: Batch, reference: Batch) -> dict[str, Float[nd
         reference: other sequences of the same length, for the means.
 
     Returns:
-        `direct`: change of the write's own part, at the whole model's divisor; `later`: change of the parts of
-        all later sublayers, at that divisor; `norm`: what the changed divisor adds; `total`: what the output
+        *direct*: change of the write's own part, at the whole model's divisor; *later*: change of the parts of
+        all later sublayers, at that divisor; *norm*: what the changed divisor adds; *total*: what the output
         shows.
 
     Raises:
