@@ -295,8 +295,9 @@ def plot_lengths_and_losses(lookups: Dataset, agreement: DataArray, *, bound: fl
         left.plot(length, np.maximum(zero, floor), **style, alpha=0.5, label=name)
     left.set_yscale("log")
     left.set_xlabel("share of the written length")
-    left.set_ylabel("rise of the loss without it, nats")
-    left.legend(loc="lower right", fontsize=8.5)
+    left.set_ylabel("rise of the loss, nats")
+    left.set_ylim(6e-4, 40)
+    left.legend(loc="upper right", ncols=2, fontsize=8.5, handletextpad=0.2, columnspacing=0.8)
     names = {
         "attribution": "direct\nattribution",
         "zero": "set to zero",
