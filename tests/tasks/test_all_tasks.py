@@ -39,6 +39,7 @@ from measured_transformer.tasks.numbers import NumberTranslation
 from measured_transformer.tasks.opened_text import OpenedText
 from measured_transformer.tasks.order import Duplicates, PlaceMap
 from measured_transformer.tasks.permutations import PermutationProducts
+from measured_transformer.tasks.raffle import Raffle
 from measured_transformer.tasks.recall import AssociativeRecall, TwoHopRecall
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.rewriting import (
@@ -93,6 +94,7 @@ TASKS = [
     OpenedText(length=12),
     PermutationProducts(),
     PermutationProducts(objects=4, length=5, moves="all", asked="order"),
+    Raffle(),
     PlaceMap(),
     Reversal(),
     ReversalED(),
@@ -200,7 +202,9 @@ def test_floors_are_finite_costs(task: Task) -> None:
     names = [
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
-    known = BitTable | HiddenMarkov | FixedSet | OpenedText | ShuffledSentences | SkillTables
+    known = (
+        BitTable | HiddenMarkov | FixedSet | OpenedText | Raffle | ShuffledSentences | SkillTables
+    )
     assert names or isinstance(task, known)
     for name in names:
         assert 0 <= getattr(task, name)() <= math.log(task.vocab) + 1e-9, name

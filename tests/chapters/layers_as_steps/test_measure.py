@@ -1,4 +1,4 @@
-"""Lenses, edits of the order of layers and measures of contribution, on models whose inside is known."""
+"""Lenses, edits of the order of blocks and measures of contribution, on models whose inside is known."""
 
 import copy
 import math
@@ -15,22 +15,30 @@ from measured_transformer.analysis.lens import (
     rise_chosen_apart,
 )
 from measured_transformer.analysis.residual import ledger, random_model
+from measured_transformer.chapters.layers_as_steps import measure
 from measured_transformer.chapters.layers_as_steps.measure import (
+    common_shares,
     contributions,
     direct_attribution,
-    direct_logits,
     edit_costs,
     exchanged,
     layer_cosines,
     length_shares,
+    logit_account,
     rank_correlation,
     rearranged,
+    repairs,
     repeated,
     share_of_pairs,
-    skip_costs,
     skipped,
+    suppression,
 )
 from measured_transformer.chapters.without_skips.measure import deleted
+from measured_transformer.evidence.results import load_results
+from measured_transformer.internals.capture import capture
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.reversal import Reversal
@@ -38,6 +46,7 @@ from measured_transformer.tasks.task import Batch
 from measured_transformer.training.loop import make_model
 from torch import nn
 
+RESULTS = load_results("layers_as_steps")
 INDUCTION = Induction(vocab=8, length=12, shortest=3, longest=4)
 SAID = math.log(7 + math.e) - 1
 """The loss of a hand-made model that raises the right one of eight logits by one."""
@@ -183,28 +192,24 @@ def test_a_skipped_layer_is_one_whose_branches_are_cut():
         deleted(model, "blocks.1.feedforward", "branch"),
     ):
         cut = logit_lens(model, batch).loss[-1]
-    costs = edit_costs(model, batch)
-    assert costs.skip[1] == pytest.approx(cut - costs.whole)
-    assert skip_costs(model, batch) == pytest.approx(costs.skip)
-    assert costs.whole == pytest.approx(logit_lens(model, batch).loss[-1])
+    whole = logit_lens(model, batch).loss[-1]
+    assert edit_costs(model, batch)["skip"][1] == pytest.approx(cut - whole)
 
 
 def test_edits_of_a_relay_cost_and_edits_of_idle_layers_do_not():
     relay = composed_model("k", vocab=8, length=12)  # block 2 reads what block 1 has written
     batch = INDUCTION.batch(generator(), 40)
     costs = edit_costs(relay, batch)
-    assert costs.whole == pytest.approx(SAID)
-    assert (costs.skip > 0.5).all()
-    assert costs.neighbours.tolist() == [costs.swap[0, 1]]
-    assert costs.swap[0, 1] > 0.5
-    assert (np.diagonal(costs.swap) == 0).all()
+    assert (costs["skip"] > 0.5).all()
+    assert costs["swap"][0] > 0.5
+    assert np.isnan(costs["swap"][1])
     idle, tokens = random_model(2, n_layers=3)
     with torch.no_grad():
         for name, parameter in idle.named_parameters():
             if "attention.output" in name or "feedforward.down" in name:
                 parameter.zero_()
-    costs = edit_costs(idle, random_batch(tokens))
-    assert np.abs(costs.skip).max() == np.abs(costs.repeat).max() == np.abs(costs.swap).max() == 0
+    for cost in edit_costs(idle, random_batch(tokens)).values():
+        assert np.nanmax(np.abs(cost)) == 0
 
 
 def test_orders():
@@ -218,27 +223,88 @@ def test_orders():
 
 @pytest.mark.parametrize("norm", ["layer", "rms", "none"])
 @pytest.mark.parametrize("causal", [True, False])
-def test_direct_logits_add_up_to_the_logits(norm, causal):
+def test_the_parts_of_the_right_logit_add_up(norm, causal):
     for seed in range(5):
         model, tokens = random_model(seed, norm=norm, causal=causal)
         batch = random_batch(tokens, seed)
-        logits = model(tokens)[batch.scored]
-        answer = logits.gather(1, batch.targets[batch.scored][:, None])[:, 0]
-        expected = (answer - logits.mean(-1)).mean().item()
-        parts = direct_logits(model, batch)
+        parts = logit_account(model, batch).margin()
         assert parts.shape == (2 * model.config.n_layers + 2,)
-        assert parts.sum() == pytest.approx(expected, abs=1e-9)
+        assert parts.sum() == pytest.approx(margin(model, batch), abs=1e-9)
         assert abs(parts[1]) > 1e-6
         assert np.array_equal(direct_attribution(model, batch), parts[1:-1])
 
 
-def test_direct_logits_need_writes_that_can_be_told_apart():
+def margin(model, batch: Batch) -> float:
+    """The right answer's logit less the mean logit, by the model's own output."""
+    with torch.no_grad():
+        logits = model(batch.inputs)[batch.scored]
+    answer = logits.gather(1, batch.targets[batch.scored][:, None])[:, 0]
+    return (answer - logits.mean(-1)).mean().item()
+
+
+def test_logits_come_apart_only_where_writes_do():
     model, tokens = random_model(0, placement="post")
     with pytest.raises(ValueError, match="post"):
-        direct_logits(model, random_batch(tokens))
+        logit_account(model, random_batch(tokens))
     model, tokens = random_model(0, head="none")
     with pytest.raises(ValueError, match="linear"):
-        direct_logits(model, random_batch(tokens))
+        logit_account(model, random_batch(tokens))
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_self_repair_adds_up_to_what_the_output_shows(norm):
+    model, tokens = random_model(3, norm=norm, causal=True, n_layers=2)
+    batch = random_batch(tokens)
+    reference = random_batch(tokens.flip(0, 1), 5)
+    found = repairs(model, batch, reference)
+    assert found["total"] == pytest.approx(found["direct"] + found["later"] + found["norm"])
+    means = ledger(model, reference.inputs).writes.mean(1)
+    for place, name in enumerate(ledger(model, tokens).names):
+        mean = means[place]
+        with measure.ablated(
+            model, [measure.Component(f"{name}.out")], "mean", reference=reference
+        ):
+            with capture(model, f"{name}.out") as seen:
+                changed = margin(model, batch)
+            assert torch.allclose(seen[f"{name}.out"], mean.expand_as(seen[f"{name}.out"]))
+        assert found["total"][place] == pytest.approx(changed - margin(model, batch))
+    assert found["later"][-1] == 0  # nothing comes after the last network
+    assert np.abs(found["later"][:-1]).min() > 1e-6
+
+
+def test_without_a_norm_nothing_is_given_back_by_it():
+    model, tokens = random_model(1, norm="none", n_layers=2)
+    found = repairs(model, random_batch(tokens), random_batch(tokens.flip(0, 1)))
+    assert np.abs(found["norm"]).max() < 1e-9
+    assert np.abs(found["direct"]).max() > 1e-3
+
+
+def test_a_hand_made_head_that_lowers_what_has_been_is_told_from_one_that_raises_it():
+    config = Config(vocab=5, d_model=8, n_layers=1, n_heads=2, positions="none", norm="rms")
+    model = make_model(config, causal=True, seed=0).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        pick = torch.eye(8, dtype=torch.float64)[:5]
+        model.token_embedding.weight.copy_(pick)
+        model.unembedding.weight.copy_(pick)
+        for module in model.modules():
+            if type(module).__name__ == "RMSNorm":
+                module.weight.fill_(1.0)
+        attention = model.blocks[0].attention
+        # Even attention; values are tokens of which each head has room for four.
+        for head, sign in enumerate((-1.0, 1.0)):
+            rows = slice(4 * head, 4 * head + 4)
+            attention.value.weight[rows, :4] = torch.eye(4, dtype=torch.float64)
+            attention.output.weight[:4, rows] = sign * torch.eye(4, dtype=torch.float64)
+    tokens = torch.randint(4, (6, 7), generator=generator())
+    batch = Batch(tokens, tokens, torch.ones_like(tokens, dtype=torch.bool))
+    found = suppression(model, batch)
+    assert found["effect"][0] < -0.1
+    assert found["effect"][1] == pytest.approx(-found["effect"][0])
+    assert found["aim"] == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="causal"):
+        suppression(make_model(config, causal=False, seed=0), batch)
 
 
 def test_contributions_of_a_relay_are_what_its_construction_says():
@@ -247,27 +313,31 @@ def test_contributions_of_a_relay_are_what_its_construction_says():
         model, INDUCTION.batch(generator(), 40), INDUCTION.batch(generator(1), 40)
     )
     first, network, second, last = range(4)
-    assert found.names[second] == "blocks.1.attention"
-    assert found.length[[network, last]].tolist() == [0, 0]
-    assert found.length.sum() == pytest.approx(1)
-    assert found.attribution[first] == pytest.approx(
-        0
-    )  # it speaks to block 2, not to the unembedding
-    assert found.attribution[second] == pytest.approx(1 - 1 / 8)
-    for rise in (found.zero, found.mean):
+    assert found["length"][[network, last]].tolist() == [0, 0]
+    assert found["length"].sum() == pytest.approx(1)
+    # The first speaks to block 2, not to the unembedding.
+    assert found["attribution"][first] == pytest.approx(0)
+    assert found["attribution"][second] == pytest.approx(1 - 1 / 8)
+    for rise in (found["zero"], found["mean"]):
         assert (rise[[first, second]] > 0.5).all()
         assert np.abs(rise[[network, last]]).max() < 1e-9
 
 
-def test_cosines_of_layers_are_those_of_their_writes():
+def test_cosines_of_blocks_are_those_of_their_writes_raw_and_centred():
     model, tokens = random_model(3, n_layers=3)
     account = ledger(model, tokens)
-    cosines = layer_cosines(account)
+    raw, centred = layer_cosines(account, centred=False), layer_cosines(account)
     writes = account.writes[::2] + account.writes[1::2]
+    means = writes.mean((1, 2))
     for i in range(3):
         for j in range(3):
             each = torch.cosine_similarity(writes[i], writes[j], dim=-1)
-            assert cosines[i, j] == pytest.approx(each.mean().item())
+            assert raw[i, j] == pytest.approx(each.mean().item())
+            each = torch.cosine_similarity(writes[i] - means[i], writes[j] - means[j], dim=-1)
+            assert centred[i, j] == pytest.approx(each.mean().item())
+    assert np.abs(raw - centred).max() > 0.01
+    common = means.square().sum(-1) / writes.square().sum(-1).mean((1, 2))
+    assert common_shares(account) == pytest.approx(common.numpy())
     assert length_shares(account)[0] == pytest.approx(
         (
             account.writes[0].norm(dim=-1).mean() / account.writes.norm(dim=-1).mean((1, 2)).sum()
@@ -301,5 +371,35 @@ def test_a_decoder_can_be_edited_too():
         return float(nn.functional.cross_entropy(logits, batch.targets[batch.scored]))
 
     cost = loss(other) - loss(model)
-    assert edit_costs(model, batch).swap[0, 1] == pytest.approx(cost, abs=1e-6)
+    assert edit_costs(model, batch)["swap"][0] == pytest.approx(cost, abs=1e-6)
     assert abs(cost) > 1e-3  # or the test would show nothing
+
+
+# What was measured ----------------------------------------------------------------------------------
+
+
+def test_every_result_is_of_this_code():
+    for one in measurements_of("layers_as_steps").values():
+        assert standing(one).state in HOLDS, standing(one).why
+
+
+def test_no_tuned_learning_rate_of_the_chapter_stands_at_the_edge_of_its_grid():
+    rates = [job.settings["learning_rate"] for job in measure.six_trainings(0).values()]
+    for rate in rates:
+        assert measure.SMALL_RATES[0] < rate < measure.SMALL_RATES[-1]
+    assert 1e-3 < measure.raffle_job(0).settings["learning_rate"] < 3.2e-2
+
+
+def test_what_was_measured_adds_up():
+    twelve = RESULTS["twelve"]
+    parts = twelve.direct + twelve.later + twelve.norm
+    assert np.allclose(parts, twelve.total, atol=1e-4)
+    assert np.allclose(twelve.raw, twelve.raw.transpose(*twelve.raw.dims[:-2], "other", "block"))
+    assert float(twelve.accuracy.sel(task="shell").min()) > 0.9
+
+
+def test_surplus_blocks_are_those_that_are_missed_least():
+    six = RESULTS["six"].isel(seed=0).sel(task="reversal", arm="plain")
+    least = np.argsort(six.skip.values)[:4]
+    found = measure.surplus_ratio(RESULTS["six"]).isel(seed=0).sel(task="reversal", arm="plain")
+    assert float(found) == pytest.approx(six.ratio.values[least].mean())

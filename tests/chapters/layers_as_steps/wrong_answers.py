@@ -28,37 +28,81 @@ def _in_place(x, branches, order):
     return x
 
 
-def _rms(x, weight, bias, unembedding):
-    return (x / x.square().mean(-1, keepdim=True).sqrt() * weight + bias) @ unembedding.T
-
-
-def _sample(x, weight, bias, unembedding):
-    centred = x - x.mean(-1, keepdim=True)
-    return (centred / x.std(-1, keepdim=True) * weight + bias) @ unembedding.T
+def _centred(writes):
+    return writes - writes.mean(1, keepdim=True)
 
 
 def _cosines(writes):
     return torch.cosine_similarity(writes[:, None], writes[None], dim=-1)
 
 
+def _pairs(cosines):
+    rows, columns = torch.triu_indices(len(cosines), len(cosines), 1)
+    return cosines[rows, columns]
+
+
+def _raw(writes):
+    return float((_pairs(_cosines(writes).mean(-1)) < 0).double().mean())
+
+
+def _one_mean(writes):
+    return _raw(writes - writes.mean((0, 1)))
+
+
 def _whole_matrix(writes):
-    return float((_cosines(writes).mean(-1) < 0).double().mean())
+    return float((_cosines(_centred(writes)).mean(-1) < 0).double().mean())
 
 
 def _sign_first(writes):
-    rows, columns = torch.triu_indices(len(writes), len(writes), 1)
-    return float((_cosines(writes)[rows, columns] < 0).double().mean())
+    return float((_pairs(_cosines(_centred(writes))) < 0).double().mean())
 
 
 def _flattened(writes):
-    flat = F.normalize(writes.flatten(1), dim=-1)
-    rows, columns = torch.triu_indices(len(writes), len(writes), 1)
-    return float(((flat @ flat.T)[rows, columns] < 0).double().mean())
+    flat = F.normalize(_centred(writes).flatten(1), dim=-1)
+    return float((_pairs(flat @ flat.T) < 0).double().mean())
 
 
 def _counted(writes):
     pairs = itertools.combinations(range(len(writes)), 2)
-    return float(sum(bool(_cosines(writes)[i, j].mean() < 0) for i, j in pairs))
+    cosines = _cosines(_centred(writes))
+    return float(sum(bool(cosines[i, j].mean() < 0) for i, j in pairs))
+
+
+def _repair(direct, later, norm, total):
+    """An answer made of four functions of (before, after, scale_before, scale_after, place)."""
+    return lambda *given: (direct(*given), later(*given), norm(*given), total(*given))
+
+
+def _direct(before, after, scale, _, place):
+    return (after - before)[place] / scale
+
+
+def _later(before, after, scale, _, place):
+    return (after - before)[place + 1 :].sum() / scale
+
+
+def _total(before, after, scale, changed, _):
+    return after.sum() / changed - before.sum() / scale
+
+
+def _norm(*given):
+    return _total(*given) - _direct(*given) - _later(*given)
+
+
+def _own_divisor(before, after, scale, changed, place):
+    return after[place] / changed - before[place] / scale
+
+
+def _never_divided(before, after, scale, changed, place):
+    return (after - before)[place]
+
+
+def _with_the_part(before, after, scale, changed, place):
+    return (after - before)[place:].sum() / scale
+
+
+def _old_divisor(before, after, scale, changed, place):
+    return (after - before).sum() / scale
 
 
 def _uncentred(writes, scale, weight, unembedding, answer):
@@ -97,22 +141,9 @@ WRONG = {
         "the list's order": (_as_listed, "order of the list"),
         "written in place": (_in_place, "writes into its argument"),
     },
-    "layers_as_steps.early": {
-        "no norm": (lambda x, weight, bias, u: x @ u.T, "final norm comes before"),
-        "no weights": (
-            lambda x, weight, bias, u: F.layer_norm(x, x.shape[-1:]) @ u.T,
-            "weight and bias",
-        ),
-        "no mean": (_rms, "subtracts the mean"),
-        "one less": (_sample, "not by one less"),
-        "a softmax": (
-            lambda x, weight, bias, u: (F.layer_norm(x, x.shape[-1:], weight, bias) @ u.T).softmax(
-                -1
-            ),
-            "without a softmax",
-        ),
-    },
     "layers_as_steps.opposed": {
+        "not centred": (_raw, "mean write over the positions first"),
+        "one mean for all": (_one_mean, "a mean of its own"),
         "the whole matrix": (_whole_matrix, "no pair"),
         "signs first": (_sign_first, "then its sign"),
         "all positions as one": (_flattened, "mean cosine below zero"),
@@ -123,5 +154,12 @@ WRONG = {
         "the logit itself": (_raw_logit, "above the mean logit"),
         "not divided": (_undivided, "divisor of the final norm"),
         "each with a norm of its own": (_each_normed, "held at its value"),
+    },
+    "layers_as_steps.repair": {
+        "each its own divisor": (_repair(_own_divisor, _later, _norm, _total), "is held at"),
+        "not divided": (_repair(_never_divided, _later, _norm, _total), "no logits"),
+        "the part itself": (_repair(_direct, _with_the_part, _norm, _total), "not the part itself"),
+        "the old divisor": (_repair(_direct, _later, _norm, _old_divisor), "silenced model has"),
+        "no remainder": (_repair(_direct, _later, _total, _total), "left of the total"),
     },
 }

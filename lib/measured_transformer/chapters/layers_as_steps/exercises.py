@@ -1,4 +1,4 @@
-"""Exercises of the chapter on what each layer does to the stream."""
+"""Exercises of the chapter on refining and rewriting."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from measured_transformer.exercises.answers import (
 from measured_transformer.exercises.registry import exercise
 
 _CHAPTER = "book/residual/layers-as-steps"
-# Seeds and numbers of layers at which every mistake gives another share.
-_OPPOSED = ((1, 4), (2, 5), (3, 6))
+# Seeds and numbers of blocks at which every mistake gives another share.
+_OPPOSED = ((2, 5), (5, 6), (8, 6))
 
 
 @exercise(_CHAPTER)
@@ -79,46 +79,37 @@ def reordered(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
-def early(answer: Answer) -> None:
-    """Write `early(x, weight, bias, unembedding)`: logits by the logit lens, with LayerNorm."""
-    x, unembedding = 3 * normal(2, 3, 6, seed=0) + 1, normal(5, 6, seed=1)
-    weight, bias = normal(6, seed=2), normal(6, seed=3)
-    found = tensor(answer(x.clone(), weight.clone(), bias.clone(), unembedding.clone()), (2, 3, 5))
-    demand(not close(found, x @ unembedding.T), "the final norm comes before the unembedding")
-    plain = F.layer_norm(x, (6,)) @ unembedding.T
-    demand(not close(found, plain, 1e-4), "the norm's weight and bias were left out")
-    rms = x / x.square().mean(-1, keepdim=True).sqrt() * weight + bias
-    demand(not close(found, rms @ unembedding.T, 1e-4), "LayerNorm subtracts the mean first")
-    centred = x - x.mean(-1, keepdim=True)
-    sample = centred / x.std(-1, keepdim=True) * weight + bias
-    text = "LayerNorm divides by the number of entries, not by one less"
-    demand(not close(found, sample @ unembedding.T, 1e-4), text)
-    right = F.layer_norm(x, (6,), weight, bias) @ unembedding.T
-    read = right.softmax(-1)
-    demand(not close(found, read, 1e-4), "asked for are logits, without a softmax")
-    demand(close(found, right, 1e-4), "the logits are other ones")
-
-
-@exercise(_CHAPTER)
 def opposed(answer: Answer) -> None:
-    """Write `opposed(writes)`: the share of pairs of layers that write against one another."""
+    """Write `opposed(writes)`: the share of pairs of blocks whose centred writes point against one another."""
     for seed, layers in _OPPOSED:
-        writes = normal(layers, 7, 4, seed=seed)
-        # Positions of very different lengths: a mean of cosines is no cosine of all entries.
-        writes = writes * torch.exp(2 * normal(1, 7, 1, seed=seed + 20))
+        # Positions of very different lengths: a mean of cosines is no cosine of all entries. And offsets that
+        # point much the same way, so that without centring hardly anything points apart.
+        writes = normal(layers, 7, 4, seed=seed) * torch.exp(normal(1, 7, 1, seed=seed + 20))
+        writes = writes + 2 * normal(layers, 1, 4, seed=seed + 40).abs()
         found = number(answer(writes.clone()))
-        units = F.normalize(writes, dim=-1)
-        each = torch.einsum("ipd,jpd->ijp", units, units)
+        raw = _cosines(writes)
         rows, columns = torch.triu_indices(layers, layers, 1)
+        text = "subtract each block's mean write over the positions first"
+        demand(not close(found, float((raw.mean(-1)[rows, columns] < 0).double().mean())), text)
+        each = _cosines(writes - writes.mean(1, keepdim=True))
         pairs = each.mean(-1)[rows, columns] < 0
-        text = "a layer and itself are no pair: they only make the share smaller"
+        of_all = _cosines(writes - writes.mean((0, 1)))
+        text = "each block has a mean of its own; one mean for all blocks does not take it away"
+        right = float(pairs.double().mean())
+        other = float((of_all.mean(-1)[rows, columns] < 0).double().mean())
+        demand(not close(found, other), text)
+        text = "a block and itself are no pair: they only make the share smaller"
         demand(not close(found, float((each.mean(-1) < 0).double().mean())), text)
         text = "take the mean cosine of a pair over the positions first, then its sign"
         demand(not close(found, float((each[rows, columns] < 0).double().mean())), text)
         demand(not close(found, float(pairs.sum())), "asked for is a share of the pairs")
-        text = f"for {layers} layers got {found:.4g}"
-        right = float(pairs.double().mean())
-        demand(close(found, right), f"{text}: mean cosine below zero, over all pairs of layers")
+        text = f"for {layers} blocks got {found:.4g}"
+        demand(close(found, right), f"{text}: mean cosine below zero, over all pairs of blocks")
+
+
+def _cosines(writes: Tensor) -> Tensor:
+    units = F.normalize(writes, dim=-1)
+    return torch.einsum("ipd,jpd->ijp", units, units)
 
 
 @exercise(_CHAPTER)
@@ -140,3 +131,28 @@ def direct(answer: Answer) -> None:
         text = "the divisor is that of the whole stream, held at its value, not one of each write"
         demand(not close(found, own[:, token] - own.mean(-1), 1e-4), text)
         demand(close(found, right), "the parts are other ones; do they add up to the logit?")
+
+
+@exercise(_CHAPTER)
+def repair(answer: Answer) -> None:
+    """Write `repair(before, after, scale_before, scale_after, place)`: direct, later, norm and total."""
+    for seed, place in ((0, 1), (1, 2), (2, 0)):
+        before, after = normal(5, seed=seed), normal(5, seed=seed + 10)
+        after[:place] = before[:place]
+        given = (before.clone(), after.clone(), 2.0, 1.6, place)
+        found = tensor(torch.stack([torch.as_tensor(one) for one in answer(*given)]), (4,))
+        change = (after - before) / 2.0
+        direct, later = change[place], change[place + 1 :].sum()
+        total = after.sum() / 1.6 - before.sum() / 2.0
+        right = torch.stack([direct, later, total - direct - later, total])
+        text = "the norm is held at the whole model's divisor for `direct` and `later`"
+        own = (after / 1.6 - before / 2.0)[place]
+        demand(not close(found[0], own, 1e-5), text)
+        text = "parts divide by a divisor; without it they are no logits"
+        demand(not close(found[0], after[place] - before[place], 1e-5), text)
+        text = "`later` counts what comes after the silenced part, not the part itself"
+        demand(not close(found[1], change[place:].sum(), 1e-5), text)
+        text = "the total divides by the divisor that the silenced model has"
+        demand(not close(found[3], change.sum(), 1e-5), text)
+        demand(close(found[2], right[2], 1e-5), "`norm` is what is left of the total")
+        demand(close(found, right, 1e-5), "the four numbers are other ones")

@@ -1,19 +1,27 @@
-"""Figures on what each layer does to the stream: read early, left out, exchanged, compared."""
+"""Figures on refining and rewriting: blocks left out, writes that agree, and who makes up for whom."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import ArrayLike
+from xarray import DataArray, Dataset
 
+from measured_transformer.chapters.layers_as_steps.measure import (
+    GRAMMAR,
+    MEASURES,
+    REVERSAL,
+    SAMPLES,
+    SHELL,
+    against,
+)
 from measured_transformer.figures.plots import (
-    heat_map,
     legend_above,
     panel_letters,
     seed_lines,
@@ -22,226 +30,284 @@ from measured_transformer.figures.plots import (
 )
 from measured_transformer.figures.style import look, theme, themed
 
-Array = Float[np.ndarray, "..."]
-
-READERS = {"logit lens": "residual", "tuned lens": "norm"}
-"""The colour of each way to read the stream."""
-KEPT = {"token": "attention", "position": "sinusoidal"}
-"""The colour of what a probe asks for."""
-ARMS = {
-    "copying": "residual",
-    "copying, weight decay": "alibi",
-    "reversal": "rotary",
-    "reversal, weight decay": "learned",
+NAMES = {"sentences": "sentences", "reversal": "reversal", "shell": "shell game"}
+"""The tasks of the models of twelve blocks, as the page calls them."""
+GUESSES = {
+    "sentences": float(np.log(GRAMMAR.vocab)),
+    "reversal": float(np.log(REVERSAL.vocab)),
+    "shell": SHELL.blind_loss(),
 }
-"""The colour of each training with surplus layers."""
-SUBLAYERS = ("attention", "ffn")
-"""The colour of each kind of sublayer, in their order in a block."""
+"""What it costs, in nats, to know nothing of the sequence."""
 _EDITS = ("residual", "attention", "ffn", "norm")
+_SUBLAYERS = {"attention": "attention", "feed-forward": "ffn"}
 
 
 @themed
 def plot_two_teams(teams: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
-    """Draw how far from the goal two small teams of layers are, step by step, whole and edited.
+    """Draw how far from the goal two small teams are, step by step, whole and edited.
 
     Args:
-        teams: name of the team -> what was done to it -> distance before the first layer and after each.
+        teams: name of the team -> what was done to it -> distance before the first member and after each.
     """
-    figure, axes = subplots(len(teams), 1, height=2.5)
+    figure, axes = subplots(1, len(teams), height=2.9, layout="constrained")
     for panel, (name, lines) in zip(axes, teams.items(), strict=True):
         for (edit, distance), concept in zip(lines.items(), _EDITS, strict=False):
             walk = np.asarray(distance, dtype=float)
             panel.plot(np.arange(walk.size), walk, **look(concept), label=edit, alpha=0.85)
-        panel.set_ylabel(f"{name}:\ndistance to the goal")
+        panel.set_xlabel(f"members passed ({name})")
         panel.xaxis.set_major_locator(FixedLocator(range(6)))
         panel.set_ylim(-0.6, None)
-    legend_above(axes[0], columns=2)
-    axes[-1].set_xlabel("layers passed")
+    axes[0].set_ylabel("distance to the goal")
+    axes[-1].legend(loc="center left", fontsize=9)
     panel_letters(axes)
     return figure
 
 
 @themed
-def plot_read_off(
-    panels: Mapping[str, Mapping[str, Array]], guesses: Mapping[str, tuple[float, str]]
-) -> Figure:
-    """Draw the loss that is read off the stream at each depth, a panel a task, with every seed.
-
-    Args:
-        panels: name of the task -> way to read, a key of `READERS` -> nats, (seed, depth).
-        guesses: name of the task -> a loss to mark and its name.
-    """
-    figure, axes = subplots(len(panels), 1, height=2.9, sharex=True)
-    for panel, (task, readers) in zip(np.atleast_1d(axes), panels.items(), strict=True):
-        for name, rows in readers.items():
-            depth = np.arange(rows.shape[1])
-            seed_lines(panel, depth, rows, concept=READERS[name], label=name)
-        value, words = guesses[task]
-        panel.axhline(value, color=theme().ink, linestyle="--", linewidth=1)
-        panel.annotate(
-            words, (1, value), (-4, -4), xycoords=("axes fraction", "data"),
-            textcoords="offset points", ha="right", va="top", fontsize=11,
-        )  # fmt: skip
-        panel.set_ylabel(f"{task}:\nloss read off, nats")
-        panel.set_xticks(depth)
-    legend_above(np.atleast_1d(axes)[0])
-    np.atleast_1d(axes)[-1].set_xlabel("blocks passed when it is read")
-    panel_letters(np.atleast_1d(axes))
+def plot_edits(twelve: Dataset) -> Figure:
+    """Draw what it costs to leave out, to repeat and to move each block: tasks, with every seed."""
+    figure, axes = subplots(len(NAMES), 1, height=2.2, sharex=True)
+    blocks = twelve.block.values.astype(float)
+    edits = (
+        ("skip", "left out", "residual", 0.0),
+        ("swap", "swapped with the next", "attention", 0.5),
+        ("twice", "run twice", "ffn", 0.0),
+    )
+    for panel, (task, name) in zip(axes, NAMES.items(), strict=True):
+        for variable, label, concept, shift in edits:
+            rows = twelve[variable].sel(task=task).transpose("seed", "block").values
+            last = len(blocks) - (variable == "swap")
+            where = blocks[:last] + shift
+            seed_lines(panel, where, rows[:, :last], concept=concept, label=label)
+        panel.set_yscale("symlog", linthresh=0.01, linscale=0.6)
+        panel.set_yticks([0, 0.01, 0.1, 1, 10], ["0", "0.01", "0.1", "1", "10"])
+        panel.yaxis.set_minor_locator(NullLocator())
+        panel.set_ylim(-0.008, 15)
+        panel.set_ylabel(f"{name}:\nrise of the loss, nats")
+    axes[-1].set_xticks(blocks)
+    axes[-1].set_xlabel("block")
+    legend_above(axes[0])
+    panel_letters(axes)
     return figure
 
 
 @themed
-def plot_edit_map(found: Mapping[str, tuple[Array, Array, Array]], *, label: str) -> Figure:
-    """Draw what each edit of a stack of layers costs, as a table of colours with the numbers in it.
-
-    Args:
-        found: name of the task -> costs without each layer (layer), with each run twice (layer), and with each
-            two exchanged (layer, other), as means over seeds.
-        label: what the colours measure, with its unit.
-    """
-    deepest = max(len(skip) for skip, _, _ in found.values())
-    figure, axes = subplots(len(found), 1, height=0.42 * (deepest + 3) + 0.5)
-    for panel, (task, (skip, repeat, swap)) in zip(np.atleast_1d(axes), found.items(), strict=True):
-        layers = len(skip)
-        pairs = np.where(np.eye(layers, dtype=bool), np.nan, swap)
-        table = np.concatenate([skip[None], repeat[None], pairs])
-        heat_map(
-            panel,
-            table,
-            label=label,
-            x_label=f"layer ({task})",
-            y_label="",
-            limits=(0.0, float(np.nanmax(table))),
+def plot_agreement(twelve: Dataset) -> Figure:
+    """Draw cosines between the writes of two blocks, raw and centred, and the share of pairs below zero."""
+    figure, axes = subplots(2, 3, height=2.2, layout="constrained", height_ratios=(1.7, 1))
+    size = twelve.sizes["block"]
+    image: Any = None
+    for panel, (task, name) in zip(axes[0], NAMES.items(), strict=True):
+        raw, centred = (
+            twelve[which].sel(task=task).mean("seed").transpose("block", "other").values
+            for which in ("raw", "centred")
         )
-        _numbers(panel, table)
-        panel.set_xticks(range(layers), [str(i + 1) for i in range(layers)])
-        names = [f"swapped with {i + 1}" for i in range(layers)]
-        panel.set_yticks(range(layers + 2), ["skipped", "run twice", *names])
-    panel_letters(np.atleast_1d(axes))
+        shown = np.where(np.triu(np.ones((size, size)), 1) > 0, raw, centred)
+        np.fill_diagonal(shown, np.nan)
+        image = panel.imshow(shown, cmap="RdBu_r", vmin=-0.8, vmax=0.8)
+        panel.set_title(name, fontsize=11)
+        panel.set_xticks([0, 5, 11], ["1", "6", "12"])
+        panel.set_yticks([0, 5, 11], ["1", "6", "12"])
+        panel.set_xlabel("block")
+        panel.grid(visible=False)
+    axes[0, 0].set_ylabel("block")
+    figure.colorbar(image, ax=axes[0], label="cosine", shrink=0.8, pad=0.01)
+    for panel, task in zip(axes[1], NAMES, strict=True):
+        found = {
+            which: against(twelve[which].sel(task=task)).values
+            for which in ("raw", "centred", "untrained")
+        }
+        concepts = {"raw": "residual", "centred": "rotary", "untrained": "random"}
+        seed_strip(panel, found, label="", concepts=concepts, reference=0.5)
+        panel.set_xlim(-0.06, 0.8)
+        panel.set_xticks([0, 0.5], ["0", "0.5"])
+        if panel is not axes[1, 0]:
+            panel.tick_params(axis="y", labelleft=False)
+    axes[1, 1].set_xlabel("share of the pairs of blocks whose cosine lies below 0")
     return figure
 
 
 @themed
-def plot_cosines_of_writes(found: Mapping[str, Array]) -> Figure:
-    """Draw the cosines between the writes of each two layers, a panel a task.
-
-    Args:
-        found: name of the task -> cosines, (seed, layer, other); the mean over the seeds is drawn.
-    """
-    figure, axes = subplots(len(found), 1, height=2.9)
-    for panel, (task, cosines) in zip(np.atleast_1d(axes), found.items(), strict=True):
-        mean = cosines.mean(0)
-        shown = np.where(np.eye(len(mean), dtype=bool), np.nan, mean)
-        bar = heat_map(
-            panel,
-            shown,
-            label="cosine",
-            x_label="layer",
-            y_label=f"{task}: layer",
-            diverging=True,
-            limits=(-1.0, 1.0),
-        )
-        _numbers(panel, shown, bar)
-        ticks = range(len(mean))
-        panel.set_xticks(ticks, [str(i + 1) for i in ticks])
-        panel.set_yticks(ticks, [str(i + 1) for i in ticks])
-    panel_letters(np.atleast_1d(axes))
+def plot_repair(twelve: Dataset) -> Figure:
+    """Draw what silenced sublayers contributed directly, what the output loses, and who gave it back."""
+    figure, axes = subplots(2, 3, height=2.7, layout="constrained", height_ratios=(1.4, 1))
+    bounds = (-0.6, 20.0)
+    for panel, (task, name) in zip(axes[0], NAMES.items(), strict=True):
+        here = twelve.sel(task=task)
+        for kind, (label, concept) in enumerate(_SUBLAYERS.items()):
+            style = look(concept) | {"linestyle": "none", "markersize": 4, "mew": 0}
+            direct, total = (
+                -here[which].isel(sublayer=slice(kind, None, 2)).values.ravel()
+                for which in ("direct", "total")
+            )
+            panel.plot(direct, total, **style, alpha=0.45, label=label)
+        panel.plot(bounds, bounds, color=theme().ink, linewidth=1, linestyle="--")
+        for set_scale, set_limits in (
+            (panel.set_xscale, panel.set_xlim),
+            (panel.set_yscale, panel.set_ylim),
+        ):
+            set_scale("symlog", linthresh=0.1, linscale=0.5)
+            set_limits(*bounds)
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(FixedLocator([0, 0.1, 1, 10]))
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.set_title(name, fontsize=11)
+    axes[0, 1].set_xlabel("lost directly, in logits")
+    axes[0, 0].set_ylabel("lost in the output")
+    for panel in axes[0, 1:]:
+        panel.tick_params(axis="y", labelleft=False)
+    words = {"fontsize": 8.5, "color": theme().ink, "transform": axes[0, 0].transAxes}
+    axes[0, 0].text(0.97, 0.1, "made up for", ha="right", **words)
+    axes[0, 2].text(0.05, 0.9, "others lose too", **(words | {"transform": axes[0, 2].transAxes}))
+    handles = [
+        Line2D([], [], **(look(concept) | {"linestyle": "none", "label": label}))
+        for label, concept in _SUBLAYERS.items()
+    ]
+    axes[0, 0].legend(handles=handles, loc="upper left", fontsize=8.5)
+    for panel, task in zip(axes[1], NAMES, strict=True):
+        _shares(panel, twelve.sel(task=task).isel(sublayer=slice(2, None)).sum("sublayer"))
+        if panel is not axes[1, 0]:
+            panel.tick_params(axis="y", labelleft=False)
+    axes[1, 1].set_xlabel("over what is lost directly")
     return figure
 
 
-def _numbers(panel: Axes, table: Array, diverging: Colorbar | None = None) -> None:
-    """Write each number into its cell, in a colour that can be read there."""
-    largest = float(np.nanmax(np.abs(table)))
-    for (row, column), value in np.ndenumerate(table):
-        if not np.isnan(value):
-            dark = diverging is None and value < 0.5 * largest
-            ink = theme().ink if diverging is not None else ("#ffffff" if dark else "#000000")
-            text = f"{value:.2f}".replace("-0.00", "0.00")
-            panel.text(column, row, text, ha="center", va="center", fontsize=11, color=ink)
+def _shares(panel: Axes, summed: Dataset) -> None:
+    """Rows of one dot for each seed: what is lost later, given back by the norm, and lost in the end."""
+    rows = {
+        "lost by later\nsublayers": (summed.later, "ffn"),
+        "given back by\nthe final norm": (-summed.norm, "norm"),
+        "lost in\nthe output": (summed.total, "residual"),
+    }
+    groups = {name: (values / summed.direct).values for name, (values, _) in rows.items()}
+    concepts = {name: concept for name, (_, concept) in rows.items()}
+    seed_strip(panel, groups, label="", concepts=concepts, reference=1.0)
+    panel.set_xlim(-0.3, 1.15 * max(1.2, *(float(np.max(each)) for each in groups.values())))
 
 
 @themed
-def plot_kept(found: Mapping[str, Array], *, chance: float, bound: float) -> Figure:
-    """Draw how often probes read what entered, at each state of the stream, with every seed.
-
-    Args:
-        found: what is asked for, a key of `KEPT` -> accuracy, (seed, state), a state a sublayer.
-        chance: the accuracy of guessing.
-        bound: an accuracy to mark.
-    """
-    figure, axes = subplots(height=3.3)
-    for name, rows in found.items():
-        seed_lines(axes, np.arange(rows.shape[1]) / 2, rows, concept=KEPT[name], label=name)
-    for value in (chance, bound):
-        axes.axhline(value, color=theme().ink, linestyle="--", linewidth=1)
-    axes.set_ylim(0, 1.03)
-    axes.set_xlabel("blocks passed (a half: its attention)")
-    axes.set_ylabel("accuracy of the probe")
-    legend_above(axes)
+def plot_suppression(suppressing: Dataset) -> Figure:
+    """Draw for every head where it looks for an expected token that has been, and what it writes about it."""
+    figure, axes = subplots(height=3.4)
+    for task, concept in (("sentences", "residual"), ("raffle", "attention")):
+        style = look(concept) | {"linestyle": "none", "markersize": 4.5, "mew": 0}
+        aim, effect = (suppressing[f"{task}_{what}"].values.ravel() for what in ("aim", "effect"))
+        axes.plot(aim, effect, **style, alpha=0.5, label=f"{task}, each head of each model")
+    chosen = suppressing.sel(task="raffle")
+    axes.plot(
+        chosen.chosen_aim, chosen.chosen_effect, "o", mfc="none", mec=theme().ink, markersize=9,
+        label="raffle, the head chosen on other sequences",
+    )  # fmt: skip
+    axes.axhline(0, color=theme().ink, linewidth=0.8)
+    axes.axvline(1, color=theme().ink, linewidth=0.8, linestyle="--")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator([0.1, 0.3, 1, 3, 10]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_xlabel("weight on the expected token / weight of even attention")
+    axes.set_ylabel("what the head adds\nto its logit")
+    axes.legend(loc="lower left", fontsize=9)
     return figure
 
 
 @themed
-def plot_surplus(found: Mapping[str, Array], *, bound: float) -> Figure:
-    """Draw how large the writes of each layer are beside the stream, for each training, with every seed.
-
-    Args:
-        found: training, a key of `ARMS` -> length of the writes over that of the stream, (seed, layer).
-        bound: a ratio to mark.
-    """
-    figure, axes = subplots(height=3.6)
-    for name, rows in found.items():
-        layers = np.arange(1, rows.shape[1] + 1)
-        seed_lines(axes, layers, rows, concept=ARMS[name], label=name)
-    axes.axhline(bound, color=theme().ink, linestyle="--", linewidth=1)
-    axes.set_yscale("log")
-    axes.set_xticks(layers)
-    axes.set_xlabel("layer")
-    axes.set_ylabel("length of a write / stream")
-    legend_above(axes, columns=2)
+def plot_read_off(twelve: Dataset, sentences: Dataset) -> Figure:
+    """Draw the loss that is read off the stream at each depth, a panel for each task, with every seed."""
+    figure, axes = subplots(1, 3, height=2.7, layout="constrained")
+    for panel, (task, name) in zip(axes, NAMES.items(), strict=True):
+        read = {"logit lens": (twelve["read"].sel(task=task), "residual")}
+        if task == "sentences":
+            read["tuned lens"] = (sentences.tuned, "norm")
+        for label, (values, concept) in read.items():
+            rows = values.sel(sample=SAMPLES[1]).transpose("seed", "state")
+            seed_lines(panel, rows.state.values, rows.values, concept=concept, label=label)
+        panel.axhline(GUESSES[task], color=theme().ink, linestyle="--", linewidth=1)
+        panel.set_title(name, fontsize=11)
+        panel.set_ylim(0, None)
+        panel.set_xticks([0, 4, 8, 12])
+        panel.set_xlabel("blocks passed")
+    axes[0].set_ylabel("loss read off, nats")
+    axes[0].legend(loc="lower left", fontsize=8.5)
     return figure
 
 
 @themed
-def plot_lengths_and_losses(
-    length: Sequence[Array],
-    rise: Sequence[Array],
-    agreement: Mapping[str, Array],
-    *,
-    bound: float,
-    floor: float = 1e-3,
-) -> Figure:
+def plot_idle(six: Dataset) -> Figure:
+    """Draw how long writes are beside the stream, and what probes read at each depth, with every seed."""
+    figure, axes = subplots(1, 2, height=3.1, layout="constrained")
+    arms = {
+        ("copying", "plain"): "residual",
+        ("reversal", "plain"): "rotary",
+        ("copying", "decay"): "alibi",
+        ("reversal", "decay"): "learned",
+    }
+    for (task, arm), concept in arms.items():
+        rows = six.ratio.sel(task=task, arm=arm).transpose("seed", "block")
+        label = f"{task}{', decay' if arm == 'decay' else ''}"
+        seed_lines(axes[0], rows.block.values, rows.values, concept=concept, label=label)
+    axes[0].axhline(0.3, color=theme().ink, linestyle="--", linewidth=1)
+    axes[0].set_yscale("log")
+    axes[0].yaxis.set_major_locator(FixedLocator([0.1, 0.3, 1, 3]))
+    axes[0].yaxis.set_minor_locator(NullLocator())
+    axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes[0].set_xlabel("block")
+    axes[0].set_ylabel("length of a write / stream")
+    axes[0].legend(fontsize=8.5)
+    kept = {
+        ("token", "plain"): "residual",
+        ("position", "plain"): "rotary",
+        ("token", "decay"): "alibi",
+        ("position", "decay"): "learned",
+    }
+    for (what, arm), concept in kept.items():
+        rows = six.survives.sel(what=what, arm=arm).transpose("seed", "state")
+        label = f"{what}{', decay' if arm == 'decay' else ''}"
+        seed_lines(axes[1], rows.state.values, rows.values, concept=concept, label=label)
+    axes[1].axhline(1 / 8, color=theme().ink, linestyle="--", linewidth=1)
+    axes[1].set_ylim(0, 1.03)
+    axes[1].set_xlabel("blocks passed (reversal)")
+    axes[1].set_ylabel("accuracy of the probe")
+    axes[1].legend(loc="center left", fontsize=8.5)
+    panel_letters(axes)
+    return figure
+
+
+@themed
+def plot_lengths_and_losses(lookups: Dataset, agreement: DataArray, *, bound: float) -> Figure:
     """Draw how long a sublayer's writes are against how much it is missed, and how measures agree with length.
 
     Args:
-        length: for each model the share of the written length of each sublayer, attention first.
-        rise: for each model the rise of the loss, in nats, when the sublayer is set to zero.
-        agreement: measure -> rank correlation with the length, one a seed.
+        lookups: the result of this name.
+        agreement: rank correlation with the length, one for each seed and measure.
         bound: a correlation to mark.
-        floor: smallest rise that is drawn; smaller ones lie on the edge.
     """
-    figure, (above, below) = subplots(2, 1, height=2.9)
-    for kind, (concept, name) in enumerate(
-        zip(SUBLAYERS, ("attention", "feed-forward"), strict=True)
-    ):
-        style = look(concept) | {"linestyle": "none"}
-        x = np.concatenate([one[kind::2] for one in length])
-        y = np.maximum(np.concatenate([one[kind::2] for one in rise]), floor)
-        above.plot(x, y, **style, alpha=0.6, label=name)
-    above.set_yscale("log")
-    above.set_xlabel("share of the written length")
-    above.set_ylabel("rise of the loss\nset to zero, nats")
-    legend_above(above)
-    concepts = dict(
-        zip(agreement, ("residual", "norm", "learned", "sinusoidal", "none"), strict=False)
-    )
+    floor = 1e-3
+    figure, (left, right) = subplots(1, 2, height=3.1, layout="constrained")
+    for kind, (name, concept) in enumerate(_SUBLAYERS.items()):
+        style = look(concept) | {"linestyle": "none", "markersize": 4, "mew": 0}
+        length, zero = (
+            np.concatenate(
+                [lookups[f"{what}_{of}"].values[:, kind::2].ravel() for of in ("four", "six")]
+            )
+            for what in ("length", "zero")
+        )
+        left.plot(length, np.maximum(zero, floor), **style, alpha=0.5, label=name)
+    left.set_yscale("log")
+    left.set_xlabel("share of the written length")
+    left.set_ylabel("rise of the loss, nats")
+    left.set_ylim(6e-4, 40)
+    left.legend(loc="upper right", ncols=2, fontsize=8.5, handletextpad=0.2, columnspacing=0.8)
+    names = {
+        "attribution": "direct\nattribution",
+        "zero": "set to zero",
+        "mean": "set to\nits mean",
+    }
+    shown = {names[way]: agreement.sel(measure=way).values for way in MEASURES}
+    concepts = dict(zip(shown, ("residual", "norm", "learned"), strict=True))
     seed_strip(
-        below,
-        agreement,
-        label="rank correlation with the length",
-        concepts=concepts,
-        reference=bound,
+        right, shown, label="rank correlation with length", concepts=concepts, reference=bound
     )
-    below.set_xlim(-1.05, 1.05)
-    panel_letters((above, below))
+    right.set_xlim(-0.6, 1.05)
+    panel_letters((left, right))
     return figure
