@@ -72,7 +72,9 @@ def plot_one_neuron(portraits: Dataset, neuron: str) -> Figure:
     right.xaxis.set_major_locator(MaxNLocator(4))
     pushed = [text_of([int(token)]) for token in one.pushed_token.values]
     for axes, signs in ((left, names), (right, pushed)):
-        axes.set_yticks(range(len(signs)), [_SHOWN.get(sign, sign) for sign in signs])
+        axes.set_yticks(
+            range(len(signs)), [_SHOWN.get(sign, sign) for sign in signs], family="DejaVu Sans Mono"
+        )
         axes.set_ylim(len(signs) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
