@@ -216,16 +216,17 @@ def plot_known(language: Dataset) -> Figure:
         language: the result ``language``.
     """
     figure, panels = subplots(1, len(BLOCKS), height=3.3, sharey=True)
-    heights = {
-        "untrained": (0.94, 0.83), "trained, random keys": (0.72, 0.55), "trained": (0.47, 0.25),
-    }  # fmt: skip
+    names = {
+        "untrained": ("untrained", 1.05, (0.94, 0.85)),
+        "trained, random keys": ("random keys", 1.03, (0.79, 0.67)),
+        "trained": ("trained", 1.35, (0.5, 0.3)),
+    }
     for axes, block in zip(panels, BLOCKS, strict=True):
-        for name, at in heights.items():
+        for name, (words, x, heights) in names.items():
             values = _arm(language.known, name).sel(block=block).values
-            seed_lines(axes, KNOWN, values, concept=ARMS[name][2])
-            ha = "left" if name == "untrained" else ("left" if name == "trained" else "right")
-            x = {"untrained": 1.05, "trained, random keys": 2.0, "trained": 1.3}[name]
-            axes.text(x, at[block], name, color=COLOURS[ARMS[name][2]], ha=ha, va="center")
+            concept = ARMS[name][2]
+            seed_lines(axes, KNOWN, values, concept=concept)
+            axes.text(x, heights[block], words, color=COLOURS[concept], va="center")
         axes.set_xticks(KNOWN)
         axes.set_xlim(0.9, 3.1)
         axes.set_ylim(0, 1)
@@ -380,7 +381,7 @@ def plot_missing(writing: Dataset) -> Figure:
             mew=0,
         )
         left.plot(i, values.mean(), "D", color=COLOURS["ffn"], mec=theme().ink, markersize=8)
-    left.set_xticks((0, 1), ("its strongest", "elsewhere"))
+    left.set_xticks((0, 1), ("strongest", "elsewhere"))
     left.set_xlim(-0.6, 1.6)
     left.set_ylim(0, None)
     left.grid(visible=False, axis="x")
@@ -400,6 +401,7 @@ def plot_missing(writing: Dataset) -> Figure:
     right.set_xlim(0, 1)
     right.set_ylim(*np.quantile(rises, (0.001, 0.999)))
     right.set_xlabel("F1 of the neuron's pattern")
+    right.set_ylabel("rise over all contexts")
     panel_letters((left, right))
     return figure
 
