@@ -275,7 +275,7 @@ def plot_busy(digits: Dataset, language: Dataset) -> Figure:
     for rate, concept, at in zip(
         RATES,
         ("sinusoidal", "ffn", "rotary"),
-        ((3.05, 0.55), (3.05, 0.25), (3.05, 0.03)),
+        ((3.05, 0.55), (3.05, 0.31), (3.05, 0.03)),
         strict=True,
     ):
         seed_lines(left, places, digits.busy.sel(rate=rate).values, concept=concept)
@@ -411,7 +411,7 @@ def plot_missing(writing: Dataset) -> Figure:
 SHOWN = {
     "one digit": ("residual", "token"),
     "one answer": ("attention", "answer"),
-    "one position": ("sinusoidal", "position"),
+    "one position": ("norm", "position"),
     "digit above five": ("ffn", "above five"),
 }
 """Labels that are drawn, each with its colour and a short name."""
