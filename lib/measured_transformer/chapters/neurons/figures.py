@@ -225,7 +225,7 @@ def plot_known(language: Dataset) -> Figure:
         for name, (words, x, heights) in names.items():
             values = _arm(language.known, name).sel(block=block).values
             concept = ARMS[name][2]
-            seed_lines(axes, KNOWN, values, concept=concept)
+            seed_lines(axes, np.array(KNOWN), values, concept=concept)
             axes.text(x, heights[block], words, color=COLOURS[concept], va="center")
         axes.set_xticks(KNOWN)
         axes.set_xlim(0.9, 3.1)
@@ -245,8 +245,8 @@ def plot_written(language: Dataset) -> Figure:
     """
     figure, axes = subplots(height=3.3)
     one = language.sel(model="trained", keys="own")
-    seed_lines(axes, LEVELS, one.written.values, concept="ffn")
-    seed_lines(axes, LEVELS, one.named.values, concept="attention")
+    seed_lines(axes, np.array(LEVELS), one.written.values, concept="ffn")
+    seed_lines(axes, np.array(LEVELS), one.named.values, concept="attention")
     axes.axvline(0.02, color=theme().ink, linewidth=1, linestyle="--")
     axes.text(0.0195, 0.93, "what a list shows", ha="right", va="center")
     axes.text(0.085, 0.93, "all", color=COLOURS["ffn"], ha="right", va="center")
