@@ -604,7 +604,7 @@ def _network(model: Reader, block: int) -> FeedForward:
 
 
 def described(
-    model: Decoder, seed: int, *, random_keys: bool = False
+    model: Any, seed: int, *, random_keys: bool = False
 ) -> dict[str, Float[ndarray, "..."]]:
     """How well patterns describe a model's neurons, at the top and over the whole range.
 
@@ -894,7 +894,7 @@ def portraits(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         "written": (("neuron", "level"), written.T),
         "named": (("neuron", "level"), named.T),
         "dots": (("block", "axis", "dot"), flat[:, :, drawn].round(4)),
-        "slope": ("block", [float(np.polyfit(*pair, 1)[0]) for pair in flat]),
+        "slope": ("block", [float(np.polyfit(*pair, 1)[0]) for pair in flat]),  # type: ignore[call-overload]
     }
 
 
@@ -910,7 +910,7 @@ def _portrait(
     tokens, said, at = [], [], []
     for rank in RANKS:
         first = round(rank * len(order))
-        lines = []
+        lines = []  # type: ignore[var-annotated]
         for place in order[first:].tolist():
             row, column = divmod(place, LENGTH - FROM)
             if row not in [other for other, _ in lines]:  # lines of different windows
@@ -987,7 +987,7 @@ def digits_trainings(seed: int) -> dict[tuple[float, int], Job]:
 
 
 def looked_at(
-    model: Reader, seed: int, task: Any = DIGITS
+    model: Any, seed: int, task: Any = DIGITS
 ) -> tuple[Float[ndarray, "input neuron"], dict[str, Int[ndarray, "input"]], Batch]:
     """Activations on sequences that were not trained on, what is known of each input, and the sequences."""
     batch = task.batch(make_generator(seed, "neurons"), 256)
@@ -1086,7 +1086,7 @@ def asked(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
-def without_detectors(model: Reader, seed: int, by: str) -> Float[ndarray, "who where"]:
+def without_detectors(model: Any, seed: int, by: str) -> Float[ndarray, "who where"]:
     """Rise of the loss where a digit is the answer (or at a position) and elsewhere, without its detectors.
 
     Returns:
@@ -1124,7 +1124,7 @@ def activity_trainings(seed: int) -> dict[tuple[str, float], Job]:
 def activity(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
     """Share of neurons that are active on more than half of the inputs, by activation, rate and definition."""
 
-    def busy(model: Reader) -> list[float]:
+    def busy(model: Any) -> list[float]:
         values, _, _ = looked_at(model, seed)
         return [float((firing_rates(values, above=a) > 0.5).mean()) for a in (0.0, 0.1)]
 
