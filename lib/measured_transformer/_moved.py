@@ -225,8 +225,8 @@ CHANGED: dict[str, dict[str, str]] = {
     "analysis.fact_counts": {"log_ratio": "chapters.facts.measure"},
     "analysis.ffn_memory": _all_in(
         "chapters.neurons.measure",
-        "Portrait Reader activations auc convention_error firing_rates forced forced_changes kinds "
-        "portrait pushes rise set_auc silenced table variance_explained",
+        "Reader activations convention_error firing_rates forced forced_changes kinds pushes rise "
+        "set_auc silenced table variance_explained",
     ),
     "analysis.gradients": _all_in(
         "chapters.without_skips.measure",

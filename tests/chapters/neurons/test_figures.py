@@ -1,42 +1,51 @@
 """Figures on neurons draw the numbers that they are given."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 from measured_transformer.chapters.neurons import figures
-from measured_transformer.chapters.neurons.measure import Portrait
+from measured_transformer.evidence.results import load_results
+from measured_transformer.figures.style import ThemedFigure
+
+RESULTS = load_results("neurons")
+DRAWN = {
+    "plot_one_neuron": lambda: figures.plot_one_neuron(RESULTS["portraits"], "string"),
+    "plot_conventions": figures.plot_conventions,
+    "plot_described": lambda: figures.plot_described(RESULTS["language"]),
+    "plot_known": lambda: figures.plot_known(RESULTS["language"]),
+    "plot_written": lambda: figures.plot_written(RESULTS["language"]),
+    "plot_busy": lambda: figures.plot_busy(RESULTS["digits"], RESULTS["language"]),
+    "plot_promised": lambda: figures.plot_promised(RESULTS["portraits"]),
+    "plot_pairing": lambda: figures.plot_pairing(RESULTS["writing"]),
+    "plot_missing": lambda: figures.plot_missing(RESULTS["writing"]),
+    "plot_detectors": lambda: figures.plot_detectors(RESULTS["digits"]),
+}
 
 
-def texts(axes):
-    return [text.get_text() for text in axes.texts]
+@pytest.mark.parametrize("name", DRAWN)
+def test_figure_is_drawn_for_both_themes(name: str) -> None:
+    drawn = DRAWN[name]()
+    assert isinstance(drawn, ThemedFigure)
+    assert drawn.light.startswith(b"\x89PNG")
+    assert drawn.dark.startswith(b"\x89PNG")
+    assert drawn.light != drawn.dark
+    labels = [axes.get_xlabel() for axes in drawn.figure.axes if axes.axison]
+    assert any(labels) or not labels, "grids of cells and lines of text have no axes"
+
+
+def test_every_figure_function_is_tried() -> None:
+    made_here = {
+        name
+        for name, value in vars(figures).items()
+        if getattr(value, "__module__", "") == figures.__name__ and name.startswith("plot_")
+    }
+    assert made_here == set(DRAWN)
 
 
 def rectangles(axes):
     return [patch for patch in axes.patches if isinstance(patch, Rectangle)]
-
-
-def test_a_neuron_shades_what_it_fires_at():
-    seen = Portrait(
-        lines=[["a", " ", "b"], ["b", "\n", "a"]],
-        said=[[2.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
-        products={"a": np.array([-1.0, 0.5, 2.0]), " ": np.array([-3.0, -2.0, -1.0])},
-        pushes={"b": 1.5, "a": -0.5, " ": -1.0},
-    )
-    drawn = figures.plot_one_neuron(seen)
-    assert drawn.light != drawn.dark
-    top, left, right = drawn.figure.axes
-    assert texts(top) == ["a", "␣", "b", "b", "↵", "a"]
-    shaded = {(patch.get_x(), patch.get_y()) for patch in rectangles(top)}
-    assert shaded == {(0, 0), (2, 1)}
-    assert [patch.get_width() for patch in rectangles(right)] == [1.5, -0.5, -1.0]
-    assert [tick.get_text() for tick in left.get_yticklabels()] == ["a", "␣"]
-    (middles,) = [line for line in left.get_lines() if line.get_marker() == "^"]
-    assert np.asarray(middles.get_xdata()).tolist() == [0.5, -2.0]
-
-
-def test_a_neuron_that_says_nothing_can_be_drawn():
-    seen = Portrait([["a"]], [[0.0]], {"a": np.zeros(3)}, {"a": 0.0})
-    assert rectangles(figures.plot_one_neuron(seen).figure.axes[0]) == []
 
 
 def test_both_conventions_mark_one_key_and_one_value():
@@ -47,58 +56,20 @@ def test_both_conventions_mark_one_key_and_one_value():
         colours = [patch.get_facecolor() for patch in cells]
         strongest = min(set(colours), key=lambda colour: sum(colour[:3]))
         assert colours.count(strongest) == 6  # three numbers of the key, three of the value
-        assert {"key", "value"} <= set(texts(axes))
-    assert {"$W_1$", "$W_2$"} <= set(texts(drawn.figure.axes[0]))
-    assert {"$W_{in}$", "$W_{out}$"} <= set(texts(drawn.figure.axes[1]))
+        assert {"key", "value"} <= {text.get_text() for text in axes.texts}
 
 
-def test_every_seed_of_every_arm_is_a_sorted_line():
-    areas = {
-        "one": {"trained": np.array([[0.9, 0.1], [0.2, 0.3]]), "untrained": np.full((2, 2), 0.5)}
-    }
-    (axes,) = figures.plot_told_apart(areas, 0.95).figure.axes
-    rows = [np.asarray(line.get_ydata(), float).tolist() for line in axes.get_lines()]
-    assert rows[1:] == [[0.1, 0.9], [0.2, 0.3], [0.5, 0.5], [0.5, 0.5]]
-    assert rows[0] == [0.95, 0.95]
-
-
-def test_strips_have_a_dot_for_each_seed():
-    panels = {
-        "first": {"a": np.array([0.1, 0.3]), "b": np.array([0.2, 0.4])},
-        "second": {"a": np.ones(3)},
-    }
-    drawn = figures.plot_strips(panels, {"a": "ffn", "b": "none"}, limits=(0.0, 2.0), reference=0.5)
-    for axes, groups in zip(drawn.figure.axes, panels.values(), strict=True):
-        dots = [
-            np.asarray(line.get_xdata(), float).tolist()
-            for line in axes.get_lines()
-            if line.get_marker() == "o"
-        ]
-        assert dots == [list(values) for values in groups.values()]
-        assert axes.get_xlim() == (0.0, 2.0)
-    assert drawn.figure.axes[0].get_xlabel() == "first"
-
-
-def test_shares_over_steps_and_widths():
-    over = {"ReLU": np.array([[0.5, 0.4], [0.5, 0.2]])}
-    left, right = figures.plot_busy(
-        [0, 300], over, {32: np.array([0.1]), 64: np.array([0.3])}
-    ).figure.axes
-    means = [line for line in left.get_lines() if line.get_marker() == "^"]
-    assert np.asarray(means[0].get_ydata(), float).tolist() == pytest.approx([0.5, 0.3])
-    dots = [np.asarray(line.get_ydata(), float).tolist() for line in right.get_lines()]
-    assert [0.1] in dots
-    assert [0.3] in dots
-    assert [0.1, 0.3] in dots
-
-
-def test_dots_stand_at_promised_and_measured_changes():
-    promise, measure = np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(2, 3) ** 2
-    (axes,) = figures.plot_promised({"last block": (promise, measure)}).figure.axes
-    dots = axes.get_lines()[-1]
-    assert np.asarray(dots.get_xdata(), float).tolist() == promise.ravel().tolist()
-    assert np.asarray(dots.get_ydata(), float).tolist() == measure.ravel().tolist()
-    fewer = (
-        figures.plot_promised({"last": (promise, measure)}, most=4).figure.axes[0].get_lines()[-1]
+def test_a_neuron_is_shaded_by_what_it_says_and_framed_at_its_rank():
+    one = RESULTS["portraits"].isel(seed=0).sel(neuron="string")
+    top, left, right = figures.plot_one_neuron(RESULTS["portraits"], "string").figure.axes
+    cells = rectangles(top)
+    assert len(cells) == one.says.size
+    framed = [cell for cell in cells if cell.get_linewidth() > 0]
+    assert len(framed) == one.sizes["rank"] * one.sizes["line"]
+    places = [round(cell.get_x() - 0.28 * figures.WIDE) for cell in framed]
+    assert places == one["at"].values.astype(int).ravel().tolist()
+    assert [bar.get_width() for bar in rectangles(right)] == one.push.values.tolist()
+    (middles,) = [line for line in left.get_lines() if line.get_marker() == "^"]
+    assert (
+        np.asarray(middles.get_xdata()).tolist() == one["product"].sel(percent=50).values.tolist()
     )
-    assert len(np.asarray(fewer.get_xdata())) == 4

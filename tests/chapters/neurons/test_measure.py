@@ -1,5 +1,7 @@
 """What neurons respond to and write: measures on neurons that are known."""
 
+from ast import literal_eval
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.tasks.text import TextLM
+from measured_transformer.training.loop import make_model
 from measured_transformer.training.seeding import make_generator, seeded
 from scipy.stats import mannwhitneyu
 from torch import nn
@@ -103,21 +105,16 @@ def test_silencing_hurts_where_the_neuron_is_needed(model):
 
 
 def test_the_area_is_that_of_mann_and_whitney():
-    draws = np.random.default_rng(0)
-    values = np.maximum(draws.normal(size=(60, 5)), 0)  # many equal ones
-    label = draws.random(60) < 0.3
-    found = neurons.auc(values, label)
-    for i in range(5):
-        u = mannwhitneyu(values[label, i], values[~label, i]).statistic
-        assert found[i] == pytest.approx(u / (label.sum() * (~label).sum()))
-
-
-def test_areas_of_sets_are_those_of_their_labels():
     draws = np.random.default_rng(1)
-    values, token = draws.normal(size=(80, 3)), draws.integers(0, 5, 80)
+    values = np.maximum(draws.normal(size=(80, 3)), 0)  # many equal ones
+    token = draws.integers(0, 5, 80)
     sets = np.array([[1, 1, 0, 0, 0], [0, 1, 0, 1, 1]], dtype=bool)
     found = neurons.set_auc(values, token, sets)
-    assert np.allclose(found, [neurons.auc(values, s[token]) for s in sets])
+    for row, one in zip(found, sets, strict=True):
+        label = one[token]
+        for i, area in enumerate(row):
+            u = mannwhitneyu(values[label, i], values[~label, i]).statistic
+            assert area == pytest.approx(u / (label.sum() * (~label).sum()))
     with pytest.raises(ValueError, match="inside and outside"):
         neurons.set_auc(values, token, np.ones((1, 5), dtype=bool))
 
@@ -136,7 +133,8 @@ def test_a_neuron_built_to_fire_on_one_token_is_found(model):
         others = normal[[0, 1, 2, 3, 5]]
         up.weight[9], up.bias[9] = key, -((others @ key).max() + key @ key) / 2
     values = neurons.table(neurons.activations(model, tokens))
-    assert neurons.auc(values, tokens[0].numpy() == 4)[9] == 1.0
+    only_four = np.arange(6)[None] == 4
+    assert neurons.set_auc(values, tokens[0].numpy(), only_four)[0, 9] == 1.0
     assert neurons.variance_explained(values, tokens[0].numpy())[9] == pytest.approx(1.0)
     assert neurons.firing_rates(values)[9] == pytest.approx(1 / 6)
 
@@ -163,66 +161,217 @@ def test_active_means_above_a_share_of_the_largest():
 # Patterns ------------------------------------------------------------------------------------------
 
 
-def ends_of(task, found, length):
-    """The text up to each place; None in windows with signs of several bytes, whose characters are fewer."""
-    rows = [task.text(row) for row in found.batch.inputs]
-    whole = [row if len(row) == length else None for row in rows]
-    assert sum(row is not None for row in whole) > len(rows) / 2
-    return [row and row[: i + 1] for row in whole for i in range(found.first, length)]
+def test_contexts_stand_in_the_order_of_the_table(gpt):
+    batch = neurons.windows("test", 3)
+    ends = neurons.contexts(batch)
+    assert len(ends) == 3 * (neurons.LENGTH - neurons.FROM)
+    assert len(neurons.units(gpt, batch)) == len(ends)
+    # a window begins with the start token, which is no character: the text up to position 8 has eight
+    assert len(ends[0]) == neurons.FROM
+    whole = neurons.text_of(batch.inputs[1].tolist())
+    assert ends[neurons.LENGTH - neurons.FROM] == whole[: neurons.FROM]
+    last = [end[-1] for end in ends]
+    kept = batch.inputs[:, neurons.FROM :].flatten().tolist()
+    assert last == [neurons.text_of([token]) for token in kept]
 
 
 def test_patterns_are_what_the_text_ends_with():
-    task = TextLM(length=12)
-    found = neurons.contexts(task, seed=0, size=20, least=3)
-    ends = ends_of(task, found, 12)
-    assert found.matches.shape == (len(found.names), len(ends))
-    for name in ("[A-Z]", r"\s\s", "[aeiou]"):
-        row = found.matches[found.names.index(name)]
-        last = {"[A-Z]": str.isupper, "[aeiou]": lambda c: c in "aeiou"}
-        for end, fits in zip(ends, row, strict=True):
-            if end is None:
-                continue
-            right = end[-2:].isspace() if name == r"\s\s" else last[name](end[-1])
-            assert fits == right
-    grams = [name for name in found.names if name not in neurons.CLASSES]
-    strings = [len(eval(n)) > 1 if n in grams else False for n in found.names]
-    assert found.strings.tolist() == strings
-    assert {len(eval(name)) for name in grams} == {1, 2, 3}
-    for name in grams:
-        row = found.matches[found.names.index(name)]
-        assert row.sum() >= 3
-        assert all(
-            fits == end.endswith(eval(name)) for end, fits in zip(ends, row, strict=True) if end
-        )
-    other = neurons.contexts(task, seed=1, size=5, names=found.names)
-    assert other.names == found.names
-    assert other.matches.shape == (len(found.names), 45)
+    ends = ["It is. ", "so\n", "x = (A", "a\n  ", "The "]
+    grams, classes = ["e ", "\n"], [r"[A-Z]", r"\s\s", r"\.\s+", r"[aeiou]", r"\n"]
+    found = neurons.matches(grams, classes, ends)
+    rows = dict(zip([*grams, *classes], found.tolist(), strict=True))
+    assert rows["e "] == [False, False, False, False, True]
+    assert rows["\n"] == [False, True, False, False, False]
+    assert rows["[A-Z]"] == [False, False, True, False, False]
+    assert rows[r"\s\s"] == [False, False, False, True, False]
+    assert rows[r"\.\s+"] == [True, False, False, False, False]
+    assert not any(rows["[aeiou]"])
+    assert rows[r"\n"] == rows["\n"]
 
 
-def test_a_line_break_is_a_pattern_and_no_end():
-    pattern = next(i for i, name in enumerate(neurons.CLASSES) if name == r"\n")
-    task = TextLM(length=40)
-    found = neurons.contexts(task, seed=2, size=10)
-    ends = ends_of(task, found, 40)
-    vowels = found.names.index("[aeiou]")
-    assert found.matches[pattern].any()
-    for end, breaks, vowel in zip(ends, found.matches[pattern], found.matches[vowels], strict=True):
-        if end:
-            assert breaks == end.endswith("\n")
-            assert vowel == (end[-1] in "aeiou")
+def test_only_frequent_strings_are_patterns():
+    names, longer, found, kept = neurons.patterns()
+    assert (
+        found.shape
+        == kept.shape
+        == (len(names), neurons.SEARCHED * (neurons.LENGTH - neurons.FROM))
+    )
+    strings = names[: -len(neurons.CLASSES)]
+    assert found[: len(strings)].sum(1).min() >= neurons.FEWEST
+    assert longer.tolist() == [
+        name not in neurons.CLASSES and len(literal_eval(name)) > 1 for name in names
+    ]
 
 
-def test_letters_are_of_their_kinds():
-    task = TextLM(length=4)
-    sets = dict(zip(neurons.LETTERS, neurons.letter_sets(task), strict=True))
-    number = {one: task.tokenizer().encode(one).ids[0] for one in "aB7 (x\n"}
-    member = {one: {kind for kind in sets if sets[kind][i]} for one, i in number.items()}
-    assert member["a"] == {"[a-z]", "[aeiou]"}
-    assert member["x"] == {"[a-z]"}
-    assert member["B"] == {"[A-Z]"}
-    assert member["7"] == {"[0-9]"}
-    assert member[" "] == member["\n"] == {r"\s"}
-    assert member["("] == {r"[^\w\s]"}
+def test_strings_that_are_equal_have_equal_numbers():
+    batch = neurons.windows("test", 4)
+    ends = neurons.contexts(batch)
+    for k in neurons.KNOWN:
+        of: dict[int, set[str]] = {}
+        for code, end in zip(neurons.last(batch, k).tolist(), ends, strict=True):
+            of.setdefault(code, set()).add(end[-k:])
+        assert all(len(strings) == 1 for strings in of.values())
+        assert len(of) == len({end[-k:] for end in ends})
+
+
+def test_tables_say_means_that_lean_on_shorter_strings():
+    read, kept = "abcabdabc", "abcxbd"
+    draws = np.random.default_rng(0)
+    says, truth = draws.normal(size=(9, 2)), draws.normal(size=(6, 2))
+
+    def said(end: str, k: int) -> np.ndarray:
+        if not k:
+            return says.mean(0)
+        own = [says[i] for i in range(9) if read[: i + 1].endswith(end[-k:]) and i + 1 >= k]
+        if not own or len(end) < k:
+            return said(end, k - 1)
+        return (np.sum(own, 0) + neurons.PRIOR * said(end, k - 1)) / (len(own) + neurons.PRIOR)
+
+    def codes(text: str, k: int) -> torch.Tensor:
+        # at the beginning, where there are fewer characters, a number that nothing else has
+        ends = [text[max(0, i + 1 - k) : i + 1].rjust(k, "_") for i in range(len(text))]
+        return torch.tensor([int.from_bytes(end.encode(), "big") for end in ends])
+
+    found = neurons.predicted_by_last(
+        says[2:], truth[2:], [(codes(read, k)[2:], codes(kept, k)[2:]) for k in (1, 2)]
+    )
+    inner = says[2:]
+    for k, share in zip((1, 2), found, strict=True):
+        wrong = 0.0
+        for i in range(2, 6):
+            guess = inner.mean(0)
+            for n in range(1, k + 1):
+                end = kept[i + 1 - n : i + 1]
+                own = [says[m] for m in range(2, 9) if read[m + 1 - n : m + 1] == end]
+                if own:
+                    guess = (np.sum(own, 0) + neurons.PRIOR * guess) / (len(own) + neurons.PRIOR)
+            wrong = wrong + np.square(truth[i] - guess)
+        whole = np.square(truth[2:] - truth[2:].mean(0)).sum(0)
+        assert np.allclose(share, 1 - wrong / whole)
+    assert said("zb", 1).shape == (2,)
+
+
+def test_what_is_written_from_the_strongest_down():
+    says = np.zeros((1000, 2))
+    says[:10, 0] = 8.0  # ten places have eight tenths of all, and the pattern half of that
+    says[10:30, 0] = 1.0
+    says[:, 1] = -1.0
+    named = np.zeros((1000, 2), dtype=bool)
+    named[:5] = True
+    named[20:40] = True
+    written, by_pattern = neurons.written_down_to(says, named)
+    level = dict(zip(neurons.LEVELS, range(len(neurons.LEVELS)), strict=True))
+    assert written[level[0.01], 0] == pytest.approx(0.8)
+    assert by_pattern[level[0.01], 0] == pytest.approx(0.4)
+    assert written[level[1.0], 0] == pytest.approx(1.0)
+    assert by_pattern[level[1.0], 0] == pytest.approx(0.5)
+    assert (written[:, 1] == 0).all()  # a neuron that is never active writes nothing
+
+
+# A language model ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    return make_model(neurons.GPT, causal=True, seed=5).eval()
+
+
+def test_random_keys_are_read_from_the_same_stream(gpt):
+    batch = neurons.windows("test", 4)
+    found = neurons.units(gpt, batch, random_keys=3)
+    draws = make_generator(3, "random keys")
+    other = make_model(neurons.GPT, causal=True, seed=5).eval()
+    with torch.no_grad():
+        up = other.blocks[0].feedforward.up
+        drawn = torch.randn(up.weight.shape, generator=draws)
+        longest = up.weight.norm(dim=1)
+        up.weight.copy_(drawn / drawn.norm(dim=1)[:, None] * longest[:, None])
+        up.bias.zero_()
+    first = neurons.table(neurons.activations(other, batch.inputs), neurons.FROM)[:, :256]
+    assert np.allclose(found[:, :256], first, atol=1e-5)
+    own = neurons.units(gpt, batch)
+    assert own.shape == found.shape == (4 * (neurons.LENGTH - neurons.FROM), 512)
+    assert not np.allclose(own[:, 256:], found[:, 256:], atol=0.1)
+
+
+def test_agreement_is_a_correlation_for_each_neuron(gpt):
+    batch = neurons.windows("test", 40)
+    said = neurons.units(gpt, batch)
+    found = neurons.agreement(gpt, said, batch)
+    following = batch.targets[:, neurons.FROM :].flatten().numpy()
+    often = [t for t in range(neurons.PROSE.vocab) if (following == t).sum() >= neurons.OFTEN]
+    strong, favours = neurons.strongest(said, neurons.TOP), neurons.pushes(gpt, 1).double().numpy()
+    by_hand = {0: [], 1: []}
+    for i in range(256):
+        there = following[strong[:, 256 + i]]
+        more = [(there == t).mean() - (following == t).mean() for t in often]
+        for shift in by_hand:
+            by_hand[shift].append(np.corrcoef(more, favours[i - shift, often])[0, 1])
+    assert found[1] == pytest.approx([np.mean(by_hand[0]), np.mean(by_hand[1])], abs=1e-6)
+
+
+def test_a_neuron_held_at_its_mean_is_a_constant(gpt):
+    batch = neurons.windows("test", 2)
+    means = neurons.units(gpt, batch).mean(0)
+    rises = neurons.held_at_mean(gpt, means, batch)
+    assert rises.shape == (512, 2 * (neurons.LENGTH - neurons.FROM))
+    other = make_model(neurons.GPT, causal=True, seed=5).eval()
+    with torch.no_grad():
+        network = other.blocks[1].feedforward
+        network.down.bias += float(means[256 + 7]) * network.down.weight[:, 7]
+        network.down.weight[:, 7] = 0
+        losses = [
+            nn.functional.cross_entropy(
+                m(batch.inputs).double().transpose(1, 2), batch.targets, reduction="none"
+            )[:, neurons.FROM :].flatten()
+            for m in (other, gpt)
+        ]
+    assert np.allclose(rises[256 + 7], (losses[0] - losses[1]).numpy(), atol=1e-5)
+
+
+def test_what_is_promised_is_measured_at_the_end(gpt):
+    batch = neurons.windows("test", 20)
+    both, fits = neurons.kept_promises(gpt, neurons.units(gpt, batch), batch, 4)
+    assert both.shape == (2, 2, 256, neurons.PROSE.vocab)
+    assert fits[1] > 0.99 > fits[0]
+    assert fits[0] == pytest.approx(np.corrcoef(both[0].reshape(2, -1))[0, 1])
+
+
+# Digits --------------------------------------------------------------------------------------------
+
+
+def test_size_is_asked_of_the_mirrored_digit():
+    batch = neurons.AboveFive().batch(make_generator(0, "test"), 5)
+    assert batch.targets.tolist() == [
+        [int(x > 5) for x in row[::-1]] for row in batch.inputs.tolist()
+    ]
+    assert batch.scored.all()
+    assert (neurons.AboveFive.vocab, neurons.AboveFive.length) == (10, 8)
+
+
+def test_areas_find_what_is_planted():
+    batch = neurons.DIGITS.batch(make_generator(0, "test"), 64)
+    kind = neurons.kinds(batch)
+    planted = {
+        "digit above five": kind["token"] > 5, "answer above five": kind["answer"] > 5,
+        "one digit": kind["token"] == 3, "one answer": kind["answer"] == 4,
+        "one position": kind["position"] == 2, "first position": kind["position"] == 0,
+    }  # fmt: skip
+    values = np.stack([label.astype(float) for label in planted.values()], axis=1)
+    found = neurons.areas(values, kind)
+    assert list(found) == list(neurons.LABELS)
+    for i, label in enumerate(neurons.LABELS):
+        assert found[label][i] == 1.0
+        others = [j for j in range(6) if j != i]
+        if label == "one position":
+            others.remove(5)  # the first position is one
+        assert (found[label][others] < neurons.LEVEL).all()
+
+
+def test_nobody_is_silenced_where_nobody_detects():
+    model = make_model(neurons.SMALL, causal=False, seed=0)
+    assert neurons.without_detectors(model, 0, "answer").tolist() == [[0, 0], [0, 0]]
+    assert np.abs(neurons.without_detectors(model, 0, "token")).max() > 0
 
 
 def test_kinds_stand_in_the_order_of_the_table(model):
@@ -231,34 +380,6 @@ def test_kinds_stand_in_the_order_of_the_table(model):
     assert found["token"].tolist() == batch.inputs.flatten().tolist()
     assert found["answer"].tolist() == batch.inputs.flip(1).flatten().tolist()
     assert found["position"].tolist() == [0, 1, 2, 0, 1, 2]
-
-
-def test_a_portrait_shows_the_neuron_as_it_is():
-    task = TextLM(length=12)
-    with seeded(0):
-        model = Decoder(
-            Config(vocab=256, d_model=8, n_layers=2, n_heads=2, activation="relu")
-        ).eval()
-    batch = task.batch(make_generator(0, "test"), 40)
-    seen = neurons.portrait(model, task, batch, 1, 5, least=4)
-    says = neurons.activations(model, batch.inputs)[1, :, :, 5]
-    row = int(says.amax(1).argmax())
-    assert seen.lines[0] == [task.text(token[None]) for token in batch.inputs[row]]
-    assert seen.said[0] == says[row].tolist()
-    assert len(seen.lines) == len(seen.said) == 5
-    middles = [float(spread[1]) for spread in seen.products.values()]
-    assert middles == sorted(middles, reverse=True)
-    for name, spread in seen.products.items():
-        token = task.tokenizer().encode(name).ids[0]
-        found = says[batch.inputs == token].double().numpy()
-        assert np.allclose(np.maximum(spread[2], 0), np.quantile(found, 0.9), atol=0.2)
-    whole = neurons.pushes(model, 1)[5]
-    numbers = [task.tokenizer().encode(name).ids[0] for name in seen.pushes]
-    apart = whole[numbers].double().numpy()
-    assert np.allclose(np.diff(list(seen.pushes.values())), np.diff(apart), atol=1e-6)
-    pushed = list(seen.pushes.values())
-    assert len(pushed) == 8
-    assert pushed == sorted(pushed, reverse=True)
 
 
 def test_the_strongest_inputs_are_active_ones():
@@ -288,6 +409,7 @@ def test_detectors_find_planted_patterns_and_score_them_elsewhere():
     assert found.precision[3] == pytest.approx(precision)
     assert found.recall[3] == pytest.approx(recall) == 1.0
     assert found.f1[3] == pytest.approx(2 * precision * recall / (precision + recall))
+    assert found.searched.tolist() == [1.0] * 4
     assert found.shuffled.max() < 0.4
     assert found.counted.all()
     assert not neurons.detectors(planted, there & False, kept, here).counted.any()

@@ -11,10 +11,24 @@ def _f1(named, strong, order=("p", "r"), mean=None):
     return {"p": p, "r": r}[order[0]], {"p": p, "r": r}[order[1]], f
 
 
-def _pairs(says, label, tie):
-    pairs = [(a, b) for a, x in zip(says, label, strict=True) if x
-             for b, y in zip(says, label, strict=True) if not y]  # fmt: skip
-    return sum(1.0 if a > b else tie if a == b else 0.0 for a, b in pairs) / len(pairs)
+def _held(x, keys, key_biases, values, bias, i, level, *, how="set", inside=1, after=1):
+    says = (x @ keys.T + inside * key_biases).relu()
+    if how == "set":
+        says[:, i] = level
+    elif how == "silent":
+        says[:, i] = 0
+    elif how == "add":
+        says[:, i] += level
+    return says @ values + after * bias
+
+
+def _looked_up(read, says, kept, *, best=False, unread=None):
+    mean = sum(says) / len(says) if unread is None else unread
+    found = []
+    for sign in kept:
+        own = [said for other, said in zip(read, says, strict=True) if other == sign]
+        found.append((max(own) if best else sum(own) / len(own)) if own else mean)
+    return found
 
 
 WRONG = {
@@ -49,15 +63,19 @@ WRONG = {
         "sigmoid": (lambda x, g, k, v: ((x @ g.T).sigmoid() * (x @ k.T)) @ v, "logistic"),
         "relu": (lambda x, g, k, v: ((x @ g.T).relu() * (x @ k.T)) @ v, "take one neuron"),
     },
-    "neurons.area": {
-        "the other way": (lambda s, y: 1 - _pairs(s, y, 0.5), "over the labelled"),
-        "ties lost": (lambda s, y: _pairs(s, y, 0.0), "what becomes of pairs"),
-        "ties won": (lambda s, y: _pairs(s, y, 1.0), "equal is not above"),
-        "accuracy": (
-            lambda s, y: sum((a > 1.5) == b for a, b in zip(s, y, strict=True)) / len(s),
-            "go through all pairs",
-        ),
-        "a count": (lambda s, y: 4 * _pairs(s, y, 0.5), "a probability"),
+    "neurons.held": {
+        "untouched": (lambda *a: _held(*a, how="not"), "would have said"),
+        "silent": (lambda *a: _held(*a, how="silent"), "is silent"),
+        "added": (lambda *a: _held(*a, how="add"), "not added"),
+        "no last bias": (lambda *a: _held(*a, after=0), "last bias"),
+        "no first bias": (lambda *a: _held(*a, inside=0), "biases of the keys"),
+        "sign": (lambda *a: -_held(*a), "one neuron at a time"),
+    },
+    "neurons.looked_up": {
+        "largest": (lambda *a: _looked_up(*a, best=True), "the largest"),
+        "zero for unread": (lambda *a: _looked_up(*a, unread=0.0), "overall mean"),
+        "overall mean": (lambda r, s, k: [sum(s) / len(s)] * len(k), "at this character"),
+        "one number": (lambda r, s, k: sum(s), "one for each"),
     },
     "neurons.f1": {
         "exchanged": (lambda n, s: _f1(n, s, order=("r", "p")), "exchanged"),

@@ -101,30 +101,75 @@ def gated(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
-def area(answer: Answer) -> None:
-    """Write `area(says, label)`: the area under the curve of one neuron, from two lists of equal length."""
+def held(answer: Answer) -> None:
+    """Write `held(x, keys, key_biases, values, bias, i, level)`: ReLU network, neuron i held at a level."""
+    for seed, (n, d, m) in enumerate(((2, 3, 5), (4, 4, 4), (1, 2, 1))):
+        x, keys, values = (
+            normal(*size, seed=seed + k) for k, size in ((0, (n, d)), (7, (m, d)), (14, (m, d)))
+        )
+        key_biases, bias = normal(m, seed=seed + 21), normal(d, seed=seed + 28)
+        i, level = m - 1, 0.75
+        key_biases[i] = 9.0  # active for every token, so that each slip shows
+        found: Tensor = tensor(answer(x, keys, key_biases, values, bias, i, level), (n, d))
+        says = (x @ keys.T + key_biases).relu()
+        silent, fixed = says.clone(), says.clone()
+        silent[:, i], fixed[:, i] = 0, level
+        demand(not close(found, says @ values + bias), "all neurons say what they would have said")
+        demand(
+            not close(found, silent @ values + bias),
+            "this neuron is silent; held at a level it writes that much of its value everywhere",
+        )
+        demand(
+            not close(found, (says + (fixed - silent)) @ values + bias),
+            "the level stands in the place of what the neuron says; it is not added to it",
+        )
+        demand(not close(found, fixed @ values), "what becomes of the last bias?")
+        unbiased = (x @ keys.T).relu()
+        unbiased[:, i] = level
+        if not close(unbiased, fixed):
+            demand(
+                not close(found, unbiased @ values + bias),
+                "the biases of the keys are missing: they belong inside the ReLU",
+            )
+        demand(close(found, fixed @ values + bias), "the values differ; take one neuron at a time")
+
+
+@exercise(_CHAPTER)
+def looked_up(answer: Answer) -> None:
+    """Write `looked_up(read, says, kept)`: predict a neuron from the last character alone.
+
+    `read` and `kept` are strings of characters, `says` what the neuron said at each of the first.
+    """
     cases = (
-        ([1.0, 2.0, 3.0, 4.0], [False, False, True, True]),
-        ([4.0, 3.0, 2.0, 1.0], [False, False, True, True]),
-        ([0.5, 3.0, 1.0, 2.0, 0.1], [True, True, False, False, False]),
-        ([0.0, 0.0, 0.0, 2.0], [False, False, True, True]),
-        ([0.0, 0.0, 0.0], [True, False, True]),
+        ("abab", [1.0, 0.0, 3.0, 0.0], "ba"),
+        ("aab", [1.0, 2.0, 6.0], "abbz"),
+        ("x", [2.0], "y"),
     )
-    for says, label in cases:
-        found = number(answer(list(says), list(label)))
-        pairs = [(a, b) for a, x in zip(says, label, strict=True) if x
-                 for b, y in zip(says, label, strict=True) if not y]  # fmt: skip
-        above = sum(a > b for a, b in pairs) / len(pairs)
-        ties = sum(a == b for a, b in pairs) / len(pairs)
-        shown = f"for {says} and {label} got {found:.4g}"
-        demand(0 <= found <= 1, f"{shown}; it is a probability")
-        right = above + ties / 2
-        if right != 0.5:
-            demand(not close(found, 1 - right), f"{shown}: that is of the others over the labelled")
-        if ties:
-            demand(not close(found, above), f"{shown}; what becomes of pairs that are equal?")
-            demand(not close(found, above + ties), f"{shown}; equal is not above")
-        demand(close(found, right), f"{shown}; go through all pairs, one labelled and one other")
+    for read, says, kept in cases:
+        given: Any = answer(read, list(says), kept)
+        if isinstance(given, Tensor):
+            given = given.tolist()
+        if not isinstance(given, (list, tuple)) or len(given) != len(kept):
+            raise Fault(f"the function shall return {len(kept)} numbers, one for each of {kept!r}")
+        found = [number(one) for one in given]
+        mean = sum(says) / len(says)
+        table = {
+            sign: [said for other, said in zip(read, says, strict=True) if other == sign]
+            for sign in read
+        }
+        for sign, one in zip(kept, found, strict=True):
+            shown = f"read {read!r} with {says}; for {sign!r} got {one:.4g}"
+            if sign not in table:
+                demand(close(one, mean), f"{shown}; it was not read, so the overall mean is best")
+                continue
+            own = table[sign]
+            right = sum(own) / len(own)
+            if len(own) > 1:
+                demand(
+                    close(one, right) or not close(one, max(own)),
+                    f"{shown}; that is the largest, and a table over the whole range has the mean",
+                )
+            demand(close(one, right), f"{shown}; the mean of what was said at this character")
 
 
 @exercise(_CHAPTER)
