@@ -177,10 +177,10 @@ class People:
             who, counted = torch.full((self.cities,), -1), [1]
         elif question == "chain":
             inputs, targets = _row(names, about(0), city[:, None], about(2), after=country)
-            targets[:, 2], counted = city, [2, 4]
+            counted = [2, 4]
         elif question == "holder":
             inputs, targets = _row(badge[:, None], about(4), names[:, :1], after=names[:, 1])
-            targets[:, 1], counted = names[:, 0], [1, 2]
+            counted = [1, 2]
         else:
             offset, found = {"city": (0, city), "badge": (1, badge), "country": (3, country)}[
                 question
@@ -201,6 +201,13 @@ class People:
             torch.cat([one.scored for one in asked]),
             gold={"person": torch.cat([one.gold["person"] for one in asked])},
         )
+
+    def blind_loss(self) -> float:
+        """Smallest expected loss, in nats, of a model that knows how often each answer comes."""
+        every = _questions(self)
+        share = torch.bincount(every.targets[every.scored]).double()
+        share = share[share > 0] / share.sum()
+        return float(-(share * share.log()).sum())
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
         """Draw `size` questions of those that training sees.
@@ -226,13 +233,12 @@ FIRST = LAST = 16
 
 
 def _row(*tokens: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
-    """Inputs filled up to five tokens, and targets with the answer behind the last one."""
-    told = torch.cat(tokens, dim=1)
-    inputs = torch.zeros(len(told), 5, dtype=torch.int64)
-    inputs[:, : told.shape[1]] = told
-    targets = torch.zeros_like(inputs)
-    targets[:, told.shape[1] - 1] = after
-    return inputs, targets
+    """Inputs filled up to five tokens, and for each of them the token that comes next."""
+    told = torch.cat([*tokens, after[:, None]], dim=1)
+    line = torch.zeros(len(told), 6, dtype=torch.int64)
+    line[:, : told.shape[1]] = told
+    inputs = line[:, :-1].clone()
+    return inputs, line[:, 1:].clone()
 
 
 @lru_cache(maxsize=64)

@@ -310,10 +310,11 @@ def known_facts(model: Decoder, task: People) -> Known:
 
 
 def all_moments(model: Decoder, task: People) -> list[Float[Tensor, "d_ff d_ff"]]:
-    """Second moments of each block's activations over all that training asks."""
-    asked = task.training().inputs
-    inside = look_inside(model, asked)
-    return [moments(inside, block, asked != 0) for block in range(model.config.n_layers)]
+    """Second moments of each block's activations over all that training asks, up to where it answers last."""
+    asked = task.training()
+    real = asked.scored.flip(1).cumsum(1).flip(1) > 0
+    inside = look_inside(model, asked.inputs)
+    return [moments(inside, block, real) for block in range(model.config.n_layers)]
 
 
 @torch.no_grad()
@@ -645,3 +646,21 @@ def follows_as_tracing(traced: Dataset, places: Dataset) -> DataArray:
     done = places.done.transpose("seed", "site", "block").values.reshape(len(effect), -1)
     found = [float(spearmanr(a, b).statistic) for a, b in zip(effect, done, strict=True)]
     return DataArray(found, dims="seed")
+
+
+@number
+def others_lost(neurons: Dataset) -> DataArray:
+    """How many other facts are lost with a fact's four strongest neurons, mean over facts."""
+    return (1 - neurons.others.sel(silenced=JUDGED)) * (INSIDE.count - 1)
+
+
+@number
+def questions(traced: Dataset) -> int:
+    """How many different questions training asks about a world of people."""
+    return len(world_of(int(traced.seed[0])).training().inputs)
+
+
+@number
+def known_worst(traced: Dataset) -> float:
+    """Smallest share of any kind of question that training asked which any model answers."""
+    return float(min(traced.known.min(), traced.seen.min()))
