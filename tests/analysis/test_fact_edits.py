@@ -42,10 +42,10 @@ def test_tracing_brings_all_back_where_all_passes(model):
     assert torch.allclose(found.spoilt + behind[2], clean, atol=1e-6), (
         "the last stream is the answer"
     )
-    assert behind[:2].abs().max() < 1e-6, "nothing reads the last stream elsewhere"
+    assert behind[:2].abs().max() < 1e-4, "nothing reads the last stream elsewhere"
     spared = f.trace(model, TOKENS, answers, subject=(0, 1), seed=0, strength=0.0)
-    assert torch.allclose(spared.spoilt, clean, atol=1e-6)
-    assert spared.effect.abs().max() < 1e-6
+    assert torch.allclose(spared.spoilt, clean, atol=1e-4)
+    assert spared.effect.abs().max() < 1e-4
 
 
 def test_tracing_is_an_intervention_of_two_values(model):
@@ -67,7 +67,7 @@ def test_tracing_is_an_intervention_of_two_values(model):
     with intervene(model, {"blocks.0.residual_pre": spoilt, "blocks.1.feedforward.out": back}):
         expected = model(TOKENS)[:, -1].softmax(-1).gather(1, answers[:, None])[:, 0]
     got = found.spoilt + found.effect[f.TRACED.index("feedforward.out"), 1, 2]
-    assert torch.allclose(got, expected, atol=1e-6)
+    assert torch.allclose(got, expected, atol=1e-4)
 
 
 # --- editing --------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_tracing_is_an_intervention_of_two_values(model):
 def test_finishing_from_any_block_gives_the_models_own_answer(model):
     inside = f.look_inside(model, TOKENS)
     for block in range(3):
-        assert torch.allclose(f.finish(model, inside.after[block], block), model(TOKENS), atol=1e-6)
+        assert torch.allclose(f.finish(model, inside.after[block], block), model(TOKENS), atol=1e-4)
     turned = make_model(CONFIG.replace(positions="rotary"), causal=True, seed=0)
     with pytest.raises(ValueError, match="'rotary'"):
         f.finish(turned, inside.after[0], 0)

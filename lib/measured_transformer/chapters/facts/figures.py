@@ -68,7 +68,7 @@ def plot_who_fires(written: Array, learned: Array) -> Figure:
 
 
 @themed
-def plot_stored(stored: Dataset) -> Figure:
+def plot_shares_recalled(stored: Dataset) -> Figure:
     """Draw for each model (a) the share of a table that it recalls, (b) the bits it keeps for each parameter.
 
     Args:
@@ -81,13 +81,13 @@ def plot_stored(stored: Dataset) -> Figure:
         bits = one.bits.values / one.parameters.values[:, None]
         seed_lines(axes[0], sizes, one.recalled.values, concept=concept)
         seed_lines(axes[1], sizes, bits, concept=concept)
-        _named(axes[0], 800, float(one.recalled.values[:, -1].mean()), name, concept, va="center")
-        _named(axes[1], 800, float(bits[:, -1].mean()), name, concept, va="center")
+        _named(axes[0], 820, float(one.recalled.values[:, -1].mean()), name, concept, va="center")
+        _named(axes[1], 820, float(bits[:, -1].mean()), name, concept, va="center")
     axes[0].set_ylabel("share recalled")
     axes[1].set_ylabel("bits kept for each parameter")
     for panel in axes:
         panel.xaxis.set_major_locator(FixedLocator(sizes.tolist()))
-        panel.set_xlim(230, 1120)
+        panel.set_xlim(230, 1190)
         panel.set_ylim(bottom=0)
         panel.set_xlabel("facts in the table")
     panel_letters(axes)
@@ -159,7 +159,7 @@ def plot_traced(traced: Dataset) -> Figure:
         for i in range(one.shape[0]):
             for j in range(one.shape[1]):
                 ink = "#000000" if one[i, j] > 0.55 * top else "#ffffff"
-                told = f"{one[i, j]:.2f}\n±{sd[i, j]:.2f}"
+                told = f"{round(float(one[i, j]), 2) + 0.0:.2f}\n±{sd[i, j]:.2f}"
                 axes.text(i, j, told, ha="center", va="center", color=ink, fontsize=8)
         axes.grid(visible=False)
         axes.set_xticks(range(len(names)), names, fontsize=9)
@@ -212,6 +212,15 @@ def plot_places(traced: Dataset, places: Dataset) -> Figure:
     right.set_xticks(
         range(len(price)), [f"{site.split()[-1]}\n{block}" for site, block in price], fontsize=9
     )
+    _named(right, 0.25, 0.97 * right.get_ylim()[1], "same subject", "attention", va="top")
+    _named(
+        right,
+        1.3,
+        float(places.lost.sel(site="relation", block=1, group="same relation").mean()),
+        "same relation",
+        "ffn",
+    )
+    _named(right, 2.0, 0.004, "all others", "none", va="bottom")
     right.set_ylabel("share of other answers changed")
     right.set_ylim(bottom=-0.01)
     panel_letters((left, right))
@@ -229,7 +238,7 @@ def plot_many(many: Dataset) -> Figure:
     numbers = many.number.values
     for panel, name in zip(axes, ("done", "kept"), strict=True):
         for method, concept in (("at once", "ffn"), ("one by one", "attention")):
-            values = many[name].sel(method=method).transpose("seed", "number").values
+            values = many[name].sel({"method": method}).transpose("seed", "number").values
             seed_lines(panel, numbers, values, concept=concept, marker_every=1)
         panel.set_xscale("log", base=2)
         panel.set_xticks(numbers, [str(n) for n in numbers])
@@ -260,8 +269,9 @@ def plot_ripples(ripples: Dataset) -> Figure:
         }
         concepts = dict(zip(found, ("ffn", "residual", "attention", "alibi"), strict=True))
         where, block = place[:-2], place[-1]
-        label = f"share of new answers after an edit in block {block}, {where}"
+        label = "share of new answers" if place == PLACED[0] else ""
         seed_strip(axes, found, label=label, concepts=concepts)
+        axes.set_title(f"edited in block {block}, {where}", loc="right", fontsize=10)
     panels[0].set_xlim(-0.03, 1.03)
     for axes in panels:
         axes.tick_params(labelbottom=True)

@@ -74,7 +74,7 @@ from measured_transformer.variants.feedforward import FixedEmbeddings, without_n
 SIZES = (256, 512, 784)
 """Facts in a table; the largest has every pair of a subject and a relation."""
 TABLE = Facts(count=512, subjects=28, relations=28)
-STEPS = 500
+STEPS = 300
 RATES = (0.003, 0.01, 0.03, 0.06, 0.12, 0.24)
 _WIDE = Config(
     vocab=TABLE.vocab, d_model=8, n_layers=1, n_heads=2, positions="none", activation="relu"
@@ -93,7 +93,7 @@ def storing(name: str, size: int, seed: int) -> Job:
     config, prepare = ARMS[name]
     options = {**whole_table(TABLE.count, STEPS), "prepare": prepare}
     search = Search(
-        f"facts-stored-{name}", config, replace(TABLE, seed=900), RATES, tuning_seeds(2), STEPS, options
+        f"facts-stored-{name}", config, replace(TABLE, seed=900), RATES, tuning_seeds(1), STEPS, options
     )  # fmt: skip
     own = replace(TABLE, count=size, seed=seed)
     options |= whole_table(size, STEPS)
@@ -598,8 +598,8 @@ def _(many: Dataset) -> dict[str, Any]:
     most = many.sel(number=max(NUMBERS))
     return {
         name: {
-            "treatment": most[name].sel(method="at once"),
-            "baseline": most[name].sel(method="one by one"),
+            "treatment": most[name].sel({"method": "at once"}),
+            "baseline": most[name].sel({"method": "one by one"}),
         }
         for name in ("done", "kept")
     }
@@ -664,3 +664,9 @@ def questions(traced: Dataset) -> int:
 def known_worst(traced: Dataset) -> float:
     """Smallest share of any kind of question that training asked which any model answers."""
     return float(min(traced.known.min(), traced.seen.min()))
+
+
+@number
+def broken(many: Dataset) -> DataArray:
+    """Share of all other facts that have another answer when 64 were rewritten at once."""
+    return 1 - many.kept.sel({"number": max(NUMBERS), "method": "at once"})
