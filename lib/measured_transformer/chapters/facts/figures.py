@@ -220,9 +220,9 @@ def plot_places(traced: Dataset, places: Dataset) -> Figure:
         "same relation",
         "ffn",
     )
-    _named(right, 2.0, 0.004, "all others", "none", va="bottom")
+    _named(right, 1.6, -0.035, "all others", "none", va="center")
     right.set_ylabel("share of other answers changed")
-    right.set_ylim(bottom=-0.01)
+    right.set_ylim(bottom=-0.06)
     panel_letters((left, right))
     return figure
 
