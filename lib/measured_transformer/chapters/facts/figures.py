@@ -105,15 +105,14 @@ def plot_recall_left(neurons: Dataset) -> Figure:
     numbers = neurons.silenced.values.tolist()
     axes.axvline(numbers.index(JUDGED), color=theme().faint, linewidth=6, zorder=0)
     at = range(len(numbers))  # evenly, since zero has no logarithm
-    for name, concept, words, y in (
-        ("own", "ffn", "the fact itself,\nits strongest neurons", 0.24),
-        ("others", "residual", "all other facts,\nthe same neurons", 1.0),
-        ("drawn", "random", "the fact itself,\nneurons drawn", 0.6),
+    for name, concept, words, where in (
+        ("own", "ffn", "the fact itself,\nits strongest neurons", (3.25, 0.34)),
+        ("others", "residual", "all other facts,\nthe same neurons", (4.65, 1.01)),
+        ("drawn", "random", "the fact itself,\nneurons drawn", (4.3, 0.5)),
     ):
         values = neurons[name].transpose("seed", "silenced").values
         seed_lines(axes, list(at), values, concept=concept, label="", marker_every=1)
-        x = {"own": 3.2, "others": 5.3, "drawn": 5.0}[name]
-        _named(axes, x, y if name != "drawn" else 0.34, words, concept, va="center")
+        _named(axes, *where, words, concept, va="center")
     axes.set_xticks(list(at), [str(number) for number in numbers])
     axes.set_ylim(-0.02, 1.1)
     axes.set_xlabel("neurons silenced for each fact")
