@@ -89,14 +89,16 @@ ARMS: Mapping[str, tuple[Config, FixedEmbeddings]] = {
 
 
 def storing(name: str, size: int, seed: int) -> Job:
-    """One training of an arm on a table of its own, at the rate that suits the arm on the middle size."""
+    """One training of an arm on a table of its own, at the rate that suits it on another one.
+
+    Rates are chosen on 512 facts, in batches as large as the table that they are for.
+    """
     config, prepare = ARMS[name]
-    options = {**whole_table(TABLE.count, STEPS), "prepare": prepare}
+    options = {**whole_table(size, STEPS), "prepare": prepare}
     search = Search(
         f"facts-stored-{name}", config, replace(TABLE, seed=900), RATES, tuning_seeds(1), STEPS, options
     )  # fmt: skip
     own = replace(TABLE, count=size, seed=seed)
-    options |= whole_table(size, STEPS)
     return job(config, own, seed, learning_rate=tuned(search), **options)
 
 
