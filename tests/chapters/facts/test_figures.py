@@ -20,8 +20,8 @@ def lines(axes):
     ("draw", "names"),
     [
         (figures.plot_shares_recalled, ["stored"]),
-        (figures.plot_recall_left, ["neurons"]),
-        (figures.plot_answers_lost, ["neurons"]),
+        (figures.plot_recall_left, ["inside_one_block"]),
+        (figures.plot_answers_lost, ["inside_one_block"]),
         (figures.plot_traced, ["traced"]),
         (figures.plot_places, ["traced", "places"]),
         (figures.plot_many, ["many"]),
@@ -44,10 +44,10 @@ def test_neurons_stand_in_rows_and_facts_in_columns():
 
 
 def test_recall_is_drawn_for_every_seed_and_the_judged_number_is_marked():
-    axes = figures.plot_recall_left(RESULTS["neurons"]).figure.axes[0]
+    axes = figures.plot_recall_left(RESULTS["inside_one_block"]).figure.axes[0]
     shown = [y for _, y in lines(axes) if len(y) == len(SILENCED)]
     for name in ("own", "others", "drawn"):
-        for row in RESULTS["neurons"][name].transpose("seed", "silenced").values:
+        for row in RESULTS["inside_one_block"][name].transpose("seed", "silenced").values:
             assert any(np.allclose(row, y) for y in shown)
     assert any(np.array_equal(x, [SILENCED.index(JUDGED)] * 2) for x, _ in lines(axes))
 

@@ -99,7 +99,7 @@ def plot_recall_left(neurons: Dataset) -> Figure:
     """Draw recall over the number of neurons silenced, every seed faint, and mark where claims are judged.
 
     Args:
-        neurons: the result ``neurons``.
+        neurons: the result ``inside_one_block``.
     """
     figure, axes = subplots(height=3.7)
     numbers = neurons.silenced.values.tolist()
@@ -125,7 +125,7 @@ def plot_answers_lost(neurons: Dataset) -> Figure:
     """Draw which share of other facts' answers an edit changes, a panel for each kind of edit.
 
     Args:
-        neurons: the result ``neurons``.
+        neurons: the result ``inside_one_block``.
     """
     figure, panels = subplots(len(HOWS), 1, height=1.45, sharex=True)
     for axes, (how, (name, concept)) in zip(panels, HOWS.items(), strict=True):

@@ -193,7 +193,7 @@ def fires(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     repeat="opening",
     tolerance=dict.fromkeys(("own", "others", "drawn", "lost"), 0.5),
 )
-def neurons(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+def inside_one_block(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """One block: recall with neurons silenced or another write, and the cost of rewriting a fact."""
     own, model = replace(INSIDE, seed=seed), _decoder(runs["model"])
     seen, lead = lookups(model, own), leads(model, own)
@@ -555,7 +555,7 @@ def _stranger(people: Tensor, person: int, draws: torch.Generator) -> int:
 
 
 @evidence("CS-5.6")
-def _(stored: Dataset, neurons: Dataset) -> dict[str, Any]:
+def _(stored: Dataset, inside_one_block: Dataset) -> dict[str, Any]:
     recalled_share = stored.recalled.sel(size=512)
     four = recalled_share.sel(arm="four")
 
@@ -563,17 +563,20 @@ def _(stored: Dataset, neurons: Dataset) -> dict[str, Any]:
         return of.sel(silenced=0) - of.sel(silenced=JUDGED)
 
     return {
-        "specific": {"treatment": fall(neurons.own), "baseline": fall(neurons.others)},
+        "specific": {
+            "treatment": fall(inside_one_block.own),
+            "baseline": fall(inside_one_block.others),
+        },
         "width": {"treatment": four, "baseline": recalled_share.sel(arm="once")},
         "stores": {"treatment": four, "baseline": recalled_share.sel(arm="neither")},
     }
 
 
 @evidence("CS-6.5")
-def _(algebra: Dataset, neurons: Dataset) -> dict[str, Any]:
+def _(algebra: Dataset, inside_one_block: Dataset) -> dict[str, Any]:
     return {
         "algebra": {"error": algebra.error, "control": algebra.control},
-        "content": {"treatment": neurons.known, "baseline": neurons.mean_write},
+        "content": {"treatment": inside_one_block.known, "baseline": inside_one_block.mean_write},
     }
 
 
@@ -651,9 +654,9 @@ def follows_as_tracing(traced: Dataset, places: Dataset) -> DataArray:
 
 
 @number
-def others_lost(neurons: Dataset) -> DataArray:
+def others_lost(inside_one_block: Dataset) -> DataArray:
     """How many other facts are lost with a fact's four strongest neurons, mean over facts."""
-    return (1 - neurons.others.sel(silenced=JUDGED)) * (INSIDE.count - 1)
+    return (1 - inside_one_block.others.sel(silenced=JUDGED)) * (INSIDE.count - 1)
 
 
 @number
