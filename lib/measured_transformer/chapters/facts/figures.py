@@ -84,7 +84,7 @@ def plot_shares_recalled(stored: Dataset) -> Figure:
         ends = (float(one.recalled.values[:, -1].mean()), float(bits[:, -1].mean()))
         for panel, end, apart in zip(axes, ends, (0.03, 0.025), strict=True):
             moved = {"four": apart, "attention": -apart}.get(arm, 0.0)
-            _named(panel, 820, end + moved, name, concept, va="center")
+            _named(panel, 820.0, end + moved, name, concept, va="center")
     axes[0].set_ylabel("share recalled")
     axes[1].set_ylabel("bits kept for each parameter")
     for panel in axes:
