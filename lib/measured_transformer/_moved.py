@@ -28,7 +28,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.contributions": ("chapters.layers_as_steps.measure",),
     "analysis.curvature": ("chapters.warm_up.measure",),
     "analysis.entropy_signal": ("chapters.training_attention.measure",),
-    "analysis.facts": ("chapters.facts.measure",),
+    "analysis.facts": ("analysis.fact_lookups",),
     "analysis.far_apart": ("chapters.far_apart.measure",),
     "analysis.feed_forward": ("chapters.feed_forward.measure",),
     "analysis.first_weights": ("variants.initialisation",),
@@ -222,7 +222,6 @@ CHANGED: dict[str, dict[str, str]] = {
         "equal_from measured_sublayers pattern_to_stream",
     ),
     "analysis.extrapolation": _all_in("chapters.extrapolation.measure", "by_bucket longest_within"),
-    "analysis.fact_counts": {"log_ratio": "chapters.facts.measure"},
     "analysis.ffn_memory": _all_in(
         "chapters.neurons.measure",
         "Reader activations convention_error firing_rates forced forced_changes kinds pushes rise "

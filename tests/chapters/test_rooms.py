@@ -21,6 +21,8 @@ INSTRUMENTS = {
     "analysis.alarms",
     "analysis.circuits",
     "analysis.fact_counts",
+    "analysis.fact_edits",
+    "analysis.fact_lookups",
     "analysis.folding",
     "analysis.lens",
     "figures.fact_tables",

@@ -38,6 +38,7 @@ from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.numbers import NumberTranslation
 from measured_transformer.tasks.opened_text import OpenedText
 from measured_transformer.tasks.order import Duplicates, PlaceMap
+from measured_transformer.tasks.people import People
 from measured_transformer.tasks.permutations import PermutationProducts
 from measured_transformer.tasks.raffle import Raffle
 from measured_transformer.tasks.recall import AssociativeRecall, TwoHopRecall
@@ -92,6 +93,7 @@ TASKS = [
     NoisyTranslation(),
     NumberTranslation(below=100),
     OpenedText(length=12),
+    People(people=12, relations=2),
     PermutationProducts(),
     PermutationProducts(objects=4, length=5, moves="all", asked="order"),
     Raffle(),

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from measured_transformer._moved import former_names
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.facts import Facts
 from measured_transformer.training.ensemble import train_ensemble
@@ -177,5 +177,16 @@ def whole_table(size: int, steps: int) -> dict[str, Any]:
     return {"steps": steps, "batch_size": size, "schedule": schedule}
 
 
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)
+def log_ratio(treatment: Sequence[Stored], baseline: Sequence[Stored]) -> Float[np.ndarray, "seed"]:
+    """Natural logarithm of how many times as many facts are stored, pair by pair.
+
+    >>> log_ratio([Stored(200, {}, False)], [Stored(100, {}, False)]).round(3).tolist()
+    [0.693]
+
+    Raises:
+        ValueError: when there are not as many of both.
+    """
+    if len(treatment) != len(baseline):
+        raise ValueError(f"expected pairs, got {len(treatment)} and {len(baseline)}")
+    pairs = zip(treatment, baseline, strict=True)
+    return np.array([np.log(more.number / less.number) for more, less in pairs])

@@ -1,7 +1,12 @@
-"""Figures on facts draw the numbers that they are given."""
+"""Every figure of the chapter is drawn from its results, in both themes, and shows every seed."""
 
 import numpy as np
-from measured_transformer.chapters.facts import figures as facts
+import pytest
+from measured_transformer.chapters.facts import figures
+from measured_transformer.chapters.facts.measure import BLOCKS, JUDGED, SILENCED
+from measured_transformer.evidence.results import load_results
+
+RESULTS = load_results("facts")
 
 
 def lines(axes):
@@ -11,42 +16,62 @@ def lines(axes):
     ]
 
 
-def test_neurons_stand_in_rows_and_facts_in_columns():
-    written, learned = np.eye(3), np.arange(8.0).reshape(2, 4) / 7
-    drawn = facts.plot_who_fires(written, learned)
-    images = [axes.images[0].get_array() for axes in drawn.figure.axes[:2]]
-    assert np.array_equal(images[0], written)
-    assert np.array_equal(images[1], learned.T)
+@pytest.mark.parametrize(
+    ("draw", "names"),
+    [
+        (figures.plot_shares_recalled, ["stored"]),
+        (figures.plot_recall_left, ["inside_one_block"]),
+        (figures.plot_answers_lost, ["inside_one_block"]),
+        (figures.plot_traced, ["traced"]),
+        (figures.plot_places, ["traced", "places"]),
+        (figures.plot_many, ["many"]),
+        (figures.plot_ripples, ["ripples"]),
+    ],
+)
+def test_figures_are_drawn_for_day_and_night(draw, names):
+    drawn = draw(*(RESULTS[name] for name in names))
+    assert drawn.light.startswith(b"\x89PNG")
+    assert drawn.dark.startswith(b"\x89PNG")
     assert drawn.light != drawn.dark
 
 
-def test_recall_is_drawn_for_every_seed_with_its_mean():
-    values = {"own": np.array([[1.0, 0.5, 0.0], [1.0, 0.7, 0.2]]), "others": np.ones((2, 3))}
-    drawn = facts.plot_recall_left(
-        [0, 4, 16], values, {"own": "ffn", "others": "residual"}, judged=4
-    ).figure.axes[0]
-    shown = [y for _, y in lines(drawn) if len(y) == 3]
-    for rows in values.values():
-        for row in [*rows, rows.mean(0)]:
+def test_neurons_stand_in_rows_and_facts_in_columns():
+    written, learned = np.eye(3), np.arange(8.0).reshape(2, 4) / 7
+    drawn = figures.plot_who_fires(written, learned)
+    images = [axes.images[0].get_array() for axes in drawn.figure.axes[:2]]
+    assert np.array_equal(images[0], written)
+    assert np.array_equal(images[1], learned.T)
+
+
+def test_recall_is_drawn_for_every_seed_and_the_judged_number_is_marked():
+    axes = figures.plot_recall_left(RESULTS["inside_one_block"]).figure.axes[0]
+    shown = [y for _, y in lines(axes) if len(y) == len(SILENCED)]
+    for name in ("own", "others", "drawn"):
+        for row in RESULTS["inside_one_block"][name].transpose("seed", "silenced").values:
             assert any(np.allclose(row, y) for y in shown)
-    assert any(np.array_equal(x, [1, 1]) for x, _ in lines(drawn)), "the judged number is marked"
-    assert [tick.get_text() for tick in drawn.get_xticklabels()] == ["0", "4", "16"]
+    assert any(np.array_equal(x, [SILENCED.index(JUDGED)] * 2) for x, _ in lines(axes))
 
 
-def test_each_kind_of_edit_has_a_panel_and_each_group_a_row():
-    edits = {
-        "least": {"same": np.array([0.1, 0.2]), "neither": np.array([0.0, 0.0])},
-        "plain": {"same": np.array([0.4, 0.5]), "neither": np.array([0.2, 0.1])},
-    }
-    drawn = facts.plot_answers_lost(edits, {"least": "ffn", "plain": "residual"})
-    assert len(drawn.figure.axes) == 2
-    for axes, found in zip(drawn.figure.axes, edits.values(), strict=True):
-        assert [tick.get_text() for tick in axes.get_yticklabels()] == list(found)
-        for values in found.values():
-            assert any(np.array_equal(x, values) for x, _ in lines(axes))
+def test_every_cell_of_tracing_says_its_mean():
+    figure = figures.plot_traced(RESULTS["traced"]).figure
+    effect = RESULTS["traced"].effect.mean("seed")
+    for axes, value in zip(figure.axes, effect.value.values, strict=True):
+        one = effect.sel(value=value).transpose("position", "block").values
+        told = {tuple(map(int, t.get_position())): t.get_text() for t in axes.texts}
+        for (i, j), text in told.items():
+            assert float(text.split("\n")[0]) == pytest.approx(one[i, j], abs=0.0051)
+        assert len(told) == one.size
 
 
-def test_shares_recalled_are_drawn_between_nothing_and_all():
-    drawn = facts.plot_shares_recalled({"a": np.array([0.5, 0.7])}, {"a": "ffn"}).figure.axes[0]
-    assert drawn.get_xlim()[0] == 0
-    assert any(np.array_equal(x, [0.5, 0.7]) for x, _ in lines(drawn))
+def test_every_model_is_a_mark_at_every_place():
+    left = figures.plot_places(RESULTS["traced"], RESULTS["places"]).figure.axes[0]
+    marks = [(x, y) for x, y in lines(left) if len(x) == RESULTS["places"].sizes["seed"]]
+    assert len(marks) == 2 * len(BLOCKS)
+    done = RESULTS["places"].done.sel(site="last name", block=1).values
+    assert any(np.array_equal(done, y) for _, y in marks)
+
+
+def test_what_follows_has_a_row_for_each_question():
+    figure = figures.plot_ripples(RESULTS["ripples"]).figure
+    for axes in figure.axes:
+        assert [t.get_text() for t in axes.get_yticklabels()] == list(figures.ROUTES.values())

@@ -1,339 +1,113 @@
-"""Facts in networks: against networks written by hand, interventions in the model, and least squares."""
+"""What the chapter measures on a world of people, against the model that is really changed."""
 
-import numpy as np
+import dataclasses
+
 import pytest
 import torch
-from measured_transformer.analysis import fact_counts as counts
+from measured_transformer.analysis.fact_edits import answers_after, one_fact
 from measured_transformer.chapters.facts import measure as f
-from measured_transformer.internals.capture import capture
-from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
-from measured_transformer.models.decoder import Decoder
-from measured_transformer.models.encoder_decoder import EncoderDecoder
-from measured_transformer.parts.feedforward import FeedForward
-from measured_transformer.tasks.facts import Facts
-from measured_transformer.training.loop import evaluate, make_model, predict, train
-from measured_transformer.variants.embeddings import FixedTables
+from measured_transformer.tasks.people import People
+from measured_transformer.training.loop import predict, train
+from measured_transformer.training.schedules import WarmupCosine
 
-TABLE = Facts(count=20, subjects=8, relations=6, objects=5, seed=1)
+TASK = People(people=12, relations=2, cities=4, countries=3, seed=1)
 
 
 @pytest.fixture(scope="module")
-def trained() -> Decoder:
+def model():
     config = Config(
-        vocab=TABLE.vocab, d_model=8, n_layers=1, n_heads=2, d_ff=12, positions="none", activation="relu"
+        vocab=TASK.vocab, d_model=16, n_layers=2, n_heads=2, positions="learned",
+        max_length=TASK.length, activation="relu",
     )  # fmt: skip
-    run = train(config, TABLE, seed=0, learning_rate=0.03, **counts.whole_table(20, 200))
-    assert counts.recall(run.model, TABLE) == 1
-    # float64, and norms that do something, so that nothing is right by accident
-    model = run.model.double()
-    with torch.no_grad():
-        for number, norm in enumerate((model.blocks[0].feedforward_norm, model.final_norm)):
-            generator = torch.Generator().manual_seed(number)
-            norm.weight.mul_(0.9 + 0.2 * torch.rand(8, generator=generator, dtype=torch.float64))
-    return model
-
-
-# --- how many -------------------------------------------------------------------------------------
-
-
-def test_recall_is_the_accuracy_on_the_whole_table(trained):
-    wrong = Facts(count=20, subjects=8, relations=6, objects=5, seed=2)
-    for task in (TABLE, wrong):
-        score = evaluate(trained, task, seed=0, size=20)
-        assert counts.recall(trained, task) == pytest.approx(score.accuracy)
-        assert counts.recalled(trained, task).double().mean() == pytest.approx(score.accuracy)
-    assert counts.recall(trained, wrong) < 0.6
-
-
-def test_sizes_double_in_two_steps():
-    sizes = counts.table_sizes(10, 100)
-    assert sizes[::2] == [10, 20, 40, 80]
-    assert np.allclose(np.diff(np.log(sizes)), np.log(2) / 2, atol=0.05)
-    with pytest.raises(ValueError, match="0 < least <= largest"):
-        counts.table_sizes(8, 4)
-
-
-@pytest.mark.parametrize(
-    ("limit", "start", "number", "tried", "bounded"),
-    [
-        (40, 20, 40, [20, 28, 40, 57], False),
-        (27, 57, 20, [57, 40, 28, 20], False),
-        (28, 28, 28, [28, 40], False),
-        (999, 28, 57, [28, 40, 57], True),
-        (5, 28, 10, [28, 20, 14, 10], True),
-    ],
-)
-def test_the_largest_stored_table_is_found_from_either_side(
-    monkeypatch, limit, start, number, tried, bounded
-):
-    def pretend(config, task, seeds, **options):
-        assert options["batch_size"] == task.count
-        assert task.seed == seeds[0] == 7
-        assert options["schedule"].steps == options["steps"] == 50
-        return [type("Run", (), {"model": task.count, "diverged": False})]
-
-    monkeypatch.setattr(counts, "train_ensemble", pretend)
-    # 99 per cent are stored, 98 are not
-    monkeypatch.setattr(counts, "recall", lambda size, task: 0.99 if size <= limit else 0.98)
-    many = Facts(count=1, subjects=8, relations=8, objects=5)
-    found = counts.facts_stored(
-        Config(vocab=21), many, seed=7, sizes=counts.table_sizes(10, 57), start=start,
-        learning_rate=0.1, steps=50,
-    )  # fmt: skip
-    assert (found.number, list(found.tried), found.bounded) == (number, tried, bounded)
-
-
-def test_a_training_that_diverged_stores_nothing(monkeypatch):
-    run = type("Run", (), {"model": None, "diverged": True})
-    monkeypatch.setattr(counts, "train_ensemble", lambda *_, **__: [run])
-    found = counts.facts_stored(
-        Config(vocab=19), TABLE, seed=0, sizes=[4, 8], start=4, learning_rate=0.1, steps=5
-    )
-    assert found.tried == {4: 0.0}
-    assert found.bounded
-
-
-def test_counting_trains_real_models():
-    found = counts.facts_stored(
-        Config(vocab=19, d_model=8, n_layers=1, n_heads=2, positions="none"), TABLE, seed=0,
-        sizes=[5, 45], start=5, learning_rate=0.03, steps=60, store=None,
-    )  # fmt: skip
-    assert found.number == 5
-    assert found.tried[5] == 1
-    assert found.tried[45] < 0.99
-    with pytest.raises(ValueError, match="rising sizes"):
-        counts.facts_stored(
-            Config(vocab=19), TABLE, seed=0, sizes=[5, 9], start=6, learning_rate=0.1, steps=1
-        )
-
-
-def test_logarithms_of_ratios_are_taken_in_pairs():
-    more, less = ([counts.Stored(n, {}, False) for n in row] for row in ((8, 6), (4, 12)))
-    assert f.log_ratio(more, less) == pytest.approx([np.log(2), -np.log(2)])
-    with pytest.raises(ValueError, match="expected pairs"):
-        f.log_ratio(more, less[:1])
-
-
-# --- by hand --------------------------------------------------------------------------------------
-
-
-def test_the_network_by_hand_knows_its_facts_and_nothing_else():
-    model = f.slots_model(TABLE)
-    assert counts.recall(model, TABLE) == 1
-    seen = f.lookups(model, TABLE)
-    assert torch.equal(seen.neurons, torch.eye(20, dtype=torch.float64)), "one neuron a fact"
-    whole = Facts(count=48, subjects=8, relations=6, objects=5, seed=1)
-    with capture(model, "*.neurons") as elsewhere:
-        logits = predict(model, whole.facts())
-    assert elsewhere["blocks.0.feedforward.neurons"][20:, -1].abs().max() == 0
-    assert logits[20:, -1].abs().max() == 0, "of a pair that is not in the table it says nothing"
-
-
-def test_silencing_the_one_neuron_of_a_fact_takes_this_fact_alone():
-    model = f.slots_model(TABLE)
-    leads = f.leads(model, TABLE)
-    own = f.strongest_neurons(leads, 1)
-    assert torch.equal(own, torch.eye(20).bool())
-    found = f.silencing(model, TABLE, own)
-    assert (found.own, found.others, found.before) == (0, 1, 1)
-    assert (found.subject, found.relation) == (1, 1)
-    elsewhere = f.silencing(model, TABLE, own.roll(1, 1))
-    assert elsewhere.own == 1
-
-
-def test_every_edit_of_the_network_by_hand_changes_one_fact_alone():
-    model = f.slots_model(TABLE)
-    for how in ("least", "plain", "value"):
-        found = f.overwrite(model, TABLE, how=how, number=20, seed=0, ridge=1e-9)
-        assert found.done.all()
-        assert (found.foretold == 1).all()
-        assert torch.equal(found.changed, torch.eye(20).bool()[found.facts])
-        assert torch.allclose(found.spill, torch.eye(20).double()[found.facts], atol=1e-12)
-        assert set(found.lost(TABLE).values()) == {0.0}
-
-
-# --- what is read and written ---------------------------------------------------------------------
-
-
-def test_leads_add_up_to_the_lead_of_the_right_object(trained):
-    seen, network = f.lookups(trained, TABLE), trained.blocks[0].feedforward
-    with torch.no_grad():
-        logits = predict(trained, TABLE.facts())[:, -1]
-        lead = logits.gather(1, seen.answers[:, None])[:, 0] - logits[:, 14:].mean(1)
-        rows = trained.unembedding.weight
-        towards = rows[seen.answers] - rows[14:].mean(0)
-        # what the stream and the biases add without any neuron, through the norm of the whole
-        scale = (seen.after.var(1, unbiased=False) + 1e-5).sqrt()
-        rest = seen.before + network.down.bias
-        rest = (rest - rest.mean(1, keepdim=True)) / scale[:, None] * trained.final_norm.weight
-        beside = ((rest + trained.final_norm.bias) * towards).sum(1)
-    assert torch.allclose(f.leads(trained, TABLE).sum(1) + beside, lead, atol=1e-9)
-
-
-def test_silencing_is_what_an_intervention_in_the_model_does(trained):
-    chosen = torch.rand(6, 12, generator=torch.Generator().manual_seed(0)) < 0.4
-    found = f.answered_without(trained, TABLE, chosen)
-    for row, off in enumerate(chosen):
-        with intervene(trained, {"*.neurons": lambda value, off=off: value * ~off}):
-            assert torch.equal(found[row], counts.recalled(trained, TABLE))
-    assert f.answered_without(trained, TABLE, torch.zeros(1, 12).bool()).all()
-    assert not found.all()
-    with pytest.raises(ValueError, match="expected 12 neurons"):
-        f.answered_without(trained, TABLE, chosen[:, :5])
-
-
-def test_own_and_others_are_told_apart_by_loops(trained):
-    chosen = f.strongest_neurons(f.leads(trained, TABLE), 3)
-    found = f.silencing(trained, TABLE, chosen)
-    right, table = f.answered_without(trained, TABLE, chosen), TABLE.table().tolist()
-    cells = {"own": [], "others": [], "subject": [], "relation": []}
-    for i, one in enumerate(table):
-        for j, other in enumerate(table):
-            value = float(right[i, j])
-            cells["own" if i == j else "others"].append(value)
-            if i != j and one[0] == other[0]:
-                cells["subject"].append(value)
-            if i != j and one[1] == other[1]:
-                cells["relation"].append(value)
-    for name, values in cells.items():
-        assert getattr(found, name) == pytest.approx(np.mean(values))
-    assert found.own < found.others
-    with pytest.raises(ValueError, match="each of 20 facts"):
-        f.silencing(trained, TABLE, chosen[:3])
-
-
-def test_random_neurons_are_active_ones_as_long_as_there_are_any():
-    neurons = torch.tensor([[0.0, 1.0, 2.0, 0.0, 3.0]]).expand(50, 5)
-    drawn = f.random_active(neurons, 2, seed=0)
-    assert (drawn.sum(1) == 2).all()
-    assert not drawn[:, [0, 3]].any()
-    assert len({tuple(row) for row in drawn.tolist()}) == 3
-    four = f.random_active(neurons, 4, seed=0)
-    assert four[:, [1, 2, 4]].all()
-    with pytest.raises(ValueError, match="from 0 to 5"):
-        f.strongest_neurons(neurons, 6)
-
-
-# --- overwriting ----------------------------------------------------------------------------------
-
-
-def test_the_least_reader_is_the_constrained_minimum():
-    generator = torch.Generator().manual_seed(0)
-    keys = torch.randn(30, 7, generator=generator, dtype=torch.float64).relu()
-    key = keys[4]
-    found = f.reader(key, keys, "least", ridge=0.0)
-    others = torch.cat([keys[:4], keys[5:]])
-
-    def cost(r):
-        return float((others @ r).square().sum())
-
-    assert found @ key == pytest.approx(1)
-    for seed in range(20):
-        step = torch.randn(7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        step = step - (step @ key) / (key @ key) * key  # keeps the product with the key
-        assert cost(found + 1e-3 * step) > cost(found)
-    assert torch.allclose(found, f.reader(key, others, "least", ridge=0.0)), (
-        "its own key is neutral"
-    )
-    for how in ("plain", "value"):
-        other = f.reader(key, keys, how)
-        assert other @ key == pytest.approx(1)
-        assert cost(other) > cost(found)
-    assert (f.reader(key, keys, "value") != 0).sum() == 1
-    short = f.reader(key, keys, "plain")
-    assert short.norm() <= found.norm()
-
-
-def test_dead_neurons_do_no_harm_and_silent_facts_are_refused():
-    keys = torch.tensor([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    found = f.reader(keys[0], keys)
-    assert torch.isfinite(found).all()
-    assert found @ keys[0] == pytest.approx(1, abs=1e-5)
-    with pytest.raises(ValueError, match="with an active neuron"):
-        f.reader(torch.zeros(3), keys)
-
-
-def test_another_kind_of_edit_is_refused(unhooked):
-    with pytest.raises(ValueError, match="how must be one of least, plain, value"):
-        f.reader(torch.ones(3), torch.ones(2, 3), "most")
-
-
-def test_an_edit_writes_into_a_copy_and_does_what_it_says(trained):
-    seen = f.lookups(trained, TABLE)
-    before = {name: p.clone() for name, p in trained.named_parameters()}
-    read = f.reader(seen.neurons[3], seen.neurons)
-    change = torch.arange(8.0, dtype=torch.float64)
-    other = f.edited(trained, read, change)
-    assert all(torch.equal(p, before[name]) for name, p in trained.named_parameters())
-    moved = f.lookups(other, TABLE).after - seen.after
-    assert torch.allclose(moved, (seen.neurons @ read)[:, None] * change, atol=1e-9)
-    assert torch.allclose(moved[3], change, atol=1e-6)
-    changed = [n for n, p in other.named_parameters() if not torch.equal(p, before[n])]
-    assert changed == ["blocks.0.feedforward.down.weight"]
-
-
-def test_what_is_foretold_comes_true_and_a_wrong_forecast_would_not(trained, monkeypatch):
-    found = f.overwrite(trained, TABLE, how="plain", number=10, seed=0)
-    assert (found.foretold == 1).all()
-    assert found.surprise.max() < 1e-9
-    assert found.changed[range(10), found.facts].all()
-    assert found.done.all()
-    lost = found.lost(TABLE)
-    pairs = [(row, j) for row, i in enumerate(found.facts.tolist()) for j in range(20) if j != i]
-    assert lost["others"] == pytest.approx(np.mean([float(found.changed[p]) for p in pairs]))
-    again = f.overwrite(trained, TABLE, how="plain", number=10, seed=0)
-    assert torch.equal(again.changed, found.changed)
-    real = f.edited
-    monkeypatch.setattr(f, "edited", lambda model, read, change: real(model, read, -change))
-    assert (f.overwrite(trained, TABLE, how="plain", number=10, seed=0).foretold < 1).all()
-
-
-def test_facts_are_given_objects_that_the_table_has(trained):
-    seen = f.lookups(trained, TABLE)
-    wanted = int(seen.answers[0])
-    rows = [i for i in range(20) if int(seen.answers[i]) == wanted]
-    found = f.change_for(seen, 5, wanted)
-    assert torch.allclose(seen.after[5] + found, seen.after[rows].mean(0))
-    with pytest.raises(ValueError, match="some fact has"):
-        f.change_for(seen, 5, 0)
-    strange = Facts(count=40, subjects=8, relations=6, objects=5, seed=9)
-    with pytest.raises(ValueError, match="knows 40 facts"):
-        f.overwrite(trained, strange, how="plain", number=40, seed=0)
-
-
-def test_models_of_another_kind_are_refused():
-    config = Config(vocab=19, d_model=8, n_heads=2, n_layers=2, positions="none")
-    for other, words in (
-        (config, "2 blocks"),
-        (config.replace(n_layers=1, placement="post"), "placement='post'"),
-        (config.replace(n_layers=1, activation="swiglu"), "without a gate"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            f.lookups(make_model(other, causal=True, seed=0), TABLE)
-
-
-# --- tables held fixed ----------------------------------------------------------------------------
-
-
-def test_fixed_tables_stay_and_the_rest_learns():
-    config = Config(vocab=19, d_model=8, n_heads=2, n_layers=1, positions="none")
-    fresh = make_model(config, causal=True, seed=0)
+    schedule = WarmupCosine(warmup=10, steps=150)
     run = train(
-        config,
-        TABLE,
-        seed=0,
-        learning_rate=0.03,
-        prepare=FixedTables(),
-        **counts.whole_table(20, 5),
+        config, TASK, seed=0, steps=150, learning_rate=0.02, batch_size=64, schedule=schedule
     )
-    for name, parameter in run.model.named_parameters():
-        same = torch.equal(parameter, fresh.get_parameter(name))
-        assert same == (name in ("token_embedding.weight", "unembedding.weight")), name
-    bare = make_model(config, causal=True, seed=0)
-    FixedTables(network=False)(bare)
-    assert not isinstance(bare.blocks[0].feedforward, FeedForward)
-    with pytest.raises(ValueError, match="one unembedding"):
-        FixedTables()(EncoderDecoder(config))
-    with pytest.raises(ValueError, match="one unembedding"):
-        FixedTables()(Decoder(config.replace(head="none")))
+    return run.model
+
+
+def test_all_facts_of_three_tokens_are_known_with_their_answers(model):
+    known = f.known_facts(model, TASK)
+    assert len(known.tokens) == len(known.answers) == 12 * 4
+    assert known.plain == 24
+    with torch.no_grad():
+        right = model(known.tokens)[:, -1].argmax(-1) == known.answers
+    assert right.double().mean() > 0.9
+    for question, rows in (("plain", slice(0, 24)), ("city", slice(24, 36))):
+        assert torch.equal(f.answered_right(model, TASK, question), right[rows])
+
+
+def test_facts_are_grouped_by_what_they_share(model):
+    known = f.known_facts(model, TASK)
+    groups = known.groups(3)
+    assert {name: int(rows.sum()) for name, rows in groups.items()} == {
+        "same subject": 3, "same relation": 11, "neither": 33,
+    }  # fmt: skip
+    assert not any(rows[3] for rows in groups.values())
+
+
+def test_moments_leave_out_what_comes_behind_the_last_answer(model):
+    batch, width = TASK.training(), model.config.neurons
+    from measured_transformer.internals.capture import capture
+
+    with capture(model, "blocks.1.feedforward.neurons") as seen, torch.no_grad():
+        predict(model, batch)
+    total = torch.zeros(width, width, dtype=torch.float64)
+    for row, scored in zip(seen["blocks.1.feedforward.neurons"], batch.scored, strict=True):
+        keys = row[: int(scored.nonzero().max()) + 1].double()
+        total += keys.T @ keys
+    found = f.all_moments(model, TASK)[1]
+    off = ~torch.eye(width, dtype=torch.bool)
+    assert torch.allclose(found[off], total[off], rtol=1e-4, atol=1e-4)
+
+
+def test_new_objects_are_other_objects():
+    answers = torch.arange(TASK.object, TASK.object + TASK.objects)
+    found = f.other_object(TASK, answers, 0)
+    assert (found != answers).all()
+    assert found.min() >= TASK.object
+    assert found.max() < TASK.object + TASK.objects
+
+
+def test_facts_are_drawn_among_those_that_are_known(model):
+    known = f.known_facts(model, TASK)
+    right = f.answered_right(model, TASK, "plain")
+    found = f.drawn_facts(model, TASK, known, 8, 0)
+    assert right[found].all()
+    assert len(set(found.tolist())) == 8
+    with pytest.raises(ValueError, match="expected 1000 plain facts"):
+        f.drawn_facts(model, TASK, known, 1000, 0)
+
+
+def test_a_changed_copy_answers_as_computed_and_the_model_stays(model):
+    known = f.known_facts(model, TASK)
+    before = model.blocks[1].feedforward.down.weight.clone()
+    keys = known.inside.neurons[1, 0, 2]
+    change = one_fact(keys, torch.ones(16), f.all_moments(model, TASK)[1])
+    other = f.weights_changed(model, change, 1)
+    with torch.no_grad():
+        expected = other(known.tokens)[:, -1].argmax(-1)
+    assert torch.equal(answers_after(model, known.inside, change, 1), expected)
+    assert torch.equal(model.blocks[1].feedforward.down.weight, before)
+
+
+def test_cities_are_taken_in_another_country():
+    world, draws = TASK.world(), torch.Generator().manual_seed(0)
+    for person in range(12):
+        city = f._elsewhere(TASK, person, draws)
+        assert world.country[city] != world.country[world.city[person]]
+        assert f._stranger(torch.arange(12), person, draws) != person
+
+
+def test_models_that_are_compared_have_as_many_parameters():
+    sizes = {name: f._parameters(name) for name in f.ARMS}
+    assert abs(sizes["attention"] / sizes["four"] - 1) < 0.02
+    assert sizes["neither"] < sizes["once"] < sizes["four"]
+
+
+def test_a_world_belongs_to_its_seed():
+    assert f.world_of(3) == dataclasses.replace(f.PEOPLE, seed=3)
+    jobs = f.four_blocks(3)
+    assert jobs["model"].task == f.world_of(3)
+    assert jobs["model"].seed == 3

@@ -34,21 +34,6 @@ WRONG = {
         "two matrices": (lambda facts, sizes: _slots(-1)(facts, sizes)[:2], "three things"),
         "turned": (lambda facts, sizes: tuple(w.t() for w in _slots(-1)(facts, sizes)), "shape"),
     },
-    "facts.moved": {
-        "the whole change": (
-            lambda neurons, r, delta: delta.expand(len(neurons), -1),
-            "only one with a product of one",
-        ),
-        "without r": (
-            lambda neurons, r, delta: neurons.sum(1, keepdim=True) * delta,
-            "r decides which neurons",
-        ),
-        "the spill alone": (lambda neurons, r, delta: neurons @ r, "shape"),
-        "the wrong sign": (
-            lambda neurons, r, delta: -torch.outer(neurons @ r, delta),
-            "before and after",
-        ),
-    },
     "facts.reader": {
         "the shortest": (lambda key, others: key / (key @ key), "does not look at the other facts"),
         "not scaled": (
@@ -62,6 +47,32 @@ WRONG = {
         "not inverted": (
             lambda key, others: (others.T @ others @ key) / (key @ others.T @ others @ key),
             "need not move so much",
+        ),
+    },
+    "facts.at_once": {
+        "without the weight": (
+            lambda keys, added, others, weight: (
+                torch.linalg.solve(others.T @ others + keys.T @ keys, keys.T @ added).T
+            ),
+            "where does the weight go",
+        ),
+        "shortest ones added": (
+            lambda keys, added, others, weight: sum(
+                torch.outer(r, k) / (k @ k) for k, r in zip(keys, added, strict=True)
+            ),
+            "disturb one another",
+        ),
+        "the weight on one side": (
+            lambda keys, added, others, weight: (
+                torch.linalg.solve(others.T @ others + weight * keys.T @ keys, keys.T @ added).T
+            ),
+            "least squares are elsewhere",
+        ),
+        "turned": (
+            lambda keys, added, others, weight: torch.linalg.solve(
+                others.T @ others + weight * keys.T @ keys, weight * keys.T @ added
+            ),
+            "shape",
         ),
     },
     "facts.bits": {

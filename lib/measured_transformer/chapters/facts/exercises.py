@@ -63,27 +63,6 @@ def slots(answer: Answer) -> None:
 
 
 @exercise(_CHAPTER)
-def moved(answer: Answer) -> None:
-    """Write `moved(neurons, r, delta)`: by what each fact's written vector changes, a row a fact."""
-    for seed, (facts, m, d) in enumerate(((2, 3, 2), (5, 4, 4), (1, 2, 3), (4, 4, 4))):
-        neurons, r = normal(facts, m, seed=seed).relu(), normal(m, seed=seed + 10)
-        delta, w2 = normal(d, seed=seed + 20), normal(d, m, seed=seed + 30)
-        found = tensor(answer(neurons, r, delta), (facts, d))
-        right = neurons @ (w2 + torch.outer(delta, r)).T - neurons @ w2.T
-        demand(
-            facts == 1 or not close(found, delta.expand(facts, d)),
-            "every fact moves by the whole change; only one with a product of one with r does",
-        )
-        demand(
-            not close(found, neurons.sum(1, keepdim=True) * delta),
-            "r decides which neurons count, and how much",
-        )
-        demand(
-            close(found, right), "compare with the difference of both products, before and after"
-        )
-
-
-@exercise(_CHAPTER)
 def reader(answer: Answer) -> None:
     """Write `reader(key, others)`: among all r with key · r = 1 the one that moves the other facts least."""
     for seed, (facts, m) in enumerate(((6, 3), (12, 5), (20, 8))):
@@ -104,6 +83,33 @@ def reader(answer: Answer) -> None:
         demand(
             cost <= best * (1 + 1e-6) + 1e-9,
             f"the other facts move by {cost:.4g} in all (sum of squares), and they need not move so much",
+        )
+
+
+@exercise(_CHAPTER)
+def at_once(answer: Answer) -> None:
+    """Write `at_once(keys, added, others, weight)`: the change that rewrites many facts by least squares."""
+    for seed, (facts, rest, m, d) in enumerate(((1, 9, 3, 2), (4, 20, 6, 3), (8, 15, 5, 4))):
+        keys, others = normal(facts, m, seed=seed).relu() + 0.1, normal(rest, m, seed=seed + 10)
+        added, weight = normal(facts, d, seed=seed + 20), 10.0
+        found = tensor(answer(keys, added, others, weight), (d, m), name="the change")
+        s = others.T @ others
+        right = torch.linalg.solve(s + weight * keys.T @ keys, weight * keys.T @ added).T
+
+        equal = torch.linalg.solve(s + keys.T @ keys, keys.T @ added).T
+        demand(
+            not close(found, equal),
+            "a fact to rewrite counts no more than one to keep: where does the weight go?",
+        )
+        alone = sum(torch.outer(r, k) / (k @ k) for k, r in zip(keys, added, strict=True))
+        demand(
+            not close(found, alone),
+            "those are shortest edits, one for each fact, added up: they disturb one another and the others",
+        )
+        demand(
+            close(found, right, 1e-6),
+            "the least squares are elsewhere: put the gradient with respect to the change to zero, with the "
+            "weight on the facts that are to be rewritten",
         )
 
 

@@ -1,450 +1,677 @@
-r"""Facts inside a feed-forward network: which neurons hold one, and how to overwrite it.
+r"""Facts in a trained model: how many it stores, which neurons hold one, and how one is changed.
 
-A network without a gate writes $\sum_i a_i v_i + b_2$: neuron $i$ answers with its activation $a_i$ and its
-value $v_i$, a column of the stored $W_2$. In a model of one pre-norm block nothing stands behind the network
-but the final norm and the unembedding. So what a neuron does to an answer can be computed, and so can what
-follows from a change of $W_2$: with $v_i \to v_i + r_i \delta$ every stream moves by a multiple of one
-direction, $(a \cdot r)\,\delta$, where $a$ are the activations of the fact that is asked for.
+First one block. A network without a gate writes $\sum_i a_i v_i + b_2$: neuron $i$ answers with its activation
+$a_i$ and its value $v_i$, a column of the stored $W_2$. Nothing stands behind it but the final norm and the
+unembedding, so what a neuron does to an answer can be computed, and so can what follows from a change of $W_2$:
+with $v_i \to v_i + r_i \delta$ every stream moves by a multiple of one direction, $(a \cdot r)\,\delta$, where
+$a$ are the activations of the fact that is asked for. Then four blocks and a world of people: tracing, edits at
+every block, many edits, and what an edit does to facts that follow from the edited one.
 
 Sources: Geva et al. (2021); Dai et al. (2022), "Knowledge neurons"; Meng et al. (2022), ROME, whose edit is
-`reader` with `how="least"`.
+`reader` with `how="least"`; Meng et al. (2023), MEMIT; Hase et al. (2023); Cohen et al. (2024).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from scipy.stats import spearmanr
+from torch import Tensor
+from xarray import DataArray, Dataset
 
-from measured_transformer.analysis.fact_counts import Stored, recall, recalled
-from measured_transformer.internals.capture import capture
+from measured_transformer.analysis.fact_counts import recall, whole_table
+from measured_transformer.analysis.fact_edits import (
+    TRACED,
+    Inside,
+    all_at_once,
+    answers_after,
+    changes_for,
+    look_inside,
+    moments,
+    one_after_another,
+    one_fact,
+    trace,
+)
+from measured_transformer.analysis.fact_lookups import (
+    How,
+    answered,
+    leads,
+    lookups,
+    overwrite,
+    random_active,
+    silencing,
+    strongest_neurons,
+)
+from measured_transformer.analysis.ffn_memory import sum_error
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.block import Block
-from measured_transformer.parts.feedforward import FeedForward
-from measured_transformer.parts.norms import LayerNorm
 from measured_transformer.tasks.facts import Facts
-from measured_transformer.training.loop import predict
+from measured_transformer.tasks.people import DERIVED, People, Question
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Run, evaluate, make_model, predict
+from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.feedforward import FixedEmbeddings, without_network
 
-How = Literal["least", "plain", "value"]
-"""Which weights an edit changes, see `reader`."""
+# How many facts ------------------------------------------------------------------------------------
 
-# By hand -------------------------------------------------------------------------------------------
+SIZES = (256, 512, 784)
+"""Facts in a table; the largest has every pair of a subject and a relation."""
+TABLE = Facts(count=512, subjects=28, relations=28)
+STEPS = 300
+RATES = (0.003, 0.01, 0.03, 0.06, 0.12, 0.24)
+_WIDE = Config(
+    vocab=TABLE.vocab, d_model=8, n_layers=1, n_heads=2, positions="none", activation="relu"
+)
+ARMS: Mapping[str, tuple[Config, FixedEmbeddings]] = {
+    "four": (_WIDE, FixedEmbeddings()),
+    "once": (_WIDE.replace(d_ff=_WIDE.d_model), FixedEmbeddings()),
+    "attention": (without_network(_WIDE)["heads"], FixedEmbeddings(network=False)),
+    "neither": (_WIDE, FixedEmbeddings(network=False)),
+}
+"""Neurons four times and once the width; attention of as many parameters as the first; neither of the two."""
 
 
-@torch.no_grad()
-def slots_model(task: Facts) -> Decoder:
-    r"""A decoder in float64 that stores a table with one neuron a fact, its weights written down.
+def storing(name: str, size: int, seed: int) -> Job:
+    """One training of an arm on a table of its own, at the rate that suits it on another one.
 
-    Every token has an entry of the stream to itself. Attention adds the subject to the relation's position.
-    Neuron $i$ is $\max(0, x_s + x_r - 1)$ with the subject $s$ and the relation $r$ of fact $i$, so it is one
-    for this fact and zero for every other pair; its value is the object's entry. No norms.
-
-    >>> task = Facts(count=6, subjects=4, relations=3, objects=5)
-    >>> recall(slots_model(task), task)
-    1.0
+    Rates are chosen on 512 facts, in batches as large as the table that they are for.
     """
-    width, facts = task.vocab, task.table()
-    config = Config(
-        vocab=width, d_model=width, d_head=width, n_heads=1, n_layers=1, d_ff=task.count, positions="none",
-        norm="none", activation="relu", embedding_scale=1.0,
+    config, prepare = ARMS[name]
+    options = {**whole_table(size, STEPS), "prepare": prepare}
+    search = Search(
+        f"facts-stored-{name}", config, replace(TABLE, seed=900), RATES, tuning_seeds(1), STEPS, options
     )  # fmt: skip
-    model = Decoder(config).double()
-    for parameter in model.parameters():
-        parameter.zero_()
-    block = cast(Block, model.blocks[0])
-    network = block.feedforward
-    block.attention.value.weight.copy_(torch.eye(width))
-    # Attention looks at both places alike, so half of the subject arrives.
-    subjects = torch.zeros(width, dtype=torch.float64)
-    subjects[: task.subjects] = 2
-    block.attention.output.weight.copy_(subjects.diag())
-    rows = torch.arange(task.count)
-    for column in (0, 1):
-        network.up.weight[rows, facts[:, column]] = 1
-    cast(Tensor, network.up.bias).fill_(-1)
-    network.down.weight[facts[:, 2], rows] = 1
-    model.token_embedding.weight.copy_(torch.eye(width))
-    objects = torch.zeros(width, dtype=torch.float64)
-    objects[task.subjects + task.relations :] = 1
-    cast(nn.Linear, model.unembedding).weight.copy_(objects.diag())
-    return model.eval()
+    own = replace(TABLE, count=size, seed=seed)
+    return job(config, own, seed, learning_rate=tuned(search), **options)
 
 
-# What is read and written --------------------------------------------------------------------------
+def stored_trainings(seed: int) -> dict[tuple[str, int], Job]:
+    """Every arm on tables of every size."""
+    return {(name, size): storing(name, size, seed) for name in ARMS for size in SIZES}
 
 
-@dataclass(frozen=True)
-class Lookups:
-    """What a model of one block does with every fact of a table, at the position that answers.
-
-    Attributes:
-        neurons: activations, the keys that a fact is looked up with.
-        before: the stream in front of the network.
-        after: the stream behind it.
-        answers: the right object's token.
-        table: the facts as tokens.
-    """
-
-    neurons: Float[Tensor, "fact d_ff"]
-    before: Float[Tensor, "fact d_model"]
-    after: Float[Tensor, "fact d_model"]
-    answers: Int[Tensor, "fact"]
-    table: Int[Tensor, "fact 3"] = field(repr=False)
-
-
-@torch.no_grad()
-def lookups(model: Decoder, task: Facts) -> Lookups:
-    """See what the model's network reads and writes for every fact.
-
-    Raises:
-        ValueError: when the model has not one pre-norm block with a network without a gate.
-    """
-    _network(model)
-    with capture(model, "blocks.0.residual_*", "blocks.0.feedforward.neurons") as seen:
-        predict(model, task.facts())
-    table = task.table()
-    return Lookups(
-        neurons=seen["blocks.0.feedforward.neurons"][:, -1],
-        before=seen["blocks.0.residual_mid"][:, -1],
-        after=seen["blocks.0.residual_post"][:, -1],
-        answers=table[:, 2],
-        table=table,
-    )
+@measurement(
+    seeds=10,
+    coords={"arm": tuple(ARMS), "size": SIZES},
+    trainings=stored_trainings,
+    repeat="opening",
+    tolerance={"recalled": 0.3, "bits": 1500.0},
+)
+def stored(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+    """Share of a random table that models of one block recall, and how many bits of it they keep."""
+    shares, bits = [], []
+    for name in ARMS:
+        for size in SIZES:
+            own, model = replace(TABLE, count=size, seed=seed), runs[name, size].model
+            shares.append(recall(model, own))
+            loss = evaluate(model, own, seed=seed, size=size).loss
+            bits.append(size * (np.log2(TABLE.objects) - loss / np.log(2)))
+    shape = (len(ARMS), len(SIZES))
+    return {
+        "recalled": (("arm", "size"), np.array(shares).reshape(shape)),
+        "bits": (("arm", "size"), np.array(bits).reshape(shape)),
+        "parameters": ("arm", [_parameters(name) for name in ARMS]),
+    }
 
 
-@torch.no_grad()
-def answered(model: Decoder, after: Float[Tensor, "*fact d_model"]) -> Int[Tensor, "*fact"]:
-    """The tokens that the model answers with when the stream behind its last block is this."""
-    flat = after.reshape(-1, 1, after.shape[-1])
-    return model.unembed(flat).argmax(-1).reshape(after.shape[:-1])
+def _parameters(name: str) -> int:
+    config, prepare = ARMS[name]
+    model = make_model(config, causal=True, seed=0)
+    prepare(model)
+    return sum(q.numel() for q in model.parameters())
 
 
-@torch.no_grad()
-def leads(model: Decoder, task: Facts) -> Float[Tensor, "fact d_ff"]:
-    r"""What each neuron adds to the right object's logit above the mean of all objects, in units of logits.
+# Looking inside one block --------------------------------------------------------------------------
 
-    It is $a_i\,(v_i \cdot w)/\sigma$, where $w$ is the difference of the object's row of the unembedding from
-    the mean row, times the final norm's weight, centred; $\sigma$ is what that norm divides this fact's stream
-    by. With what the stream before the network and the bias add alike, the sum is the logit's lead, up to the
-    norm's bias.
-
-    Raises:
-        ValueError: as `lookups`.
-    """
-    network, seen = _network(model), lookups(model, task)
-    towards = _towards(model, task, seen.answers) / _deviation(model, seen.after)
-    return seen.neurons * (towards @ network.down.weight)
-
-
-def _towards(
-    model: Decoder, task: Facts, tokens: Int[Tensor, "fact"]
-) -> Float[Tensor, "fact d_model"]:
-    """Directions in the stream along which an object's logit rises above the mean of all objects'."""
-    assert isinstance(model.unembedding, nn.Linear)
-    rows = model.unembedding.weight.detach()
-    found = rows[tokens] - rows[task.subjects + task.relations :].mean(0)
-    if isinstance(model.final_norm, LayerNorm):
-        found = found * model.final_norm.weight.detach()
-        found = found - found.mean(-1, keepdim=True)
-    return found
+INSIDE = Facts(count=256, subjects=32, relations=32)
+INSIDE_CONFIG = Config(
+    vocab=INSIDE.vocab, d_model=16, n_layers=1, n_heads=2, positions="none", activation="relu"
+)
+INSIDE_STEPS = 300
+INSIDE_RATES = (0.001, 0.003, 0.01, 0.03, 0.06, 0.12)
+SILENCED = (0, 1, 2, 4, 8, 16, 32)
+JUDGED = 4
+"""Neurons silenced for each fact where a claim is judged."""
+HOWS: tuple[How, ...] = ("least", "plain", "value")
+GROUPS = ("same subject", "same relation", "neither")
+EDITS = 32
+"""Facts that are rewritten, one at a time."""
 
 
-def _deviation(model: Decoder, after: Float[Tensor, "fact d_model"]) -> Float[Tensor, "fact 1"]:
-    if not isinstance(model.final_norm, LayerNorm):
-        return torch.ones_like(after[:, :1])
-    return (after.var(-1, unbiased=False, keepdim=True) + model.final_norm.eps).sqrt()
+def one_block(seed: int) -> dict[str, Job]:
+    """A model of one block that learns a table of 256 facts by heart."""
+    options = whole_table(INSIDE.count, INSIDE_STEPS)
+    search = Search(
+        "facts-one-block", INSIDE_CONFIG, replace(INSIDE, seed=900), INSIDE_RATES, tuning_seeds(2),
+        INSIDE_STEPS, options,
+    )  # fmt: skip
+    own = replace(INSIDE, seed=seed)
+    return {"model": job(INSIDE_CONFIG, own, seed, learning_rate=tuned(search), **options)}
 
 
-# Silencing -----------------------------------------------------------------------------------------
+def _decoder(run: Run) -> Decoder:
+    assert isinstance(run.model, Decoder)
+    return run.model
 
 
-@torch.no_grad()
-def answered_without(
-    model: Decoder, task: Facts, chosen: Bool[Tensor, "silenced d_ff"]
-) -> Bool[Tensor, "silenced fact"]:
-    """Which facts are still answered rightly when neurons are silenced.
-
-    Args:
-        model: of one block.
-        task: its facts.
-        chosen: sets of neurons, one a row; in each row of the result those are zero.
-
-    Raises:
-        ValueError: as `lookups`, and when a row has not an entry for each neuron.
-    """
-    network, seen = _network(model), lookups(model, task)
-    if chosen.shape[-1] != seen.neurons.shape[-1]:
-        raise ValueError(f"expected {seen.neurons.shape[-1]} neurons a row, got {chosen.shape[-1]}")
-    rows = []
-    for off in chosen:
-        taken = (seen.neurons * off) @ network.down.weight.T
-        rows.append(answered(model, seen.after - taken) == seen.answers)
-    return torch.stack(rows)
+@measurement(
+    seeds=1,
+    coords={"fact": range(32), "neuron": range(INSIDE_CONFIG.neurons)},
+    trainings=one_block,
+    repeat="opening",
+    tolerance={"fires": 1.0},
+)
+def fires(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Activations of the first 32 facts of a learned table, each neuron in units of its largest."""
+    own = replace(INSIDE, seed=seed)
+    found = lookups(_decoder(runs["model"]), own).neurons
+    found = found / found.amax(0).clamp_min(1e-9)
+    return {"fires": (("fact", "neuron"), found[:32].double().numpy().round(3))}
 
 
-def strongest_neurons(scores: Float[Tensor, "fact d_ff"], number: int) -> Bool[Tensor, "fact d_ff"]:
-    """For each fact the neurons with the largest scores.
-
-    >>> strongest_neurons(torch.tensor([[0.5, -2.0, 3.0]]), 2).tolist()
-    [[True, False, True]]
-
-    Raises:
-        ValueError: when there are not so many neurons.
-    """
-    if not 0 <= number <= scores.shape[-1]:
-        raise ValueError(f"expected a number from 0 to {scores.shape[-1]}, got {number}")
-    places = scores.topk(number, dim=-1).indices
-    return torch.zeros(scores.shape, dtype=torch.bool).scatter(-1, places, True)
-
-
-def random_active(
-    neurons: Float[Tensor, "fact d_ff"], number: int, *, seed: int
-) -> Bool[Tensor, "fact d_ff"]:
-    """For each fact so many neurons drawn among those active for it; silent ones only when these run out."""
-    drawn = torch.rand(neurons.shape, generator=make_generator(seed, "neurons"))
-    return strongest_neurons(drawn + (neurons > 0), number)
-
-
-@dataclass(frozen=True)
-class Silenced:
-    """Recall with neurons of single facts silenced, averaged over the facts that they were silenced for.
-
-    Attributes:
-        own: of the fact itself.
-        others: of all other facts.
-        subject, relation: of other facts with the same subject, and with the same relation.
-        before: of all facts with nothing silenced.
-    """
-
-    own: float
-    others: float
-    subject: float
-    relation: float
-    before: float
+@measurement(
+    seeds=10,
+    coords={"silenced": SILENCED, "how": HOWS, "group": GROUPS},
+    trainings=one_block,
+    repeat="opening",
+    tolerance=dict.fromkeys(("own", "others", "drawn", "lost"), 0.5),
+)
+def inside_one_block(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """One block: recall with neurons silenced or another write, and the cost of rewriting a fact."""
+    own, model = replace(INSIDE, seed=seed), _decoder(runs["model"])
+    seen, lead = lookups(model, own), leads(model, own)
+    best = [silencing(model, own, strongest_neurons(lead, k)) for k in SILENCED]
+    drawn = [silencing(model, own, random_active(seen.neurons, k, seed=seed)) for k in SILENCED]
+    writes = seen.after - seen.before
+    other = torch.randperm(own.count, generator=make_generator(seed, "swapped"))
+    differ = seen.answers[other] != seen.answers
+    swapped = answered(model, seen.before + writes[other])[differ]
+    active = (seen.neurons > 0).double()
+    edits = [overwrite(model, own, how=how, number=EDITS, seed=seed) for how in HOWS]
+    lost = [edit.lost(own) for edit in edits]
+    return {
+        "known": recall(model, own),
+        "own": ("silenced", [one.own for one in best]),
+        "others": ("silenced", [one.others for one in best]),
+        "drawn": ("silenced", [one.own for one in drawn]),
+        "mean_write": _right(answered(model, seen.before + writes.mean(0)), seen.answers),
+        "own_answer": _right(swapped, seen.answers[differ]),
+        "swapped_answer": _right(swapped, seen.answers[other][differ]),
+        "per_fact": float(active.sum(1).median()),
+        "per_neuron": float(active.sum(0).median()),
+        "done": ("how", [float(edit.done.double().mean()) for edit in edits]),
+        "foretold": ("how", [float(edit.foretold.mean()) for edit in edits]),
+        "lost": (("how", "group"), [[one[group] for group in GROUPS] for one in lost]),
+        "lost_others": ("how", [one["others"] for one in lost]),
+    }
 
 
-def silencing(model: Decoder, task: Facts, chosen: Bool[Tensor, "fact d_ff"]) -> Silenced:
-    """Silence for each fact its own set of neurons and ask for all facts.
+def _right(answers: Tensor, wanted: Tensor) -> float:
+    return float((answers == wanted).double().mean())
 
-    Args:
-        model: of one block.
-        task: its facts.
-        chosen: a set of neurons for each fact of the table.
 
-    Raises:
-        ValueError: as `answered_without`, and when there is not a set for each fact.
-    """
-    if len(chosen) != task.count:
-        raise ValueError(
-            f"expected a set of neurons for each of {task.count} facts, got {len(chosen)}"
+@measurement(seeds=100, tolerance={"error": 1e-12})
+def algebra(seed: int) -> dict[str, Any]:
+    """Largest difference between a drawn network and the sum over its neurons; with one left out."""
+    return {
+        "error": sum_error(seed, bias=True),
+        "control": sum_error(seed, bias=True, leave_one_out=True),
+    }
+
+
+# A world of people ---------------------------------------------------------------------------------
+
+PEOPLE = People(relations=3)
+PEOPLE_CONFIG = Config(
+    vocab=PEOPLE.vocab, d_model=32, n_layers=4, n_heads=4, positions="learned",
+    max_length=PEOPLE.length, activation="relu",
+)  # fmt: skip
+PEOPLE_STEPS = 400
+PEOPLE_RATES = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
+BLOCKS = tuple(range(1, PEOPLE_CONFIG.n_layers + 1))
+POSITIONS = ("first name", "last name", "relation")
+VALUES = ("stream", "attention", "network")
+"""What is put back in tracing; the order is that of `TRACED`."""
+assert len(VALUES) == len(TRACED)
+
+
+def world_of(seed: int) -> People:
+    """The people of a seed."""
+    return replace(PEOPLE, seed=seed)
+
+
+def four_blocks(seed: int) -> dict[str, Job]:
+    """A model of four blocks that learns all that is known of the people of its seed."""
+    options: dict[str, Any] = {
+        "batch_size": 128,
+        "weight_decay": 0.5,
+        "schedule": WarmupCosine(warmup=PEOPLE_STEPS // 20, steps=PEOPLE_STEPS),
+    }
+    search = Search(
+        "facts-people", PEOPLE_CONFIG, world_of(900), PEOPLE_RATES, tuning_seeds(2), PEOPLE_STEPS, options
+    )  # fmt: skip
+    rate = tuned(search)
+    return {
+        "model": job(
+            PEOPLE_CONFIG, world_of(seed), seed, steps=PEOPLE_STEPS, learning_rate=rate, **options
         )
-    right = answered_without(model, task, chosen).double()
-    shares = {name: float(right[pairs].mean()) for name, pairs in related(task).items()}
-    return Silenced(**shares, before=recall(model, task))
+    }
 
 
-def related(task: Facts) -> dict[str, Bool[Tensor, "fact fact"]]:
-    """Which pairs are the same fact (`own`), share a subject or a relation, or are different (`others`)."""
-    table = task.table()
-    own = torch.eye(task.count, dtype=torch.bool)
-    subject, relation = (table[:, [i]] == table[:, i] for i in (0, 1))
-    return {"own": own, "others": ~own, "subject": subject & ~own, "relation": relation & ~own}
+@dataclass(frozen=True)
+class Known:
+    """All facts of a world that are asked in three tokens: plain ones first, then cities and badges.
 
-
-# Overwriting ---------------------------------------------------------------------------------------
-
-
-def reader(
-    key: Float[Tensor, "d_ff"],
-    keys: Float[Tensor, "fact d_ff"],
-    how: How = "least",
-    *,
-    ridge: float = 1e-3,
-) -> Float[Tensor, "d_ff"]:
-    r"""The numbers $r$, with $a \cdot r = 1$ for one fact's activations $a$, by which an edit changes values.
-
-    $W_2$ becomes $W_2 + \delta\, r^\top$ (stored, a column a neuron): what is written for this fact changes by
-    $\delta$, and for a fact with activations $a'$ by $(a' \cdot r)\,\delta$. Of all such $r$
-
-    - `least` makes the sum of $(a' \cdot r)^2$ over the other facts smallest: $r \propto C^{-1} a$ with their
-      second moments $C = \sum a' a'^\top$. The update of Meng et al. (2022), equation 2.
-    - `plain` is the shortest one, $a / (a \cdot a)$.
-    - `value` changes the value of the most active neuron alone.
-
-    Args:
-        key: activations of the fact to be changed.
-        keys: activations of the other facts; it does no harm if this one is among them.
-        how: see above.
-        ridge: share of the mean diagonal entry that is added to the diagonal of C, which has no inverse where
-            neurons are never active.
-
-    Raises:
-        ValueError: when `how` is another one, or no neuron is active.
+    Attributes:
+        tokens: first name, last name, relation.
+        answers: the right ones.
+        inside: what a model has inside when asked.
+        plain: how many of them are plain.
     """
-    if how not in get_args(How):
-        raise ValueError(f"how must be one of {', '.join(get_args(How))}; got {how!r}")
-    if not bool((key != 0).any()):
-        raise ValueError("expected a fact with an active neuron, got none: nothing would change")
-    if how == "value":
-        most = int(key.abs().argmax())
-        found = torch.zeros_like(key)
-        found[most] = 1 / key[most]
-        return found
-    if how == "plain":
-        return key / (key @ key)
-    exact = keys.double()
-    moments = exact.T @ exact
-    moments = moments + ridge * moments.diagonal().mean() * torch.eye(
-        len(moments), dtype=torch.float64
-    )
-    solved = torch.linalg.solve(moments, key.double())
-    return (solved / (solved @ key.double())).to(key)
+
+    tokens: Int[Tensor, "fact 3"]
+    answers: Int[Tensor, "fact"]
+    inside: Inside
+    plain: int
+
+    def groups(self, fact: int) -> dict[str, Bool[Tensor, "fact"]]:
+        """Which facts have the same subject as one, which the same relation, and which neither."""
+        subject = (self.tokens[:, :2] == self.tokens[fact, :2]).all(1)
+        relation = self.tokens[:, 2] == self.tokens[fact, 2]
+        itself = torch.arange(len(self.answers)) == fact
+        return {
+            "same subject": subject & ~itself,
+            "same relation": relation & ~itself,
+            "neither": ~(subject | relation),
+        }
+
+
+def known_facts(model: Decoder, task: People) -> Known:
+    """The facts of a world, and what a model has inside when asked for them."""
+    asked = [task.ask(question) for question in ("plain", "city", "badge")]
+    tokens = torch.cat([one.inputs[:, :3] for one in asked])
+    answers = torch.cat([one.targets[:, 2] for one in asked])
+    return Known(tokens, answers, look_inside(model, tokens), len(asked[0].inputs))
+
+
+def all_moments(model: Decoder, task: People) -> list[Float[Tensor, "d_ff d_ff"]]:
+    """Second moments of each block's activations over all that training asks, up to where it answers last."""
+    asked = task.training()
+    real = asked.scored.flip(1).cumsum(1).flip(1) > 0
+    inside = look_inside(model, asked.inputs)
+    return [moments(inside, block, real) for block in range(model.config.n_layers)]
 
 
 @torch.no_grad()
-def edited(
-    model: Decoder, read: Float[Tensor, "d_ff"], change: Float[Tensor, "d_model"]
-) -> Decoder:
-    """A copy of the model whose last matrix of the network is changed by the product of two vectors.
+def answered_right(
+    model: Decoder, task: People, question: Question, chosen: Bool[Tensor, "person"] | None = None
+) -> Bool[Tensor, "question"]:
+    """Which questions of a kind the model answers rightly, at all positions that count."""
+    batch = task.ask(question, chosen)
+    right = predict(model, batch).argmax(-1) == batch.targets
+    return (right | ~batch.scored).all(1)
+
+
+@measurement(
+    seeds=10,
+    coords={
+        "value": VALUES, "block": BLOCKS, "position": POSITIONS,
+        "question": ("plain", "city", "badge", "place"), "derived": DERIVED,
+    },
+    trainings=four_blocks,
+    repeat="opening",
+    tolerance=dict.fromkeys(("effect", "known", "seen", "held_out"), 0.5),
+)  # fmt: skip
+def traced(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """What the model of people answers, and causal tracing of its plain facts."""
+    task, model = world_of(seed), _decoder(runs["model"])
+    held_out = task.world().held_out
+    plain = task.ask("plain")
+    found = trace(model, plain.inputs[:, :3], plain.targets[:, 2], subject=(0, 1), seed=seed)
+
+    def share(question: Question, chosen: Bool[Tensor, "person"] | None = None) -> float:
+        return float(answered_right(model, task, question, chosen).double().mean())
+
+    return {
+        "clean": float(found.clean.mean()),
+        "spoilt": float(found.spoilt.mean()),
+        "effect": (("value", "block", "position"), found.effect.mean(-1).double().numpy()),
+        "known": ("question", [share(q) for q in ("plain", "city", "badge", "place")]),
+        "seen": ("derived", [share(q, ~held_out) for q in DERIVED]),
+        "held_out": ("derived", [share(q, held_out) for q in DERIVED]),
+    }
+
+
+# One fact at every block ---------------------------------------------------------------------------
+
+SITES = ("last name", "relation")
+PER_SITE = 16
+"""Facts that are rewritten at each block and position, one at a time."""
+
+
+def other_object(task: People, answers: Int[Tensor, "fact"], seed: int) -> Int[Tensor, "fact"]:
+    """Another object for each plain fact, drawn."""
+    moved = torch.randint(
+        1, task.objects, answers.shape, generator=make_generator(seed, "new objects")
+    )
+    return (answers - task.object + moved) % task.objects + task.object
+
+
+def drawn_facts(model: Decoder, task: People, known: Known, number: int, seed: int) -> Tensor:
+    """Plain facts that the model answers rightly, drawn.
 
     Raises:
-        ValueError: as `lookups`.
+        ValueError: when there are fewer.
     """
+    right = answered_right(model, task, "plain").nonzero().flatten()
+    if len(right) < number:
+        raise ValueError(f"expected {number} plain facts that the model knows, got {len(right)}")
+    return right[torch.randperm(len(right), generator=make_generator(seed, "edits"))[:number]]
+
+
+@measurement(
+    seeds=10,
+    coords={"site": SITES, "block": BLOCKS, "group": GROUPS},
+    trainings=four_blocks,
+    repeat="opening",
+    tolerance={"done": 1.0, "lost": 1.0},
+)
+def places(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """One fact rewritten at a time, at each block and two positions: whether it is, and what else changes."""
+    task, model = world_of(seed), _decoder(runs["model"])
+    known, others = known_facts(model, task), all_moments(model, task)
+    facts = drawn_facts(model, task, known, PER_SITE, seed)
+    wanted = other_object(task, known.answers[facts], seed)
+    with torch.no_grad():
+        before = model(known.tokens)[:, -1].argmax(-1)
+    done = np.zeros((len(SITES), len(BLOCKS)))
+    lost = np.zeros((len(SITES), len(BLOCKS), len(GROUPS)))
+    for i, site in enumerate(SITES):
+        position = POSITIONS.index(site)
+        for block in range(len(BLOCKS)):
+            added = changes_for(model, known.inside[facts], wanted, block=block, position=position)
+            keys = known.inside.neurons[block, facts, position]
+            for key, more, fact, new in zip(keys, added, facts, wanted, strict=True):
+                change = one_fact(key, more, others[block])
+                now = answers_after(model, known.inside, change, block)
+                done[i, block] += float(now[fact] == new) / PER_SITE
+                for j, rows in enumerate(known.groups(int(fact)).values()):
+                    changed = (now != before)[rows].double().mean()
+                    lost[i, block, j] += float(changed) / PER_SITE
+    return {"done": (("site", "block"), done), "lost": (("site", "block", "group"), lost)}
+
+
+# Many facts ----------------------------------------------------------------------------------------
+
+NUMBERS = (1, 2, 4, 8, 16, 32, 64)
+METHODS = ("at once", "one by one")
+
+
+@measurement(
+    seeds=10,
+    coords={"method": METHODS, "number": NUMBERS},
+    trainings=four_blocks,
+    repeat="opening",
+    tolerance={"done": 1.0, "kept": 1.0},
+)
+def many(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Many facts rewritten in the last block: all at once by least squares, or one after another."""
+    task, model = world_of(seed), _decoder(runs["model"])
+    known, others = known_facts(model, task), all_moments(model, task)[-1]
+    block, position = len(BLOCKS) - 1, POSITIONS.index("relation")
+    facts = drawn_facts(model, task, known, max(NUMBERS), seed)
+    wanted = other_object(task, known.answers[facts], seed)
+    added = changes_for(model, known.inside[facts], wanted, block=block, position=position)
+    keys = known.inside.neurons[block, facts, position]
+    with torch.no_grad():
+        before = model(known.tokens)[:, -1].argmax(-1)
+    done, kept = [], []
+    for change_of in (all_at_once, one_after_another):
+        for count in NUMBERS:
+            change = change_of(keys[:count], added[:count], others)
+            now = answers_after(model, known.inside, change, block)
+            rest = torch.ones(len(now), dtype=torch.bool)
+            rest[facts[:count]] = False
+            done.append(_right(now[facts[:count]], wanted[:count]))
+            kept.append(_right(now[rest], before[rest]))
+    shape = (len(METHODS), len(NUMBERS))
+    axes = ("method", "number")
+    return {
+        "done": (axes, np.array(done).reshape(shape)),
+        "kept": (axes, np.array(kept).reshape(shape)),
+    }
+
+
+# What follows --------------------------------------------------------------------------------------
+
+ROUTES = ("the edit", "chain", "country", "holder")
+"""Asked after an edit: the city itself, the country with the new city written down, the country in one step;
+and for an edited badge its holder."""
+STALE = ("new", "old")
+PLACED = ("last name 1", *(f"relation {block}" for block in BLOCKS))
+"""Where cities and badges are rewritten: position and block."""
+
+
+def weights_changed(model: Decoder, change: Float[Tensor, "d_model d_ff"], block: int) -> Decoder:
+    """A copy of the model with something added to the second matrix of a block's network."""
     other = copy.deepcopy(model)
-    down = _network(other).down.weight
-    down.copy_(down + torch.outer(change, read))
+    down = cast(Block, other.blocks[block]).feedforward.down.weight
+    with torch.no_grad():
+        down.add_(change.to(down))
     return other
 
 
-def change_for(seen: Lookups, fact: int, wanted: int) -> Float[Tensor, "d_model"]:
-    """What to add to one fact's stream to give it another object: the way to the mean of that object's facts.
+@measurement(
+    seeds=10,
+    coords={"place": PLACED, "route": ROUTES, "answer": STALE},
+    trainings=four_blocks,
+    repeat="opening",
+    tolerance={"follows": 1.0},
+)
+def ripples(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Cities and badges rewritten, one at a time, and the answers that should follow from them."""
+    task, model = world_of(seed), _decoder(runs["model"])
+    world, others = task.world(), all_moments(model, task)
+    draws = make_generator(seed, "ripples")
+    right = [answered_right(model, task, question) for question in ("city", "badge", *DERIVED)]
+    people_asked = (torch.stack(right).all(0) & ~world.held_out).nonzero().flatten()
+    people = people_asked[torch.randperm(len(people_asked), generator=draws)[:PER_SITE]]
+    cities = torch.tensor([_elsewhere(task, int(who), draws) for who in people])
+    strangers = torch.tensor([_stranger(people_asked, int(who), draws) for who in people])
+    badges = world.badge[strangers]
+    asked = {q: task.ask(q).inputs[people] for q in ("city", "badge", "country", "chain")}
+    asked["chain"][:, 3] = task.town + cities
+    names = world.names + torch.tensor([task.first, task.last])
+    for what, who in (("holder", people), ("old holder", strangers)):
+        asked[what] = task.ask("holder").inputs[who]  # with the first name of who is asked about
+        asked[what][:, 0] = task.badges + badges
+    old_country = task.state + world.country[world.city[people]]
+    new_country = task.state + world.country[cities]
+    found = np.zeros((len(PLACED), len(ROUTES), 2))
+    for i, place in enumerate(PLACED):
+        site, block = place[:-2], int(place[-1]) - 1
+        position = POSITIONS.index(site)
+        for question, wanted in (("city", task.town + cities), ("badge", task.badges + badges)):
+            inside = look_inside(model, asked[question][:, :3])
+            added = changes_for(model, inside, wanted, block=block, position=position)
+            for j, more in enumerate(added):
+                change = one_fact(inside.neurons[block, j, position], more, others[block])
+                edited_model = weights_changed(model, change, block)
 
-    Raises:
-        ValueError: when no fact of the table has that object.
-    """
-    having = seen.answers == wanted
-    if not bool(having.any()):
-        raise ValueError(f"expected an object that some fact has, got token {wanted}")
-    return seen.after[having].mean(0) - seen.after[fact]
+                def ask(what: str, at: int, j: int = j, of: Decoder = edited_model) -> Tensor:
+                    with torch.no_grad():
+                        return of(asked[what][[j]])[0, at].argmax()
+
+                def named(what: str, who: Tensor, j: int = j, ask: Any = ask) -> Tensor:
+                    return (torch.stack([ask(what, 1), ask(what, 2)]) == names[who[j]]).all()
+
+                if question == "city":
+                    old_city = task.town + world.city[people[j]]
+                    city, chain, country = ask("city", 2), ask("chain", 4), ask("country", 2)
+                    said = {
+                        "the edit": (city == wanted[j], city == old_city),
+                        "chain": (chain == new_country[j], chain == old_country[j]),
+                        "country": (country == new_country[j], country == old_country[j]),
+                    }
+                else:  # both names, the second one given the first
+                    said = {"holder": (named("holder", people), named("old holder", strangers))}
+                for route, (new, old) in said.items():
+                    found[i, ROUTES.index(route)] += np.array([bool(new), bool(old)]) / len(people)
+    return {"follows": (("place", "route", "answer"), found), "people": len(people)}
 
 
-@dataclass(frozen=True)
-class Edits:
-    """Facts of one model, each overwritten in a copy of its own.
+def _elsewhere(task: People, person: int, draws: torch.Generator) -> int:
+    """A city in another country than that of a person's city, drawn."""
+    world = task.world()
+    here = world.country[world.city[person]]
+    far = (world.country != here).nonzero().flatten()
+    return int(far[torch.randint(len(far), (1,), generator=draws)])
 
-    Attributes:
-        done: whether the fact is answered with the new object.
-        foretold: share of all answers of the changed model that were foretold, the changed fact's among them.
-        surprise: largest difference between a logit of the changed model and the one foretold.
-        changed: whether each fact's answer is another than before, the edited ones' own among them.
-        spill: by how many times the change each fact's stream moves.
-        facts: which facts were overwritten.
-    """
 
-    done: Bool[Tensor, "edit"]
-    foretold: Float[Tensor, "edit"]
-    surprise: Float[Tensor, "edit"]
-    changed: Bool[Tensor, "edit fact"]
-    spill: Float[Tensor, "edit fact"]
-    facts: Int[Tensor, "edit"]
+def _stranger(people: Tensor, person: int, draws: torch.Generator) -> int:
+    """Another one of these people, drawn."""
+    others = people[people != person]
+    return int(others[torch.randint(len(others), (1,), generator=draws)])
 
-    def lost(self, task: Facts) -> dict[str, float]:
-        """Share of the answers changed among facts with the same subject, the same relation, and neither."""
-        kinds = {name: pairs[self.facts] for name, pairs in related(task).items()}
-        either = kinds["subject"] | kinds["relation"]
-        chosen = {
-            "same subject": kinds["subject"],
-            "same relation": kinds["relation"],
-            "neither": kinds["others"] & ~either,
-            "others": kinds["others"],
+
+# What the claims are judged by ---------------------------------------------------------------------
+
+
+@evidence("CS-5.6")
+def _(stored: Dataset, inside_one_block: Dataset) -> dict[str, Any]:
+    recalled_share = stored.recalled.sel(size=512)
+    four = recalled_share.sel(arm="four")
+
+    def fall(of: DataArray) -> DataArray:
+        return of.sel(silenced=0) - of.sel(silenced=JUDGED)
+
+    return {
+        "specific": {
+            "treatment": fall(inside_one_block.own),
+            "baseline": fall(inside_one_block.others),
+        },
+        "width": {"treatment": four, "baseline": recalled_share.sel(arm="once")},
+        "stores": {"treatment": four, "baseline": recalled_share.sel(arm="neither")},
+    }
+
+
+@evidence("CS-6.5")
+def _(algebra: Dataset, inside_one_block: Dataset) -> dict[str, Any]:
+    return {
+        "algebra": {"error": algebra.error, "control": algebra.control},
+        "content": {"treatment": inside_one_block.known, "baseline": inside_one_block.mean_write},
+    }
+
+
+@evidence("LT-4.1")
+def _(traced: Dataset) -> dict[str, Any]:
+    networks = traced.effect.sel(value="network").max("block")
+    return {
+        "treatment": networks.sel(position="last name"),
+        "baseline": networks.sel(position="relation"),
+    }
+
+
+@evidence("LT-4.2")
+def _(traced: Dataset, places: Dataset) -> dict[str, Any]:
+    effect = traced.effect.sel(value="network", position="last name", block=1)
+    return {
+        "traced": {"value": effect},
+        "edited": {"value": places.done.sel(site="last name", block=1)},
+    }
+
+
+@evidence("LT-4.3")
+def _(many: Dataset) -> dict[str, Any]:
+    most = many.sel(number=max(NUMBERS))
+    return {
+        name: {
+            "treatment": most[name].sel({"method": "at once"}),
+            "baseline": most[name].sel({"method": "one by one"}),
         }
-        return {name: float(self.changed[pairs].double().mean()) for name, pairs in chosen.items()}
+        for name in ("done", "kept")
+    }
 
 
-@torch.no_grad()
-def overwrite(
-    model: Decoder, task: Facts, *, how: How, number: int, seed: int, ridge: float = 1e-3
-) -> Edits:
-    """Overwrite facts that the model knows, one at a time, each with another object that the table has.
-
-    What the changed model will answer is foretold for every fact before the change is made, from the
-    activations of the unchanged one; then the weights of a copy are changed, and the copy is asked.
-
-    Args:
-        model: of one block.
-        task: its facts.
-        how: as for `reader`.
-        number: of facts, drawn among those that the model knows.
-        seed: of the facts and their new objects, the same for every `how`.
-        ridge: as for `reader`.
-
-    Raises:
-        ValueError: as `lookups`, and when the model knows fewer facts.
-    """
-    seen, known = lookups(model, task), recalled(model, task).nonzero().flatten()
-    if len(known) < number:
-        raise ValueError(
-            f"expected a model that knows {number} facts, got one that knows {len(known)}"
-        )
-    draws = make_generator(seed, "edits")
-    facts = known[torch.randperm(len(known), generator=draws)[:number]]
-    present = seen.answers.unique()
-    before = answered(model, seen.after)
-    done, foretold, surprise, changed, spills = [], [], [], [], []
-    for fact in facts.tolist():
-        others = present[present != seen.answers[fact]]
-        wanted = int(others[torch.randint(len(others), (1,), generator=draws)])
-        read = reader(seen.neurons[fact], seen.neurons, how, ridge=ridge)
-        change, spill = change_for(seen, fact, wanted), seen.neurons @ read
-        promised = model.unembed((seen.after + spill[:, None] * change)[:, None])[:, 0]
-        found = predict(edited(model, read, change), task.facts())[:, -1]
-        now = found.argmax(-1)
-        done.append(now[fact] == wanted)
-        foretold.append((now == promised.argmax(-1)).double().mean())
-        surprise.append((found - promised).abs().max())
-        changed.append(now != before)
-        spills.append(spill)
-    return Edits(
-        done=torch.stack(done),
-        foretold=torch.stack(foretold),
-        surprise=torch.stack(surprise),
-        changed=torch.stack(changed),
-        spill=torch.stack(spills),
-        facts=facts,
-    )
+def _new(ripples: Dataset, route: str) -> DataArray:
+    """Share of the answers that are the new ones, by place, in the last block at the relation."""
+    return ripples.follows.sel(answer="new", route=route, place=PLACED[-1])
 
 
-def _network(model: Decoder) -> FeedForward:
-    blocks = list(model.blocks)
-    network = blocks[0].feedforward
-    if len(blocks) != 1 or model.config.placement != "pre" or not isinstance(network, FeedForward):
-        raise ValueError(
-            "expected a model of one pre-norm block with a feed-forward network, got "
-            f"{len(blocks)} blocks, placement={model.config.placement!r} and {type(network).__name__}"
-        )
-    if network.gate is not None:
-        raise ValueError(f"expected a network without a gate, got {network.activation!r}")
-    return network
+@evidence("LT-4.4")
+def _(ripples: Dataset) -> dict[str, Any]:
+    edited_share = _new(ripples, "the edit")
+    return {
+        route: {"treatment": _new(ripples, route), "baseline": edited_share}
+        for route in ("chain", "country")
+    }
 
 
-def log_ratio(treatment: Sequence[Stored], baseline: Sequence[Stored]) -> Float[np.ndarray, "seed"]:
-    """Natural logarithm of how many times as many facts are stored, pair by pair.
+@evidence("LT-4.5")
+def _(traced: Dataset) -> dict[str, Any]:
+    return {
+        "forwards": {"value": traced.known.sel(question="badge")},
+        "seen": {"value": traced.seen.sel(derived="holder")},
+        "backwards": {"value": traced.held_out.sel(derived="holder")},
+    }
 
-    >>> log_ratio([Stored(200, {}, False)], [Stored(100, {}, False)]).round(3).tolist()
-    [0.693]
 
-    Raises:
-        ValueError: when there are not as many of both.
-    """
-    if len(treatment) != len(baseline):
-        raise ValueError(f"expected pairs, got {len(treatment)} and {len(baseline)}")
-    pairs = zip(treatment, baseline, strict=True)
-    return np.array([np.log(more.number / less.number) for more, less in pairs])
+# Numbers that the prose names ----------------------------------------------------------------------
+
+
+@number
+def bits_each(stored: Dataset, *, arm: str, size: int) -> DataArray:
+    """Bits of a table that an arm keeps, for each of its parameters."""
+    one = stored.sel(arm=arm)
+    return one.bits.sel(size=size) / one.parameters
+
+
+@number
+def follows_as_tracing(traced: Dataset, places: Dataset) -> DataArray:
+    """Rank correlation, over the eight places, of a network's traced effect with the share of edits done."""
+    effect = traced.effect.sel(value="network", position=list(SITES))
+    effect = effect.transpose("seed", "position", "block").values.reshape(effect.sizes["seed"], -1)
+    done = places.done.transpose("seed", "site", "block").values.reshape(len(effect), -1)
+    found = [float(spearmanr(a, b).statistic) for a, b in zip(effect, done, strict=True)]
+    return DataArray(found, dims="seed")
+
+
+@number
+def others_lost(inside_one_block: Dataset) -> DataArray:
+    """How many other facts are lost with a fact's four strongest neurons, mean over facts."""
+    return (1 - inside_one_block.others.sel(silenced=JUDGED)) * (INSIDE.count - 1)
+
+
+@number
+def questions(traced: Dataset) -> int:
+    """How many different questions training asks about a world of people."""
+    return len(world_of(int(traced.seed[0])).training().inputs)
+
+
+@number
+def known_worst(traced: Dataset) -> float:
+    """Smallest share of any kind of question that training asked which any model answers."""
+    return float(min(traced.known.min(), traced.seen.min()))
+
+
+@number
+def broken(many: Dataset) -> DataArray:
+    """Share of all other facts that have another answer when 64 were rewritten at once."""
+    return 1 - many.kept.sel({"number": max(NUMBERS), "method": "at once"})
