@@ -198,7 +198,6 @@ def race_trainings(seed: int) -> dict[tuple[str, float], Job]:
 )
 def race(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
     """A small translation model, eight shapes of schedule at six peak rates: how low, how right, how soon."""
-
     cells = [[runs[shape, rate] for rate in RATES] for shape in SHAPES]
     scores = [[evaluate(run.model, TASK, seed=seed, size=SCORED_ON) for run in c] for c in cells]
 
