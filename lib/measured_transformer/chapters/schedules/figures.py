@@ -125,7 +125,9 @@ def plot_valley() -> Figure:
         map_.plot(*path[start:].T, color=colour, linewidth=width, marker="o", markersize=2.5)
         map_.plot(*path[-1], "o", color=colour, mec="white", markersize=9, zorder=5)
         losses = valley_height(*path.T)
-        height.plot(np.arange(start, len(losses)), losses[start:], color=colour, marker="o", markersize=2.5)
+        height.plot(
+            np.arange(start, len(losses)), losses[start:], color=colour, marker="o", markersize=2.5
+        )
         height.text(24.4, losses[-1], name, color=colour, va="center")
     map_.set_xlabel("along the river")
     map_.set_ylabel("across")

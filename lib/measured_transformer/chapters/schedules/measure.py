@@ -1013,3 +1013,53 @@ def lowest_of(race: Dataset, *, shape: str, constant: int) -> float:
 def race_runs(race: Dataset) -> int:
     """All runs of the race."""
     return int(race.loss.size)
+
+
+@number
+def ratio(constants: Dataset, *, what: str, filled: str) -> float:
+    """Largest over smallest peak, or sum of the rates, of three schedules with their constants filled in."""
+    here = constants[what].sel(filled=filled)
+    return float(here.max() / here.min())
+
+
+@number
+def auc(race: Dataset, *, which: str) -> list[float]:
+    """The share of pairs of a failing and another run in which the failing one has the smaller sum.
+
+    Of the runs whose peak is not too high ('stable'), or of all.
+    """
+    high = too_high(race) if which == "stable" else []
+    return told_by_the_sum(race, [rate for rate in RATES if rate not in high])
+
+
+@number
+def drop(lengths: Dataset, *, steps: int) -> DataArray:
+    """By how much a cooldown ends below the constant run that it branched off, in nats."""
+    here = lengths.loss.sel(steps=steps)
+    return here.sel(kind="constant") - here.sel(kind="cooldown")
+
+
+@number
+def behind(lengths: Dataset, *, steps: int) -> DataArray:
+    """By how much a cooldown ends above the cosine that was tuned for this length, in nats."""
+    here = lengths.loss.sel(steps=steps)
+    return here.sel(kind="cooldown") - here.sel(kind="cosine")
+
+
+@number
+def apart(race: Dataset, *, schedule: str, rival: str, what: str) -> DataArray:
+    """By how much a value of a schedule is higher than a rival's in the race, each at what suits it best."""
+    return at_best(race, schedule=schedule, what=what) - at_best(race, schedule=rival, what=what)
+
+
+@number
+def apart_on_text(text: Dataset, *, schedule: str, rival: str) -> DataArray:
+    """By how much the final loss of a schedule is higher than a rival's on text, in nats a byte."""
+    return text.loss.sel(schedule=schedule) - text.loss.sel(schedule=rival)
+
+
+@number
+def weights() -> int:
+    """The number of weights of the language model, in thousands."""
+    model = make_model(SPEAKER, causal=True, seed=0)
+    return round(sum(weight.numel() for weight in model.parameters()) / 1000)
