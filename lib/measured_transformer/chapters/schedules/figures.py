@@ -274,33 +274,26 @@ def plot_race(race: Dataset, text: Dataset) -> Figure:
 @themed
 def plot_law(annealing: Dataset) -> Figure:
     """Draw measured and predicted losses of the schedules that the law was not fitted to, a panel for each."""
-    figure, axes = subplots(2, 2, height=2.3, sharex=True, sharey=True, layout="constrained")
+    figure, axes = subplots(2, 2, height=2.4, sharex=True, sharey=True)
     at = annealing["at"].values[FROM:]
-    for panel, schedule in zip(axes.flat, HELD_OUT, strict=True):
+    for letter, panel, schedule in zip("abcd", axes.flat, HELD_OUT, strict=True):
         here = annealing.isel(at=slice(FROM, None)).sel(schedule=schedule)
         colour = COLOURS[CONCEPTS[schedule]]
         rows = here.loss.transpose("seed", "at").values
-        panel.plot(at, rows.T, color=colour, alpha=0.25, linewidth=0.7)
-        panel.plot(at, rows.mean(0), color=colour, linewidth=2, label="measured")
+        panel.plot(at, rows.T, color=colour, alpha=0.3, linewidth=0.7)
+        panel.plot(at, rows.mean(0), color=colour, linewidth=2.4, label="measured")
         for law, style, name in (("law", "-", "two sums"), ("sum_alone", ":", "one sum alone")):
             mean = here[law].mean("seed").values
             panel.plot(at, mean, color=theme().ink, linestyle=style, linewidth=1.4, label=name)
-        panel.text(
-            0.97,
-            0.93,
-            NAMES.get(schedule, schedule),
-            transform=panel.transAxes,
-            ha="right",
-            va="top",
-            color=colour,
+        panel.set_title(
+            f"({letter}) {NAMES.get(schedule, schedule)}",
+            loc="left",
             fontweight="bold",
+            fontsize=11,
         )
-    predicted = axes[0, 0].get_lines()[-2:]
-    axes[0, 0].text(at[4], predicted[1].get_ydata()[4] + 0.06, "one sum alone", fontsize=9)
+    axes[0, 0].legend(loc="lower left", fontsize=8, borderaxespad=0.1)
     for panel in axes[1]:
         panel.set_xlabel("step")
     for panel in axes[:, 0]:
         panel.set_ylabel("loss, nats a byte")
-    legend_above(axes[0, 1], columns=3)
-    panel_letters(axes)
     return figure
