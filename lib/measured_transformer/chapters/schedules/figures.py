@@ -20,7 +20,6 @@ from measured_transformer.chapters.schedules.measure import (
     RATES,
     SCHEDULES,
     SHAPES,
-    at_best,
     sums_of,
     text_schedule,
     too_high,
@@ -144,16 +143,16 @@ def plot_valley() -> Figure:
 def plot_plane(plane: Dataset) -> Figure:
     """Draw the loss on a plane through three states of a language model, a panel for each of two seeds."""
     count = plane.sizes["seed"]
-    figure, axes = subplots(1, count, height=4.3, sharey=True, squeeze=False, layout="constrained")
-    levels = None
-    for panel, seed in zip(axes[0], plane.seed.values, strict=True):
+    figure, axes = subplots(count, 1, height=2.9, sharex=True, squeeze=False)
+    for panel, seed in zip(axes[:, 0], plane.seed.values, strict=True):
         here = plane.sel(seed=seed)
-        loss = here.loss.transpose("along", "across").values
-        floor = float(loss.min())
-        levels = floor + np.array([0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.1])
+        loss = here.loss.transpose("across", "along").values
+        levels = float(loss.min()) + np.array(
+            [0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.1]
+        )
         width, length = float(here.width), float(here.length)
-        x, y = here.across.values * width, here.along.values * length
-        panel.contourf(x, y, loss, levels=levels, cmap="cividis_r", extend="max", alpha=0.85)
+        x, y = here.along.values * length, here.across.values * width
+        panel.contourf(x, y, loss, levels=levels, cmap="cividis", extend="max", alpha=0.85)
         lines = panel.contour(x, y, loss, levels=levels, colors="black", linewidths=0.4)
         panel.clabel(lines, levels[1:8:2], fmt="%.2f", fontsize=7)
         panel.grid(visible=False)
@@ -163,19 +162,18 @@ def plot_plane(plane: Dataset) -> Figure:
         }
         for names, style in ((("early floor", "floor"), "-"), (("floor", "high"), "--")):
             ends = np.array([spots[name] for name in names])
-            panel.plot(ends[:, 1], ends[:, 0], color="white", linestyle=style, linewidth=1.6)
-        for name, text in (
-            ("early floor", f"cooled by {LENGTH // 2}"),
-            ("floor", f"cooled by {LENGTH}"),
-            ("high", f"not cooled, {LENGTH}"),
+            panel.plot(*ends.T, color="white", linestyle=style, linewidth=1.6)
+        for name, text, drop in (
+            ("early floor", f"cooled by {LENGTH // 2}", -16),
+            ("floor", f"cooled by {LENGTH}", -16),
+            ("high", f"not cooled, {LENGTH}", 9),
         ):
-            along, across = spots[name]
             concept = "attention" if name == "high" else "norm"
-            panel.plot(across, along, "o", color=COLOURS[concept], mec="white", markersize=9)
+            panel.plot(*spots[name], "o", color=COLOURS[concept], mec="white", markersize=9)
             panel.annotate(
                 text,
-                (across, along),
-                xytext=(0, 9 if name != "early floor" else -15),
+                spots[name],
+                xytext=(0, drop),
                 textcoords="offset points",
                 ha="center",
                 fontsize=8,
@@ -183,9 +181,9 @@ def plot_plane(plane: Dataset) -> Figure:
                 bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.75},
             )
         panel.set_aspect("equal")
-        panel.set_xlabel("across the floor")
-    axes[0, 0].set_ylabel("along the floor (length of weights)")
-    panel_letters(axes[0])
+        panel.set_ylabel("across")
+    axes[-1, 0].set_xlabel("along the floor (length in weight space)")
+    panel_letters(axes[:, 0])
     return figure
 
 
@@ -244,17 +242,17 @@ def plot_budget(race: Dataset) -> Figure:
     axes.set_xlabel("sum of the rates over the run")
     axes.set_ylabel("final loss, nats")
     axes.set_ylim(0.3, 2.45)
-    legend_above(axes, columns=3)
+    legend_above(axes, columns=2)
     return figure
 
 
 @themed
-def plot_race(race: Dataset, text: Dataset) -> Figure:
+def plot_race(final: Dataset, text: Dataset) -> Figure:
     """Draw the final loss of each schedule at what suits it best, every seed, on both tasks."""
     figure, axes = subplots(2, 1, height=2.6, layout="constrained")
     translation = {
-        NAMES.get(name, name): at_best(race, schedule=name, what="loss").values
-        for name in SCHEDULES
+        NAMES.get(str(name), str(name)): final.loss.sel(schedule=name).values
+        for name in final.schedule.values
     }
     spoken = {
         NAMES.get(str(name), str(name)): text.loss.sel(schedule=name).values
