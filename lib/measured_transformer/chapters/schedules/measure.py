@@ -928,12 +928,13 @@ def _(final: Dataset, repeated: Dataset) -> dict[str, Any]:
 
 
 @evidence("DA-5.3")
-def _(final: Dataset) -> dict[str, Any]:
-    return {
-        f"{what}_{rival}": _root_against(final, what, rival)
-        for what in ("loss", "accuracy")
-        for rival in ("constant", "exponential")
-    }
+def _(final: Dataset, text: Dataset) -> dict[str, Any]:
+    found = {}
+    for rival in ("constant", "exponential"):
+        for what in ("loss", "accuracy"):
+            found[f"{what}_{rival}"] = _root_against(final, what, rival)
+        found[f"text_{rival}"] = _text_against(text, "root", rival)
+    return found
 
 
 @number
