@@ -284,7 +284,7 @@ def repeated_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=8,
+    seeds=14,
     coords={
         "schedule": tuple(REPEATED_SHAPES),
         "at": tuple(range(EVERY, REPEATED_STEPS + 1, EVERY)),
@@ -810,9 +810,10 @@ def _text_against(text: Dataset, schedule: str, rival: str) -> Any:
 
 @evidence("DD-10.12")
 def _(formula: Dataset) -> dict[str, Any]:
+    drawn = formula.isel(seed=0)
     return {
-        "formula": {"error": formula.rates, "control": formula.rates_longer},
-        "peak": {"error": formula.peak, "control": formula.peak_longer},
+        "formula": {"error": drawn.rates, "control": drawn.rates_longer},
+        "peak": {"error": drawn.peak, "control": drawn.peak_longer},
     }
 
 
