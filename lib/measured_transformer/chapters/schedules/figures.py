@@ -74,7 +74,7 @@ def plot_lengths(lengths: Dataset) -> Figure:
             if kind == "cooldown":
                 seen &= np.asarray(AT) >= steps - steps // 5 - 30
             if kind != "constant" or steps == LENGTH:
-                _seeds(below, np.asarray(AT)[seen], curve[:, seen], CONCEPTS[kind])
+                _seeds(below, np.asarray(AT, dtype=float)[seen], curve[:, seen], CONCEPTS[kind])
     above.set_ylabel("rate, $10^{-3}$")
     below.set_ylabel("loss, nats a byte")
     below.set_xlabel("step")
