@@ -46,6 +46,15 @@ SHORTER = {
     "norm_gradients": {"MOMENTS": (0, 1, 2, 4, 8), "EARLY": (0, 2, 4, 8)},
     "one_sitting": {"WRITTEN": 20},
     "pieces": {"BINS": STEPS},
+    "schedules": {
+        "ACROSS": (0.0, 1.0),
+        "ALONG": (0.0, 1.0),
+        "AT": tuple(range(1, STEPS + 1)),
+        "CUSTOMARY_STEPS": 4000,
+        "DRAWS": 2,
+        "LOOKED_ON": 4,
+        "SCORED_ON": 16,
+    },
     "superposition": {
         "PHASE_STEPS": 4,
         "POLYGON_STEPS": 4,

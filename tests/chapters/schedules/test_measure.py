@@ -1,155 +1,182 @@
-"""Schedules are compared by what was tried: trials are counted, budgets summed, gaps read at equal loss."""
+"""What the chapter on schedules measures, against what is known by other ways."""
 
 import math
 
 import numpy as np
 import pytest
-from measured_transformer.chapters.schedules import measure as analysis
-from measured_transformer.evidence.profile import Profile
-from measured_transformer.models.config import Config
-from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training.loop import evaluate, train
+import torch
+import xarray
+from measured_transformer.chapters.schedules import measure
+from measured_transformer.evidence.results import load_results
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
+from measured_transformer.training.loop import evaluate, make_model, train
 from measured_transformer.training.schedules import (
     Constant,
     ExponentialDecay,
     InverseSquareRoot,
     Noam,
-    WarmupStableDecay,
 )
 
+RESULTS = load_results("schedules")
 RNG = np.random.default_rng(0)
 
 
-def trial(losses: tuple[float, ...]) -> analysis.Trial:
-    return analysis.Trial("constant", Constant(), 0.01, losses, 1.0)
+def test_every_result_is_of_this_code():
+    for one in measurements_of("schedules").values():
+        assert standing(one).state in HOLDS, standing(one).why
 
 
-def test_every_contender_gets_the_same_number_of_trials():
-    grid = (0.001, 0.004, 0.016)
-    counts = {
-        name: len(shapes) * (len(analysis.spread(grid, 6)) if name == "constant" else 3)
-        for name, shapes in analysis.contenders(200).items()
-    }
-    assert set(counts.values()) == {6}
-
-
-def test_names_of_shapes_say_their_constants():
-    shapes = {
-        name: made
-        for group in analysis.contenders(200).values()
-        for name, made in group.items()
-        if "-" in name
-    }
-    for name, made in shapes.items():
-        number = float(name.partition("-")[2])
-        told = {
-            InverseSquareRoot: lambda s: s.warmup,
-            ExponentialDecay: lambda s: s.time_constant,
-            WarmupStableDecay: lambda s: s.decay,
-        }[type(made)](made)
-        assert told == pytest.approx(number)
-    with pytest.raises(ValueError, match="20 steps"):
-        analysis.contenders(19)
-
-
-def test_bystanders_end_with_the_training():
-    made = {name: next(iter(of.values())) for name, of in analysis.bystanders(300).items()}
-    assert made["cosine"](300) == pytest.approx(0)
-    assert made["straight line"](300) == pytest.approx(0)
-    assert [made["stairs"](step) for step in (0, 99, 100, 200, 299)] == pytest.approx(
-        [1, 1, 0.3, 0.09, 0.09]
-    )
-    assert made["warm-up alone"](299) == 1
-
-
-def test_spread_rates_keep_the_span_and_are_even_in_the_logarithm():
-    rates = analysis.spread((0.001, 0.002, 0.016), 5)
-    assert (rates[0], rates[-1]) == (0.001, 0.016)
-    assert np.allclose(np.diff(np.log(rates)), math.log(2), atol=2e-3)
-    for bad in ((0.1,), (0.1, 0.2)):
-        with pytest.raises(ValueError, match="at least two rates"):
-            analysis.spread(bad, 1)
+def test_no_tuned_peak_stands_at_the_edge_of_its_grid():
+    for found, grid in (
+        (RESULTS["text"]["rate"], measure.TEXT_RATES),
+        (RESULTS["lengths"]["rate"], measure.TEXT_RATES),
+        (RESULTS["repeated"]["rate"], measure.RATES),
+    ):
+        assert grid[0] < float(found.min()) <= float(found.max()) < grid[-1]
+    for schedule in measure.SCHEDULES:
+        for _, rate in measure.chosen(RESULTS["race"], schedule):
+            assert measure.RATES[0] < rate < measure.RATES[-1]
 
 
 def test_the_sum_of_an_exponential_decay_is_that_of_its_series():
     for tau in (5.0, 50.0):
-        assert analysis.summed_rate(ExponentialDecay.lasting(tau), 0.01, 2000) == pytest.approx(
-            0.01 / (1 - math.exp(-1 / tau))
-        )
-    assert analysis.summed_rate(Constant(), 0.01, 30) == pytest.approx(0.3)
-
-
-def test_trials_are_what_training_gives(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # no book around: nothing is stored
-    task, config = Reversal(vocab=4, length=4), Config(vocab=4, d_model=8, n_layers=1, n_heads=2)
-    shapes, profile = {"root-2": InverseSquareRoot(2), "constant": Constant()}, Profile()
-    found = analysis.tune_shapes(
-        "test", shapes, config, task, rates=(0.01, 0.03), steps=3, profile=profile, batch_size=4
+        found = measure.summed_rate(ExponentialDecay.lasting(tau), 0.01, 2000)
+        assert found == pytest.approx(0.01 / (1 - math.exp(-1 / tau)))
+    assert measure.summed_rate(Constant(), 0.01, 30) == pytest.approx(0.3)
+    assert measure.total(schedule="root") == pytest.approx(
+        sum(1e-3 * InverseSquareRoot(100)(step) for step in range(1000))
     )
-    assert [(t.shape, t.rate) for t in found] == [
-        (name, rate) for name in shapes for rate in (0.01, 0.03)
+
+
+def test_no_step_of_adam_is_longer_than_the_page_says():
+    beta1, beta2 = 0.9, 0.98
+    longest = 0.0
+    for count in range(1, 600):  # the most by Cauchy and Schwarz, with both corrections
+        back = np.arange(count)
+        first = (1 - beta1) * beta1**back / (1 - beta1**count)
+        second = (1 - beta2) * beta2**back / (1 - beta2**count)
+        longest = max(longest, float(np.sqrt((first**2 / second).sum())))
+    assert round(longest, 2) == 1.70
+
+
+def test_noam_lies_on_the_formula_and_a_longer_warmup_does_not():
+    assert max(measure.noam_deviations(64, 50, 400)) < 1e-12
+    off = measure.noam_deviations(64, 50, 400, longer=1)
+    assert off[1] == pytest.approx(1 - math.sqrt(50 / 51), rel=1e-6)
+    assert off[0] >= off[1] * 0.5
+    assert [f"{Noam(512, w).peak:.5f}" for w in (4000, 8000)] == ["0.00070", "0.00049"]
+    with pytest.raises(ValueError, match="past the warm-up"):
+        measure.noam_deviations(64, 50, 50, longer=1)
+
+
+def test_walkers_in_the_valley_go_where_the_page_says():
+    fast, slow, cooled = (measure.valley_path(walker) for walker in ("fast", "slow", "cooled"))
+    assert fast[1:5, 1].tolist() == [1, -1, 1, -1]
+    assert fast[20].tolist() == pytest.approx([2.0, -1.0])
+    assert cooled[20:, 1].round(2).tolist() == [-1, 0, -0.25, -0.09, -0.15]
+    assert round(cooled[-1, 0], 2) == 2.09
+    assert abs(slow[-1, 1]) == pytest.approx(0.1 / 1.9, rel=0.1)
+    # ten times as far below the start, nearly
+    heights = [measure.stands(walker=one, step=24) for one in ("cooled", "slow")]
+    assert 8 < heights[0] / heights[1] < 10
+    gradient = (measure.valley_height(1.0, 0.3 + 1e-6) - measure.valley_height(1.0, 0.3)) / 1e-6
+    assert gradient == pytest.approx(0.3, abs=1e-5)
+
+
+def test_a_schedule_of_half_the_length_shares_its_plateau():
+    long, short = (measure.text_schedule("cooldown", n) for n in (480, 240))
+    constant = measure.text_schedule("constant")
+    assert [short(s) for s in range(193)] == [constant(s) for s in range(193)]
+    assert [long(s) for s in range(385)] == [constant(s) for s in range(385)]
+    assert long(480) == short(240) == 0
+    with pytest.raises(ValueError, match="no schedule 'hope'"):
+        measure.text_schedule("hope")
+
+
+def test_a_run_of_a_cooldown_is_the_constant_run_until_it_branches():
+    settings = {"steps": 8, "learning_rate": 0.01, "seed": 3, "batch_size": 2}
+    runs = [
+        train(measure.SPEAKER, measure.TEXT, schedule=measure.text_schedule(kind, 20), **settings)
+        for kind in ("constant", "cooldown")
     ]
-    seeds = profile.seeds(quick=2, stream="tuning")
-    alone = [
-        train(
-            config,
-            task,
-            steps=3,
-            learning_rate=0.03,
-            seed=seed,
-            schedule=InverseSquareRoot(2),
-            batch_size=4,
+    assert runs[0].losses.tolist() == runs[1].losses.tolist()
+
+
+def test_the_annealing_area_is_the_double_sum():
+    rates = RNG.random(12)
+    found = measure.annealing_area(rates, 0.7, warmup=3)
+    for t in range(12):
+        double = sum(
+            (rates[k - 1] - rates[k]) * 0.7 ** (i - k)
+            for i in range(t + 1)
+            for k in range(3, i + 1)
         )
-        for seed in seeds
-    ]
-    assert list(found[1].losses) == [evaluate(r.model, task, seed=r.seed).loss for r in alone]
-    assert found[1].summed == pytest.approx(alone[0].rates.sum())
+        assert found[t] == pytest.approx(double)
 
 
-def test_the_best_trial_has_the_smallest_mean():
-    spread, steady, gone = trial((0.1, 0.9)), trial((0.4, 0.4)), trial((0.0, math.inf))
-    assert analysis.best([spread, gone, steady]) is steady
-    for none in ([], [gone]):
-        with pytest.raises(ValueError, match="finite loss"):
-            analysis.best(none)
+def test_a_law_is_found_again_in_losses_that_follow_it():
+    at = list(range(10, 101, 5))
+    falling, flat = np.linspace(0.01, 0.0, 100), np.full(100, 0.01)
+    power = measure.POWERS[40]
+    truth = measure.Law(1.0, 0.2, 3.0, power, 0.95, 0.0)
+    curves = [(rates, at, truth(rates, 0)[np.array(at) - 1]) for rates in (flat, falling)]
+    found = measure.fit_law(curves, warmup=0)
+    assert (found.kept, found.power) == (0.95, power)
+    assert (found.floor, found.scale, found.gain) == pytest.approx((1.0, 0.2, 3.0), rel=1e-3)
+    alone = measure.fit_law(curves, warmup=0, annealing=False)
+    assert alone.gain == 0
+    assert alone.error > 100 * max(found.error, 1e-12)
 
 
-def test_separation_is_the_area_under_the_curve():
-    scores = RNG.integers(0, 10, 60).astype(float)  # with ties
-    failed = RNG.random(60) < 0.4
-    pairs = [(low, high) for low in scores[failed] for high in scores[~failed]]
-    share = np.mean([(low < high) + (low == high) / 2 for low, high in pairs])
-    assert analysis.separation(scores, failed) == pytest.approx(share)
-    assert analysis.separation(np.array([5.0, 1.0]), np.array([True, False])) == 0
-    for all_alike in (np.ones(4, bool), np.zeros(4, bool)):
-        with pytest.raises(ValueError, match="failures"):
-            analysis.separation(np.arange(4.0), all_alike)
-
-
-def test_a_running_mean_looks_back_only():
-    values = RNG.normal(size=30)
-    means = analysis.running_mean(values, 7)
-    for step in range(30):
-        assert means[step] == pytest.approx(values[max(0, step - 6) : step + 1].mean())
-    with pytest.raises(ValueError, match="window"):
-        analysis.running_mean(values, 0)
+def test_loss_at_the_weights_of_a_model_is_its_loss():
+    model = make_model(measure.SPEAKER, causal=True, seed=4).eval()
+    batch = measure._looked_on(0)
+    score = evaluate(model, measure.TEXT, seed=0, size=measure.LOOKED_ON)
+    assert measure.loss_at(measure.weights_of(model), batch) == pytest.approx(score.loss, rel=1e-5)
+    with pytest.raises(ValueError, match=r"expected \d+ weights"):
+        measure.loss_at(torch.zeros(3), batch)
 
 
 def test_gaps_are_read_where_training_losses_are_equal():
     training = np.array([2.0, 1.0, 0.5, 0.8])
-    assert analysis.at_equal_training_loss(training, training + 0.3, 0.75) == pytest.approx(0.3)
-    assert analysis.at_equal_training_loss(training, 2 * training, 0.75) == pytest.approx(0.75)
-    assert analysis.at_equal_training_loss(training, 2 * training, 0.5) == pytest.approx(0.5)
+    assert measure.at_equal_training_loss(training, training + 0.3, 0.75) == pytest.approx(0.3)
+    assert measure.at_equal_training_loss(training, 2 * training, 0.75) == pytest.approx(0.75)
+    assert measure.at_equal_training_loss(training, 2 * training, 0.5) == pytest.approx(0.5)
     for level in (2.5, 0.4):
         with pytest.raises(ValueError, match="falls past"):
-            analysis.at_equal_training_loss(training, training, level)
+            measure.at_equal_training_loss(training, training, level)
 
 
-def test_noam_lies_on_the_formula_and_a_longer_warmup_does_not():
-    assert max(analysis.noam_deviations(64, 50, 400)) < 1e-12
-    off = analysis.noam_deviations(64, 50, 400, longer=1)
-    assert off[1] == pytest.approx(1 - math.sqrt(50 / 51), rel=1e-6)
-    assert off[0] >= off[1] * 0.5
-    assert Noam(64, 50).peak == pytest.approx(64**-0.5 * 50**-0.5)
-    with pytest.raises(ValueError, match="past the warm-up"):
-        analysis.noam_deviations(64, 50, 50, longer=1)
+def test_what_suits_a_schedule_is_chosen_on_other_seeds():
+    race = RESULTS["race"]
+    seed = race.seed.values[0]
+    shape, rate = measure.chosen(race, "exponential")[0]
+    shapes = measure.shapes_of("exponential")
+    others = race.loss.sel(shape=shapes).drop_sel(seed=seed).mean("seed")
+    assert float(others.sel(shape=shape, rate=rate)) == float(others.min())
+    found = measure.at_best(race, schedule="exponential", what="loss").sel(seed=seed)
+    assert float(found) == float(race.loss.sel(seed=seed, shape=shape, rate=rate))
+
+
+def test_the_best_other_schedule_never_looks_at_its_seed():
+    loss = xarray.DataArray(
+        [[1.0, 2.0, 9.0], [1.0, 2.0, 9.0], [5.0, 0.0, 9.0]],
+        dims=("seed", "schedule"),
+        coords={"seed": [0, 1, 2], "schedule": ["a", "b", "exponential"]},
+    )
+    found = measure.best_other_text(xarray.Dataset({"loss": loss}), "exponential")
+    assert found.values.tolist() == [2.0, 2.0, 5.0]
+
+
+def test_sums_tell_failures_where_they_decide():
+    sums = measure.sums_of()
+    assert sums.shape == (len(measure.SHAPES), len(measure.RATES))
+    assert np.allclose(sums[0], measure.STEPS * np.array(measure.RATES))
+    loss = np.where(sums < np.median(sums), 2.0, 0.1)[None]
+    axes = {"seed": [0], "shape": list(measure.SHAPES), "rate": list(measure.RATES)}
+    race = xarray.Dataset({"loss": xarray.DataArray(loss, dims=tuple(axes), coords=axes)})
+    assert measure.told_by_the_sum(race, measure.RATES) == [1.0]
+    race["loss"].loc[{"shape": "constant", "rate": 3.2e-2}] = 2.0
+    assert measure.told_by_the_sum(race, measure.RATES)[0] < 1
+    assert measure.too_high(race) == [3.2e-2]

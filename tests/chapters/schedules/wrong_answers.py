@@ -17,6 +17,22 @@ def root(step, peak, warmup):
     return peak * min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)
 
 
+def falling(step, steps, warmup, decay, fall):
+    if step >= steps - decay:
+        return fall((step - steps + decay) / decay)
+    return min(1.0, (step + 1) / max(1, warmup))
+
+
+def second_sum(rates, kept):
+    momentum = total = 0.0
+    before, found = rates[0], []
+    for rate in rates:
+        momentum, before = kept * momentum + before - rate, rate
+        total += momentum
+        found.append(total)
+    return found
+
+
 WRONG = {
     "schedules.budget": {
         "the root counted from the warm-up": ((299.5, 0.632, 406.25), "steps of the ramp"),
@@ -49,16 +65,49 @@ WRONG = {
             "with a rate of 3",
         ),
     },
-    "schedules.pair_noise": {
-        "the variance": (lambda a, b: a.var(ddof=1) + b.var(ddof=1), "is the variance"),
-        "deviations added": (lambda a, b: a.std(ddof=1) + b.std(ddof=1), "do not add up"),
-        "by n": (lambda a, b: (a.var() + b.var()) ** 0.5, "too small"),
-        "of means": (
-            lambda a, b: (a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b)) ** 0.5,
-            "two means",
+    "schedules.bounce": {
+        "side to side": (lambda rate: 2 * rate / (2 - rate), "from one side to the other"),
+        "the height": (lambda rate: (rate / (2 - rate)) ** 2 / 2, "the height"),
+        "half the rate": (lambda rate: rate / 2, "at a rate of 1"),
+        "the rate": (lambda rate: rate, "does not lead to"),
+        "below the floor": (lambda rate: -rate / (2 - rate), "not negative"),
+    },
+    "schedules.cooled": {
+        "a straight line": (
+            lambda s, n, w, d: falling(s, n, w, d, lambda u: 1 - u),
+            "straight line",
         ),
-        "paired": (lambda a, b: (a[: len(b)] - b[: len(a)]).std(ddof=1), "paired by seed"),
-        "subtracted": (lambda a, b: abs(a.var(ddof=1) - b.var(ddof=1)) ** 0.5, "take noise away"),
-        "one arm alone": (lambda a, b: a.std(ddof=1), "together"),
+        "the wrong root": (
+            lambda s, n, w, d: falling(s, n, w, d, lambda u: (1 - u) ** 0.5),
+            "root of one minus",
+        ),
+        "one step early": (
+            lambda s, n, w, d: falling(s, n, w, d, lambda u: 1 - (u + 1 / d) ** 0.5),
+            "one step late or early",
+        ),
+        "no warm-up": (lambda s, n, w, d: falling(s, n, 1, d, lambda u: 1 - u**0.5), "warm-up"),
+        "from zero": (
+            lambda s, n, w, d: (
+                s / w if s < w <= n - d else falling(s, n, 1, d, lambda u: 1 - u**0.5)
+            ),
+            "rate of zero",
+        ),
+        "twice": (lambda s, n, w, d: 2 * falling(s, n, w, d, lambda u: 1 - u**0.5), "above 1"),
+    },
+    "schedules.area": {
+        "rises": (
+            lambda rates, kept: [-one for one in second_sum(rates, kept)],
+            "counts as positive",
+        ),
+        "the momenta": (
+            lambda rates, kept: np.diff(second_sum(rates, kept), prepend=0.0).tolist(),
+            "adds them up",
+        ),
+        "nothing kept": (
+            lambda rates, kept: [rates[0] - rate for rate in rates],
+            "nothing is kept",
+        ),
+        "one missing": (lambda rates, kept: second_sum(rates, kept)[1:], "rates have"),
+        "all kept": (lambda rates, kept: second_sum(rates, 1.0), "kept give"),
     },
 }

@@ -13,7 +13,6 @@ from measured_transformer.exercises.answers import (
     close,
     demand,
     demand_number,
-    normal,
     number,
 )
 from measured_transformer.exercises.registry import exercise
@@ -119,30 +118,89 @@ def _decay(constant: float) -> Callable[[int], float]:
 
 
 @exercise(_CHAPTER)
-def pair_noise(answer: Answer) -> None:
-    """Write `pair_noise(a, b)`: the deviation of the difference of two single runs, one from each arm."""
-    for n, m, seed in ((8, 8, 1), (5, 12, 2), (2, 2, 3)):
-        a, b = normal(n, seed=seed).numpy(), 3 * normal(m, seed=10 + seed).numpy()
-        found = number(answer(a, b))
-        first, second = a.var(ddof=1), b.var(ddof=1)
-        right = (first + second) ** 0.5
-        demand(not close(found, right**2), "that is the variance of the difference")
+def bounce(answer: Answer) -> None:
+    """Write `bounce(rate)`: how far from the floor y ends up, when batches pull to 1 and to -1 in turns."""
+    for rate in (1.0, 0.5, 0.1, 1.5):
+        found = number(answer(rate))
+        right = _bounced(rate)
+        demand(found >= 0, "a distance from the floor is not negative")
+        demand(not close(found, 2 * right), "that is from one side to the other")
+        if rate == 1.0:
+            text = "at a rate of 1 each step lands where its batch has the floor, which is 1 away"
+            demand(close(found, 1.0), text)
+        text = "that is the height on the wall, not the distance"
+        demand(rate == 1.0 or not close(found, right**2 / 2), text)
+        text = f"from {found:.4g} a step with rate {rate:g} and a pull to -1 does not lead to {-found:.4g}"
+        demand(close(found, right, 1e-6), text)
+
+
+def _bounced(rate: float) -> float:
+    """Where a weight that was sent to and fro for long stands."""
+    y = 0.0
+    for step in range(2000):
+        y -= rate * (y - (1.0 if step % 2 == 0 else -1.0))
+    return abs(y)
+
+
+@exercise(_CHAPTER)
+def cooled(answer: Answer) -> None:
+    """Write `cooled(step, steps, warmup, decay)`: warm-up, plateau, and a fall as 1 minus the root."""
+    for steps, warmup, decay in ((100, 10, 20), (40, 1, 40), (60, 5, 12)):
+        found = np.array([number(answer(step, steps, warmup, decay)) for step in range(steps)])
+        start = steps - decay
+        demand(found.max() <= 1 + 1e-9, "the factor goes above 1")
+        ramp = np.arange(1, warmup + 1) / warmup
+        if start >= warmup:
+            demand(found[0] > 0, "the first step has a rate of zero: it is wasted")
+            text = f"the warm-up does not rise linearly to 1 at step number {warmup - 1}"
+            demand(_near(found[:warmup], ramp), text)
+            text = "between warm-up and decay the factor is not 1"
+            demand(_near(found[warmup:start], np.ones(start - warmup)), text)
+        share = np.arange(decay) / decay
+        fall = found[start:]
         demand(
-            not close(found, first**0.5 + second**0.5),
-            "deviations of independent runs do not add up; what does?",
+            not _near(fall, 1 - share),
+            "that is a straight line; the root of the share is asked for",
         )
+        text = "the decay begins one step late or early: its first step has a share of 0"
+        demand(not _near(fall[:-1], 1 - share[1:] ** 0.5), text)
+        demand(not _near(fall, (1 - share) ** 0.5), "that is the root of one minus the share")
         demand(
-            not close(found, abs(first - second) ** 0.5),
-            "taking a difference does not take noise away",
+            _near(fall, 1 - share**0.5),
+            "the last steps do not fall as 1 minus the root of the share",
         )
-        text = "divided by n, a variance from a sample comes out too small"
-        demand(not close(found, (a.var() + b.var()) ** 0.5), text)
-        text = "that is for the difference of two means; single runs are compared here"
-        demand(not close(found, (first / n + second / m) ** 0.5), text)
-        if n == m:
-            text = "the runs are paired by seed there; two single runs from different seeds are not"
-            demand(n == 2 or not close(found, (a - b).std(ddof=1)), text)
+
+
+def _near(found: np.ndarray, expected: np.ndarray) -> bool:
+    return found.shape == expected.shape and bool(np.allclose(found, expected, atol=1e-6))
+
+
+@exercise(_CHAPTER)
+def area(answer: Answer) -> None:
+    """Write `area(rates, kept)`: the annealing area after each step, falls weighted by how long ago."""
+    cases = (
+        ([1.0, 1.0, 0.5, 0.5], 0.5),
+        ([2.0] * 5, 0.9),
+        ([float(rate) for rate in np.linspace(1, 0, 30)], 0.95),
+        ([0.3, 0.6, 0.6, 0.1], 0.8),
+    )
+    for rates, kept in cases:
+        found = np.array([float(one) for one in answer(list(rates), kept)])
+        demand(found.size == len(rates), f"{len(rates)} rates have {found.size} sums")
+        falls = -np.diff(rates, prepend=rates[0])
+        momentum = np.array(
+            [
+                sum(f * kept ** (i - k) for k, f in enumerate(falls[: i + 1]))
+                for i in range(len(rates))
+            ]
+        )
+        right = np.cumsum(momentum)
+        moves = bool(np.abs(falls).max() > 0)
+        demand(not (moves and _near(found, -right)), "a fall counts as positive")
+        text = "those are the momenta; the second sum adds them up"
+        demand(not (moves and _near(found, momentum)), text)
+        text = "falls are summed, and nothing is kept from step to step"
+        demand(not (moves and _near(found, np.cumsum(falls))), text)
         demand(
-            close(found, right),
-            "the variances of two independent runs together give another deviation",
+            _near(found, right), f"rates {rates[:4]} with {kept:g} kept give {right[:4].round(3)}"
         )

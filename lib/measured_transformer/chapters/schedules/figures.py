@@ -1,262 +1,297 @@
-"""Figures about schedules of the learning rate: measurements in, drawings out.
-
-Arrays have their seeds first.
-"""
+"""Figures about schedules of the learning rate: results in, drawings out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from xarray import Dataset
 
-from measured_transformer.chapters.schedules.measure import Trial
+from measured_transformer.chapters.schedules.measure import (
+    AT,
+    FAILED,
+    FROM,
+    HELD_OUT,
+    LENGTH,
+    LENGTHS,
+    RATES,
+    SCHEDULES,
+    SHAPES,
+    sums_of,
+    text_schedule,
+    too_high,
+    valley_height,
+    valley_path,
+)
 from measured_transformer.figures.plots import (
-    heat_map,
     legend_above,
     panel_letters,
-    seed_lines,
     seed_strip,
     subplots,
 )
-from measured_transformer.figures.style import COLOURS, look, theme, themed
-from measured_transformer.training.schedules import Schedule
-
-Array = Float[np.ndarray, "..."]
+from measured_transformer.figures.style import COLOURS, theme, themed
 
 CONCEPTS: Mapping[str, str] = {
-    "warm-up and root": "residual",
     "constant": "attention",
+    "root": "residual",
     "exponential": "ffn",
-    "final decay": "norm",
-    "warm-up alone": "learned",
-    "cosine": "sinusoidal",
-    "straight line": "alibi",
-    "stairs": "rotary",
+    "cooldown": "norm",
+    "linear": "alibi",
+    "cosine": "learned",
+    "cosine to a tenth": "none",
+    "long cooldown": "rotary",
+    "stairs": "random",
 }
-"""Schedule -> key of the palette."""
+"""What a schedule is drawn as, the same in all figures."""
+NAMES: Mapping[str, str] = {
+    "root": "warm-up and root",
+    "linear": "linear to zero",
+    "cosine": "cosine to zero",
+    "long cooldown": "cooldown, half",
+    "cooldown": "cooldown",
+}
 
 
 @themed
-def plot_shapes(panels: Sequence[Mapping[str, Schedule]], steps: int) -> Figure:
-    """Draw the factor of the rate over the steps, a panel for each group of schedules."""
-    figure, axes = subplots(len(panels), 1, height=2.7, sharex=True, squeeze=False)
-    for each, group in zip(axes[:, 0], panels, strict=True):
-        for name, schedule in group.items():
-            factors = [schedule(step) for step in range(steps)]
-            each.plot(range(steps), factors, **look(CONCEPTS[name]), markevery=25, label=name)
-        each.set_ylim(-0.03, 1.05)
-        each.set_ylabel("rate / peak")
-        legend_above(each, columns=2)
-    axes[-1, 0].set_xlabel("step")
-    panel_letters(axes[:, 0])
-    return figure
-
-
-@themed
-def plot_two_branches(width: int, warmups: Sequence[int], steps: int) -> Figure:
-    """Draw the schedule of the original Transformer for several warm-ups, and the peaks' common line.
-
-    The first warm-up's two branches are drawn on past the point where they meet.
-    """
-    figure, axes = subplots(height=3.6)
-    number = np.arange(1, steps + 1)
-    for warmup, concept in zip(warmups, ("residual", "learned", "alibi"), strict=False):
-        rise, fall = number * warmup**-1.5 * width**-0.5, (number * width) ** -0.5
-        if warmup == warmups[0]:
-            axes.plot(number, rise, color=theme().ink, linewidth=1, linestyle="--")
-            axes.plot(number, fall, color=theme().ink, linewidth=1, linestyle=":")
-            axes.text(warmup * 1.45, rise[warmup] * 1.33, "∝ step", fontsize=11)
-            axes.text(warmup * 1.9, fall[int(warmup * 1.9)] * 1.12, "∝ 1/√step", fontsize=11)
-        axes.plot(
-            number,
-            np.minimum(rise, fall),
-            color=COLOURS[concept],
-            label=f"{warmup} steps of warm-up",
-        )
-        axes.plot(warmup, (width * warmup) ** -0.5, "o", color=COLOURS[concept], markersize=8)
-    axes.set_ylim(0, 1.5 * (width * warmups[0]) ** -0.5)
-    axes.set_xlabel("step")
-    axes.set_ylabel("learning rate")
-    legend_above(axes, columns=1)
-    return figure
-
-
-@themed
-def plot_trials(tried: Mapping[str, Sequence[Trial]]) -> Figure:
-    """Draw the final loss of every trial over its peak rate, a panel a schedule, its choice circled."""
-    figure, axes = subplots(2, 2, height=2.7, sharex=True, sharey=True)
-    markers = "osD"
-    for each, (name, found) in zip(axes.flat, tried.items(), strict=True):
-        colour = COLOURS[CONCEPTS[name]]
-        names = list(dict.fromkeys(trial.shape for trial in found))
-        for shape, marker in zip(names, markers, strict=False):
-            of = [trial for trial in found if trial.shape == shape]
-            rates = [trial.rate for trial in of]
-            for seed in zip(*(trial.losses for trial in of), strict=True):
-                each.plot(rates, seed, marker, color=colour, markersize=4, alpha=0.4, mew=0)
-            style = (
-                "-:"[shape != names[0]] if len(names) < 3 else ("-", "--", ":")[names.index(shape)]
-            )
-            label = shape.partition("-")[2] if "-" in shape else ""
-            each.plot(
-                rates,
-                [trial.loss for trial in of],
-                linestyle=style,
-                marker=marker,
-                markersize=5,
-                color=colour,
-                label=label or "_nolegend_",
-            )
-        chosen = min(found, key=lambda trial: trial.loss)
-        each.plot(
-            chosen.rate,
-            chosen.loss,
-            "o",
-            mfc="none",
-            mec=theme().ink,
-            mew=1.8,
-            markersize=14,
-            zorder=5,
-        )
-        each.set_xscale("log")
-        each.set_yscale("log")
-        each.set_title(name, fontsize=11)
-        if len(names) > 1:
-            each.legend(loc="lower left", fontsize=9, handlelength=1.6)
-    for each in axes[-1]:
-        each.set_xlabel("peak rate")
-    for each in axes[:, 0]:
-        each.set_ylabel("final loss (nats)")
-    return figure
-
-
-@themed
-def plot_tournament(settings: Mapping[str, Mapping[str, Array]]) -> Figure:
-    """Draw the final loss of every seed, a panel a setting, a row a schedule."""
-    rows = [len(groups) for groups in settings.values()]
-    figure, axes = subplots(
-        len(settings), 1, height=0.42 * max(rows) + 0.75, squeeze=False, height_ratios=rows
+def plot_lengths(lengths: Dataset) -> Figure:
+    """Draw rates and losses of one constant run, of cooldowns that branch off it, and of cosines."""
+    figure, (above, below) = subplots(
+        2, 1, height=2.5, sharex=True, height_ratios=(1, 2.2), layout="constrained"
     )
-    for each, (name, groups) in zip(axes[:, 0], settings.items(), strict=True):
-        seed_strip(each, groups, label="", concepts=CONCEPTS)
-        each.set_xlim(left=0)
-        each.set_title(name, fontsize=11)
-    axes[-1, 0].set_xlabel("final loss (nats)")
+    for steps in LENGTHS:
+        across = np.arange(steps)
+        for kind in ("cosine", "cooldown", "constant"):
+            made = text_schedule(kind, steps)
+            peak = float(lengths["rate"].sel(kind=kind, steps=steps)[0])
+            values = [1000 * peak * made(step) for step in range(steps)]
+            if kind != "constant" or steps == LENGTH:
+                above.plot(across, values, color=COLOURS[CONCEPTS[kind]], linewidth=1.5)
+            curve = lengths.curve.sel(kind=kind, steps=steps).transpose("seed", "at").values
+            seen = ~np.isnan(curve[0]) & (np.asarray(AT) >= 90)
+            if kind == "cooldown":
+                seen &= np.asarray(AT) >= steps - steps // 5 - 30
+            if kind != "constant" or steps == LENGTH:
+                _seeds(below, np.asarray(AT, dtype=float)[seen], curve[:, seen], CONCEPTS[kind])
+    above.set_ylabel("rate, $10^{-3}$")
+    below.set_ylabel("loss, nats a byte")
+    below.set_xlabel("step")
+    below.set_xlim(0, LENGTH + 8)
+    for kind, x, y in (("constant", 280, 0.97), ("cosine", 280, 0.89), ("cooldown", 280, 0.81)):
+        words = {"cosine": "a cosine for each length", "cooldown": "its cooldowns"}
+        below.text(
+            x,
+            y,
+            words.get(kind, "one run at a constant rate"),
+            color=COLOURS[CONCEPTS[kind]],
+            transform=below.get_xaxis_transform(),
+            va="top",
+        )
+    panel_letters([above, below])
+    return figure
+
+
+def _seeds(
+    axes: Axes, x: Float[np.ndarray, "x"], rows: Float[np.ndarray, "seed x"], concept: str
+) -> None:
+    """A faint line for every seed, and a strong one for their mean that ends in a dot."""
+    colour = COLOURS[concept]
+    axes.plot(x, rows.T, color=colour, alpha=0.22, linewidth=0.7)
+    axes.plot(x, rows.mean(0), color=colour, linewidth=1.8, zorder=3)
+    axes.plot(x[-1], rows.mean(0)[-1], "o", color=colour, markersize=6, zorder=4)
+
+
+@themed
+def plot_valley() -> Figure:
+    """Draw the valley of the hand example with three walkers, and how high each of them stands."""
+    figure, (map_, height) = subplots(2, 1, height=2.6, layout="constrained")
+    x, y = np.meshgrid(np.linspace(-0.12, 2.55, 120), np.linspace(-1.45, 1.45, 80))
+    map_.contourf(x, y, valley_height(x, y), levels=14, cmap="cividis", alpha=0.75)
+    map_.contour(x, y, valley_height(x, y), levels=14, colors=theme().ink, linewidths=0.3)
+    map_.axhline(0, color=theme().ink, linewidth=0.8, linestyle=":")
+    map_.grid(visible=False)
+    for walker, concept, name in (
+        ("fast", "attention", "stride 1"),
+        ("slow", "ffn", "stride 0.1"),
+        ("cooled", "norm", "stride 1, then cooled"),
+    ):
+        path = valley_path(walker)
+        colour = COLOURS[concept]
+        start = 20 if walker == "cooled" else 0
+        width = 2.2 if walker == "cooled" else 1.2
+        map_.plot(*path[start:].T, color=colour, linewidth=width, marker="o", markersize=2.5)
+        map_.plot(*path[-1], "o", color=colour, mec="white", markersize=9, zorder=5)
+        losses = valley_height(*path.T)
+        height.plot(
+            np.arange(start, len(losses)), losses[start:], color=colour, marker="o", markersize=2.5
+        )
+        height.text(24.4, losses[-1], name, color=colour, va="center")
+    map_.set_xlabel("along the river")
+    map_.set_ylabel("across")
+    height.axvline(20, color=theme().ink, linewidth=0.8, linestyle=":")
+    height.set_xlim(0, 36)
+    height.set_xticks(range(0, 25, 4))
+    height.set_xlabel("step")
+    height.set_ylabel("loss")
+    panel_letters([map_, height])
+    return figure
+
+
+@themed
+def plot_plane(plane: Dataset) -> Figure:
+    """Draw the loss on a plane through three states of a language model, a panel for each of two seeds."""
+    count = plane.sizes["seed"]
+    figure, axes = subplots(count, 1, height=2.9, sharex=True, squeeze=False)
+    for panel, seed in zip(axes[:, 0], plane.seed.values, strict=True):
+        here = plane.sel(seed=seed)
+        loss = here.loss.transpose("across", "along").values
+        levels = float(loss.min()) + np.array(
+            [0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.1]
+        )
+        width, length = float(here.width), float(here.length)
+        x, y = here.along.values * length, here.across.values * width
+        panel.contourf(x, y, loss, levels=levels, cmap="cividis", extend="max", alpha=0.85)
+        lines = panel.contour(x, y, loss, levels=levels, colors="black", linewidths=0.4)
+        panel.clabel(lines, levels[1:8:2], fmt="%.2f", fontsize=7)
+        panel.grid(visible=False)
+        spots = {
+            str(state): here.place.sel(state=state).values * np.array([length, width])
+            for state in here.state.values
+        }
+        for names, style in ((("early floor", "floor"), "-"), (("floor", "high"), "--")):
+            ends = np.array([spots[name] for name in names])
+            panel.plot(*ends.T, color="white", linestyle=style, linewidth=1.6)
+        for name, text, drop in (
+            ("early floor", f"cooled by {LENGTH // 2}", -16),
+            ("floor", f"cooled by {LENGTH}", -16),
+            ("high", f"not cooled, {LENGTH}", 9),
+        ):
+            concept = "attention" if name == "high" else "norm"
+            panel.plot(*spots[name], "o", color=COLOURS[concept], mec="white", markersize=9)
+            panel.annotate(
+                text,
+                spots[name],
+                xytext=(0, drop),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+                color="black",
+                bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.75},
+            )
+        panel.set_aspect("equal")
+        panel.set_ylabel("across")
+    axes[-1, 0].set_xlabel("along the floor (length in weight space)")
     panel_letters(axes[:, 0])
     return figure
 
 
 @themed
-def plot_constants_of_decay(
-    losses: Array, rates: Sequence[float], constants: Sequence[float]
-) -> Figure:
-    """Draw the final loss for each time constant (row) and peak rate (column), written into the cells."""
-    figure, axes = subplots(height=2.9)
-    heat_map(axes, losses, label="final loss (nats)", x_label="peak rate", y_label="time constant")
-    axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
-    axes.set_yticks(range(len(constants)), [f"{steps:g} steps" for steps in constants])
-    middle = (np.nanmin(losses) + np.nanmax(losses)) / 2
-    for (row, column), loss in np.ndenumerate(losses):
-        shade = "#ffffff" if loss < middle else "#111111"
-        axes.text(column, row, f"{loss:.2f}", ha="center", va="center", color=shade)
+def plot_lines(valley: Dataset) -> Figure:
+    """Draw the loss along three straight lines between states of the language model, every seed."""
+    names = {
+        "walls": ("from wall to wall", ("step 450", "step 480"), "attention"),
+        "cooling": ("from floor to wall", ("cooled", "not cooled"), "norm"),
+        "floors": ("along the floor", ("cooled\nby 240", "cooled\nby 480"), "residual"),
+    }
+    figure, axes = subplots(1, 3, height=2.9, sharey=True, layout="constrained")
+    for panel, (line, (title, ends, concept)) in zip(axes, names.items(), strict=True):
+        rows = valley.loss.sel(line=line).transpose("seed", "share").values
+        shares = valley.share.values
+        panel.plot(shares, rows.T, color=COLOURS[concept], alpha=0.4, linewidth=0.8)
+        panel.plot(shares, rows.mean(0), color=COLOURS[concept], linewidth=2.2, zorder=3)
+        for at in (0.0, 1.0):
+            mean = float(valley.loss.sel(line=line, share=at).mean())
+            panel.plot(at, mean, "o", color=COLOURS[concept], mec=theme().ink, zorder=4)
+        panel.set_xticks((0, 1), ends)
+        panel.set_xlabel(title)
+    axes[0].set_ylabel("loss, nats a byte")
+    panel_letters(axes)
     return figure
 
 
 @themed
-def plot_budget(
-    tried: Mapping[str, Sequence[tuple[float, float, bool]]], failing: Mapping[str, float]
-) -> Figure:
-    """Draw final loss over summed rate, every run: filled where the peak was not too high, else crosses.
-
-    Args:
-        tried: name of the schedule -> (sum of the rates, final loss as a share of the cost of guessing,
-            whether the peak was too high).
-        failing: name -> the share above which a run has failed; drawn as lines.
-    """
-    figure, axes = subplots(height=4.2)
-    for name, runs in tried.items():
-        look_of = look(CONCEPTS[name])
-        for high, style in ((False, look_of["marker"]), (True, "x")):
-            of = [(x, y) for x, y, too_high in runs if bool(too_high) is high]
-            if of:
-                x, y = zip(*of, strict=True)
-                label = name if not high else "_nolegend_"
+def plot_budget(race: Dataset) -> Figure:
+    """Draw the final loss of every run over the sum of its rates; crosses where the peak was too high."""
+    figure, axes = subplots(height=4.4)
+    sums, high = sums_of(), too_high(race)
+    losses = race.loss.transpose("seed", "shape", "rate").values
+    for schedule in SCHEDULES:
+        colour = COLOURS[CONCEPTS[schedule]]
+        name = NAMES.get(schedule, schedule)
+        for row, shape in enumerate(SHAPES):
+            if shape.partition(",")[0] != schedule:
+                continue
+            for column, rate in enumerate(RATES):
                 axes.plot(
-                    x, y, style, color=look_of["color"], alpha=0.65, markersize=6, label=label
+                    np.full(len(losses), sums[row, column]),
+                    np.minimum(losses[:, row, column], 2.4),
+                    "x" if rate in high else "o",
+                    color=colour,
+                    alpha=0.6,
+                    markersize=4.5,
+                    label=name if column == 0 else "_nolegend_",
                 )
-    for name, level in failing.items():
-        axes.axhline(level, color=theme().ink, linewidth=1, linestyle="--")
-        axes.annotate(
-            name,
-            (1, level),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="bottom",
-            fontsize=10,
-        )
+                name = "_nolegend_"
+    axes.axhline(FAILED, color=theme().ink, linewidth=1, linestyle="--")
+    axes.text(
+        1, FAILED, "half of a guess ", transform=axes.get_yaxis_transform(), ha="right", va="bottom"
+    )
     axes.set_xscale("log")
-    axes.set_xlabel("sum of the rates over the training")
-    axes.set_ylabel("final loss / cost of guessing")
-    axes.set_ylim(bottom=0)
+    axes.set_xlabel("sum of the rates over the run")
+    axes.set_ylabel("final loss, nats")
+    axes.set_ylim(0.3, 2.45)
     legend_above(axes, columns=2)
     return figure
 
 
 @themed
-def plot_curves(panels: Mapping[str, Mapping[str, Array]], levels: Mapping[str, float]) -> Figure:
-    """Draw training losses over the steps, a panel a task, every seed faint, and the level to be reached.
-
-    Args:
-        panels: name of the task -> name of the schedule -> (seed, step) losses, smoothed.
-        levels: name of the task -> the fixed loss.
-    """
-    figure, axes = subplots(len(panels), 1, height=3.0, sharex=True, squeeze=False)
-    for place, (each, (task, arms)) in enumerate(zip(axes[:, 0], panels.items(), strict=True)):
-        for name, losses in arms.items():
-            seed_lines(
-                each,
-                np.arange(1, losses.shape[1] + 1),
-                losses,
-                concept=CONCEPTS[name],
-                label=name if place == 0 else "",
-            )
-        each.axhline(levels[task], color=theme().ink, linewidth=1, linestyle="--")
-        each.set_ylabel("training loss (nats)")
-        each.set_ylim(bottom=0)
-        each.text(0.98, 0.9, task, transform=each.transAxes, ha="right")
-    legend_above(axes[0, 0], columns=2)
-    axes[-1, 0].set_xlabel("steps")
-    panel_letters(axes[:, 0])
+def plot_race(final: Dataset, text: Dataset) -> Figure:
+    """Draw the final loss of each schedule at what suits it best, every seed, on both tasks."""
+    figure, axes = subplots(2, 1, height=2.6, layout="constrained")
+    translation = {
+        NAMES.get(str(name), str(name)): final.loss.sel(schedule=name).values
+        for name in final.schedule.values
+    }
+    spoken = {
+        NAMES.get(str(name), str(name)): text.loss.sel(schedule=name).values
+        for name in text.schedule.values
+    }
+    concepts = {NAMES.get(name, name): concept for name, concept in CONCEPTS.items()}
+    for panel, groups, label in (
+        (axes[0], translation, "final loss on map-and-reverse, nats"),
+        (axes[1], spoken, "final loss on text, nats a byte"),
+    ):
+        order = sorted(groups, key=lambda name: float(np.mean(groups[name])))
+        seed_strip(panel, {name: groups[name] for name in order}, label=label, concepts=concepts)
+    panel_letters(axes)
     return figure
 
 
 @themed
-def plot_generalisation(paths: Mapping[str, tuple[Array, Array]], level: float) -> Figure:
-    """Draw validation over training loss as training goes on, every seed, with the level of comparison.
-
-    Args:
-        paths: name of the schedule -> training and validation losses, each (seed, evaluation).
-        level: the mean training loss at which the gaps are read.
-    """
-    figure, axes = subplots(height=3.6)
-    for name, (training, validation) in paths.items():
-        style = look(CONCEPTS[name])
-        for place, (x, y) in enumerate(zip(training, validation, strict=True)):
-            _path(axes, x, y, style["color"], name if place == 0 else "")
-    top = 6 * level  # what lies before is the same for all
-    axes.plot([0, top], [0, top], color=theme().ink, linewidth=1, linestyle="--")
-    axes.axvline(level, color=theme().ink, linewidth=1, linestyle=":")
-    axes.set_xlim(top, 0)
-    axes.set_ylim(0, 1.4 * top)
-    axes.set_xlabel("training loss (nats), falling as training goes on")
-    axes.set_ylabel("validation loss (nats)")
-    legend_above(axes)
+def plot_law(annealing: Dataset) -> Figure:
+    """Draw measured and predicted losses of the schedules that the law was not fitted to, a panel for each."""
+    figure, axes = subplots(2, 2, height=2.4, sharex=True, sharey=True)
+    at = annealing["at"].values[FROM:]
+    for letter, panel, schedule in zip("abcd", axes.flat, HELD_OUT, strict=True):
+        here = annealing.isel(at=slice(FROM, None)).sel(schedule=schedule)
+        colour = COLOURS[CONCEPTS[schedule]]
+        rows = here.loss.transpose("seed", "at").values
+        panel.plot(at, rows.T, color=colour, alpha=0.3, linewidth=0.7)
+        panel.plot(at, rows.mean(0), color=colour, linewidth=2.4, label="measured")
+        for law, style, name in (("law", "-", "two sums"), ("sum_alone", ":", "one sum alone")):
+            mean = here[law].mean("seed").values
+            panel.plot(at, mean, color=theme().ink, linestyle=style, linewidth=1.4, label=name)
+        panel.set_title(
+            f"({letter}) {NAMES.get(schedule, schedule)}",
+            loc="left",
+            fontweight="bold",
+            fontsize=11,
+        )
+    axes[0, 0].legend(loc="lower left", fontsize=8, borderaxespad=0.1)
+    for panel in axes[1]:
+        panel.set_xlabel("step")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("loss, nats a byte")
     return figure
-
-
-def _path(axes: Axes, x: Array, y: Array, colour: str, label: str) -> None:
-    axes.plot(x, y, color=colour, linewidth=1.4, alpha=0.75, label=label or "_nolegend_")
-    axes.plot(x[-1], y[-1], "o", color=colour, markersize=6)
