@@ -698,42 +698,55 @@ def _(ladder: Dataset) -> dict[str, Any]:
 # Numbers that the prose names -----------------------------------------------------------------------------
 
 
+def _slug(label: str) -> str:
+    """A label as the prose can name it, without commas and blanks."""
+    return label.replace(", ", "-").replace(" ", "-")
+
+
+def _named(values: DataArray, axis: str, slug: str) -> DataArray:
+    label = {_slug(str(each)): each for each in values[axis].values}[slug]
+    found: DataArray = values.sel({axis: label})
+    return found
+
+
+@number
+def largest_residual(table: Dataset) -> float:
+    """The largest distance of a pair of the report's accuracies from the fitted formula."""
+    return float(abs(table.residual).max())
+
+
+@number
+def power_one(table: Dataset) -> float:
+    """The validation accuracy of the report's first unmasked row to the power 2.5."""
+    return float(table.power.sel(depth=2))
+
+
 @number
 def way(ladder: Dataset, *, name: str) -> DataArray:
     """A number of the ladder, of each of its models."""
-    found: DataArray = ladder.score.sel(way=name)
-    return found
+    return _named(ladder.score, "way", name)
 
 
 @number
-def best(ladder: Dataset, *, name: str) -> DataArray:
-    """The same of the rule that made the sentences."""
-    found: DataArray = ladder.best.sel(way=name)
-    return found
-
-
-@number
-def gained(arms: Dataset, *, part: str, metric: str = "real") -> DataArray:
-    """What leaving the mask out of attention adds to a score."""
-    without, with_mask = (arms[metric].sel(arm=name) for name in PARTS[part])
+def gained(arms: Dataset, *, part: str) -> DataArray:
+    """What leaving the mask out of attention adds to the accuracy on real tokens."""
+    without, with_mask = (arms.real.sel(arm=name) for name in PARTS[part])
     return without - with_mask
 
 
 @number
 def scored(arms: Dataset, *, name: str, metric: str) -> DataArray:
     """A score of an arm's models."""
-    found: DataArray = arms[metric].sel(arm=name)
-    return found
+    return _named(arms[metric], "arm", name)
 
 
 @number
-def told_apart(rivals: Dataset, *, pair: str) -> int:
+def told_apart(rivals: Dataset, *, pair: str) -> float:
     """How many pairs the bootstrap calls significantly different."""
-    return int((rivals.p.sel(pair=pair) < 0.05).sum())
+    return float((rivals.p.sel(pair=pair) < 0.05).sum())
 
 
 @number
 def mean_bleu(simulated: Dataset, *, of: str, reading: str) -> DataArray:
     """BLEU of the made-up outputs."""
-    found: DataArray = simulated.bleu.sel(accuracy=of, reading=reading)
-    return found
+    return _named(simulated.bleu.sel(accuracy=of), "reading", reading)
