@@ -260,12 +260,12 @@ RIVAL = 700
 SENTENCES = 1000
 
 
-def _training(name: str, task: Padded, steps: int, seed: int) -> Job:
+def _training(name: str, task: Padded, steps: int, seed: int, *, like: Padded | None = None) -> Job:
     config = Config(
         vocab=task.vocab, d_model=32, n_layers=1, n_heads=2, max_length=24, positions="learned"
     )
     options: dict[str, Any] = {"batch_size": 32, "schedule": WarmupLinear(20, steps)}
-    search = Search(f"traps-{name}", config, task, RATES, tuning_seeds(2), steps, options)
+    search = Search(f"traps-{name}", config, like or task, RATES, tuning_seeds(2), steps, options)
     return job(config, task, seed, steps=steps, learning_rate=tuned(search), **options)
 
 
@@ -276,11 +276,13 @@ def arm(name: str) -> Padded:
 
 
 def _arm_training(name: str, seed: int) -> Job:
+    if name == "inverted":  # a mistake in a recipe that was tuned without it
+        return _training("masked", arm(name), STEPS, seed, like=arm("masked"))
     return _training(name.replace(", ", "-").replace(" ", "-"), arm(name), STEPS, seed)
 
 
 def arm_trainings(seed: int) -> dict[str, Job]:
-    """Each of `ARMS`, at the learning rate that suits it."""
+    """Each of `ARMS`, at the learning rate that suits it; the mistake at that of the model without it."""
     return {name: _arm_training(name, seed) for name in ARMS}
 
 
