@@ -198,5 +198,5 @@ def test_what_was_measured_adds_up() -> None:
     )
     perfect = with_padding(real, ladder.share)  # type: ignore[arg-type]
     assert float(abs(everywhere - perfect).max()) < 0.01, "padding is predicted nearly always"
-    assert float((arms.best - arms.real.sel(arm="masked")).min()) > 0
+    assert float((arms.best - arms["real"].sel(arm="masked")).min()) > 0
     assert float(arms.everywhere.sel(arm=["masked", "open"]).max()) < 0.3

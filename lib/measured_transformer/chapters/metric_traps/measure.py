@@ -431,8 +431,9 @@ def text_scores(said: Sequence[Sequence[int]], truth: Sequence[Sequence[int]]) -
         ("text, characters", "characters", True),
     ):
         sides = (
-            [tokenised(t, how, lower=lower) for t in side] for side in (hypotheses, references)
-        )  # type: ignore[arg-type]
+            [tokenised(t, how, lower=lower) for t in side]  # type: ignore[arg-type]
+            for side in (hypotheses, references)
+        )
         found[name] = corpus_bleu(*sides)
     return found
 
@@ -626,8 +627,8 @@ def _(arms: Dataset) -> dict[str, Any]:
     found = {}
     for part, (without, with_mask) in PARTS.items():
         found[part] = {
-            "treatment": arms.real.sel(arm=with_mask),
-            "baseline": arms.real.sel(arm=without),
+            "treatment": arms["real"].sel(arm=with_mask),
+            "baseline": arms["real"].sel(arm=without),
         }
     return found
 
@@ -732,7 +733,7 @@ def way(ladder: Dataset, *, name: str) -> DataArray:
 @number
 def gained(arms: Dataset, *, part: str) -> DataArray:
     """What leaving the mask out of attention adds to the accuracy on real tokens."""
-    without, with_mask = (arms.real.sel(arm=name) for name in PARTS[part])
+    without, with_mask = (arms["real"].sel(arm=name) for name in PARTS[part])
     return without - with_mask
 
 
