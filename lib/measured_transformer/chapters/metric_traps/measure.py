@@ -721,7 +721,7 @@ def largest_residual(table: Dataset) -> float:
 @number
 def power_one(table: Dataset) -> float:
     """The validation accuracy of the report's first unmasked row to the power 2.5."""
-    return float(table.power.sel(depth=2))
+    return float(table.power.sel(depth=2).item())
 
 
 @number
