@@ -14,7 +14,6 @@ from measured_transformer.chapters.metric_traps.measure import (
     BLEU,
     MASKED,
     UNMASKED,
-    with_padding,
 )
 from measured_transformer.figures.plots import panel_letters, seed_strip, subplots
 from measured_transformer.figures.style import COLOURS, theme, themed
@@ -93,9 +92,16 @@ def plot_pairs(share: float) -> Figure:
     figure, axes = subplots(height=3.6)
     x = np.array([0.0, 1.0])
     for f in (0.0, 0.2, 0.5):
-        axes.plot(x, with_padding(x, f), color=theme().faint, linewidth=1.2)  # type: ignore[arg-type]
-        axes.text(0.02, f + 0.035, f"{f:.0%} padding", fontsize=9, color=COLOURS["none"])
-    axes.plot(x, with_padding(x, share), color=theme().ink, linewidth=1.4)  # type: ignore[arg-type]
+        axes.plot(x, f + (1 - f) * x, color=theme().faint, linewidth=1.2)
+        axes.text(
+            0.02,
+            f + 0.035,
+            f"{f:.0%} padding",
+            fontsize=9,
+            color=COLOURS["none"],
+            bbox={"facecolor": theme().paper, "edgecolor": "none", "pad": 0.8},
+        )
+    axes.plot(x, share + (1 - share) * x, color=theme().ink, linewidth=1.4)
     axes.text(0.02, share + 0.05, f"{share:.0%} padding", fontsize=10, va="bottom")
     for part, concept, marker in (("training", "ffn", "^"), ("validation", "attention", "o")):
         axes.plot(MASKED[part], UNMASKED[part], marker, color=COLOURS[concept], markersize=7)

@@ -406,7 +406,9 @@ def arms(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 # One model, all its numbers -----------------------------------------------------------------------------
 
-WORDS = ("ash", "birch", "cedar", "elm", "fir", "hazel", "lime", "oak", "pine", "yew")
+TREES = ("ash", "birch", "cedar", "elm", "fir", "hazel", "lime", "oak", "pine", "yew")
+WORDS = (*TREES, "(padding)", "(start)", "(end)")
+"""How a token is written; a model that has learned nothing may write any of them."""
 
 
 def written(words: Sequence[int], *, tidy: bool) -> str:
