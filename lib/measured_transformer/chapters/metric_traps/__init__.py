@@ -1,1 +1,1 @@
-"""The planned chapter `book/encoder-decoder/metric-traps`: its claims."""
+"""The chapter *Metric traps*: what it claims, measures, draws and asks."""
