@@ -409,7 +409,11 @@ def _options() -> argparse.ArgumentParser:
         "--prefixes", type=int, nargs="+", default=list(PREFIXES), help="tokens before a step"
     )
     parser.add_argument(
-        "--lengths", type=int, nargs="+", default=list(LENGTHS), help="tokens that attention is given"
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=list(LENGTHS),
+        help="tokens that attention is given",
     )
     parser.add_argument(
         "--depths", type=int, nargs="+", default=list(DEPTHS), help="blocks that are run again"

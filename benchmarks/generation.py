@@ -1,4 +1,4 @@
-"""One more token with and without a cache, attention fused and by its formula, blocks that run a second time."""
+"""One more token with and without a cache, attention fused and by its formula, blocks that run twice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def steps(length: int, *, width: int, device: str = "cpu") -> dict[str, Workload
 
 
 def kernels(length: int, *, device: str = "cpu") -> dict[str, Workload]:
-    """Causal attention of four heads of 64, forward and backward, in PyTorch's fused kernel and by the formula."""
+    """Causal attention of four heads of 64, forward and backward, in the fused kernel and by the formula."""
     torch.manual_seed(0)
     given = torch.randn(4, 1, HEADS, length, HEAD, device=device)
     leaves = [each.clone().requires_grad_() for each in given[:3]]
@@ -76,7 +76,7 @@ def kernels(length: int, *, device: str = "cpu") -> dict[str, Workload]:
 
 
 def checkpointed(layers: int, *, device: str = "cpu") -> dict[str, Workload]:
-    """Forward and backward pass of a decoder of width 64, four sequences of 64 tokens; with each block run again."""
+    """Forward and backward pass of a decoder of width 64, also with each block run again."""
     torch.manual_seed(0)
     config = Config(vocab=64, d_model=64, n_layers=layers, n_heads=4)
     tokens = torch.randint(64, (4, 65), device=device)

@@ -149,9 +149,7 @@ def test_what_is_served_is_what_is_generated(
 def test_requests_come_and_go_and_each_step_is_full_while_any_wait():
     model = made(Decoder)
     limits = [2, 7, 3, 4, 1, 5]
-    served = serve(
-        model, [[1]] * 6, max_new_tokens=limits, n_pages=40, page_size=2, at_once=2
-    )
+    served = serve(model, [[1]] * 6, max_new_tokens=limits, n_pages=40, page_size=2, at_once=2)
     assert [len(text) for text in texts(served.written)] == limits
     assert [sum(i in step for step in served.running) for i in range(6)] == limits
     assert served.steps < sum(max(limits[i : i + 2]) for i in (0, 2, 4))

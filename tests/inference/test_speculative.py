@@ -1,4 +1,4 @@
-"""Text written with a draft is the target's own: the same greedy text, and sampled ones of the same distribution."""
+"""Text written with a draft is the target's own: the same greedy text, and sampled ones alike."""
 
 from __future__ import annotations
 
@@ -194,9 +194,7 @@ def test_a_stop_token_ends_a_text_wherever_it_comes():
     target, (same, _, _) = drafts()
     whole = greedy(target, PROMPTS[0], 12)[0]
     stop = whole[5]
-    ours = speculate(
-        target, Speculative(same, ahead=8), PROMPTS[0], max_new_tokens=12, stop=[stop]
-    )
+    ours = speculate(target, Speculative(same, ahead=8), PROMPTS[0], max_new_tokens=12, stop=[stop])
     assert ours.tokens.tolist() == whole[: whole.index(stop) + 1]
 
 
@@ -214,8 +212,8 @@ def test_what_does_not_fit_is_refused():
     ):
         with pytest.raises(ValueError, match=r"same vocabulary|without start"):
             generate(target, [[1]], max_new_tokens=2, strategy=wrong, **how)
+    short = made(Decoder, SMALL.replace(positions="learned", max_length=4))
     with pytest.raises(ValueError, match="learned positions"):
-        short = made(Decoder, SMALL.replace(positions="learned", max_length=4))
         generate(target, [[1, 2]], max_new_tokens=9, strategy=Speculative(short))
     with pytest.raises(ValueError, match="rows of the target"):
         accept(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([0]), torch.rand(2))

@@ -76,7 +76,9 @@ def test_training_and_writing_go_on_as_before():
     plain = train(config, task, **how)
     again = train(config, task, prepare=Checkpointed(), **how)
     torch.testing.assert_close(torch.as_tensor(plain.losses), torch.as_tensor(again.losses))
-    written = [generate(run.model, [[1, 2, 3]], max_new_tokens=5).tokens[0] for run in (plain, again)]
+    written = [
+        generate(run.model, [[1, 2, 3]], max_new_tokens=5).tokens[0] for run in (plain, again)
+    ]
     assert torch.equal(*written)
     assert all(type(block) is CheckpointedBlock for block in again.model.blocks)
 

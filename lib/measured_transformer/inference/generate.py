@@ -1,4 +1,4 @@
-"""Text from a model: one function, three ways to choose each token, and a fourth that lets another model propose."""
+"""Text from a model: one function, three ways to choose each token, and a draft that may propose them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Generated:
         finished: for each text, whether it ended with a stop token.
         cache_bytes: of the keys and values held at the end, see `KeyValueCache.bytes`.
         passes: with `Speculative`, how often the model read for each text; otherwise empty.
-        proposed, accepted: with `Speculative`, how many tokens the draft proposed for each text, and how many of
-            them stood; otherwise empty.
+        proposed, accepted: with `Speculative`, how many tokens the draft proposed for each text, and how many
+            of them stood; otherwise empty.
     """
 
     tokens: tuple[Int[Tensor, "_step"], ...]
@@ -65,8 +65,8 @@ def generate(
 ) -> Generated:
     """Continue each prompt, all of them in one batch with a key-value cache.
 
-    With `Speculative` texts are written one after the other, since a draft is right about them differently often.
-    For requests that come and go see `measured_transformer.inference.serving.serve`.
+    With `Speculative` texts are written one after the other, since a draft is right about them differently
+    often. For requests that come and go see `measured_transformer.inference.serving.serve`.
 
     What is written after a prompt does not depend on the others, but for rounding; with `Sampling` each row
     has random numbers of its own. The model works in evaluation mode meanwhile and without gradients.
@@ -80,8 +80,8 @@ def generate(
         stop: the token, or the tokens, that end a text; none when there is no such token.
         start: what an `EncoderDecoder`'s text begins with, one token or several; not part of the result.
         chunk: how many positions of the prompts are read at a time, to save memory; all when None.
-        window: keep the last tokens and the first ones only, for a `Decoder` and prompts of one length, which are
-            then read token by token; everything when None.
+        window: keep the last tokens and the first ones only, for a `Decoder` and prompts of one length, which
+            are then read token by token; everything when None.
 
     Raises:
         ValueError: when there is no prompt or an empty one, a token lies outside the vocabulary, learned

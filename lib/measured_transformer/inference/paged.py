@@ -1,8 +1,8 @@
 """A cache in pages: requests of any lengths share one pool, and none reserves room that it may never need.
 
 A page holds the keys and values of a fixed number of tokens. Each request has a *block table*, the list of its
-pages in the order of its tokens; the pages themselves may lie anywhere. When the last page is full, any free page
-becomes the next; when a request ends, its pages are free again.
+pages in the order of its tokens; the pages themselves may lie anywhere. When the last page is full, any free
+page becomes the next; when a request ends, its pages are free again.
 
 Source: Kwon et al. (2023), "Efficient Memory Management for Large Language Model Serving with PagedAttention".
 Their kernel reads pages where they lie. Here each step gathers them first, which costs a copy and is otherwise
@@ -153,9 +153,7 @@ class PagedCache:
     def given_bytes(self) -> int:
         """Bytes of all pages that are given away, their empty places included."""
         size = self.table.page_size
-        return (
-            self._token_bytes * size * sum(len(pages) for pages in self.table.pages.values())
-        )
+        return self._token_bytes * size * sum(len(pages) for pages in self.table.pages.values())
 
     @property
     def _token_bytes(self) -> int:

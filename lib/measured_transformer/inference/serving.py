@@ -1,8 +1,8 @@
 """Many requests through one model: a request joins the batch when there is room and leaves when it is done.
 
-After every step the batch is made up anew (iteration-level scheduling; Yu et al. 2022, "Orca"), and the keys and
-values lie in pages (Kwon et al. 2023, "PagedAttention"). When no page is left, the request that joined last gives
-its pages back, waits, and is read again from the tokens it has.
+After every step the batch is made up anew (iteration-level scheduling; Yu et al. 2022, "Orca"), and the keys
+and values lie in pages (Kwon et al. 2023, "PagedAttention"). When no page is left, the request that joined last
+gives its pages back, waits, and is read again from the tokens it has.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def serve(
         at_once: the most requests in the batch.
 
     Raises:
-        ValueError: when a request alone needs more pages than there are, its text outgrows learned positions, or
-            a number is less than one.
+        ValueError: when a request alone needs more pages than there are, its text outgrows learned positions,
+            or a number is less than one.
 
     >>> from measured_transformer.models.config import Config
     >>> model = Decoder(Config(vocab=10, d_model=16, n_layers=1, n_heads=2))
@@ -207,7 +207,8 @@ def _check(
     longest = max(len(one.prompt) + one.limit - 1 for one in requests)  # the last is never read
     if -(-longest // page_size) > n_pages:
         raise ValueError(
-            f"the longest request may need {-(-longest // page_size)} pages of {page_size} tokens, there are {n_pages}"
+            f"the longest request may need {-(-longest // page_size)} pages of {page_size} tokens, "
+            f"there are {n_pages}"
         )
     if model.config.positions == "learned" and longest > model.config.max_length:
         raise ValueError(

@@ -1,9 +1,9 @@
 r"""Speculative decoding: a small model proposes several tokens, the large one checks them in a single pass.
 
-At a step let the large model, the *target*, give the distribution p and the small one, the *draft*, q. The draft
-draws x from q, and x is accepted with probability $\min(1, p(x)/q(x))$. If it is not, the token is drawn from what
-the draft gives too little of, $\max(0, p - q)$, made to sum to one. Whatever q is, the token that results is
-distributed as p says, so the text is distributed as if the target had written it alone.
+At a step let the large model, the *target*, give the distribution p and the small one, the *draft*, q. The
+draft draws x from q, and x is accepted with probability $\min(1, p(x)/q(x))$. If it is not, the token is drawn
+from what the draft gives too little of, $\max(0, p - q)$, made to sum to one. Whatever q is, the token that
+results is distributed as p says, so the text is distributed as if the target had written it alone.
 
 Source: Leviathan et al. (2023), "Fast Inference from Transformers via Speculative Decoding", section 2.3 and
 appendix A.1; the same rule: Chen et al. (2023), "Accelerating Large Language Model Decoding with Speculative
@@ -28,12 +28,12 @@ from measured_transformer.models.decoder import Decoder
 
 @dataclass(frozen=True)
 class Speculative:
-    """Let a small model propose tokens and the large one accept or replace them, with the large one's distribution.
+    """Let a small model propose tokens and the large one accept or replace them.
 
     Attributes:
         draft: the small model, over the same vocabulary.
-        sampling: how each token is drawn; None takes the likeliest token each time, and the text is then that of
-            `Greedy()`.
+        sampling: how each token is drawn; None takes the likeliest token each time, and the text is then that
+            of `Greedy()`.
         ahead: how many tokens are proposed before the large model reads them.
 
     Raises:
@@ -147,7 +147,7 @@ def accept(
 
 
 def per_pass(agreement: float, ahead: int) -> float:
-    r"""Tokens that a pass of the target brings if each proposal is accepted alike, $(1-\alpha^{\gamma+1})/(1-\alpha)$.
+    r"""Tokens for each pass if every proposal is accepted alike, $(1-\alpha^{\gamma+1})/(1-\alpha)$.
 
     Leviathan et al. (2023), equation 1.
 

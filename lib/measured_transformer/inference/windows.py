@@ -1,8 +1,8 @@
 """A cache that never grows beyond a window: the last tokens, and where wished the first ones for ever.
 
 A new token overwrites the oldest of the window. Attention adds up over keys, in whatever order, so the new key
-may lie where the old one lay: the buffer is a ring (Jiang et al. 2023, "Mistral 7B", section 2). The first tokens
-may be kept beside it, as heads with nothing to read put their weight there (Xiao et al. 2024, "Efficient
+may lie where the old one lay: the buffer is a ring (Jiang et al. 2023, "Mistral 7B", section 2). The first
+tokens may be kept beside it, as heads with nothing to read put their weight there (Xiao et al. 2024, "Efficient
 Streaming Language Models with Attention Sinks").
 
 Each token keeps the position at which it was read, so a step gives what a pass over the whole text gives under

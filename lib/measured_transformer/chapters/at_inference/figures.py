@@ -31,9 +31,7 @@ def _square(
     axes: Axes, x: float, y: float, colour: object, *, width: float = 1, height: float = 1
 ) -> None:
     axes.add_patch(
-        Rectangle(
-            (x, y), width, height, facecolor=colour, edgecolor=theme().ink, linewidth=0.7
-        )
+        Rectangle((x, y), width, height, facecolor=colour, edgecolor=theme().ink, linewidth=0.7)
     )
 
 
@@ -45,7 +43,9 @@ def plot_step(n: int = 6) -> Figure:
         n: tokens, the newest included.
     """
     figure, axes = subplots(1, 2, height=3.1)
-    for panel, name, cached in zip(axes, ("(a) all again", "(b) with a cache"), (0, 1), strict=True):
+    for panel, name, cached in zip(
+        axes, ("(a) all again", "(b) with a cache"), (0, 1), strict=True
+    ):
         panel.set_title(name, loc="left", fontsize=11, pad=2)
         panel.set_aspect("equal")
         panel.set_xlim(-2.4, n + 0.1)
@@ -60,7 +60,9 @@ def plot_step(n: int = 6) -> Figure:
                 _square(panel, -1.3, query, tint("attention", 0.85 if newest else 0.4), width=0.8)
         for key in range(n):
             made = not cached or key == n - 1
-            colour = tint("attention", 0.85 if key == n - 1 else 0.4) if made else tint("residual", 0.55)
+            colour = (
+                tint("attention", 0.85 if key == n - 1 else 0.4) if made else tint("residual", 0.55)
+            )
             _square(panel, key, -1.3, colour, height=0.8)
         panel.text(n / 2, -1.85, "keys and values", ha="center", va="center", fontsize=10)
         panel.text(-1.9, n / 2, "queries", ha="center", va="center", fontsize=10, rotation=90)
@@ -122,7 +124,7 @@ def plot_bound(machine: Machine, points: Mapping[str, tuple[str, float, str]]) -
 
     Args:
         machine: what its data sheet says.
-        points: words -> concept, operations for each byte, and where the words stand: 'above', 'below' or 'right'.
+        points: words -> concept, operations for each byte, and where the words stand ('above', 'below', 'top').
     """
     figure, axes = subplots(height=4.2)
     across = np.geomspace(0.5, 4000, 400)
@@ -163,7 +165,10 @@ def plot_throughput(machine: Machine, *, lengths: Sequence[int] = (1024, 4096)) 
         lengths: tokens of every text of the batch.
     """
     figure, axes = subplots(height=4.2)
-    for name, config, concept in (("Llama 2 7B", LLAMA_2, "attention"), ("Llama 3 8B", LLAMA_3, "ffn")):
+    for name, config, concept in (
+        ("Llama 2 7B", LLAMA_2, "attention"),
+        ("Llama 3 8B", LLAMA_3, "ffn"),
+    ):
         for length, line in zip(lengths, ("-", "--"), strict=True):
             most = largest_batch(config, length)
             batches = np.unique(np.geomspace(1, most, 60).round().astype(int))
@@ -192,7 +197,7 @@ def plot_throughput(machine: Machine, *, lengths: Sequence[int] = (1024, 4096)) 
 
 @themed
 def plot_clock(clocked: Dataset) -> Figure:
-    """Draw the time of one more token over the tokens before it, with and without a cache; a line for each round."""
+    """Draw the time of one more token over the tokens before it, with and without a cache, by rounds."""
     figure, axes = subplots(height=3.5)
     lengths = clocked.length.values
     for variable, concept, name in (
@@ -213,7 +218,9 @@ def plot_clock(clocked: Dataset) -> Figure:
 
 
 @themed
-def plot_pages(tables: Mapping[str, Sequence[int]], lengths: Mapping[str, int], *, page: int, most: int) -> Figure:
+def plot_pages(
+    tables: Mapping[str, Sequence[int]], lengths: Mapping[str, int], *, page: int, most: int
+) -> Figure:
     """Draw the memory of some requests: reserved in one piece each, and in pages.
 
     Args:
@@ -228,7 +235,15 @@ def plot_pages(tables: Mapping[str, Sequence[int]], lengths: Mapping[str, int], 
         for t in range(most):
             colour = tint(colours[name], 0.75) if t < count else "none"
             _square(above, t, row, colour, height=0.8)
-        above.text(-0.4, row + 0.4, name, ha="right", va="center", fontsize=11, color=COLOURS[colours[name]])
+        above.text(
+            -0.4,
+            row + 0.4,
+            name,
+            ha="right",
+            va="center",
+            fontsize=11,
+            color=COLOURS[colours[name]],
+        )
     above.text(most + 0.4, 0.4, "reserved,\nand empty", fontsize=10, va="center", linespacing=1.0)
     above.set_xlim(-1.6, most + 5)
     above.set_ylim(len(lengths), -0.2)
@@ -242,7 +257,9 @@ def plot_pages(tables: Mapping[str, Sequence[int]], lengths: Mapping[str, int], 
             _square(below, left + slot, 0, tint(colours[name], 0.75) if held else "none")
         words = f"{name}{i + 1}" if name else "free"
         colour = COLOURS[colours[name]] if name else theme().ink
-        below.text(left + page / 2, 1.45, words, ha="center", va="center", fontsize=11, color=colour)
+        below.text(
+            left + page / 2, 1.45, words, ha="center", va="center", fontsize=11, color=colour
+        )
         below.text(left + page / 2, -0.45, str(p), ha="center", va="center", fontsize=10)
     below.set_xlim(-0.3, count * (page + 0.5))
     below.set_ylim(2.0, -1.0)
@@ -294,7 +311,9 @@ def plot_schedule(limits: Sequence[int], running: Sequence[Sequence[int]], slots
         panel.set_yticks([])
         panel.set_ylabel("batch")
         panel.grid(visible=False)
-        panel.axvline(max(span[3] for span in spans), color=theme().ink, linestyle="--", linewidth=1)
+        panel.axvline(
+            max(span[3] for span in spans), color=theme().ink, linestyle="--", linewidth=1
+        )
     panels[1].set_xlim(0, start * 1.01)
     panels[1].set_xlabel("step")
     panel_letters(panels)
@@ -336,7 +355,7 @@ def plot_overlap(target: Sequence[float], draft: Sequence[float], words: Sequenc
 
 @themed
 def plot_drafted(drafted: Dataset) -> Figure:
-    """Draw tokens for each pass of the target over the number of proposals, beside the formula; each seed a line."""
+    """Draw tokens for each pass of the target over the number of proposals, beside the formula."""
     figure, axes = subplots(height=3.7)
     ahead = drafted.ahead.values
     values = drafted.per_pass.transpose("seed", "ahead").values
@@ -357,7 +376,7 @@ def plot_drafted(drafted: Dataset) -> Figure:
 
 @themed
 def plot_training(clocked: Dataset, stored: Dataset) -> Figure:
-    """Draw (a) how much the fused kernel saves over the length and (b) what a second run of each block saves over the depth."""
+    """Draw (a) what the fused kernel saves over the length and (b) what second runs save over the depth."""
     figure, (left, right) = subplots(1, 2, height=3.7)
     lengths = clocked.tokens.values
     times = np.exp((clocked.formula - clocked.fused).transpose("seed", "tokens").values)
@@ -375,7 +394,10 @@ def plot_training(clocked: Dataset, stored: Dataset) -> Figure:
     left.set_xlabel("tokens")
     left.set_ylabel("formula / fused kernel")
     layers = stored.layers.values
-    for how, concept, name in (("plain", "attention", "plain"), ("checkpointed", "residual", "run again")):
+    for how, concept, name in (
+        ("plain", "attention", "plain"),
+        ("checkpointed", "residual", "run again"),
+    ):
         values = stored.bytes.sel(how=how).transpose("seed", "layers").values[0] / 1e6
         seed_lines(right, layers, values, concept=concept, label=name, marker_every=1)
     right.set_xticks(layers)

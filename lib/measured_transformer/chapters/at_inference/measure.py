@@ -1,4 +1,4 @@
-r"""What the chapter on attention at inference measures: bytes, operations for each byte, pages, drafts, second runs.
+r"""What the chapter on attention at inference measures: bytes, intensities, pages, drafts, second runs.
 
 Operations count a multiplication and the addition that follows it as two. Times are none of these measurements:
 they come from a run of the benchmark that is committed with the library.
@@ -45,7 +45,7 @@ from measured_transformer.measuring import (
 )
 from measured_transformer.models.config import Config, Positions
 from measured_transformer.models.decoder import Decoder
-from measured_transformer.parts.attention import attend, attention_scores, causal_mask
+from measured_transformer.parts.attention import attend, attention_scores
 from measured_transformer.parts.tiled import tiled_attention
 from measured_transformer.tasks.text import TextLM
 from measured_transformer.training.jobs import Job
@@ -199,8 +199,8 @@ def variant_operations(variant: str, n: int = LONG, d: int = 64, kept: int = 256
     """Operations of a head that scores fewer pairs, or none.
 
     'window': each query meets the last `kept` keys. 'rank': keys and values are first projected along the
-    sequence to `kept` rows (Wang et al. 2020). 'features': queries and keys become `kept` random features, whose
-    sums are read (Choromanski et al. 2021).
+    sequence to `kept` rows (Wang et al. 2020). 'features': queries and keys become `kept` random features,
+    whose sums are read (Choromanski et al. 2021).
 
     Raises:
         ValueError: there is no such variant.
@@ -228,7 +228,7 @@ def attended(n_query: int, n: int, width: int = 8) -> int:
     coords={"phase": PHASES, "piece": PIECES, "variant": VARIANTS, "size": (2, 4)},
 )
 def counted(seed: int) -> dict[str, Any]:
-    """Bytes of a cache, operations for each byte, and operations that a cache saves, by formula and by counts."""
+    """Bytes of a cache, operations for each byte, and operations that a cache saves."""
     del seed  # all of it is arithmetic
     step = (
         by_weights(LLAMA_2, 1),
@@ -291,7 +291,7 @@ def drawn_tokens(seed: int, *shape: int, vocab: int = 17) -> Int[Tensor, "..."]:
 
 
 def cached_numbers(seed: int, *, group: int) -> tuple[float, float]:
-    """Numbers that the library's cache holds over 2 L n d of the key-value heads, less one; and its keys alone."""
+    """Numbers in the library's cache over 2 L n d, less one; and the same of its keys alone."""
     config = drawn_config(seed, group=group)
     tokens = drawn_tokens(seed, 2, 5 + seed % 20)
     model = drawn_model(config, seed)
@@ -306,7 +306,7 @@ def cached_numbers(seed: int, *, group: int) -> tuple[float, float]:
 
 @torch.no_grad()
 def cached_logits(seed: int, positions: Positions) -> tuple[float, float]:
-    """Largest difference of logits, token by token with a cache against all at once; and with positions one too far."""
+    """Largest difference of logits with a cache from those of all at once; and with positions one too far."""
     model = drawn_model(drawn_config(seed, positions), seed)
     tokens = drawn_tokens(seed, 1, 12)
     whole = model(tokens)
@@ -387,7 +387,9 @@ def paged_logits(seed: int) -> tuple[float, float]:
                 [text[:, n + step : n + step + 1] for text, n in zip(texts, lengths, strict=True)]
             )
             logits = model(new, cache=cache.rows([0, 1, 2], 1))
-            apart = [(row - one[0, step]).abs().max() for row, one in zip(logits, alone, strict=True)]
+            apart = [
+                (row - one[0, step]).abs().max() for row, one in zip(logits, alone, strict=True)
+            ]
             worst = max(worst, float(max(apart)))
         return worst
 
@@ -403,9 +405,9 @@ def spoken(
 ) -> dict[tuple[int, ...], float]:
     """Probability of each text of `ahead` + 1 tokens, by adding up all that speculative decoding can do.
 
-    Both models know the last token only: row b of their tables is the distribution after b, and texts begin after
-    token 0. Where a pass gives fewer tokens, the target writes the rest by itself, since what comes after a
-    rejection begins anew.
+    Both models know the last token only: row b of their tables is the distribution after b, and texts begin
+    after token 0. Where a pass gives fewer tokens, the target writes the rest by itself, since what comes after
+    a rejection begins anew.
 
     Args:
         target, draft: tables of the two models.
@@ -461,7 +463,7 @@ def speculation(seed: int) -> tuple[float, float]:
 
 
 def second_run(seed: int) -> tuple[float, float]:
-    """Largest difference of a gradient with checkpointing against without; and with other dropout in the second run."""
+    """Largest difference that checkpointing makes to a gradient; and with other dropout in the second run."""
     config = drawn_config(seed).replace(dropout=0.2)
     tokens = drawn_tokens(seed, 2, 9)
 
@@ -544,9 +546,7 @@ def draft_trainings(seed: int) -> dict[str, Job]:
         ("draft", "at-inference-draft", DRAFT),
     ):
         chosen = Search(search, config, TEXT, RATES, tuning_seeds(1), STEPS, OPTIONS)
-        jobs[name] = job(
-            config, TEXT, seed, steps=STEPS, learning_rate=tuned(chosen), **OPTIONS
-        )
+        jobs[name] = job(config, TEXT, seed, steps=STEPS, learning_rate=tuned(chosen), **OPTIONS)
     return jobs
 
 
@@ -627,14 +627,12 @@ def wasted(lengths: Sequence[int], page: int) -> float:
 
 @measurement(seeds=10, coords={"page": PAGES, "way": WAYS})
 def requests(seed: int) -> dict[str, Any]:
-    """Room that requests of drawn lengths take, and steps that they take in batches that wait and that do not."""
+    """Room and steps that requests of drawn lengths take, in batches that wait and that do not."""
     lengths = drawn_lengths(seed, 256, typical=300.0, most=CONTEXT)
     batches = [lengths[i : i + 8] for i in range(0, 256, 8)]
     padded = sum(len(batch) * max(batch) for batch in batches)
     limits = drawn_lengths(1000 + seed, REQUESTS, typical=12.0, most=60)
-    model = make_model(
-        Config(vocab=17, d_model=16, n_layers=1, n_heads=2), causal=True, seed=seed
-    )
+    model = make_model(Config(vocab=17, d_model=16, n_layers=1, n_heads=2), causal=True, seed=seed)
     assert isinstance(model, Decoder)
     prompts = [drawn_tokens(100 * seed + i, 4).tolist() for i in range(REQUESTS)]
     served = serve(
@@ -731,6 +729,32 @@ def clocked(seed: int) -> dict[str, Any]:
         "plain": ("layers", times("checkpointing", "layers", "plain", DEPTHS)),
         "checkpointed": ("layers", times("checkpointing", "layers", "checkpointed", DEPTHS)),
     }
+
+
+def schedule(seed: int) -> tuple[list[int], tuple[tuple[int, ...], ...]]:
+    """Tokens that each of the requests of a seed writes, and who is in the batch at each step."""
+    limits = drawn_lengths(1000 + seed, REQUESTS, typical=12.0, most=60)
+    model = drawn_model(drawn_config(seed), seed)
+    prompts = [[1, 2, 3]] * REQUESTS
+    served = serve(model, prompts, max_new_tokens=limits, n_pages=128, at_once=SLOTS)
+    return limits, served.running
+
+
+def roofline_points() -> dict[str, tuple[str, float, str]]:
+    """What the roofline shows after 4096 tokens: words, concept, operations a byte, where the words stand."""
+    grouped = step_attention(LLAMA_3, LONG).intensity
+    found = {
+        f"step: weights, batch {b}": ("ffn", by_weights(LLAMA_2, b).intensity, "below")
+        for b in (8, 32, 128)
+    }
+    found["step: weights of one text"] = ("ffn", by_weights(LLAMA_2, 1).intensity, "below")
+    attention = step_attention(LLAMA_2, LONG, 32).intensity
+    found["step: attention,\nany batch"] = ("attention", attention, "above")
+    found["step: attention,\n4 queries to a key"] = ("attention", grouped, "above")
+    prompt = prompt_attention(LLAMA_2, LONG).intensity
+    found["prompt: attention"] = ("attention", prompt, "above")
+    found["prompt:\nweights"] = ("ffn", by_weights(LLAMA_2, LONG).intensity, "top")
+    return found
 
 
 # What the claims are judged by --------------------------------------------------------------------
@@ -888,6 +912,18 @@ def ridge() -> float:
 def formula_per_pass(*, percent: int, ahead: int) -> float:
     """Tokens for each pass of the target when so many in a hundred proposals are accepted."""
     return per_pass(percent / 100, ahead)
+
+
+@number
+def error_most(drawn: Dataset, *, check: str) -> float:
+    """The largest error of a check."""
+    return float(abs(drawn.error.sel(check=check)).max())
+
+
+@number
+def control_least(drawn: Dataset, *, check: str) -> float:
+    """The smallest error of a check's control."""
+    return float(abs(drawn.control.sel(check=check)).min())
 
 
 def _ratio(clocked: Dataset, over: str, under: str) -> DataArray:
