@@ -99,7 +99,7 @@ def plot_caches(caches: Mapping[str, Kept], *, memory: float = MEMORY) -> Figure
         style = look(concept)
         axes.plot(lengths, values, color=style["color"], linestyle=style["linestyle"], label=name)
         axes.text(
-            lengths[-1] * 1.12, values[-1], name.replace(": ", ":\n").replace(", w", ",\nw"),
+            lengths[-1] * 1.12, values[-1] * _LABELS[name][1], name.replace(": ", ":\n").replace(", w", ",\nw"),
             color=style["color"], va="center", fontsize=9.5, linespacing=1.0,
         )  # fmt: skip
     axes.axhline(memory / 1e9, color=theme().ink, linestyle="--", linewidth=1)
@@ -114,7 +114,6 @@ def plot_caches(caches: Mapping[str, Kept], *, memory: float = MEMORY) -> Figure
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlabel("tokens of the text, in units of 1024")
     axes.set_ylabel("gigabytes")
-    figure.subplots_adjust(right=0.74)
     return figure
 
 
@@ -407,5 +406,4 @@ def plot_training(clocked: Dataset, stored: Dataset) -> Figure:
     for panel in (left, right):
         panel.legend(loc="upper left")
     panel_letters((left, right))
-    figure.tight_layout()
     return figure

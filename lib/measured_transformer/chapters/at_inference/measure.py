@@ -285,6 +285,11 @@ def drawn_model(config: Config, seed: int) -> Decoder:
     return model
 
 
+def drawn_number(seed: int, purpose: str, low: int, high: int) -> int:
+    """A whole number from `low` to `high`, both included, of its own for each purpose."""
+    return int(torch.randint(low, high + 1, (), generator=make_generator(seed, purpose)))
+
+
 def drawn_tokens(seed: int, *shape: int, vocab: int = 17) -> Int[Tensor, "..."]:
     """Tokens without a meaning."""
     return torch.randint(vocab, shape, generator=make_generator(seed, "tokens"))
@@ -293,7 +298,7 @@ def drawn_tokens(seed: int, *shape: int, vocab: int = 17) -> Int[Tensor, "..."]:
 def cached_numbers(seed: int, *, group: int) -> tuple[float, float]:
     """Numbers in the library's cache over 2 L n d, less one; and the same of its keys alone."""
     config = drawn_config(seed, group=group)
-    tokens = drawn_tokens(seed, 2, 5 + seed % 20)
+    tokens = drawn_tokens(seed, 2, drawn_number(seed, "length", 5, 24))
     model = drawn_model(config, seed)
     cache = model.make_cache()
     with torch.no_grad():
@@ -348,11 +353,11 @@ def blockwise(seed: int) -> tuple[float, float]:
 
     And that of the online softmax without rescaling.
     """
-    generator, n = make_generator(seed, "tiles"), 8 + seed % 40
+    generator, n = make_generator(seed, "tiles"), drawn_number(seed, "length", 8, 48)
     q, k, v = torch.randn(3, n, 8, generator=generator, dtype=torch.float64)
     scores = 3 * q @ k.T
     whole = scores.softmax(-1) @ v
-    block = 1 + seed % (n // 2)
+    block = drawn_number(seed, "block", 1, n // 2)
     tiled = tiled_attention(q, k, v, query_tile=block, key_tile=block, scale=3.0)[0]
     once = torch.stack([by_blocks(row, v, block) for row in scores])
     wrong = torch.stack([by_blocks(row, v, block, rescaled=False) for row in scores])
@@ -364,23 +369,21 @@ def blockwise(seed: int) -> tuple[float, float]:
 def paged_logits(seed: int) -> tuple[float, float]:
     """Largest difference of logits of requests of different lengths, in pages against each alone.
 
-    And the same where the pages of two requests have been exchanged.
+    And the same where two requests have exchanged their first pages.
     """
     model = drawn_model(drawn_config(seed), seed)
-    lengths = [3 + seed % 5, 9, 5 + seed % 3]
-    texts = [drawn_tokens(10 * seed + i, 1, n + 4) for i, n in enumerate(lengths)]
+    lengths = [drawn_number(seed, f"length {i}", 3 + i, 7 + i) for i in range(3)]
+    page = drawn_number(seed, "page", 1, 4)
+    texts = [drawn_tokens(seed + i, 1, n + 4) for i, n in enumerate(lengths)]
     alone = [model(text)[:, -4:] for text in texts]
 
     def paged(exchanged: bool) -> float:
-        cache = PagedCache(model.config.n_layers, n_pages=40, page_size=1 + seed % 4)
+        cache = PagedCache(model.config.n_layers, n_pages=48, page_size=page)
         for i, n in enumerate(lengths):
             model(texts[i][:, :n], cache=cache.rows([i], n))
         if exchanged:
-            pages = cache.table.pages
-            pages[0], pages[1] = (
-                pages[1][: len(pages[0])],
-                pages[0] + pages[1][len(pages[0]) :],
-            )
+            first, second = cache.table.pages[0], cache.table.pages[1]
+            first[0], second[0] = second[0], first[0]
         worst = 0.0
         for step in range(4):
             new = torch.cat(
@@ -447,7 +450,7 @@ def speculation(seed: int) -> tuple[float, float]:
 
     And the same where the target's own distribution follows a rejection.
     """
-    vocab, ahead = 3 + seed % 2, 1 + seed % 3
+    vocab, ahead = drawn_number(seed, "vocab", 3, 4), drawn_number(seed, "ahead", 1, 3)
     generator = make_generator(seed, "tables")
     logits = 1.5 * torch.randn(2, vocab, vocab, generator=generator, dtype=torch.float64)
     target, draft = logits.softmax(-1)
@@ -714,7 +717,7 @@ def clocked(seed: int) -> dict[str, Any]:
 
     A further set of seeds looks at the same rounds again.
     """
-    at = seed % ROUNDS
+    at = seed // 10 % ROUNDS  # seeds of evaluation are tens
 
     def times(part: str, axis: str, name: str, labels: Sequence[int]) -> list[float]:
         return [math.log(each[at]) for each in _column(part, axis, name, "each", labels)]
@@ -935,13 +938,6 @@ def _ratio(clocked: Dataset, over: str, under: str) -> DataArray:
 def without_over_with(clocked: Dataset, *, tokens: int) -> float:
     """How many times as long one more token takes without a cache, after so many tokens."""
     return float(_ratio(clocked, "step_plain", "step_cached").sel(length=tokens))
-
-
-@number
-def cached_growth(clocked: Dataset) -> float:
-    """How many times as long a cached step takes after 1024 tokens as after 64."""
-    times = np.exp(clocked.step_cached.median("seed"))
-    return float(times.sel(length=1024) / times.sel(length=64))
 
 
 @number
