@@ -74,13 +74,14 @@ def plot_step(n: int = 6) -> Figure:
     return figure
 
 
-_LABELS: Mapping[str, tuple[str, float, float]] = {
-    "Llama 2 7B: 32 heads": ("attention", 1.0, 1.35),
-    "Llama 3 8B: 8 of 32": ("ffn", 1.0, 1.3),
-    "DeepSeek-V2: latent": ("norm", 1.0, 0.6),
-    "1 of 32": ("residual", 1.0, 0.62),
-    "Mistral 7B: 8 of 32, window": ("learned", 1.0, 0.6),
+_LABELS: Mapping[str, tuple[str, float]] = {
+    "Llama 2 7B: 32 heads": ("attention", 1.0),
+    "Llama 3 8B: 8 of 32": ("ffn", 1.35),
+    "DeepSeek-V2: latent": ("norm", 0.66),
+    "1 of 32": ("residual", 1.0),
+    "Mistral 7B: 8 of 32, window": ("learned", 1.0),
 }
+"""Concept, and by how much the words are shifted."""
 
 
 @themed
@@ -112,7 +113,7 @@ def plot_caches(caches: Mapping[str, Kept], *, memory: float = MEMORY) -> Figure
     axes.set_xticks(ticks, ["1k", "4k", "16k", "64k", "256k", "1M"])
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xlabel("tokens of the text, in units of 1024")
+    axes.set_xlabel("tokens of the text (1k = 1024)")
     axes.set_ylabel("gigabytes")
     return figure
 
@@ -126,11 +127,11 @@ def plot_bound(machine: Machine, points: Mapping[str, tuple[str, float, str]]) -
         points: words -> concept, operations for each byte, and where the words stand ('above', 'below', 'top').
     """
     figure, axes = subplots(height=4.2)
-    across = np.geomspace(0.5, 4000, 400)
+    across = np.geomspace(0.05, 4000, 400)
     roof = np.array([machine.attainable(each) for each in across]) / 1e12
     axes.plot(across, roof, color=theme().ink, linewidth=2)
     axes.fill_between(across, roof, 0.1, color=tint("residual", 0.1), linewidth=0)
-    shifts = {"above": (-9, 7, "right"), "below": (9, -10, "left"), "top": (0, 11, "center")}
+    shifts = {"above": (-9, 7, "right"), "below": (9, -10, "left"), "top": (0, 16, "center")}
     for words, (concept, at, where) in points.items():
         style = look(concept)
         height = machine.attainable(at) / 1e12
@@ -144,8 +145,8 @@ def plot_bound(machine: Machine, points: Mapping[str, tuple[str, float, str]]) -
     axes.text(machine.ridge * 1.08, 0.4, f"ridge: {machine.ridge:.0f}", fontsize=10)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlim(0.5, 4000)
-    axes.set_ylim(0.3, 1600)
+    axes.set_xlim(0.05, 4000)
+    axes.set_ylim(0.12, 1600)
     for axis, ticks in ((axes.xaxis, (1, 10, 100, 1000)), (axes.yaxis, (1, 10, 100))):
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_minor_locator(NullLocator())
@@ -164,6 +165,7 @@ def plot_throughput(machine: Machine, *, lengths: Sequence[int] = (1024, 4096)) 
         lengths: tokens of every text of the batch.
     """
     figure, axes = subplots(height=4.2)
+    aside = {("Llama 2 7B", lengths[0]): (-4, 18), ("Llama 3 8B", lengths[-1]): (6, -14)}
     for name, config, concept in (
         ("Llama 2 7B", LLAMA_2, "attention"),
         ("Llama 3 8B", LLAMA_3, "ffn"),
@@ -176,9 +178,15 @@ def plot_throughput(machine: Machine, *, lengths: Sequence[int] = (1024, 4096)) 
             axes.plot(batches, values, line, color=colour, linewidth=2)
             axes.plot(most, values[-1], "o", color=colour, markersize=8)
             axes.annotate(
-                f"{name},\n{length} tokens", (most, values[-1]), xytext=(8, 0),
-                textcoords="offset points", va="center", fontsize=9.5, color=colour, linespacing=1.0,
-            )  # fmt: skip
+                f"{name},\n{length} tokens",
+                (most, values[-1]),
+                xytext=aside.get((name, length), (8, 0)),
+                textcoords="offset points",
+                va="center",
+                fontsize=9.5,
+                color=colour,
+                linespacing=1.0,
+            )
     free = np.geomspace(1, 200, 40)
     alone = tokens_a_second(LLAMA_2, 1, 1, machine)
     axes.plot(free, alone * free, ":", color=theme().ink, linewidth=1.2)
@@ -291,11 +299,14 @@ def plot_schedule(limits: Sequence[int], running: Sequence[Sequence[int]], slots
         for r in members:
             if r not in place:
                 place[r] = min(set(range(slots)) - set(place.values()))
-            joining.append((r, place[r], step, step + 1))
+            joined = [span for span in joining if span[:2] == (r, place[r]) and span[3] == step]
+            begin = joined[0][2] if joined else step
+            joining = [span for span in joining if span not in joined]
+            joining.append((r, place[r], begin, step + 1))
     for panel, spans in zip(panels, (waiting, joining), strict=True):
         for r, slot, begin, end in spans:
             panel.barh(
-                slot, end - begin, left=begin, height=0.86, linewidth=0,
+                slot, end - begin, left=begin, height=0.86, linewidth=1.2, edgecolor=theme().paper,
                 color=tint(_REQUESTS[r % len(_REQUESTS)], 0.8),
             )  # fmt: skip
         for r in {span[0] for span in spans}:
@@ -342,9 +353,9 @@ def plot_overlap(target: Sequence[float], draft: Sequence[float], words: Sequenc
         )  # fmt: skip
     for x, one in zip(place, p, strict=True):
         axes.plot([x - 0.42, x + 0.42], [one, one], color=theme().ink, linewidth=2.4)
-        axes.text(x + 0.45, one, f"p = {one:g}", va="center", fontsize=10)
+        axes.text(x, one + 0.008, f"p = {one:g}", va="bottom", ha="center", fontsize=10)
     axes.set_xticks(place, list(words))
-    axes.set_xlim(-0.6, len(p) - 0.1)
+    axes.set_xlim(-0.6, len(p) - 0.4)
     axes.set_ylim(0, max(p.max(), q.max()) * 1.12)
     axes.set_xlabel("token")
     axes.set_ylabel("probability")
@@ -384,7 +395,7 @@ def plot_training(clocked: Dataset, stored: Dataset) -> Figure:
     seed_lines(left, lengths, peaks, concept="residual", label="memory", marker_every=1)
     for value, words in ((3, "3"), (10, "10")):
         left.axhline(value, color=theme().ink, linestyle=":", linewidth=1)
-        left.text(lengths[0], value * 1.06, words, fontsize=10, va="bottom")
+        left.text(lengths[-1], value * 0.95, words, fontsize=10, va="top", ha="right")
     left.set_xscale("log", base=2)
     left.set_yscale("log")
     left.set_xticks(lengths, [str(n) for n in lengths])

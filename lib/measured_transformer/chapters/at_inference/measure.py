@@ -748,7 +748,7 @@ def roofline_points() -> dict[str, tuple[str, float, str]]:
     grouped = step_attention(LLAMA_3, LONG).intensity
     found = {
         f"step: weights, batch {b}": ("ffn", by_weights(LLAMA_2, b).intensity, "below")
-        for b in (8, 32, 128)
+        for b in (8, 64)
     }
     found["step: weights of one text"] = ("ffn", by_weights(LLAMA_2, 1).intensity, "below")
     attention = step_attention(LLAMA_2, LONG, 32).intensity
