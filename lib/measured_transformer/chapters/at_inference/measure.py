@@ -375,6 +375,8 @@ def paged_logits(seed: int) -> tuple[float, float]:
     lengths = [drawn_number(seed, f"length {i}", 3 + i, 7 + i) for i in range(3)]
     page = drawn_number(seed, "page", 1, 4)
     texts = [drawn_tokens(seed + i, 1, n + 4) for i, n in enumerate(lengths)]
+    for i, text in enumerate(texts):
+        text[:, 0] = i  # what begins alike could be exchanged without harm
     alone = [model(text)[:, -4:] for text in texts]
 
     def paged(exchanged: bool) -> float:
