@@ -182,5 +182,5 @@ def test_the_committed_run_says_what_it_was():
 
 def test_rates_of_the_draft_are_not_at_the_edge():
     job = measure.draft_trainings(0)["draft"]
-    rate = job.options["learning_rate"] if hasattr(job, "options") else job.learning_rate
-    assert measure.RATES[0] < rate < measure.RATES[-1]
+    rate = job.settings["learning_rate"]
+    assert measure.DRAFT_RATES[0] < rate < measure.DRAFT_RATES[-1]
