@@ -935,7 +935,8 @@ def control_least(drawn: Dataset, *, check: str) -> float:
 
 def _ratio(clocked: Dataset, over: str, under: str) -> DataArray:
     """Ratios of the medians over the rounds."""
-    return np.exp(clocked[over].median("seed") - clocked[under].median("seed"))
+    ratio: DataArray = clocked[over].median("seed") - clocked[under].median("seed")
+    return ratio.pipe(np.exp)
 
 
 @number
