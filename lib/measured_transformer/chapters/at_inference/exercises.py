@@ -29,8 +29,7 @@ def memory(answer: Answer) -> None:
         way="two vectors for each layer and token",
         name="(a)",
         slips={
-            32 * 4096 * 4096 * 2 / 1e9: "keys and values are two vectors",
-            2 * 32 * 4096 * 4096 / 1e9: "how many bytes has a number?",
+            32 * 4096 * 4096 * 2 / 1e9: "keys and values are two vectors, of two bytes a number",
             2 * 4096 * 4096 * 2 / 1e9: "every layer has a cache of its own",
         },
     )

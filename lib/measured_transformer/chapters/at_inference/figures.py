@@ -28,7 +28,13 @@ _REQUESTS = ("residual", "attention", "ffn", "norm", "learned", "rotary", "alibi
 
 
 def _square(
-    axes: Axes, x: float, y: float, colour: object, *, width: float = 1, height: float = 1
+    axes: Axes,
+    x: float | int,
+    y: float | int,
+    colour: object,
+    *,
+    width: float = 1.0,
+    height: float = 1.0,
 ) -> None:
     axes.add_patch(
         Rectangle((x, y), width, height, facecolor=colour, edgecolor=theme().ink, linewidth=0.7)

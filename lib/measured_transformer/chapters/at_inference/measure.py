@@ -935,8 +935,8 @@ def control_least(drawn: Dataset, *, check: str) -> float:
 
 def _ratio(clocked: Dataset, over: str, under: str) -> DataArray:
     """Ratios of the medians over the rounds."""
-    ratio: DataArray = clocked[over].median("seed") - clocked[under].median("seed")
-    return ratio.pipe(np.exp)
+    logarithm: DataArray = clocked[over].median("seed") - clocked[under].median("seed")
+    return logarithm.copy(data=np.exp(logarithm.values))
 
 
 @number
