@@ -20,6 +20,17 @@ from rich.table import Table
 
 from benchmarks.contenders import CONTENDERS, Contender, Ours, Size
 from benchmarks.ensembles import ALONE, MEMBERS, ensemble_timings
+from benchmarks.generation import (
+    CACHED,
+    DEPTHS,
+    FUSED,
+    LENGTHS,
+    PLAIN,
+    PREFIXES,
+    checkpointed,
+    kernels,
+    steps,
+)
 from benchmarks.linear import SHAPES, kernel, linear_maps
 from benchmarks.measure import Timing, Workload, in_turns, peak_bytes
 from benchmarks.norms import LAYER, norms
@@ -29,6 +40,7 @@ from benchmarks.workloads import captured, decoding, inference, training_step, w
 PARTS = (
     *("training", "inference", "capture", "decoding", "memory"),  # of whole models
     *("linear", "ensemble", "sublayers", "norms"),
+    *("step", "kernel", "checkpointing"),
 )
 EVERYTHING = ", everything"
 Row = dict[str, Any]
@@ -56,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for width in options.widths:
         size = Size(width, length=options.length, batch=options.batch, device=options.device)
         for part in options.parts:
-            if part not in ("linear", "ensemble", "sublayers", "norms"):
+            if part in PARTS[:5]:
                 rows += _measured(part, size, chosen, options, console)
     if "linear" in options.parts and options.device == "cpu":
         rows += _linear(options, console)
@@ -66,6 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows += _sublayers(options, console)
     if "norms" in options.parts:
         rows += _norms(options, console)
+    if "step" in options.parts:
+        for width in options.widths:
+            made = {n: steps(n, width=width, device=options.device) for n in options.prefixes}
+            rows += _beside("step", "length", made, CACHED, options, console, width=width)
+    if "kernel" in options.parts:
+        made = {n: kernels(n, device=options.device) for n in options.lengths}
+        rows += _beside("kernel", "length", made, FUSED, options, console)
+    if "checkpointing" in options.parts:
+        made = {n: checkpointed(n, device=options.device) for n in options.depths}
+        rows += _beside("checkpointing", "layers", made, PLAIN, options, console)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         report = {"machine": _machine(options.device), "rounds": options.rounds, "rows": rows}
@@ -304,6 +326,44 @@ def _norms(options: argparse.Namespace, console: Console) -> list[Row]:
     return rows
 
 
+def _beside(
+    part: str,
+    axis: str,
+    made: dict[int, dict[str, Workload]],
+    first: str,
+    options: argparse.Namespace,
+    console: Console,
+    **told: int,
+) -> list[Row]:
+    """Ways to do the same work, at several sizes: times beside those of the first way, and memory."""
+    table = Table(title=", ".join([part, *(f"{k} {v}" for k, v in told.items())]))
+    for column in (axis, ""):
+        table.add_column(column)
+    for column in ("ms", f"its time / {first}", "95 % of this run", "MiB"):
+        table.add_column(column, justify="right")
+    rows = []
+    for size, workloads in made.items():
+        peaks = {name: peak_bytes(work, options.device) for name, work in workloads.items()}
+        timings = in_turns(
+            workloads, rounds=options.rounds, seconds=options.seconds / 4, device=options.device
+        )
+        for name, timing in timings.items():
+            ratio, low, high = timings[first].times_faster_than(timing)
+            table.add_row(
+                str(size),
+                name,
+                f"{1000 * timing.median:.3f}",
+                "" if name == first else f"{ratio:.2f}",
+                "" if name == first else f"{low:.2f} to {high:.2f}",
+                f"{peaks[name] / 2**20:.2f}",
+            )
+            row = {"part": part, axis: size, "name": name, "seconds": timing.median, **told}
+            row |= {"each": list(timing.seconds), "ratio": [ratio, low, high]}
+            rows.append(row | {"peak": peaks[name]})
+    console.print(table)
+    return rows
+
+
 def _machine(device: str) -> Row:
     versions = {kind.package: kind.version() for kind in CONTENDERS if kind.version()}
     return {
@@ -345,6 +405,19 @@ def _options() -> argparse.ArgumentParser:
         "--members", type=int, nargs="+", default=list(MEMBERS), help="of ensembles"
     )
     parser.add_argument("--tokens", type=int, default=3072, help="that the sublayers are given")
+    parser.add_argument(
+        "--prefixes", type=int, nargs="+", default=list(PREFIXES), help="tokens before a step"
+    )
+    parser.add_argument(
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=list(LENGTHS),
+        help="tokens that attention is given",
+    )
+    parser.add_argument(
+        "--depths", type=int, nargs="+", default=list(DEPTHS), help="blocks that are run again"
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument(
         "--seconds", type=float, default=0.4, help="of one contender's turn in a round"

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks import __main__ as command
 from benchmarks import ensembles, measure
 from benchmarks.contenders import CONTENDERS, Contender, Gpt2, Ours, Size, Torch
+from benchmarks.generation import CHECKPOINTED, checkpointed, kernels, steps
 from benchmarks.linear import SHAPES, linear_maps
 from benchmarks.measure import Timing, in_turns, peak_bytes
 from benchmarks.sublayers import ATTENTION, NETWORK, lengths, sublayers
@@ -278,10 +279,39 @@ def test_sublayers_do_what_their_names_say():
             assert all(gradient.isfinite().all() for gradient in of_weights)
 
 
+@torch.no_grad()
+def test_a_step_with_a_cache_can_be_taken_again_and_again():
+    """Each call finds the cache as it was: the operations counted do not grow."""
+    workloads = steps(12, width=16)
+
+    def operations(name: str) -> int:
+        with FlopCounterMode(display=False) as counter:
+            workloads[name]()
+        return counter.get_total_flops()
+
+    first, again = operations("with a cache"), operations("with a cache")
+    assert first == again > 0
+    assert operations("without") > 5 * first
+
+
+def test_both_kernels_compute_and_the_formula_takes_more_memory():
+    peaks = {name: peak_bytes(work, "cpu") for name, work in kernels(256).items()}
+    assert peaks["formula"] > 2 * peaks["fused"] > 0
+
+
+def test_blocks_that_run_again_take_less_memory():
+    workloads = checkpointed(6)
+    for work in workloads.values():
+        work()
+    peaks = {name: peak_bytes(work, "cpu") for name, work in workloads.items()}
+    assert peaks[CHECKPOINTED] < peaks["plain"]
+
+
 # --- the command ------------------------------------------------------------------------------------
 
 
 TINY = [
+    *("--prefixes", "8", "--lengths", "16", "--depths", "2"),
     "--tokens",
     "128",
     "--members",
@@ -311,6 +341,7 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
     assert "linear map" in printed
     assert "ensemble, two layers" in printed
     assert "sublayers, width 16, 128 tokens" in printed
+    assert "step, width 16" in printed
     assert f"written: {file}" in printed.replace("\n", "")
 
     report = json.loads(file.read_text())
@@ -364,6 +395,16 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
         assert row["tokens_per_second"] == pytest.approx(2 * 32 / row["seconds"])
     for row in rows["decoding"]:
         assert row["tokens_per_second"] == pytest.approx(2 * (32 - 16) / row["seconds"])
+    for part, names in {
+        "step": ["with a cache", "without"],
+        "kernel": ["fused", "formula"],
+        "checkpointing": ["plain", "checkpointed"],
+    }.items():
+        first, second = rows[part]
+        assert [first["name"], second["name"]] == names
+        assert len(second["each"]) == 2
+        assert second["ratio"][0] == pytest.approx(second["seconds"] / first["seconds"])
+        assert first["peak"] > 0
     ours, *others = rows["memory"]
     assert ours["bytes"] > 0
     assert [row["ratio"] for row in others] == [row["bytes"] / ours["bytes"] for row in others]

@@ -1,4 +1,4 @@
-"""Text from a model: one function, three ways to choose each token."""
+"""Text from a model: one function, three ways to choose each token, and a draft that may propose them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from measured_transformer.inference.beams import BeamSearch, beam_search
-from measured_transformer.inference.prompts import Prompts, whole_numbers
+from measured_transformer.inference.prompts import Prompts, left_padded, whole_numbers
 from measured_transformer.inference.sampling import Sampling, draw
-from measured_transformer.inference.writer import Writer
+from measured_transformer.inference.speculative import Speculative, speculate
+from measured_transformer.inference.windows import SlidingWindow
+from measured_transformer.inference.writer import Writer, check_reach
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 
@@ -36,12 +38,18 @@ class Generated:
             top-k or top-p.
         finished: for each text, whether it ended with a stop token.
         cache_bytes: of the keys and values held at the end, see `KeyValueCache.bytes`.
+        passes: with `Speculative`, how often the model read for each text; otherwise empty.
+        proposed, accepted: with `Speculative`, how many tokens the draft proposed for each text, and how many
+            of them stood; otherwise empty.
     """
 
     tokens: tuple[Int[Tensor, "_step"], ...]
     log_probs: tuple[Float[Tensor, "_step"], ...]
     finished: tuple[bool, ...]
     cache_bytes: int
+    passes: tuple[int, ...] = ()
+    proposed: tuple[int, ...] = ()
+    accepted: tuple[int, ...] = ()
 
 
 def generate(
@@ -49,12 +57,16 @@ def generate(
     prompts: Prompts,
     *,
     max_new_tokens: int,
-    strategy: Greedy | Sampling | BeamSearch | None = None,
+    strategy: Greedy | Sampling | BeamSearch | Speculative | None = None,
     stop: int | Sequence[int] | None = (),
     start: int | Sequence[int] | None = None,
     chunk: int | None = None,
+    window: SlidingWindow | None = None,
 ) -> Generated:
     """Continue each prompt, all of them in one batch with a key-value cache.
+
+    With `Speculative` texts are written one after the other, since a draft is right about them differently
+    often. For requests that come and go see `measured_transformer.inference.serving.serve`.
 
     What is written after a prompt does not depend on the others, but for rounding; with `Sampling` each row
     has random numbers of its own. The model works in evaluation mode meanwhile and without gradients.
@@ -63,10 +75,13 @@ def generate(
         model: a `Decoder`, which continues the prompts, or an `EncoderDecoder`, which reads them as sources.
         prompts: for each text a list or vector of token numbers; lengths may differ.
         max_new_tokens: the largest number of tokens to write.
-        strategy: `Greedy()` (when not given), `Sampling(generator, ...)` or `BeamSearch(...)`.
+        strategy: `Greedy()` (when not given), `Sampling(generator, ...)`, `BeamSearch(...)` or
+            `Speculative(draft, ...)`, which needs a `Decoder`.
         stop: the token, or the tokens, that end a text; none when there is no such token.
         start: what an `EncoderDecoder`'s text begins with, one token or several; not part of the result.
         chunk: how many positions of the prompts are read at a time, to save memory; all when None.
+        window: keep the last tokens and the first ones only, for a `Decoder` and prompts of one length, which
+            are then read token by token; everything when None.
 
     Raises:
         ValueError: when there is no prompt or an empty one, a token lies outside the vocabulary, learned
@@ -88,8 +103,17 @@ def generate(
         raise ValueError(
             f"stop must lie in 0..{model.config.vocab - 1} (vocab={model.config.vocab}), got {stop}"
         )
+    if isinstance(strategy, Speculative):
+        return _with_a_draft(model, strategy, prompts, max_new_tokens, ends, start, window)
     with evaluating(model), torch.inference_mode():
         writer = Writer(model, prompts, start=start, max_new_tokens=max_new_tokens, chunk=chunk)
+        if window is not None:
+            if not isinstance(model, Decoder) or writer.real is not None:
+                raise ValueError(
+                    "a window is for a Decoder and prompts of one length; give prompts of other lengths "
+                    "to calls of their own"
+                )
+            writer.cache, writer.chunk = window.make_cache(model), 1
         ends = ends.to(writer.tokens.device)
         if isinstance(strategy, BeamSearch):
             found = beam_search(writer, strategy, max_new_tokens=max_new_tokens, stop=ends)
@@ -107,6 +131,59 @@ def generate(
         log_probs=tuple(row[:n] for row, n in zip(log_probs, counts, strict=True)),
         finished=tuple(finished.tolist()),
         cache_bytes=writer.cache.bytes,
+    )
+
+
+def _with_a_draft(
+    model: Decoder | EncoderDecoder,
+    strategy: Speculative,
+    prompts: Prompts,
+    max_new_tokens: int,
+    stop: Tensor,
+    start: object,
+    window: SlidingWindow | None,
+) -> Generated:
+    """Write each text with the help of a draft, with random numbers of its own."""
+    draft = strategy.draft
+    if not isinstance(model, Decoder) or start is not None or window is not None:
+        raise ValueError("Speculative(...) is for a Decoder, without start and window")
+    if draft.config.vocab != model.config.vocab or draft.config.head == "none":
+        raise ValueError(
+            f"the draft must give logits over the same vocabulary of {model.config.vocab} tokens, got "
+            f"vocab={draft.config.vocab}, head={draft.config.head!r}"
+        )
+    tokens, real = left_padded(prompts, vocab=model.config.vocab)
+    for one in (model, draft):
+        check_reach(one, int(tokens.shape[1]), int(tokens.shape[1]) + max_new_tokens - 1)
+    seeds: list[int] = []
+    if strategy.sampling is not None:
+        source = strategy.sampling.generator
+        seeds = torch.randint(
+            2**62, (len(tokens),), generator=source, device=source.device
+        ).tolist()
+    found = []
+    with evaluating(model), evaluating(draft), torch.inference_mode():
+        for i, row in enumerate(tokens):
+            prompt = row if real is None else row[real[i]]
+            found.append(
+                speculate(
+                    model,
+                    strategy,
+                    prompt.tolist(),
+                    max_new_tokens=max_new_tokens,
+                    stop=stop.tolist(),
+                    generator=torch.Generator().manual_seed(seeds[i]) if seeds else None,
+                )
+            )
+    ends = set(stop.tolist())
+    return Generated(
+        tokens=tuple(one.tokens.clone() for one in found),
+        log_probs=tuple(one.log_probs.clone() for one in found),
+        finished=tuple(int(one.tokens[-1]) in ends for one in found),
+        cache_bytes=sum(one.cache_bytes for one in found),
+        passes=tuple(one.passes for one in found),
+        proposed=tuple(one.proposed for one in found),
+        accepted=tuple(one.accepted for one in found),
     )
 
 
@@ -166,9 +243,10 @@ def _check(model: nn.Module, strategy: object, max_new_tokens: int, chunk: int |
         )
     if model.config.head == "none":
         raise ValueError("this model has no logits to choose tokens by: config.head is 'none'")
-    if not isinstance(strategy, Greedy | Sampling | BeamSearch):
+    if not isinstance(strategy, Greedy | Sampling | BeamSearch | Speculative):
         raise ValueError(
-            f"strategy must be Greedy(), Sampling(...) or BeamSearch(...), got {strategy!r}"
+            "strategy must be Greedy(), Sampling(...), BeamSearch(...) or Speculative(...), got "
+            f"{strategy!r}"
         )
     for name, number in (("max_new_tokens", max_new_tokens), ("chunk", chunk)):
         if number is not None and (

@@ -58,7 +58,7 @@ class Writer:
                 f"start is for an EncoderDecoder, got {start!r}; a Decoder's text begins with its prompt"
             )
         length = tokens.shape[1] + max_new_tokens - 1  # the last new token is never read
-        _check_reach(model, int(tokens.shape[1]), length)
+        check_reach(model, int(tokens.shape[1]), length)
         self.tokens, self.real, self.chunk = tokens, real, chunk
         self.cache: KeyValueCache = model.make_cache(length)
 
@@ -110,7 +110,8 @@ class Writer:
         return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
 
 
-def _check_reach(model: Decoder | EncoderDecoder, prompt: int, length: int) -> None:
+def check_reach(model: Decoder | EncoderDecoder, prompt: int, length: int) -> None:
+    """Raise ValueError where learned positions do not reach as far as a prompt with its text."""
     reach = model.config.max_length
     if model.config.positions == "learned" and length > reach:
         raise ValueError(

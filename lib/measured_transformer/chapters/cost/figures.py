@@ -12,10 +12,10 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from xarray import Dataset
 
 from measured_transformer.analysis.cost import Operations
+from measured_transformer.analysis.roofline import Machine
 from measured_transformer.chapters.cost.measure import (
     WINDOW,
     Crossovers,
-    Machine,
     Times,
     reachable,
 )

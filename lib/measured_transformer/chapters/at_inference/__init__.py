@@ -1,0 +1,1 @@
+"""The chapter *Attention at inference*: what it claims, measures, draws and asks."""

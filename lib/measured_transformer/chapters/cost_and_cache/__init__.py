@@ -1,1 +1,0 @@
-"""The planned chapter `book/inference/cost-and-cache`: its claims."""
