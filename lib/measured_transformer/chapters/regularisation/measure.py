@@ -670,12 +670,10 @@ def _(remedies: Dataset) -> dict[str, Any]:
 
 @evidence("LT-7.4")
 def _(turning: Dataset) -> dict[str, Any]:
-    last = turning.length.isel(step=slice(-TURNING_LAST, None)).mean("step")
-    starts = last.sel(start=["as drawn", "three times", "a third"])
     return {
         "turn": {"value": _log(turn_ratio(turning, start="as drawn"))},
         "bare": {"value": _log(turn_ratio(turning, start="no momentum"))},
-        "length": {"value": _log(starts.max("start") / starts.min("start"))},
+        "length": {"value": _log(length_ratio(turning))},
     }
 
 
@@ -695,6 +693,21 @@ def turn_ratio(turning: Dataset, *, start: str) -> DataArray:
     """How far a step turns the query matrix, as a multiple of what the formula says."""
     momentum = 0.0 if start == "no momentum" else MOMENTUM
     return turning.turn.sel(start=start) / equilibrium_turn(TURNING_RATE, 1.0, momentum)
+
+
+@number
+def turn_degrees(turning: Dataset, *, start: str) -> DataArray:
+    """How far one of the last steps turns the query matrix."""
+    found: DataArray = apply_ufunc(np.degrees, turning.turn.sel(start=start))
+    return found
+
+
+@number
+def length_ratio(turning: Dataset) -> DataArray:
+    """The largest over the smallest length in the end, of the three starts."""
+    last = turning.length.isel(step=slice(-TURNING_LAST, None)).mean("step")
+    starts = last.sel(start=["as drawn", "three times", "a third"])
+    return starts.max("start") / starts.min("start")
 
 
 @number
