@@ -9,19 +9,19 @@ RESULTS = load_results("regularisation")
 
 
 @pytest.mark.parametrize(
-    ("draw", "name"),
+    ("draw", "names"),
     [
-        (figures.plot_remedies, "remedies"),
-        (figures.plot_passes, "remedies"),
-        (figures.plot_curves, "remedies"),
-        (figures.plot_reliability, "remedies"),
-        (figures.plot_noise, "noise"),
-        (figures.plot_turning, "turning"),
-        (figures.plot_strength, "strength"),
+        (figures.plot_remedies, ["remedies"]),
+        (figures.plot_passes, ["remedies"]),
+        (figures.plot_curves, ["remedies", "hastened"]),
+        (figures.plot_reliability, ["remedies"]),
+        (figures.plot_noise, ["noise"]),
+        (figures.plot_turning, ["turning"]),
+        (figures.plot_strength, ["strength"]),
     ],
 )
-def test_figures_are_drawn_for_day_and_night(draw, name):
-    drawn = draw(RESULTS[name])
+def test_figures_are_drawn_for_day_and_night(draw, names):
+    drawn = draw(*(RESULTS[name] for name in names))
     assert drawn.light.startswith(b"\x89PNG")
     assert drawn.dark.startswith(b"\x89PNG")
     assert drawn.light != drawn.dark

@@ -17,8 +17,8 @@ from measured_transformer.chapters.regularisation.measure import (
     MOMENTUM,
     NOISY,
     TURNING_RATE,
-    early_stopped,
     equilibrium_turn,
+    stopped_loss,
 )
 from measured_transformer.figures.diagrams import box, canvas, plus, stream, wire
 from measured_transformer.figures.plots import legend_above, panel_letters, seed_lines, subplots
@@ -33,7 +33,7 @@ NAMES = {
 }
 CONCEPTS = {
     "none": "none",
-    "stop": "learned",
+    "stop": "ffn",
     "smoothing": "norm",
     "dropout": "residual",
     "decay": "attention",
@@ -51,7 +51,7 @@ KINDS = {
 
 def _held(remedies: Dataset, arm: str) -> DataArray:
     """Loss on unseen pairs at the end, over seeds and passes."""
-    found = early_stopped(remedies) if arm == "stop" else remedies.held.sel(arm=arm)
+    found = stopped_loss(remedies) if arm == "stop" else remedies.held.sel(arm=arm)
     return found.transpose("seed", "passes")
 
 
@@ -123,7 +123,7 @@ def plot_passes(remedies: Dataset) -> Figure:
         axes[0].annotate(
             name,
             (x[2], rows.mean(0)[2]),
-            xytext=(-4, 10 if above else -16),
+            xytext=(-4, 10 if above else -30),
             textcoords="offset points",
             ha="right" if above else "center",
             color=look(concept)["color"],
@@ -150,44 +150,47 @@ def plot_passes(remedies: Dataset) -> Figure:
 
 
 @themed
-def plot_curves(remedies: Dataset) -> Figure:
-    """Draw the loss on unseen pairs over training, with no remedy and with weight decay, and where to stop.
+def plot_curves(remedies: Dataset, hastened: Dataset) -> Figure:
+    """Draw the loss on unseen pairs over training, and where the mean without a remedy is lowest.
 
     Args:
         remedies: the result of this name.
+        hastened: the same, at higher rates where pairs come 40 times.
     """
-    figure, panels = subplots(1, 2, height=3.0, sharey=True)
+    figure, panels = subplots(1, 2, height=3.3, sharey=True)
     steps = remedies.step.values
     for letter, axes, passes in zip("ab", panels, ("40", "new"), strict=True):
-        for arm in ("none", "decay"):
-            rows = remedies.curve.sel(passes=passes, arm=arm).transpose("seed", "step").values
-            seed_lines(axes, steps, rows, concept=CONCEPTS[arm], label=NAMES[arm], marker_every=4)
-        mean = remedies.curve.sel(passes=passes, arm="none").mean("seed").values
-        best = int(mean.argmin())
-        axes.plot(
-            steps[best],
-            mean[best],
-            "o",
-            markersize=13,
-            mfc="none",
-            mec=COLOURS[CONCEPTS["stop"]],
-            mew=2.2,
-            zorder=5,
-        )
-        axes.annotate(
-            "stop here",
-            (steps[best], mean[best]),
-            xytext=(0, -20 if passes == "40" else 16),
-            textcoords="offset points",
-            ha="center" if passes == "40" else "right",
-            color=COLOURS[CONCEPTS["stop"]],
-        )
+        here = remedies.curve.sel(passes=passes)
+        curves = {
+            "no remedy, its best rate": (here.sel(arm="none"), "none"),
+            "weight decay": (here.sel(arm="decay"), "attention"),
+        }
+        if passes == "40":
+            for rate, concept in zip(hastened.rate.values, ("residual", "rotary"), strict=True):
+                label = f"no remedy, rate {rate:g}, constant"
+                curves[label] = hastened.curve.sel(rate=rate), concept
+        for label, (values, concept) in curves.items():
+            rows = values.transpose("seed", "step").values
+            seed_lines(axes, steps, rows, concept=concept, label=label, marker_every=5)
+            best = int(rows.mean(0).argmin())
+            if concept != "attention":
+                axes.plot(
+                    steps[best],
+                    rows.mean(0)[best],
+                    "o",
+                    markersize=14,
+                    mfc="none",
+                    mec=theme().ink,
+                    mew=2,
+                    zorder=5,
+                )
         axes.axhline(NOISY.bayes_loss(), color=theme().ink, linestyle=":", linewidth=1.2)
         axes.set_title(f"({letter}) {KINDS[passes]}", loc="left")
         axes.set_xlabel("step")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 3)
     panels[0].set_ylabel("loss on unseen pairs (nats)")
-    panels[1].legend(loc="upper right", fontsize=9)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=2, fontsize=9)
     return figure
 
 
@@ -343,7 +346,8 @@ def plot_turning(turning: Dataset) -> Figure:
     left.set_yticks((1, 2, 5, 10, 20), ("1", "2", "5", "10", "20"))
     left.set_xlabel("step")
     left.set_ylabel("length of the matrix")
-    left.legend(loc="upper right", fontsize=9)
+    left.set_ylim(1, 40)
+    left.legend(loc="upper right", fontsize=9, ncols=2, columnspacing=1.0, handlelength=1.6)
     for row, (start, concept) in enumerate(looks.items()):
         degrees = np.degrees(turning.turn.sel(start=start).values)
         _dots(right, degrees, row, concept)
