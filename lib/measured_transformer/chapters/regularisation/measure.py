@@ -369,7 +369,7 @@ def seen(passes: str, seed: int) -> Batch:
     generator = make_generator(seed, "training")
     drawn = [task.batch(generator, BATCH) for _ in range(STEPS)][-32:]
     names = ("inputs", "targets", "scored", "padding_mask", "source", "source_padding_mask")
-    return Batch(**{name: torch.cat([getattr(batch, name) for batch in drawn]) for name in names})
+    return Batch(**{name: torch.cat([getattr(batch, name) for batch in drawn]) for name in names})  # type: ignore[arg-type]
 
 
 def unseen(passes: str, seed: int) -> Batch:
@@ -763,6 +763,19 @@ def gain(remedies: Dataset, *, passes: str, arm: str) -> DataArray:
 
 
 @number
+def mean_of(remedies: Dataset, *, what: str, passes: str, arm: str) -> float:
+    """The mean over seeds of one of the values, for a table, where a bar would end the cell."""
+    return float(remedies[what].sel(passes=passes, arm=arm).mean())
+
+
+@number
+def dropout_costs(remedies: Dataset) -> float:
+    """The least that dropout adds to the mean loss where pairs come ten times or less."""
+    few = remedies.held.sel(passes=["10", "4", "new"]).mean("seed")
+    return float((few.sel(arm="dropout") - few.sel(arm="none")).min())
+
+
+@number
 def stopped(remedies: Dataset, *, passes: str) -> DataArray:
     """The loss when training without a remedy ends early, at the step chosen on the other seeds."""
     return stopped_loss(remedies).sel(passes=passes)
@@ -778,6 +791,12 @@ def stopped_hastened(hastened: Dataset, *, rate: float) -> DataArray:
 def bayes() -> float:
     """The smallest expected loss: what the noise costs whoever knows the rule."""
     return NOISY.bayes_loss()
+
+
+@number
+def bayes_tokens() -> float:
+    """The largest expected share of right tokens."""
+    return NOISY.bayes_accuracy()
 
 
 @number
