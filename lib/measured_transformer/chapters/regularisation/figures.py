@@ -85,7 +85,7 @@ def plot_remedies(remedies: Dataset) -> Figure:
     return figure
 
 
-def _dots(axes: Axes, values: Float[ndarray, "seed"], row: float, concept: str) -> None:
+def _dots(axes: Axes, values: Float[ndarray, "seed"], row: int, concept: str) -> None:
     """A dot for each seed and a large mark for their mean, in one row."""
     style = look(concept)
     spread = np.linspace(-0.2, 0.2, len(values))
