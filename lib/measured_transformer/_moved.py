@@ -70,6 +70,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.pruning_arms": ("chapters.one_head.measure",),
     "analysis.published": ("chapters.feed_forward.measure",),
     "analysis.regularisation": (
+        "analysis.calibration",
         "chapters.regularisation.measure",
         "variants.dropout",
     ),

@@ -46,6 +46,7 @@ SHORTER = {
     "norm_gradients": {"MOMENTS": (0, 1, 2, 4, 8), "EARLY": (0, 2, 4, 8)},
     "one_sitting": {"WRITTEN": 20},
     "pieces": {"BINS": STEPS},
+    "regularisation": {"TURNING_STEPS": 20, "TURNING_LAST": 5},
     "schedules": {
         "ACROSS": (0.0, 1.0),
         "ALONG": (0.0, 1.0),

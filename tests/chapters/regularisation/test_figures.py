@@ -1,57 +1,57 @@
-"""Every figure of the chapter draws what it is given: each seed, each mask, each bin."""
+"""Every figure of the chapter is drawn from its results, in both themes, and shows every seed."""
 
 import numpy as np
 import pytest
 from measured_transformer.chapters.regularisation import figures
-from measured_transformer.chapters.regularisation.measure import reliability
-from measured_transformer.figures.style import ThemedFigure
+from measured_transformer.evidence.results import load_results
 
-TABLE = np.abs(np.random.default_rng(0).normal(size=(3, 4))) + 0.1
-STEPS = np.array([10, 20, 30, 40])
-
-
-def shows(drawn: ThemedFigure, row: np.ndarray, panel: int = 0) -> bool:
-    lines = [np.asarray(line.get_ydata()) for line in drawn.figure.axes[panel].get_lines()]
-    return any(len(y) == len(row) and np.allclose(y, row) for y in lines)
+RESULTS = load_results("regularisation")
 
 
 @pytest.mark.parametrize(
-    ("drawn", "panel"),
+    ("draw", "names"),
     [
-        (figures.plot_noise(TABLE, 2 * TABLE, 0.1), 0),
-        (
-            figures.plot_curves(
-                STEPS,
-                {"a": {"none": 3 * TABLE}, "b": {"none": TABLE}},
-                dict.fromkeys("ab", TABLE),
-                0.4,
-            ),
-            1,
-        ),
-        (figures.plot_metrics([0.0, 0.1, 0.2, 0.3], {"a": 2 * TABLE, "b": TABLE}), 1),
+        (figures.plot_remedies, ["remedies"]),
+        (figures.plot_passes, ["remedies"]),
+        (figures.plot_curves, ["remedies", "hastened"]),
+        (figures.plot_reliability, ["remedies"]),
+        (figures.plot_noise, ["noise"]),
+        (figures.plot_turning, ["turning"]),
+        (figures.plot_strength, ["strength"]),
     ],
 )
-def test_every_seed_and_the_mean_are_drawn(drawn, panel):
-    for row in (*TABLE, TABLE.mean(axis=0)):
-        assert shows(drawn, row, panel)
+def test_figures_are_drawn_for_day_and_night(draw, names):
+    drawn = draw(*(RESULTS[name] for name in names))
     assert drawn.light.startswith(b"\x89PNG")
-    assert drawn.dark != drawn.light
+    assert drawn.dark.startswith(b"\x89PNG")
+    assert drawn.light != drawn.dark
 
 
-def test_noise_has_the_formula_beside_it():
-    drawn = figures.plot_noise(TABLE, TABLE, 0.1)
-    assert shows(drawn, 0.9 ** -np.arange(1.0, 5) - 1)
+def test_every_seed_of_every_remedy_is_a_dot():
+    held = RESULTS["remedies"].held
+    panels = figures.plot_remedies(RESULTS["remedies"]).figure.axes
+    for panel, passes in zip(panels, figures.KINDS, strict=True):
+        rows = [np.sort(line.get_xdata()) for line in panel.lines if len(line.get_xdata()) == 10]
+        assert len(rows) == len(figures.NAMES)
+        for arm in held.arm.values:
+            values = np.sort(held.sel(passes=passes, arm=arm).values)
+            assert any(np.allclose(row, values) for row in rows)
 
 
-def test_gains_show_every_seed_and_name_every_row():
-    drawn = figures.plot_gains(
-        {"small": {"0.1": TABLE[0], "0.3": TABLE[1]}, "fresh": {"0.1": TABLE[2]}}, label="x"
-    )
-    axes = drawn.figure.axes[0]
-    xs = [np.asarray(line.get_xdata()) for line in axes.get_lines()]
-    assert all(any(len(x) == 4 and np.allclose(x, row) for x in xs) for row in TABLE)
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == ["small, 0.1", "small, 0.3", "fresh, 0.1"]
+def test_every_cell_of_the_map_says_its_mean_and_its_range():
+    held = RESULTS["strength"].held
+    texts = [
+        text.get_text() for text in figures.plot_strength(RESULTS["strength"]).figure.axes[0].texts
+    ]
+    means = held.mean("seed").values.ravel()
+    assert texts[::2] == [f"{loss:.2f}" for loss in means]
+    low = held.min("seed").values.ravel()
+    assert [text.split(" to ")[0] for text in texts[1::2]] == [f"{loss:.2f}" for loss in low]
+
+
+def test_passes_are_drawn_in_their_order_and_new_pairs_first():
+    panel = figures.plot_passes(RESULTS["remedies"]).figure.axes[0]
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["new", "4", "10", "40"]
 
 
 def test_by_hand_shows_the_first_mask_and_all_of_them():
@@ -68,19 +68,3 @@ def test_by_hand_shows_the_first_mask_and_all_of_them():
 def test_every_place_has_its_number():
     texts = [text.get_text() for text in figures.plot_places().figure.axes[0].texts]
     assert {"1", "2", "3", "4", "5"} <= set(texts)
-
-
-def test_targets_are_bars_of_the_given_height():
-    rows = {"0": np.array([0.0, 1.0]), "0.2": np.array([0.1, 0.9])}
-    bars = figures.plot_targets("AB", rows).figure.axes[0].patches
-    assert [bar.get_height() for bar in bars] == [0.0, 1.0, 0.1, 0.9]
-
-
-def test_reliability_is_drawn_where_there_are_answers():
-    found = reliability([0.95, 0.85, 0.85], [True, True, False])
-    axes = figures.plot_reliabilities({"a": {"none": found}, "b": {"none": found}}).figure.axes
-    for panel in axes:
-        (points,) = panel.collections
-        assert np.allclose(points.get_offsets(), [[0.85, 0.5], [0.95, 1.0]])
-        small, large = sorted(points.get_sizes())
-        assert large > small

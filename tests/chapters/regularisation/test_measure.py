@@ -1,4 +1,4 @@
-"""Masks that are all there, places that act alone, and probabilities that mean what they say."""
+"""Masks that are all there, places that act alone, and what the chapter measures against other ways to it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,30 @@ import math
 import numpy as np
 import pytest
 import torch
+import xarray
+from measured_transformer.chapters.regularisation import measure
 from measured_transformer.chapters.regularisation.measure import (
     PLACES,
-    answers,
+    connections_dropped,
     drop_only_at,
     every_mask,
-    reliability,
     smoothed_ideal,
     stream_noise,
 )
+from measured_transformer.evidence.results import load_results
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.fixed import FixedSet
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training.loop import evaluate, make_model, train
+from measured_transformer.training.loop import make_model
 from measured_transformer.training.losses import smoothing_floor, token_losses
 from measured_transformer.training.seeding import seeded
 from measured_transformer.variants.dropout import drop_behind
 from torch import nn
 
+RESULTS = load_results("regularisation")
 NOISY = NoisyTranslation(symbols=6, length=8, pad_share=0.3, noise=0.2)
 
 
@@ -108,52 +113,6 @@ def test_noise_of_the_stream_follows_the_formula_where_nothing_is_written() -> N
     assert not model.training
 
 
-def test_answers_agree_with_the_score_of_the_loop() -> None:
-    task = FixedSet(NOISY, size=50)
-    config = Config(vocab=NOISY.vocab, d_model=16, n_layers=1, n_heads=2)
-    run = train(config, task, steps=60, learning_rate=1e-2, seed=0, batch_size=16)
-    for part in ("train", "validation", "test"):
-        score = evaluate(run.model, task, seed=3, size=128, part=part)
-        told = answers(run.model, task, seed=3, size=128, part=part)
-        assert told.loss == pytest.approx(score.loss, abs=1e-5)
-        assert told.accuracy == pytest.approx(score.accuracy)
-        assert told.exact == pytest.approx(score.exact)
-    assert (told.confidences <= 1).all()
-    assert (told.confidences >= 1 / NOISY.vocab).all()
-
-
-def test_calibration_error_by_hand() -> None:
-    found = reliability([0.95, 0.95, 0.55, 0.55, 1.0], [True, False, True, True, True])
-    # (0.95 + 0.95 + 1) / 3 promised, 2 of 3 kept; 0.55 promised, all kept
-    expected = 0.6 * abs(2 / 3 - 2.9 / 3) + 0.4 * 0.45
-    assert found.error == pytest.approx(expected)
-    assert found.share[[5, 9]] == pytest.approx([0.4, 0.6])
-    assert np.isnan(found.accuracy[0])
-
-
-def test_a_model_that_keeps_its_promises_has_no_calibration_error() -> None:
-    generator = np.random.default_rng(0)
-    promised = generator.uniform(0.2, 1, 200_000)
-    kept = generator.uniform(size=promised.size) < promised
-    assert reliability(promised, kept).error < 0.005
-    assert reliability(promised, generator.uniform(size=promised.size) < promised - 0.1).error == (
-        pytest.approx(0.1, abs=0.005)
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([0.5], [True, False]), "got shapes"),
-        (([], []), "at least one answer"),
-        (([1.5], [True]), "between 0 and 1"),
-    ],
-)
-def test_answers_that_do_not_fit_are_refused(unhooked, arguments, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        reliability(*arguments)
-
-
 def test_the_smoothed_ideal_minimises_the_smoothed_loss() -> None:
     """Its numbers come from gradient descent on the smoothed loss over the true distribution."""
     share, v = 0.15, NOISY.vocab
@@ -187,3 +146,97 @@ def test_the_smoothed_ideal_minimises_the_smoothed_loss() -> None:
     assert -math.log(1 - share + share / v) < smoothing_floor(v, share)
     with pytest.raises(ValueError, match=r"got 1\.5"):
         smoothed_ideal(NOISY, 1.5)
+
+
+def test_every_result_is_of_this_code() -> None:
+    for one in measurements_of("regularisation").values():
+        assert standing(one).state in HOLDS, standing(one).why
+
+
+def test_no_tuned_learning_rate_stands_at_the_edge_of_its_grid() -> None:
+    jobs = measure.remedies_trainings(0) | measure.behind_trainings(0)
+    for job in jobs.values():
+        assert measure.RATES[0] < job.settings["learning_rate"] < measure.RATES[-1]
+
+
+def test_connections_are_dropped_each_by_a_coin_of_its_own() -> None:
+    x, weights = torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 1.0], [1.0, 1.0]])
+    kept = torch.tensor([[True, False]] + [[False, True]] * 7)
+    found = connections_dropped(x, weights, kept, 0.5)
+    assert found[:, 0].tolist() == [2.0] + [4.0] * 7  # its own masks, each entry doubled
+    assert found[:, 1].tolist() == [4.0] * 7 + [2.0]  # the masks of others
+
+
+@pytest.mark.parametrize("passes", measure.PASSES)
+def test_seen_pairs_are_seen_and_unseen_ones_are_not(passes: str) -> None:
+    def rows(batch) -> set[tuple[int, ...]]:
+        return {tuple(row) for row in batch.source.tolist()}
+
+    old, new = measure.seen(passes, 3), measure.unseen(passes, 3)
+    size = {"40": 160, "10": 640, "4": 1600, "new": 1024}[passes]
+    assert len(old.source) == size
+    assert len(new.source) == 1024
+    task = measure.data(passes, 3)
+    drawn = task.batch(measure.make_generator(3, "training"), measure.BATCH)
+    if passes == "new":
+        with_last = [
+            task.batch(generator, 32)
+            for generator in [measure.make_generator(3, "training")]
+            for _ in range(200)
+        ]
+        assert torch.equal(old.source[-32:], with_last[-1].source)
+    else:
+        assert isinstance(task, FixedSet)
+        assert rows(drawn) <= rows(old)
+        assert not rows(new) & rows(old)
+
+
+def test_each_seed_stops_where_the_others_do_best() -> None:
+    curve = xarray.DataArray(
+        [[3.0, 1.0, 2.5], [3.0, 2.0, 1.0], [3.0, 1.0, 2.6]], dims=("seed", "step")
+    )
+    found = measure.early_stopped(curve).values
+    assert found.tolist() == [1.0, 2.0, 1.0]
+
+
+def test_the_settled_length_and_turn_are_those_of_many_steps() -> None:
+    generator = torch.Generator().manual_seed(0)
+    w = torch.randn(2000, generator=generator, dtype=torch.float64)
+    rate, decay = 0.02, 0.5
+    for _ in range(1500):
+        before = w
+        push = torch.randn(2000, generator=generator, dtype=torch.float64)
+        push -= (push @ w) / (w @ w) * w
+        w = (1 - rate * decay) * w + rate * push / push.norm()
+    assert float(w.norm()) == pytest.approx(rate / math.sqrt(1 - 0.99**2), rel=1e-3)
+    turn = math.acos(float(torch.cosine_similarity(w, before, dim=0)))
+    assert turn == pytest.approx(math.acos(0.99), rel=1e-3)
+    assert measure.equilibrium_turn(rate, decay, 0.0) == pytest.approx(turn, rel=0.01)
+
+
+def test_momentum_shortens_the_turn_as_the_formula_says() -> None:
+    """A long random walk of AdamW: signs as directions, averaged with a momentum."""
+    generator = torch.Generator().manual_seed(1)
+    w, average, rate, decay = torch.zeros(4000, dtype=torch.float64), 0.0, 0.02, 0.5
+    turns = []
+    for step in range(2000):
+        signs = torch.randint(2, (4000,), generator=generator).double() * 2 - 1
+        average = 0.9 * average + 0.1 * signs
+        after = (1 - rate * decay) * w - rate * average
+        if step >= 1500:
+            turns.append(math.acos(float(torch.cosine_similarity(after, w, dim=0))))
+        w = after
+    assert np.mean(turns) == pytest.approx(measure.equilibrium_turn(rate, decay, 0.9), rel=0.05)
+
+
+def test_bins_hold_all_answers_and_give_back_the_error() -> None:
+    remedies = RESULTS["remedies"]
+    assert np.allclose(remedies.share.sum("bin"), 1)
+    assert np.allclose(abs(remedies.kept - remedies.promised).sum("bin"), remedies.calibration)
+    assert np.allclose(remedies.kept.sum("bin"), remedies.tokens)
+
+
+def test_the_last_look_is_near_the_score_at_the_end() -> None:
+    remedies = RESULTS["remedies"]
+    assert abs(remedies.curve.isel(step=-1) - remedies.held).max() < 0.5
+    assert abs(remedies.curve.isel(step=-1) - remedies.held).mean() < 0.1

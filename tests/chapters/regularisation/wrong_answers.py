@@ -61,6 +61,17 @@ def waits_in_all(losses, patience):
     return best
 
 
+def settled(rate, decay, push, *, length=None, turn=None):
+    kept = 1 - rate * decay
+    right = push / math.sqrt(1 - kept**2)
+    given = right if length is None else length(rate * decay, push)
+    return given, math.degrees(math.acos(kept)) if turn is None else turn(kept, push, right)
+
+
+def settles(**slip):
+    return lambda rate, decay, push: settled(rate, decay, push, **slip)
+
+
 WRONG = {
     "regularisation.relative_noise": {
         "the variance": (lambda p, n: p / ((1 - p) * n), "take the root"),
@@ -85,6 +96,22 @@ WRONG = {
         "its share forgotten": (lambda e, v: math.log((1 - e) * (v - 1) / e), "even part"),
         "the log of the target": (lambda e, v: -math.log(1 - e + e / v), "not its target"),
         "turned round": (lambda e, v: -math.log(1 + (1 - e) * v / e), "below the others"),
+    },
+    "regularisation.settled": {
+        "lengths add": (settles(length=lambda ed, u: u / ed), "squared length"),
+        "the third term": (settles(length=lambda ed, u: u / math.sqrt(2 * ed)), "third term"),
+        "nothing settles": (settles(length=lambda ed, u: u), "has not settled"),
+        "radians": (settles(turn=lambda kept, u, x: math.acos(kept)), "in degrees"),
+        "not shrunk": (
+            settles(turn=lambda kept, u, x: math.degrees(math.atan(u / x))),
+            "shrunk already",
+        ),
+        "small steps": (
+            settles(turn=lambda kept, u, x: math.degrees(math.sqrt(2 * (1 - kept)))),
+            "for small steps",
+        ),
+        "half": (settles(turn=lambda kept, u, x: math.degrees(math.acos(kept)) / 2), "cosine"),
+        "one number": (lambda rate, decay, push: push, "two numbers"),
     },
     "regularisation.stopped": {
         "sees the future": (stopped_late, "nobody saw"),

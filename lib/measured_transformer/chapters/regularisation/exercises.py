@@ -1,4 +1,4 @@
-"""Exercises of the chapter on dropout and label smoothing."""
+"""Exercises of the chapter on what keeps a model from learning by heart."""
 
 from __future__ import annotations
 
@@ -96,6 +96,55 @@ def gap(answer: Answer) -> None:
         demand(not close(given, 1 - epsilon, 1e-6), text)
         text = f"with this gap softmax gives the answer the probability {given:.4f}, which is not its target"
         demand(close(given, target, 1e-6), text)
+
+
+@exercise(_CHAPTER)
+def settled(answer: Answer) -> None:
+    """Write `settled(rate, decay, push)`: the length at which a weight vector settles, and a step's turn there.
+
+    A step first multiplies the vector by 1 - rate * decay and then adds a push of this length at right angles.
+    """
+    for rate, decay, push in (
+        (0.2, 1.0, 0.6),
+        (0.01, 0.5, 0.1),
+        (0.05, 0.4, 0.02),
+        (0.5, 1.0, 3.0),
+    ):
+        found = answer(rate, decay, push)
+        demand(
+            isinstance(found, (tuple, list)) and len(found) == 2,
+            "expected two numbers, the length and the turn in degrees",
+        )
+        length, turn = number(found[0], "the length"), number(found[1], "the turn")
+        kept = 1 - rate * decay
+        right, angle = push / math.sqrt(1 - kept**2), math.degrees(math.acos(kept))
+        shown = f"for rate={rate:g}, decay={decay:g}, push={push:g} it gives {length:.4g} and {turn:.4g}"
+        demand(
+            not close(length, push / (1 - kept)),
+            f"{shown}: a push at right angles adds to the squared length, not to the length",
+        )
+        demand(
+            not close(length, push / math.sqrt(2 * rate * decay)),
+            f"{shown}: near, but the square of 1 - rate * decay has a third term",
+        )
+        after = math.hypot(kept * length, push)
+        demand(
+            close(length, right),
+            f"{shown}: the next step makes that length {after:.4g}, so it has not settled",
+        )
+        demand(not close(turn, math.acos(kept)), f"{shown}: the turn is asked for in degrees")
+        demand(
+            not close(turn, math.degrees(math.atan(push / length))),
+            f"{shown}: the push meets a vector that has shrunk already",
+        )
+        demand(
+            not close(turn, math.degrees(math.sqrt(2 * rate * decay))),
+            f"{shown}: that is the turn for small steps; its cosine can be had exactly",
+        )
+        demand(
+            close(turn, angle),
+            f"{shown}; what is the cosine between the vector before a step and after it, both of that length?",
+        )
 
 
 @exercise(_CHAPTER)

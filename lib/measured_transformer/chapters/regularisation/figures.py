@@ -1,30 +1,200 @@
-"""Figures of the chapter on dropout and label smoothing."""
+"""Figures of the chapter on what keeps a model from learning by heart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from numpy import ndarray
-from numpy.typing import ArrayLike
+from xarray import DataArray, Dataset
 
-from measured_transformer.chapters.regularisation.measure import Reliability
-from measured_transformer.figures.diagrams import box, canvas, plus, stream, wire
-from measured_transformer.figures.plots import (
-    legend_above,
-    mean_and_bar,
-    panel_letters,
-    seed_lines,
-    subplots,
+from measured_transformer.chapters.regularisation.measure import (
+    MOMENTUM,
+    NOISY,
+    TURNING_RATE,
+    equilibrium_turn,
+    stopped_loss,
 )
+from measured_transformer.figures.diagrams import box, canvas, plus, stream, wire
+from measured_transformer.figures.plots import legend_above, panel_letters, seed_lines, subplots
 from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
 
-STRENGTHS = ("none", "residual", "attention", "ffn")
-"""Concepts for settings of rising strength, the first one for none."""
+NAMES = {
+    "none": "no remedy",
+    "stop": "stop early",
+    "smoothing": "label smoothing",
+    "dropout": "dropout",
+    "decay": "weight decay",
+}
+CONCEPTS = {
+    "none": "none",
+    "stop": "ffn",
+    "smoothing": "norm",
+    "dropout": "residual",
+    "decay": "attention",
+}
+KINDS = {
+    "40": "every pair 40 times",
+    "10": "every pair 10 times",
+    "4": "every pair 4 times",
+    "new": "new pairs at every step",
+}
+
+
+# The four remedies --------------------------------------------------------------------------------
+
+
+def _held(remedies: Dataset, arm: str) -> DataArray:
+    """Loss on unseen pairs at the end, over seeds and passes."""
+    found = stopped_loss(remedies) if arm == "stop" else remedies.held.sel(arm=arm)
+    return found.transpose("seed", "passes")
+
+
+@themed
+def plot_remedies(remedies: Dataset) -> Figure:
+    """Draw for each kind of data and each remedy the losses on seen and on unseen pairs, and their gap.
+
+    Args:
+        remedies: the result of this name.
+    """
+    figure, panels = subplots(2, 2, height=2.35, sharex=True, sharey=True)
+    for letter, axes, passes in zip("abcd", panels.flat, KINDS, strict=True):
+        axes.axvline(NOISY.bayes_loss(), color=theme().ink, linestyle=":", linewidth=1.2)
+        for row, arm in enumerate(NAMES):
+            style = look(CONCEPTS[arm])
+            held = _held(remedies, arm).sel(passes=passes).values
+            _dots(axes, held, row, CONCEPTS[arm])
+            if arm == "stop":
+                continue  # the model of that step was not kept
+            trained = float(remedies.trained.sel(passes=passes, arm=arm).mean())
+            axes.plot([trained, held.mean()], [row, row], color=style["color"], linewidth=2.2)
+            axes.plot(trained, row, "|", color=style["color"], markersize=11, mew=2.2)
+        axes.set_title(f"({letter}) {KINDS[passes]}", loc="left")
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+    panels[0, 0].set_yticks(range(len(NAMES)), NAMES.values())
+    panels[0, 0].set_ylim(len(NAMES) - 0.5, -0.5)
+    panels[0, 0].set_xlim(left=0)
+    for axes in panels[-1]:
+        axes.set_xlabel("loss (nats per token)")
+    return figure
+
+
+def _dots(axes: Axes, values: Float[ndarray, "seed"], row: int, concept: str) -> None:
+    """A dot for each seed and a large mark for their mean, in one row."""
+    style = look(concept)
+    spread = np.linspace(-0.2, 0.2, len(values))
+    axes.plot(values, row + spread, "o", color=style["color"], alpha=0.5, markersize=4, mew=0)
+    axes.plot(
+        values.mean(),
+        row,
+        style["marker"],
+        color=style["color"],
+        mec=theme().ink,
+        markersize=8,
+        zorder=4,
+    )
+
+
+@themed
+def plot_passes(remedies: Dataset) -> Figure:
+    """Draw over the number of passes: losses without a remedy, and what each remedy takes off.
+
+    Args:
+        remedies: the result of this name.
+    """
+    figure, axes = subplots(1, 2, height=3.3)
+    at = [1 if passes == "new" else int(passes) for passes in remedies.passes.values]
+    order = np.argsort(at)
+    x = np.array(at)[order]
+    none = {
+        "unseen pairs": (remedies.held.sel(arm="none"), "none"),
+        "seen pairs": (remedies.trained.sel(arm="none"), "random"),
+    }
+    for name, (values, concept) in none.items():
+        rows = values.transpose("seed", "passes").values[:, order]
+        seed_lines(axes[0], x, rows, concept=concept, label="", marker_every=1)
+        above = name == "unseen pairs"
+        axes[0].annotate(
+            name,
+            (x[2], rows.mean(0)[2]),
+            xytext=(-4, 10 if above else -30),
+            textcoords="offset points",
+            ha="right" if above else "center",
+            color=look(concept)["color"],
+        )
+    axes[0].axhline(NOISY.bayes_loss(), color=theme().ink, linestyle=":", linewidth=1.2)
+    axes[0].set_ylabel("loss without a remedy (nats)")
+    axes[0].set_ylim(bottom=0)
+    for arm in list(NAMES)[1:]:
+        rows = (_held(remedies, "none") - _held(remedies, arm)).values[:, order]
+        label = NAMES[arm]
+        seed_lines(axes[1], x, rows, concept=CONCEPTS[arm], label=label, marker_every=1)
+    axes[1].axhline(0, color=theme().ink, linewidth=1)
+    axes[1].set_ylabel("taken off by a remedy (nats)")
+    axes[1].legend(loc="upper left", fontsize=9)
+    for panel in axes:
+        panel.set_xscale("log")
+        panel.xaxis.set_major_locator(FixedLocator(list(x)))
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.xaxis.set_minor_formatter(NullFormatter())
+        panel.set_xticks(x, ["new", *(str(n) for n in x[1:])])
+        panel.set_xlabel("passes over the pairs")
+    panel_letters(axes)
+    return figure
+
+
+@themed
+def plot_curves(remedies: Dataset, hastened: Dataset) -> Figure:
+    """Draw the loss on unseen pairs over training, and where the mean without a remedy is lowest.
+
+    Args:
+        remedies: the result of this name.
+        hastened: the same, at higher rates where pairs come 40 times.
+    """
+    figure, panels = subplots(1, 2, height=3.3, sharey=True)
+    steps = remedies.step.values
+    for letter, axes, passes in zip("ab", panels, ("40", "new"), strict=True):
+        here = remedies.curve.sel(passes=passes)
+        curves = {
+            "no remedy, its best rate": (here.sel(arm="none"), "none"),
+            "weight decay": (here.sel(arm="decay"), "attention"),
+        }
+        if passes == "40":
+            for rate, concept in zip(hastened.rate.values, ("residual", "rotary"), strict=True):
+                label = f"no remedy, rate {rate:g}, constant"
+                curves[label] = hastened.curve.sel(rate=rate), concept
+        for label, (values, concept) in curves.items():
+            rows = values.transpose("seed", "step").values
+            seed_lines(axes, steps, rows, concept=concept, label=label, marker_every=5)
+            best = int(rows.mean(0).argmin())
+            if concept != "attention":
+                axes.plot(
+                    steps[best],
+                    rows.mean(0)[best],
+                    "o",
+                    markersize=14,
+                    mfc="none",
+                    mec=theme().ink,
+                    mew=2,
+                    zorder=5,
+                )
+        axes.axhline(NOISY.bayes_loss(), color=theme().ink, linestyle=":", linewidth=1.2)
+        axes.set_title(f"({letter}) {KINDS[passes]}", loc="left")
+        axes.set_xlabel("step")
+        axes.set_ylim(0, 3)
+    panels[0].set_ylabel("loss on unseen pairs (nats)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=2, fontsize=9)
+    return figure
+
+
+# Dropout ------------------------------------------------------------------------------------------
 
 
 @themed
@@ -122,19 +292,18 @@ def _drop(axes: Axes, centre: tuple[float, float], number: str, concept: str) ->
 
 
 @themed
-def plot_noise(
-    before: Float[ndarray, "seed state"], behind: Float[ndarray, "seed state"], rate: float
-) -> Figure:
-    """Draw the share of noise on the stream over the sublayers, before and after training apart.
+def plot_noise(noise: Dataset, rate: float = 0.1) -> Figure:
+    """Draw the share of noise on the stream over the sublayers, with dropout before and behind the addition.
 
     Args:
-        before, behind: with dropout before the addition and behind it.
-        rate: of dropout, for the growth that the skip path alone would give.
+        noise: the result of this name.
+        rate: of dropout, for the growth that the stream alone would give.
     """
-    figure, axes = subplots(height=3.4)
-    at = np.arange(before.shape[1])
-    seed_lines(axes, at, behind, concept="attention", label="dropped behind the addition")
-    seed_lines(axes, at, before, concept="residual", label="dropped before it")
+    figure, axes = subplots(height=2.9)
+    at = noise.passed.values
+    for order, concept in (("behind", "attention"), ("before", "residual")):
+        rows = noise.noise.sel(order=order).transpose("seed", "passed").values
+        seed_lines(axes, at, rows, concept=concept, label=f"dropped {order} the addition")
     axes.plot(
         at,
         (1 - rate) ** -(at + 1.0) - 1,
@@ -146,144 +315,127 @@ def plot_noise(
     axes.set_xlabel("sublayers passed")
     axes.set_ylabel("variance over masks /\nsquare of the mean")
     axes.set_ylim(bottom=0)
-    legend_above(axes, columns=2)
+    axes.legend(loc="upper left", fontsize=9)
     return figure
 
 
+# Weight decay -------------------------------------------------------------------------------------
+
+
 @themed
-def plot_curves(
-    steps: ArrayLike,
-    panels: Mapping[str, Mapping[str, Float[ndarray, "seed evaluation"]]],
-    training: Mapping[str, Float[ndarray, "seed evaluation"]],
-    floor: float,
-) -> Figure:
-    """Draw validation loss over training, a panel for each kind of training data.
+def plot_turning(turning: Dataset) -> Figure:
+    """Draw the length of a query matrix over training by its start, and how far a step turns it in the end.
 
     Args:
-        steps: when the model was scored.
-        panels: kind of data -> rate of dropout -> losses.
-        training: kind of data -> training loss without dropout at the same steps.
-        floor: smallest possible expected loss.
+        turning: the result of this name.
     """
-    figure, all_axes = subplots(len(panels), 1, height=2.4, sharex=True)
-    rows = np.atleast_1d(all_axes)
-    for axes, (kind, arms) in zip(rows, panels.items(), strict=True):
-        for concept, (name, losses) in zip(STRENGTHS, arms.items(), strict=False):
-            seed_lines(axes, steps, losses, concept=concept, label=name)
-        fitted = training[kind].mean(0)
-        axes.plot(steps, fitted, color=theme().ink, linewidth=1.2, label="training loss, none")
-        axes.axhline(floor, color=theme().ink, linestyle=":", linewidth=1.2)
-        axes.set_ylabel(f"loss (nats)\n{kind}")
-        axes.set_ylim(bottom=0)
-    legend_above(rows[0], columns=2)
-    rows[-1].set_xlabel("step")
-    panel_letters(rows)
+    figure, (left, right) = subplots(1, 2, height=3.2, width_ratios=(1.25, 1))
+    looks = {
+        "no decay": "none",
+        "three times": "residual",
+        "as drawn": "attention",
+        "a third": "ffn",
+        "no momentum": "rotary",
+    }
+    steps = turning.step.values
+    for start in list(looks)[:4]:
+        rows = turning.length.sel(start=start).transpose("seed", "step").values
+        seed_lines(left, steps, rows, concept=looks[start], label=start, marker_every=100)
+    left.set_yscale("log")
+    left.yaxis.set_minor_formatter(NullFormatter())
+    left.set_yticks((1, 2, 5, 10, 20), ("1", "2", "5", "10", "20"))
+    left.set_xlabel("step")
+    left.set_ylabel("length of the matrix")
+    left.set_ylim(1, 40)
+    left.legend(loc="upper right", fontsize=9, ncols=2, columnspacing=1.0, handlelength=1.6)
+    for row, (start, concept) in enumerate(looks.items()):
+        degrees = np.degrees(turning.turn.sel(start=start).values)
+        _dots(right, degrees, row, concept)
+        momentum = 0.0 if start == "no momentum" else MOMENTUM
+        if start != "no decay":
+            stated = math.degrees(equilibrium_turn(TURNING_RATE, 1.0, momentum))
+            right.plot([stated, stated], [row - 0.4, row + 0.4], color=theme().ink, linewidth=2)
+    right.set_xscale("log")
+    right.set_xticks((0.5, 1, 2, 4, 8), ("0.5", "1", "2", "4", "8"))
+    right.xaxis.set_minor_locator(NullLocator())
+    right.set_yticks(range(len(looks)), list(looks))
+    right.set_ylim(len(looks) - 0.5, -0.5)
+    right.grid(visible=False, axis="y")
+    right.tick_params(axis="y", length=0)
+    right.set_xlabel("turn of a step (degrees)")
+    panel_letters((left, right))
     return figure
 
 
 @themed
-def plot_gains(table: Mapping[str, Mapping[str, Float[ndarray, "seed"]]], *, label: str) -> Figure:
-    """Draw what each rate changed, seed by seed, a group of rows for each kind of training data.
+def plot_strength(strength: Dataset) -> Figure:
+    """Draw the loss on unseen pairs by weight decay and learning rate, where pairs come 40 times.
 
     Args:
-        table: kind of data -> rate -> difference to none, one value a seed.
-        label: what the differences are, with their unit.
+        strength: the result of this name.
     """
-    count = sum(len(arms) for arms in table.values())
-    figure, axes = subplots(height=0.8 + 0.42 * count)
-    axes.axvline(0, color=theme().ink, linestyle="--", linewidth=1)
-    ticks: list[str] = []
-    for kind, arms in table.items():
-        for concept, (name, values) in zip(STRENGTHS[1:], arms.items(), strict=False):
-            row = len(ticks)
-            ticks.append(f"{kind}, {name}")
-            mean, low, high = mean_and_bar(values)
-            spread = np.linspace(-0.18, 0.18, len(values))
-            marker = look(concept)["marker"]
-            axes.plot(values, row + spread, "o", color=COLOURS[concept], alpha=0.55, markersize=5)
-            axes.plot([low, high], [row, row], color=theme().ink, linewidth=1.6, zorder=3)
-            axes.plot(mean, row, marker, color=COLOURS[concept], mec=theme().ink, ms=9, zorder=4)
-    axes.set_yticks(range(count), ticks)
-    axes.set_ylim(count - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(label)
+    figure, axes = subplots(height=3.3)
+    means = strength.held.mean("seed").transpose("decay", "rate").values
+    low, high = means.min(), means.max()
+    axes.imshow(means, cmap="cividis_r", vmin=low, vmax=high, aspect="auto")
+    axes.grid(visible=False)
+    for (i, j), loss in np.ndenumerate(means):
+        ink = "white" if (loss - low) / (high - low) > 0.5 else "black"
+        seeds = strength.held.isel(decay=i, rate=j).values
+        axes.text(j, i, f"{loss:.2f}", ha="center", va="bottom", color=ink, fontsize=10)
+        spread = f"{seeds.min():.2f} to {seeds.max():.2f}"
+        axes.text(j, i, spread, ha="center", va="top", color=ink, fontsize=6.5)
+    axes.set_xticks(range(means.shape[1]), [f"{1000 * r:g}" for r in strength.rate.values])
+    axes.set_yticks(range(means.shape[0]), [f"{d:g}" for d in strength.decay.values])
+    axes.set_xlabel("learning rate, thousandths")
+    axes.set_ylabel("weight decay")
+    axes.tick_params(length=0)
     return figure
 
 
-@themed
-def plot_targets(names: Sequence[str], rows: Mapping[str, Float[ndarray, "token"]]) -> Figure:
-    """Draw what a loss asks for: one bar a token, a group of bars for each kind of target."""
-    figure, axes = subplots(height=3.0)
-    at, width = np.arange(len(names)), 0.8 / len(rows)
-    for i, (concept, (label, chances)) in enumerate(zip(STRENGTHS, rows.items(), strict=False)):
-        shift = (i - (len(rows) - 1) / 2) * width
-        axes.bar(at + shift, chances, width, color=COLOURS[concept], label=label)
-    axes.set_xticks(at, names)
-    axes.set_xlabel("token")
-    axes.set_ylabel("probability asked for")
-    axes.grid(visible=False, axis="x")
-    legend_above(axes, columns=len(rows))
-    return figure
+# Label smoothing ----------------------------------------------------------------------------------
 
 
 @themed
-def plot_metrics(
-    strengths: Sequence[float], found: Mapping[str, Float[ndarray, "seed strength"]]
-) -> Figure:
-    """Draw each metric against the share of smoothing, a panel a metric; an arrow says which way is better.
+def plot_reliability(remedies: Dataset) -> Figure:
+    """Draw what models promise against what they keep, with and without smoothing; all seeds together.
 
     Args:
-        strengths: shares of smoothing.
-        found: metric and the direction that is better, such as 'accuracy ↑' -> values.
+        remedies: the result of this name. The area of a mark is the share of answers in its bin.
     """
-    figure, all_axes = subplots((len(found) + 1) // 2, 2, height=2.3, sharex=True, squeeze=False)
-    for axes, (name, values) in zip(all_axes.flat, found.items(), strict=False):
-        seed_lines(axes, strengths, values, concept="residual", label="", marker_every=1)
-        axes.set_ylabel(name)
-        axes.set_xticks(strengths)
-    for axes in all_axes[-1]:
-        axes.set_xlabel("share of smoothing")
-    panel_letters(all_axes.flat)
-    return figure
-
-
-@themed
-def plot_reliabilities(panels: Mapping[str, Mapping[str, Reliability]]) -> Figure:
-    """Draw reliability diagrams: what a model promises against what it keeps.
-
-    Args:
-        panels: kind of training data -> setting -> its answers in bins. The area of a marker is the share of
-            answers in its bin.
-    """
-    figure, all_axes = subplots(1, len(panels), height=3.7, sharey=True)
-    rows = np.atleast_1d(all_axes)
-    for axes, (kind, settings) in zip(rows, panels.items(), strict=True):
+    figure, panels = subplots(1, 2, height=3.5, sharey=True)
+    for letter, axes, passes in zip("ab", panels, ("40", "new"), strict=True):
         axes.plot([0, 1], [0, 1], color=theme().ink, linestyle="--", linewidth=1)
-        for concept, (name, found) in zip(STRENGTHS, settings.items(), strict=False):
-            style, there = look(concept), found.share > 0
-            axes.plot(
-                found.confidence[there],
-                found.accuracy[there],
-                color=style["color"],
-                linestyle=style["linestyle"],
-                linewidth=1.4,
-            )
+        for arm in ("none", "smoothing"):
+            here = remedies.sel(passes=passes, arm=arm)
+            style = look(CONCEPTS[arm])
+            for seed in here.seed.values:
+                x, y, _ = _bins(here.sel(seed=[seed]))
+                axes.plot(x, y, color=style["color"], linewidth=0.8, alpha=0.3)
+            x, y, share = _bins(here)
             axes.scatter(
-                found.confidence[there],
-                found.accuracy[there],
-                s=15 + 260 * found.share[there],
+                x,
+                y,
+                s=15 + 260 * share,
                 color=style["color"],
                 marker=style["marker"],
-                alpha=0.8,
-                label=name,
+                alpha=0.85,
+                label=NAMES[arm],
                 zorder=3,
             )
         axes.set_xlim(0, 1.03)
         axes.set_ylim(0, 1.03)
-        axes.set_xlabel(f"probability promised\n{kind}")
-    rows[0].set_ylabel("share of right answers")
-    rows[-1].legend(loc="lower right")
-    panel_letters(rows)
+        axes.set_title(f"({letter}) {KINDS[passes]}", loc="left")
+        axes.set_xlabel("probability promised")
+    panels[0].set_ylabel("share of right answers")
+    panels[1].legend(loc="lower right", fontsize=9)
     return figure
+
+
+def _bins(
+    here: Dataset, least: float = 0.002
+) -> tuple[Float[ndarray, "bin"], Float[ndarray, "bin"], Float[ndarray, "bin"]]:
+    """Mean probability, accuracy and share of the answers in each bin that holds some; seeds together."""
+    share, promised, kept = (here[n].mean("seed").values for n in ("share", "promised", "kept"))
+    there = share > least
+    return promised[there] / share[there], kept[there] / share[there], share[there]
