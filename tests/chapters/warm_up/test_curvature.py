@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from measured_transformer.analysis.sharpness import flat, largest_eigenvalue
 from measured_transformer.chapters.warm_up.measure import (
-    flat,
-    largest_eigenvalue,
     prediction_shift,
     snapshots,
     update_norm,
