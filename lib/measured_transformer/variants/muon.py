@@ -36,7 +36,7 @@ def orthogonalise(
 
     >>> orthogonalise(torch.tensor([[0.0, 10.0], [-2.0, 0.0]])).abs().round(decimals=1)
     tensor([[0.0000, 0.7000],
-            [1.1000, 0.0000]])
+            [0.8000, 0.0000]])
 
     Args:
         matrix: any matrix of floating-point numbers; a matrix of zeros stays one.
