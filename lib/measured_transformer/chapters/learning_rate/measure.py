@@ -27,6 +27,7 @@ from measured_transformer.measuring import (
     evidence,
     job,
     measurement,
+    number,
     tuned,
     tuning_seeds,
 )
@@ -298,7 +299,7 @@ def curve_trainings(seed: int) -> dict[float, Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"rate": CURVE},
     trainings=curve_trainings,
     repeat="opening",
@@ -322,7 +323,8 @@ def descents(seed: int) -> dict[str, Any]:
     """Plain gradient descent on 32 windows, all of them in each step: the largest curvature, and the loss."""
     batch = TextLM(corpus="python", length=8).batch(make_generator(seed, "training"), 32)
     config = READER.replace(activation="gelu")
-    curvatures, losses = [], []
+    curvatures: list[list[float]] = []
+    losses: list[list[float]] = []
     for rate in DESCENTS:
         model = make_model(config, causal=True, seed=seed)
         weights = list(model.parameters())
@@ -336,7 +338,7 @@ def descents(seed: int) -> dict[str, Any]:
             gradients = torch.autograd.grad(loss, weights)
             with torch.no_grad():
                 for weight, gradient in zip(weights, gradients, strict=True):
-                    weight -= rate * gradient
+                    weight.sub_(rate * gradient)
     return {"curvature": (("rate", "step"), curvatures), "loss": (("rate", "step"), losses)}
 
 
@@ -353,7 +355,7 @@ def searches_trainings(seed: int) -> dict[tuple[str, int], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"space": tuple(SPACES), "factor": FACTORS, "level": tuple(range(5))},
     trainings=searches_trainings,
     repeat="opening",
@@ -465,7 +467,7 @@ def clipping_trainings(seed: int) -> dict[tuple[str, str, int], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=8,
     coords={"kind": tuple(RATES), "clip": tuple(CLIPS), "rate": GRID},
     trainings=clipping_trainings,
     repeat="opening",
@@ -499,7 +501,7 @@ def muon_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=8,
     coords={"optimiser": ("Adam", "Muon"), "rate": RATES["Adam"]},
     trainings=muon_trainings,
     repeat="opening",
@@ -569,7 +571,7 @@ def batches_trainings(seed: int) -> dict[tuple[int, float] | str, Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=5,
     coords={"batch": tuple(CAPS), "rate": BATCH_RATES, "look": ("early", "end")},
     trainings=batches_trainings,
     repeat="opening",
@@ -664,7 +666,7 @@ def decays_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"kind": tuple(DECAYS)[1:], "tenth": TENTHS},
     trainings=decays_trainings,
     repeat="opening",
@@ -777,12 +779,13 @@ def _(descents: Dataset) -> dict[str, Any]:
 
 def best_steps(batches: Dataset) -> DataArray:
     """Steps of each seed and batch size at the rate that is best for the other seeds."""
-    return np.exp(
+    found: DataArray = np.exp(
         xarray.concat(
             [at_best(np.log(batches.steps.sel(batch=size, drop=True))) for size in CAPS],
             DataArray(list(CAPS), dims="batch", name="batch"),
         ).transpose("seed", "batch")
     )
+    return found
 
 
 def best_rates(batches: Dataset) -> DataArray:
@@ -807,3 +810,95 @@ def late_curvature(descents: Dataset) -> DataArray:
     late = descents.curvature.sel(step=slice(DESCENT_STEPS - 100, None)).mean("step")
     found: DataArray = late * descents.rate / 2
     return found
+
+
+@number
+def curve_floor(curve: Dataset) -> float:
+    """The lowest mean loss of the curve."""
+    return float(curve.loss.mean("seed").min())
+
+
+@number
+def curve_best(curve: Dataset) -> float:
+    """The rate with the lowest mean loss."""
+    return float(CURVE[int(curve.loss.mean("seed").argmin("rate"))])
+
+
+@number
+def curve_good(curve: Dataset, *, end: str) -> float:
+    """The lowest or highest rate whose mean loss is within a tenth of a nat of the lowest."""
+    loss = curve.loss.mean("seed")
+    good = loss.rate.values[(loss < loss.min() + 0.1).values]
+    return float(good[0] if end == "low" else good[-1])
+
+
+@number
+def late(descents: Dataset, *, rate: float) -> DataArray:
+    """Mean curvature of the last 100 steps at a rate, in units of two over that rate."""
+    found: DataArray = late_curvature(descents).sel(rate=rate)
+    return found
+
+
+@number
+def jump(*, beta2: float) -> float:
+    """Adam's largest step, in units of the rate, after a constant gradient has become ten times as large."""
+    return float(adam_steps([1.0] * 4000 + [10.0] * 400, betas=(0.9, beta2)).max())
+
+
+@number
+def translation_floor() -> float:
+    """The expected loss of a model that knows the rule of the translation."""
+    return TRANSLATION.bayes_loss()
+
+
+@number
+def clipping_acts(clipping: Dataset, *, kind: str) -> float:
+    """In what share of the steps clipping acts, at the rates that are best for the others."""
+    here = clipping.sel(kind=kind, clip="clipped")
+    rates = best_for_others(here.loss)
+    return float(here.long.sel(rate=rates).mean())
+
+
+def _middle(batches: Dataset) -> dict[int, float]:
+    """Geometric mean over seeds of the steps to the level, by batch size."""
+    logs: DataArray = np.log(best_steps(batches))
+    steps: DataArray = np.exp(logs.mean("seed"))
+    return {size: float(steps.sel(batch=size)) for size in CAPS}
+
+
+@number
+def steps_to_level(batches: Dataset, *, batch: int) -> float:
+    """Steps to the level, geometric mean over seeds."""
+    return _middle(batches)[batch]
+
+
+@number
+def fewer_steps(batches: Dataset) -> float:
+    """By what factor batches of 64 take fewer steps than batches of 4."""
+    return _middle(batches)[4] / _middle(batches)[64]
+
+
+@number
+def more_examples(batches: Dataset) -> float:
+    """By what factor batches of 64 take more examples than batches of 4."""
+    return 16 / fewer_steps(batches)
+
+
+@number
+def critical_size(batches: Dataset) -> float:
+    """The critical batch size of the hyperbola through the geometric means."""
+    return hyperbola(list(CAPS), list(_middle(batches).values()))[1]
+
+
+@number
+def noise(batches: Dataset, *, look: str) -> float:
+    """The noise scale at a look, geometric mean over seeds."""
+    logs: DataArray = np.log(batches.noise_scale.sel(look=look))
+    return float(np.exp(logs.mean("seed")))
+
+
+@number
+def muon_reaches(muon: Dataset) -> float:
+    """After how many steps Muon at its best rate is where Adam ends at its best, mean over seeds."""
+    rates = best_for_others(muon.loss.sel(optimiser="Muon", drop=True))
+    return float(muon.reached.sel(rate=rates).mean())
