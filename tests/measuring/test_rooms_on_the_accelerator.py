@@ -34,6 +34,7 @@ SHORTER = {
     "activations_and_widths": {"PRODUCT_STEPS": 20},
     "allocation": {"STEPS": 24, "EVERY": 2},
     "layers": {"LOOKED_AT": 16},
+    "learning_rate": {"DESCENT_STEPS": 20},
     "norm_gradients": {"MOMENTS": (0, 1, 2, 4, 8), "EARLY": (0, 2, 4, 8)},
     "one_sitting": {"WRITTEN": 20},
     "pieces": {"BINS": STEPS},

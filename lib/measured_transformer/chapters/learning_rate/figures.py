@@ -19,8 +19,8 @@ from measured_transformer.chapters.learning_rate.measure import (
     RATES,
     at_best,
     best_rates,
-    best_steps,
     hyperbola,
+    log_steps,
 )
 from measured_transformer.figures.plots import (
     legend_above,
@@ -226,7 +226,7 @@ def plot_batches(batches: Dataset) -> Figure:
     """
     figure, (left, right) = subplots(1, 2, height=3.5)
     sizes = batches.batch.values.astype(float)
-    steps = best_steps(batches).values
+    steps = np.exp(log_steps(batches).values)
     _marks(left, sizes * steps, steps, "residual")
     least, critical, _ = hyperbola(sizes.tolist(), np.exp(np.log(steps).mean(0)).tolist())
     over = np.geomspace(2.5, 512, 200)

@@ -424,7 +424,7 @@ RIVALS = (*SETTINGS, "lower rate")
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"arm": RIVALS},
     trainings=settings_trainings,
     repeat="opening",
@@ -501,7 +501,7 @@ def muon_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=8,
+    seeds=6,
     coords={"optimiser": ("Adam", "Muon"), "rate": RATES["Adam"]},
     trainings=muon_trainings,
     repeat="opening",
@@ -571,7 +571,7 @@ def batches_trainings(seed: int) -> dict[tuple[int, float] | str, Job]:
 
 
 @measurement(
-    seeds=5,
+    seeds=4,
     coords={"batch": tuple(CAPS), "rate": BATCH_RATES, "look": ("early", "end")},
     trainings=batches_trainings,
     repeat="opening",
@@ -723,7 +723,7 @@ def _(settings: Dataset) -> dict[str, Any]:
 
 @evidence("LT-5.1")
 def _(batches: Dataset) -> dict[str, Any]:
-    fits = [hyperbola(list(CAPS), steps) for steps in best_steps(batches).values]
+    fits = [hyperbola(list(CAPS), steps) for steps in np.exp(log_steps(batches).values)]
     scales = np.log(batches.noise_scale).mean("look").values
     return {
         "law": {"value": [float(np.abs(residuals).max()) for _, _, residuals in fits]},
@@ -777,15 +777,12 @@ def _(descents: Dataset) -> dict[str, Any]:
 # Numbers that the prose names ---------------------------------------------------------------------
 
 
-def best_steps(batches: Dataset) -> DataArray:
-    """Steps of each seed and batch size at the rate that is best for the other seeds."""
-    found: DataArray = np.exp(
-        xarray.concat(
-            [at_best(np.log(batches.steps.sel(batch=size, drop=True))) for size in CAPS],
-            DataArray(list(CAPS), dims="batch", name="batch"),
-        ).transpose("seed", "batch")
-    )
-    return found
+def log_steps(batches: Dataset) -> DataArray:
+    """Logarithm of the steps of each seed and batch size, at the rate that is best for the other seeds."""
+    found = [at_best(np.log(batches.steps.sel(batch=size, drop=True))) for size in CAPS]
+    sizes = DataArray(list(CAPS), dims="batch", name="batch")
+    joined: DataArray = xarray.concat(found, sizes).transpose("seed", "batch")
+    return joined
 
 
 def best_rates(batches: Dataset) -> DataArray:
@@ -861,9 +858,8 @@ def clipping_acts(clipping: Dataset, *, kind: str) -> float:
 
 def _middle(batches: Dataset) -> dict[int, float]:
     """Geometric mean over seeds of the steps to the level, by batch size."""
-    logs: DataArray = np.log(best_steps(batches))
-    steps: DataArray = np.exp(logs.mean("seed"))
-    return {size: float(steps.sel(batch=size)) for size in CAPS}
+    logs = log_steps(batches).mean("seed")
+    return {size: math.exp(float(logs.sel(batch=size))) for size in CAPS}
 
 
 @number
