@@ -247,7 +247,7 @@ def test_a_training_ends_at_the_level(monkeypatch):
     for level, number, ends in ((at, 3, True), (at, 4, False), (at - 0.01, 3, False)):
         monkeypatch.setattr(measure, "LEVEL", level)
         assert hook(Step(number, model, [1.0] * number, 0.1, 1.0)) is ends
-    assert LEVEL == 2.4
+    assert LEVEL == 2.5
 
 
 def test_runs_that_diverge_count_as_a_guess():

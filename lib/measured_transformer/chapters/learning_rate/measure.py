@@ -358,7 +358,7 @@ def searches_trainings(seed: int) -> dict[tuple[str, int], Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=5,
     coords={"space": tuple(SPACES), "factor": FACTORS, "level": tuple(range(5))},
     trainings=searches_trainings,
     repeat="opening",
@@ -444,7 +444,7 @@ def settings(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 # Clipping, and Muon -------------------------------------------------------------------------------
 
-STEPS = 200
+STEPS = 120
 GRID = tuple(range(6))
 RATES: Mapping[str, tuple[float, ...]] = {
     "SGD": (0.08, 0.16, 0.32, 0.64, 1.28, 2.56),
@@ -476,7 +476,7 @@ def clipping_trainings(seed: int) -> dict[tuple[str, str, int], Job]:
     repeat="opening",
 )
 def clipping(seed: int, runs: Mapping[tuple[str, str, int], Run]) -> dict[str, Any]:
-    """Gradients clipped to norm 1 or not: the loss after 200 steps, and how often clipping acts."""
+    """Gradients clipped to norm 1 or not: the loss after 120 steps, and how often clipping acts."""
     axes = ("kind", "clip", "rate")
     table = [[[runs[kind, clip, i] for i in GRID] for clip in CLIPS] for kind in RATES]
     return {
@@ -510,7 +510,7 @@ def muon_trainings(seed: int) -> dict[tuple[str, float], Job]:
     repeat="opening",
 )
 def muon(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
-    """Muon beside Adam: the loss after 200 steps, and after how many steps Muon is where its rival ends."""
+    """Muon beside Adam: the loss after 120 steps, and after how many steps Muon is where its rival ends."""
     losses = [[loss_of(runs[o, rate], seed) for rate in RATES["Adam"]] for o in ("Adam", "Muon")]
     best = RATES["Adam"][int(np.argmin(losses[0]))]
     goal = evaluate(runs["Adam", best].model, TEXT, seed=seed).loss
@@ -524,14 +524,14 @@ def muon(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
 
 # Batch size ---------------------------------------------------------------------------------------
 
-LEVEL = 2.4
+LEVEL = 2.5
 """The loss that is to be reached."""
-CAPS = {4: 600, 16: 250, 64: 120, 256: 60}
+CAPS = {4: 400, 16: 160, 64: 80, 256: 40}
 """Sequences of a batch, and after how many steps a run is given up."""
 LOOKS = {4: 10, 16: 5, 64: 2, 256: 1}
 """After how many steps it is looked whether the level is reached."""
 BATCH_RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
-EARLY = 20
+EARLY = 15
 """Steps after which the noise scale is measured for the first time."""
 
 
@@ -580,7 +580,7 @@ def batches_trainings(seed: int) -> dict[tuple[int, float] | str, Job]:
     repeat="opening",
 )
 def batches(seed: int, runs: Mapping[tuple[int, float] | str, Run]) -> dict[str, Any]:
-    """Steps that Adam takes to a loss of 2.4, by batch size and rate; and the gradient's noise scale."""
+    """Steps that Adam takes to a loss of 2.5, by batch size and rate; and the gradient's noise scale."""
     looked = (runs["early"].model, runs[64, 1.6e-2].model)
     return {
         "steps": (
