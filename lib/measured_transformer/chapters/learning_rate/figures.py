@@ -178,7 +178,7 @@ def plot_rivals(settings: Dataset, margin: float) -> Figure:
     names = {
         "default": "0.999, 1e-8",
         "AdamW": "AdamW",
-        "lower rate": "a quarter\nof the rate",
+        "lower rate": "an eighth\nof the rate",
     }
     loss = settings.loss
     apart = {
