@@ -854,11 +854,9 @@ def translation_floor() -> float:
 
 
 @number
-def clipping_acts(clipping: Dataset, *, kind: str) -> float:
-    """In what share of the steps clipping acts, at the rates that are best for the others."""
-    here = clipping.sel(kind=kind, clip="clipped")
-    rates = best_for_others(here.loss)
-    return float(here.long.sel(rate=rates).mean())
+def clipped_at(clipping: Dataset, *, clip: str, rate: int) -> float:
+    """Mean loss of plain gradient descent at a position of its grid of rates."""
+    return float(clipping.loss.sel(kind="SGD", clip=clip, rate=rate).mean())
 
 
 def _middle(batches: Dataset) -> dict[int, float]:
