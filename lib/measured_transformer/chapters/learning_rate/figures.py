@@ -289,12 +289,12 @@ def plot_decay(decays: Dataset) -> Figure:
     for kind, concept in (("AdamW", "residual"), ("L2 in Adam", "attention")):
         rows = decays.kept.sel(kind=kind).transpose("seed", "tenth").values
         seed_lines(axes, decays.tenth.values, rows, concept=concept, label="", marker_every=1)
-        at, below = (3, kind != "AdamW")
+        at, below = (8, kind == "AdamW")
         place = (at, float(rows.mean(0)[at - 1]))
         colour = look(concept)["color"]
         _say(axes, kind, place, (0, -12 if below else 12), "center", colour, "center")
     axes.set_xticks(decays.tenth.values)
-    axes.set_ylim(0, 1.02)
+    axes.set_ylim(0.5, 1.0)
     axes.set_xlabel("tenth of the weights, from the smallest gradients to the largest")
     axes.set_ylabel("length left, of that without decay")
     return figure
@@ -322,7 +322,7 @@ def plot_muon(muon: Dataset) -> Figure:
     seed_strip(
         right, {"": apart}, label="Muon minus Adam (nats)", concepts={"": "ffn"}, reference=0.0
     )
-    right.xaxis.set_major_locator(MaxNLocator(4))
+    right.xaxis.set_major_locator(MaxNLocator(2))
     right.set_title("(b)", loc="left")
     return figure
 
