@@ -42,6 +42,7 @@ SHORTER = {
     "allocation": {"STEPS": 24, "EVERY": 2},
     "facts": {"EDITS": 1, "answered_right": all_right},
     "layers": {"LOOKED_AT": 16},
+    "learning_rate": {"DESCENT_STEPS": 20},
     "neurons": {"ASKED": 2, "READ": 60},
     "norm_gradients": {"MOMENTS": (0, 1, 2, 4, 8), "EARLY": (0, 2, 4, 8)},
     "one_sitting": {"WRITTEN": 20},

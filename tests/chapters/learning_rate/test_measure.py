@@ -1,16 +1,34 @@
-"""The parts of a variance against functions whose parts are known, and Adam's steps against its formula."""
+"""Parts of a variance, noise scales and hyperbolas that are known beforehand; Adam by its formula."""
 
 import numpy as np
 import pytest
 import torch
+import xarray
+from measured_transformer.chapters.learning_rate import measure
 from measured_transformer.chapters.learning_rate.measure import (
+    CAPS,
+    LEVEL,
+    READER,
+    TEXT,
+    AtLevel,
     Space,
     adam_steps,
+    at_best,
+    batch_gradients,
+    best_for_others,
+    best_rates,
     descend,
     draw_trials,
+    hyperbola,
+    log_steps,
+    loss_of,
+    noise_scale,
     variance_parts,
     variance_shares,
 )
+from measured_transformer.training.loop import Step, evaluate, make_model, predict, train
+from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.seeding import make_generator
 
 SPACE = Space(rates=(1e-4, 1e-1))
 RNG = np.random.default_rng(0)
@@ -151,3 +169,104 @@ def test_steps_are_pytorchs_own():
         optimiser.step()
     moved = -0.25 * adam_steps([3.0, -1.0], betas=(0.9, 0.98)).sum()
     assert weight.item() == pytest.approx(moved)
+
+
+def test_a_rate_is_chosen_by_the_others():
+    # Seeds 1 and 2 like the first rate, 3 the second; without 1 or 2, the other two like the second.
+    losses = [[1.0, 2.0, 9.0], [1.0, 2.0, 9.0], [5.0, 1.0, 9.0]]
+    values = xarray.DataArray(
+        losses, dims=("seed", "rate"), coords={"seed": [1, 2, 3], "rate": [0.1, 0.2, 0.3]}
+    )
+    np.testing.assert_allclose(best_for_others(values), [0.2, 0.2, 0.1])
+    np.testing.assert_allclose(at_best(values), [2.0, 2.0, 5.0])
+    assert "rate" not in at_best(values).coords
+
+
+def steps_of(curvature: float, vertices: list[float]) -> xarray.Dataset:
+    """Logarithms of steps that are parabolas with these vertices, one for each batch size, two seeds."""
+    x = np.log(measure.BATCH_RATES)
+    rows = [5 + curvature * np.square(x - np.log(vertex)) for vertex in vertices]
+    steps = np.exp([rows, rows])
+    coords = {"seed": [0, 1], "batch": list(CAPS), "rate": list(measure.BATCH_RATES)}
+    return xarray.Dataset({"steps": (("seed", "batch", "rate"), steps)}, coords)
+
+
+def test_the_best_rate_is_the_vertex_of_a_parabola():
+    vertices = [0.003, 0.01, 0.013, 0.03]
+    found = best_rates(steps_of(0.7, vertices))
+    np.testing.assert_allclose(found.values, [vertices, vertices], rtol=1e-6)
+
+
+def test_a_best_rate_beyond_the_grid_is_its_edge():
+    vertices = [0.0001, 0.01, 0.013, 0.5]
+    found = best_rates(steps_of(0.7, vertices)).values
+    np.testing.assert_allclose(found[:, [0, 3]], [[0.001, 0.064]] * 2)
+
+
+def test_steps_at_the_best_rate_of_each_batch():
+    found = log_steps(steps_of(0.7, [0.004, 0.008, 0.016, 0.032]))
+    assert found.dims == ("seed", "batch")
+    np.testing.assert_allclose(found.values, 5.0)
+
+
+def test_a_hyperbola_is_found_again():
+    sizes = np.array([4.0, 16.0, 64.0, 256.0])
+    least, critical, residuals = hyperbola(sizes.tolist(), (30 * (1 + 50 / sizes)).tolist())
+    assert (least, critical) == (pytest.approx(30, rel=1e-3), pytest.approx(50, rel=1e-3))
+    assert np.abs(residuals).max() < 1e-3
+    _, _, bent = hyperbola(sizes.tolist(), (30 * (1 + 50 / sizes) * [1, 2, 1, 1]).tolist())
+    assert np.abs(bent).max() > 0.2
+
+
+def test_the_noise_scale_of_gradients_with_known_noise():
+    generator = torch.Generator().manual_seed(0)
+    true = torch.linspace(-1, 1, 400, dtype=torch.float64)
+    noise = torch.randn(500, 400, generator=generator, dtype=torch.float64) * 3
+    expected = 400 * 9 / float(true.square().sum())
+    for size in (1, 16):
+        found = noise_scale(true + noise / size**0.5, size)
+        assert found == pytest.approx(expected, rel=0.05)
+
+
+def test_batch_gradients_are_those_of_the_loss():
+    model = make_model(READER, causal=True, seed=1)
+    found = batch_gradients(model, seed=5, count=2)
+    generator = make_generator(5, "noise")
+    for row in found:
+        batch = TEXT.batch(generator, 16)
+        model.zero_grad()
+        cross_entropy(predict(model, batch), batch.targets, batch.scored).backward()
+        expected = torch.cat([w.grad.flatten() for w in model.parameters()]).double()
+        torch.testing.assert_close(row, expected)
+
+
+def test_a_training_ends_at_the_level(monkeypatch):
+    model = make_model(READER, causal=True, seed=1)
+    hook = AtLevel(every=3, seed=1)
+    at = evaluate(model, TEXT, seed=1).loss
+    for level, number, ends in ((at, 3, True), (at, 4, False), (at - 0.01, 3, False)):
+        monkeypatch.setattr(measure, "LEVEL", level)
+        assert hook(Step(number, model, [1.0] * number, 0.1, 1.0)) is ends
+    assert LEVEL == 2.5
+
+
+def test_runs_that_diverge_count_as_a_guess():
+    given = {"seed": 1, "batch_size": 4, "clip": None, "optimiser": "SGD", "betas": (0.0, 0.0)}
+    lost = train(READER, TEXT, steps=20, learning_rate=100.0, **given)
+    fine = train(READER, TEXT, steps=2, learning_rate=0.01, **given)
+    assert loss_of(lost, 1) == measure.GUESS
+    assert loss_of(fine, 1) == min(evaluate(fine.model, TEXT, seed=1, size=512).loss, measure.GUESS)
+
+
+def test_shares_of_the_wrong_kind_of_decay_are_told_apart():
+    # The hand example of the page: loud and quiet weights, both 2, a pull of 0.002.
+    pull = {"loud": 0.002 / np.hypot(1, 0.002), "quiet": 0.002 / np.hypot(0.01, 0.002)}
+    assert round(pull["loud"], 3) == 0.002
+    assert round(pull["quiet"], 3) == 0.196
+
+
+def test_after_a_shock_adam_crawls():
+    after = adam_steps([1.0] * 2000 + [100.0] + [1.0] * 400, betas=(0.9, 0.98))[2000:]
+    assert after[0] == pytest.approx(10.9 / 200.98**0.5, rel=1e-3)
+    assert after.max() < 1
+    assert after.min() < 0.15

@@ -37,6 +37,29 @@ def parts_in_place(table):
     return variance_of_deviations(1)(table)
 
 
+def adam(w, g, m, v, t, rate, decay, decoupled, *, corrected=True, timed=True, pull=True):
+    if not decoupled and pull:
+        g = g + decay * w
+    m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g**2
+    first, second = (1 - 0.9**t, 1 - 0.98**t) if corrected else (1, 1)
+    new = w - rate * (m / first) / ((v / second) ** 0.5 + 1e-8)
+    return (new - (rate if timed else 1) * decay * w if decoupled and pull else new), m, v
+
+
+def l2_always(w, g, m, v, t, rate, decay, decoupled):
+    return adam(w, g, m, v, t, rate, decay, False)
+
+
+def rounds(count, start=lambda x: x / x.norm(), product=lambda x: x @ x.T @ x):
+    def orthogonal(matrix):
+        x = start(matrix)
+        for _ in range(count):
+            x = 1.5 * x - 0.5 * product(x)
+        return x
+
+    return orthogonal
+
+
 WRONG = {
     "learning_rate.edge": {
         "the inverse curvature as the limit": ((0.01, 0.01), "overshoot without diverging"),
@@ -54,13 +77,6 @@ WRONG = {
         "the table is changed": (parts_in_place, "writes into its argument `table`"),
         "two parts": (lambda table: variance_of_deviations(1)(table)[:2], "shape (3,)"),
     },
-    "learning_rate.drawing": {
-        "exchanged": ((13.3, 2.0, 0.97), "logarithmic scale"),
-        "a share for a number": ((2.0, 2 / 3, 0.97), "a share"),
-        "chances added": ((2.0, 13.3, 3.18), "do not add up"),
-        "none is good": ((2.0, 13.3, 0.031), "none is good"),
-        "per cent": ((2.0, 13.3, 96.9), "hundred times"),
-    },
     "learning_rate.half_life": {
         "the reach": (lambda beta: 1 / (1 - beta), "how far the average reaches"),
         "the approximation": (lambda beta: math.log(2) / (1 - beta), "shall be halved"),
@@ -76,5 +92,35 @@ WRONG = {
             "first adds the new gradient",
         ),
         "always one": (lambda b, n: 1.0, "geometric series"),
+    },
+    "learning_rate.noise_scale": {
+        "the sign": (lambda b, x, c, y: (x - y) / (1 / c - 1 / b) / y, "positive"),
+        "not divided": (lambda b, x, c, y: (x - y) / (1 / b - 1 / c), "still to be divided"),
+        "the noise left in": (
+            lambda b, x, c, y: (x - y) / (1 / b - 1 / c) / y,
+            "still has the noise",
+        ),
+        "its inverse": (
+            lambda b, x, c, y: (y - (x - y) / (1 / b - 1 / c) / c) / ((x - y) / (1 / b - 1 / c)),
+            "one over",
+        ),
+        "a ratio": (lambda b, x, c, y: x / y, "two unknowns"),
+    },
+    "learning_rate.adam_step": {
+        "always decoupled": (
+            lambda w, g, m, v, t, r, d, a: adam(w, g, m, v, t, r, d, True),
+            "belongs to the gradient",
+        ),
+        "always in the gradient": (l2_always, "stay out of the gradient"),
+        "no correction": (lambda *given: adam(*given, corrected=False), "begun at zero"),
+        "no rate in the decay": (lambda *given: adam(*given, timed=False), "contain the rate"),
+        "no decay": (lambda *given: adam(*given, pull=False), "not pulled"),
+        "w alone": (lambda *given: adam(*given)[0], "return the new w, m and v"),
+    },
+    "learning_rate.orthogonal": {
+        "too few rounds": (rounds(5), "more rounds"),
+        "no division": (rounds(40, start=lambda x: x), "runs away"),
+        "entries, not directions": (lambda matrix: matrix.sign(), "directions"),
+        "one at a time": (lambda matrix: matrix / matrix.norm(), "more rounds"),
     },
 }

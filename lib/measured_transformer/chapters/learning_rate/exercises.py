@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+import torch
 from torch import Tensor
 
 from measured_transformer.exercises.answers import (
@@ -71,27 +70,6 @@ def _check_parts(answer: Answer, words: str, table: Tensor, no_share: int | None
 
 
 @exercise(_CHAPTER)
-def drawing(answer: Answer) -> None:
-    """Three numbers: how many of 20 even draws and of 20 logarithmic ones lie below 0.01; the chance in (c)."""
-    even, logarithmic, chance = answer.numbers("(a)", "(b)", "(c)")
-    share = "that is a share; asked for is a number of draws"
-    way = "which share of the whole length lies below 0.01?"
-    slips = {40 / 3: "that is the number for a logarithmic scale", 0.0991: share}
-    demand_number(even, 20 * 0.0099 / 0.0999, way=way, name="(a)", within=0.02, slips=slips)
-    way = "how many powers of ten does the range have, and how many of them lie below 0.01?"
-    demand_number(logarithmic, 40 / 3, way=way, name="(b)", within=0.03, slips={2 / 3: share})
-    good = math.log10(3) / 3
-    way = "which chance has one draw to miss the good rates, and which have all twenty?"
-    slips = {
-        good: "that is the chance of one draw",
-        20 * good: "chances of several draws do not add up; a chance above 1 shows it",
-        (1 - good) ** 20: "that is the chance that none is good",
-        1 - (1 - 1 / 3) ** 20: "a factor of three is log10(3) of one power of ten",
-    }
-    demand_number(chance, 1 - (1 - good) ** 20, way=way, name="(c)", within=0.005, slips=slips)
-
-
-@exercise(_CHAPTER)
 def half_life(answer: Answer) -> None:
     """Write `half_life(beta)`: the steps after which a gradient's weight in the running average has halved."""
     for beta in (0.5, 0.9, 0.98, 0.999):
@@ -128,3 +106,84 @@ def rare_step(answer: Answer) -> None:
         demand(close(found, second**-0.5), text)
     found = number(answer(0.9, 1))
     demand(close(found, 1.0), "with the same gradient in every step the step is one rate")
+
+
+@exercise(_CHAPTER)
+def noise_scale(answer: Answer) -> None:
+    """Write `noise_scale(small, squared_small, large, squared_large)`: the noise scale from two batch sizes."""
+    for small, large, squared, trace in ((1, 16, 1.0, 16.0), (8, 64, 0.5, 3.0), (32, 33, 2.0, 0.1)):
+        first, second = squared + trace / small, squared + trace / large
+        found = number(answer(small, first, large, second))
+        demand(found > 0, "a noise scale is positive: which of the two squared lengths is larger?")
+        text = "that is the variance of one example's gradient; it is still to be divided"
+        demand(trace == trace / squared or not close(found, trace), text)
+        text = "the squared length of a batch's gradient still has the noise of that batch in it"
+        demand(not close(found, trace / second) and not close(found, trace / first), text)
+        demand(not close(found, squared / trace), "that is one over the noise scale")
+        text = "two equations, two unknowns: take their difference, and the true gradient drops out"
+        demand(close(found, trace / squared, 1e-6), text)
+
+
+@exercise(_CHAPTER)
+def adam_step(answer: Answer) -> None:
+    """Write `adam_step(w, g, m, v, t, rate, decay, decoupled)`: the new w, m and v."""
+    for decay, decoupled, t in ((0.0, True, 1), (0.0, False, 3), (0.4, True, 2), (0.4, False, 2)):
+        w, g, m = (normal(5, seed=seed + t) for seed in range(3))
+        v, rate = normal(5, seed=9).square(), 0.1
+        given = (w.clone(), g.clone(), m.clone(), v.clone(), t, rate, decay, decoupled)
+        found = answer(*given)
+        demand(isinstance(found, (tuple, list)) and len(found) == 3, "return the new w, m and v")
+        names = ("the new w", "the new m", "the new v")
+        new_w, new_m, new_v = (
+            tensor(one, (5,), name=name) for one, name in zip(found, names, strict=True)
+        )
+        kind = "decoupled decay" if decoupled else "an L2 penalty"
+        where = f"at step {t}, with {kind} of {decay}"
+        wanted_w, wanted_m, wanted_v = _adam_step(w, g, m, v, t, rate, decay, decoupled)
+        other_m = _adam_step(w, g, m, v, t, rate, decay, not decoupled)[1]
+        text = {
+            True: f"{where}, the decay has come into m: it is to stay out of the gradient",
+            False: f"{where}, the pull is missing in m: it belongs to the gradient before the means are taken",
+        }[decoupled]
+        demand(close(other_m, wanted_m) or not close(new_m, other_m), text)
+        demand(close(new_m, wanted_m), f"{where}, m is wrong: 0.9 of the old, 0.1 of the gradient")
+        demand(close(new_v, wanted_v), f"{where}, v is wrong: 0.98 of the old, 0.02 of the square")
+        bare = w - rate * wanted_m / (wanted_v.sqrt() + 1e-8) - rate * decay * w * decoupled
+        text = f"{where}, the means are not corrected for having begun at zero"
+        demand(not close(new_w, bare, 1e-6), text)
+        undecayed = _adam_step(w, g, m, v, t, rate, 0.0, True)[0]
+        text = f"{where}, the weight is not pulled"
+        demand(decay == 0 or not decoupled or not close(new_w, undecayed, 1e-6), text)
+        text = f"{where}, the decay does not contain the rate; in PyTorch it does"
+        demand(decay == 0 or not decoupled or not close(new_w, undecayed - decay * w, 1e-6), text)
+        demand(close(new_w, wanted_w, 1e-6), f"{where}, w is wrong though m and v are right")
+
+
+def _adam_step(
+    w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float, decoupled: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    g = g if decoupled else g + decay * w
+    m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g.square()
+    step = (m / (1 - 0.9**t)) / ((v / (1 - 0.98**t)).sqrt() + 1e-8)
+    return w - rate * (step + decay * w * decoupled), m, v
+
+
+@exercise(_CHAPTER)
+def orthogonal(answer: Answer) -> None:
+    """Write `orthogonal(matrix)`: the nearest orthogonal matrix, by products alone."""
+    for rows, columns, ratio, seed in ((3, 3, 2.0, 0), (2, 5, 10.0, 1), (4, 6, 100.0, 2)):
+        u, _, v = torch.linalg.svd(normal(rows, columns, seed=seed), full_matrices=False)
+        values = torch.logspace(0, -1, rows, base=ratio, dtype=u.dtype)
+        for size in (1.0, 30.0):
+            matrix = size * (u * values) @ v
+            found = tensor(answer(matrix.clone()), (rows, columns), finite=False)
+            text = "the iteration runs away: singular values must lie below the root of three at the start"
+            demand(found.isfinite().all(), text)
+            text = "not only singular values have changed but directions, too: is each product in its order?"
+            inside = u.T @ found @ v.T
+            outside = (inside - inside.diag().diag()).abs().max()
+            demand(outside < 1e-6 * max(1.0, float(found.norm())), text)
+            least = float(torch.linalg.svdvals(found).min())
+            text = f"a singular value has only come to {least:.3g}; the small ones need more rounds"
+            demand(least > 1 - 1e-4, text)
+            demand(close(found, u @ v, 1e-4), "the singular values are not all 1")

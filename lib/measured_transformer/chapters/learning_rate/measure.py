@@ -1,18 +1,46 @@
-"""What a learning rate does, how Adam sizes its steps, and which hyper-parameter the loss depends on most."""
+"""What the chapter on the learning rate measures: curvature, shares of a search, optimisers, batch sizes.
+
+Small decoders on text, and a small translation. Every comparison of optimisers is over a grid of rates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
+from typing import Any
 
 import numpy as np
 import torch
+import xarray
 from jaxtyping import Float, Int
 from numpy import ndarray
+from scipy.optimize import minimize_scalar
 from scipy.stats import qmc
+from torch import Tensor
+from xarray import DataArray, Dataset
 
+from measured_transformer.analysis.sharpness import flat, largest_eigenvalue
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
 from measured_transformer.models.config import Config
+from measured_transformer.tasks.noisy_translation import NoisyTranslation
+from measured_transformer.tasks.text import TextLM
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Model, Run, Step, evaluate, make_model, predict
+from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.schedules import WarmupCosine
+from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.gradients import trains_alone
+from measured_transformer.variants.muon import Muon
 
 FACTORS = ("rate", "depth", "heads", "width")
 """What a search varies, in this order wherever an axis runs over factors."""
@@ -217,3 +245,659 @@ def variance_shares(
     rest = total - float(squares.sum())
     chance = (count - 1) * rest / free
     return Shares((squares - chance) / total, squares / total, rest / total, means)
+
+
+# What is trained ----------------------------------------------------------------------------------
+
+TEXT = TextLM(corpus="python", length=16)
+"""Bytes of Python's language reference: 16 to read, each of them to be followed by a guess of the next."""
+READER = Config(vocab=TEXT.vocab, d_model=32, n_layers=2)
+GUESS = math.log(TEXT.vocab)
+"""Loss of a uniform guess; what a run that diverged is counted with."""
+BATCH = 16
+
+
+def text_job(config: Config, rate: float, seed: int, steps: int, **options: Any) -> Job:
+    """A decoder that reads text, by Adam unless told otherwise."""
+    given = {"learning_rate": rate, "steps": steps, "batch_size": BATCH, **options}
+    return job(config, TEXT, seed, **given)
+
+
+def loss_of(run: Run, seed: int) -> float:
+    """The loss on 512 windows held out, at most that of a uniform guess."""
+    loss = math.inf if run.diverged else evaluate(run.model, TEXT, seed=seed, size=512).loss
+    return min(loss, GUESS) if math.isfinite(loss) else GUESS
+
+
+def best_for_others(values: DataArray) -> DataArray:
+    """For each seed the rate at which the *other* seeds have the smallest mean.
+
+    Args:
+        values: losses, or logarithms of steps, over seed and rate and nothing else.
+    """
+    rates = [
+        values.rate.values[int(values.drop_sel(seed=seed).mean("seed").argmin("rate"))]
+        for seed in values.seed.values
+    ]
+    return DataArray(rates, dims="seed", coords={"seed": values.seed.values})
+
+
+def at_best(values: DataArray) -> DataArray:
+    """What each seed has at the rate that is best for the others."""
+    found: DataArray = values.sel(rate=best_for_others(values)).drop_vars("rate")
+    return found
+
+
+# The rate alone -----------------------------------------------------------------------------------
+
+CURVE = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 2e-2, 4e-2, 1e-1, 3e-1)
+
+
+def curve_trainings(seed: int) -> dict[float, Job]:
+    """One decoder at every rate."""
+    return {rate: text_job(READER, rate, seed, 100) for rate in CURVE}
+
+
+@measurement(
+    seeds=6,
+    coords={"rate": CURVE},
+    trainings=curve_trainings,
+    repeat="opening",
+)
+def curve(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
+    """Loss of a small decoder after 100 steps at nine learning rates."""
+    return {"loss": ("rate", [loss_of(runs[rate], seed) for rate in CURVE])}
+
+
+DESCENTS = (0.05, 0.1, 0.2)
+DESCENT_STEPS = 400
+LOOK_EVERY = 20
+LATER = 500
+"""What is added to seeds where a test was redesigned after a look at six others."""
+
+
+@measurement(
+    seeds=8,
+    coords={"rate": DESCENTS, "step": tuple(range(0, DESCENT_STEPS + 1, LOOK_EVERY))},
+    tolerance={"curvature": 10.0, "loss": 0.3},
+)
+def descents(seed: int) -> dict[str, Any]:
+    """Plain gradient descent on 32 windows, all of them in each step: the largest curvature, and the loss."""
+    seed += LATER
+    batch = TextLM(corpus="python", length=8).batch(make_generator(seed, "training"), 32)
+    config = READER.replace(activation="gelu")
+    curvatures: list[list[float]] = []
+    losses: list[list[float]] = []
+    for rate in DESCENTS:
+        model = make_model(config, causal=True, seed=seed)
+        weights = list(model.parameters())
+        curvatures.append([])
+        losses.append([])
+        for step in range(DESCENT_STEPS + 1):
+            loss = cross_entropy(predict(model, batch), batch.targets, batch.scored)
+            if step % LOOK_EVERY == 0:
+                curvatures[-1].append(largest_eigenvalue(model, batch, tolerance=0.02))
+                losses[-1].append(loss.item())
+            gradients = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                for weight, gradient in zip(weights, gradients, strict=True):
+                    weight.sub_(rate * gradient)
+    return {"curvature": (("rate", "step"), curvatures), "loss": (("rate", "step"), losses)}
+
+
+SPACES = {"wide": Space(rates=(1e-4, 1e-1)), "narrow": Space(rates=(3e-3, 3e-2))}
+
+
+def searches_trainings(seed: int) -> dict[tuple[str, int], Job]:
+    """Twenty-five models for each range of rates."""
+    return {
+        (name, place): text_job(trial.config, trial.rate, seed, 60)
+        for name, space in SPACES.items()
+        for place, trial in enumerate(draw_trials(space, TEXT.vocab, seed=seed))
+    }
+
+
+@measurement(
+    seeds=4,
+    coords={"space": tuple(SPACES), "factor": FACTORS, "level": tuple(range(5))},
+    trainings=searches_trainings,
+    repeat="opening",
+)
+def searches(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+    """A search of 25 models over rate, depth, heads and width, and how the variance of its losses is shared."""
+    found, spread = [], []
+    for name, space in SPACES.items():
+        trials = draw_trials(space, TEXT.vocab, seed=seed)
+        losses = np.array([loss_of(runs[name, place], seed) for place in range(len(trials))])
+        found.append(variance_shares(np.array([trial.levels for trial in trials]), losses))
+        spread.append(float(losses.std()))
+    return {
+        "share": (("space", "factor"), [shares.main for shares in found]),
+        "rest": ("space", [shares.rest for shares in found]),
+        "means": (("space", "factor", "level"), [shares.means for shares in found]),
+        "spread": ("space", spread),
+    }
+
+
+# The settings of Adam -----------------------------------------------------------------------------
+
+TRANSLATION = NoisyTranslation(symbols=6, length=6, pad_share=0.4, noise=0.3)
+TRANSLATOR = Config(vocab=TRANSLATION.vocab, d_model=32, n_layers=1)
+SETTINGS: Mapping[str, dict[str, Any]] = {
+    "report": {"optimiser": "Adam", "betas": (0.9, 0.98), "eps": 1e-9},
+    "default": {"optimiser": "Adam", "betas": (0.9, 0.999), "eps": 1e-8},
+    "AdamW": {
+        "optimiser": "AdamW",
+        "betas": (0.9, 0.999),
+        "eps": 1e-8,
+        "weight_decay": 0.01,
+    },
+}
+TRANSLATION_STEPS = 400
+TRANSLATION_RATES = (3e-3, 6e-3, 1.2e-2, 2.4e-2, 4.8e-2, 9.6e-2)
+LOWER = 8.0
+"""By what the tuned rate of the control is divided."""
+
+
+def _setting(arm: str) -> dict[str, Any]:
+    schedule = WarmupCosine(warmup=25, steps=TRANSLATION_STEPS)
+    return {"batch_size": 64, "schedule": schedule, **SETTINGS[arm]}
+
+
+def tuned_setting(arm: str) -> float:
+    """The peak learning rate of one setting."""
+    name = f"learning_rate.settings.{arm}"
+    given = (TRANSLATOR, TRANSLATION, TRANSLATION_RATES, tuning_seeds(2), TRANSLATION_STEPS)
+    return tuned(Search(name, *given, _setting(arm)))
+
+
+def settings_trainings(seed: int) -> dict[str, Job]:
+    """Each setting at its own rate, and the report's once more at an eighth of it."""
+    seed += LATER
+    rates = {arm: tuned_setting(arm) for arm in SETTINGS}
+    steps = {"steps": TRANSLATION_STEPS, "evaluate_every": TRANSLATION_STEPS // 2}
+    jobs = {
+        arm: job(TRANSLATOR, TRANSLATION, seed, learning_rate=rates[arm], **steps, **_setting(arm))
+        for arm in SETTINGS
+    }
+    lower = {"learning_rate": rates["report"] / LOWER, **steps, **_setting("report")}
+    return {**jobs, "lower rate": job(TRANSLATOR, TRANSLATION, seed, **lower)}
+
+
+RIVALS = (*SETTINGS, "lower rate")
+
+
+@measurement(
+    seeds=6,
+    coords={"arm": RIVALS},
+    trainings=settings_trainings,
+    repeat="opening",
+)
+def settings(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Three settings of Adam on a small translation, half way and at the end."""
+    final = [
+        evaluate(runs[arm].model, TRANSLATION, seed=seed + LATER, size=1024).loss for arm in RIVALS
+    ]
+    return {
+        "loss": ("arm", final),
+        "half_way": ("arm", [float(runs[arm].evaluation_losses[0]) for arm in RIVALS]),
+        "rate": ("arm", [float(runs[arm].rates.max()) for arm in RIVALS]),
+    }
+
+
+# Clipping, and Muon -------------------------------------------------------------------------------
+
+STEPS = 120
+GRID = tuple(range(6))
+RATES: Mapping[str, tuple[float, ...]] = {
+    "SGD": (0.08, 0.16, 0.32, 0.64, 1.28, 2.56),
+    "Adam": (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2),
+}
+CLIPS: Mapping[str, float | None] = {"none": None, "clipped": 1.0}
+
+
+def clipping_trainings(seed: int) -> dict[tuple[str, str, int], Job]:
+    """Plain gradient descent and Adam, with and without clipping, each at six rates."""
+    kinds: Mapping[str, dict[str, Any]] = {
+        "SGD": {"optimiser": "SGD", "betas": (0.0, 0.0)},
+        "Adam": {"optimiser": "Adam"},
+    }
+    return {
+        (kind, clip, place): text_job(
+            READER, RATES[kind][place], seed, STEPS, clip=CLIPS[clip], **kinds[kind]
+        )
+        for kind in RATES
+        for clip in CLIPS
+        for place in GRID
+    }
+
+
+@measurement(
+    seeds=8,
+    coords={"kind": tuple(RATES), "clip": tuple(CLIPS), "rate": GRID},
+    trainings=clipping_trainings,
+    repeat="opening",
+)
+def clipping(seed: int, runs: Mapping[tuple[str, str, int], Run]) -> dict[str, Any]:
+    """Gradients clipped to norm 1 or not: the loss after 120 steps, and how often clipping acts."""
+    axes = ("kind", "clip", "rate")
+    table = [[[runs[kind, clip, i] for i in GRID] for clip in CLIPS] for kind in RATES]
+    return {
+        "loss": (axes, [[[loss_of(run, seed) for run in row] for row in two] for two in table]),
+        "long": (
+            axes,
+            [
+                [[float((run.gradient_norms > 1).mean()) for run in row] for row in two]
+                for two in table
+            ],
+        ),
+    }
+
+
+def muon_trainings(seed: int) -> dict[tuple[str, float], Job]:
+    """Muon, and Adam without clipping, at the same six rates."""
+    own = {"optimiser": "SGD", "betas": (0.0, 0.0), "prepare": Muon(), "after_step": trains_alone}
+    jobs = {
+        ("Muon", rate): text_job(READER, rate, seed, STEPS, clip=None, evaluate_every=10, **own)
+        for rate in RATES["Adam"]
+    }
+    for rate in RATES["Adam"]:
+        jobs["Adam", rate] = text_job(READER, rate, seed, STEPS, clip=None, optimiser="Adam")
+    return jobs
+
+
+@measurement(
+    seeds=6,
+    coords={"optimiser": ("Adam", "Muon"), "rate": RATES["Adam"]},
+    trainings=muon_trainings,
+    repeat="opening",
+)
+def muon(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
+    """Muon beside Adam: the loss after 120 steps, and after how many steps Muon is where its rival ends."""
+    losses = [[loss_of(runs[o, rate], seed) for rate in RATES["Adam"]] for o in ("Adam", "Muon")]
+    best = RATES["Adam"][int(np.argmin(losses[0]))]
+    goal = evaluate(runs["Adam", best].model, TEXT, seed=seed).loss
+    reached = []
+    for rate in RATES["Adam"]:
+        run = runs["Muon", rate]
+        there = np.flatnonzero(run.evaluation_losses <= goal)
+        reached.append(float(run.evaluated[there[0]]) if len(there) else float(STEPS))
+    return {"loss": (("optimiser", "rate"), losses), "reached": ("rate", reached)}
+
+
+# Batch size ---------------------------------------------------------------------------------------
+
+LEVEL = 2.5
+"""The loss that is to be reached."""
+CAPS = {4: 400, 16: 160, 64: 80, 256: 40}
+"""Sequences of a batch, and after how many steps a run is given up."""
+LOOKS = {4: 10, 16: 5, 64: 2, 256: 1}
+"""After how many steps it is looked whether the level is reached."""
+BATCH_RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+EARLY = 15
+"""Steps after which the noise scale is measured for the first time."""
+
+
+@dataclass(frozen=True)
+class AtLevel:
+    """A hook for `train`: ends a training on text when the loss on windows held out is at the level.
+
+    Attributes:
+        every: after how many steps to look.
+        seed: of the windows.
+    """
+
+    every: int
+    seed: int
+
+    def __call__(self, step: Step) -> bool:
+        """Whether the training ends here."""
+        if step.number % self.every:
+            return False
+        return evaluate(step.model, TEXT, seed=self.seed).loss <= LEVEL
+
+
+def batches_trainings(seed: int) -> dict[tuple[int, float] | str, Job]:
+    """Every size of batch at every rate until the level is reached; and the first steps of one of these."""
+    jobs: dict[tuple[int, float] | str, Job] = {
+        (size, rate): text_job(
+            READER,
+            rate,
+            seed,
+            cap,
+            batch_size=size,
+            clip=None,
+            after_step=AtLevel(LOOKS[size], seed),
+        )
+        for size, cap in CAPS.items()
+        for rate in BATCH_RATES
+    }
+    jobs["early"] = text_job(READER, 1.6e-2, seed, EARLY, batch_size=64, clip=None)
+    return jobs
+
+
+@measurement(
+    seeds=4,
+    coords={"batch": tuple(CAPS), "rate": BATCH_RATES, "look": ("early", "end")},
+    trainings=batches_trainings,
+    repeat="opening",
+)
+def batches(seed: int, runs: Mapping[tuple[int, float] | str, Run]) -> dict[str, Any]:
+    """Steps that Adam takes to a loss of 2.5, by batch size and rate; and the gradient's noise scale."""
+    looked = (runs["early"].model, runs[64, 1.6e-2].model)
+    return {
+        "steps": (
+            ("batch", "rate"),
+            [[float(len(runs[size, rate].losses)) for rate in BATCH_RATES] for size in CAPS],
+        ),
+        "noise_scale": ("look", [noise_scale(batch_gradients(m, seed), BATCH) for m in looked]),
+    }
+
+
+def batch_gradients(model: Model, seed: int, count: int = 64) -> Float[Tensor, "batch weight"]:
+    """The gradients of the loss on so many batches of 16 windows, in float64."""
+    generator, weights = make_generator(seed, "noise"), list(model.parameters())
+    rows = []
+    for _ in range(count):
+        batch = TEXT.batch(generator, BATCH)
+        loss = cross_entropy(predict(model, batch), batch.targets, batch.scored)
+        rows.append(flat(torch.autograd.grad(loss, weights)).double())
+    return torch.stack(rows)
+
+
+def noise_scale(gradients: Float[Tensor, "batch weight"], size: int) -> float:
+    r"""The simple noise scale of McCandlish et al. (2018): the variance of one example's gradient over $|G|^2$.
+
+    The variance is summed over weights. The squared length of a mean gradient is too long by the noise that is
+    left in it, which is taken off.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> single = 1 + 4 * torch.randn(2000, 1000, generator=generator).double()
+    >>> round(noise_scale(single, 1), 1)
+    16.0
+
+    Args:
+        gradients: of batches drawn independently.
+        size: examples in a batch.
+    """
+    spread = float(gradients.var(0).sum())
+    squared = float(gradients.mean(0).square().sum()) - spread / len(gradients)
+    return size * spread / squared
+
+
+def hyperbola(
+    sizes: Sequence[float], steps: Sequence[float]
+) -> tuple[float, float, Float[ndarray, "size"]]:
+    r"""Fit $S = S_{\min} (1 + B_c / B)$ to steps at several batch sizes, by least squares of logarithms.
+
+    In examples $E = B S$ that is $(S / S_{\min} - 1)(E / E_{\min} - 1) = 1$ with $E_{\min} = B_c S_{\min}$.
+
+    >>> least, critical, residuals = hyperbola([4, 16, 64], [100, 40, 25])
+    >>> round(least, 3), round(critical, 3), bool(abs(residuals).max() < 1e-4)
+    (20.0, 16.0, True)
+
+    Returns:
+        the fewest steps, the critical batch size, and the residuals of the logarithms.
+    """
+    b, s = np.asarray(sizes, dtype=float), np.log(np.asarray(steps, dtype=float))
+
+    def residuals(log_critical: float) -> Float[ndarray, "size"]:
+        rest = s - np.log1p(np.exp(log_critical) / b)
+        return rest - rest.mean()
+
+    found = minimize_scalar(
+        lambda x: float(np.square(residuals(x)).sum()), bounds=(-3, 12), method="bounded"
+    )
+    critical = float(np.exp(found.x))
+    least = float(np.exp((s - np.log1p(critical / b)).mean()))
+    return least, critical, residuals(float(found.x))
+
+
+# Decay --------------------------------------------------------------------------------------------
+
+DECAYS: Mapping[str, dict[str, Any]] = {
+    "no decay": {"optimiser": "Adam"},
+    "AdamW": {"optimiser": "AdamW", "weight_decay": 0.3},
+    "L2 in Adam": {"optimiser": "Adam", "weight_decay": 3e-4},
+}
+TENTHS = tuple(range(1, 11))
+
+
+def decays_trainings(seed: int) -> dict[str, Job]:
+    """Adam without decay, and with each of two."""
+    return {
+        kind: text_job(READER, 8e-3, seed, STEPS, clip=None, **given)
+        for kind, given in DECAYS.items()
+    }
+
+
+@measurement(
+    seeds=6,
+    coords={"kind": tuple(DECAYS)[1:], "tenth": TENTHS},
+    trainings=decays_trainings,
+    repeat="opening",
+)
+def decays(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """How long weights are after training with decay, relative to without, by the size of their gradients."""
+    inside = torch.cat(
+        [
+            torch.full((weight.numel(),), weight.ndim == 2 and name.startswith("blocks"))
+            for name, weight in runs["no decay"].model.named_parameters()
+        ]
+    )
+    sizes = batch_gradients(runs["no decay"].model, seed).square().mean(0).sqrt()[inside]
+    weights = {
+        kind: flat([w.detach() for w in run.model.parameters()]).double()[inside]
+        for kind, run in runs.items()
+    }
+    tenths = sizes.argsort().tensor_split(len(TENTHS))
+    kept = [
+        [float(weights[kind][part].norm() / weights["no decay"][part].norm()) for part in tenths]
+        for kind in tuple(DECAYS)[1:]
+    ]
+    return {
+        "kept": (("kind", "tenth"), kept),
+        "gradient": ("tenth", [float(sizes[part].median()) for part in tenths]),
+    }
+
+
+# What the claims are judged by --------------------------------------------------------------------
+
+
+@evidence("EX-3.26")
+def _(searches: Dataset) -> dict[str, Any]:
+    others = searches.share.sel(factor=list(FACTORS[1:])).max("factor")
+    rate = searches.share.sel(factor="rate")
+    return {
+        space: {"treatment": rate.sel(space=space), "baseline": others.sel(space=space)}
+        for space in SPACES
+    }
+
+
+@evidence("DA-3.1")
+def _(settings: Dataset) -> dict[str, Any]:
+    loss = {arm: settings.loss.sel(arm=arm) for arm in RIVALS}
+    return {
+        rival: {
+            "treatment": loss["report"],
+            "baseline": loss[rival],
+            "control": loss["lower rate"],
+        }
+        for rival in ("default", "AdamW")
+    }
+
+
+@evidence("LT-5.1")
+def _(batches: Dataset) -> dict[str, Any]:
+    fits = [hyperbola(list(CAPS), steps) for steps in np.exp(log_steps(batches).values)]
+    scales = np.log(batches.noise_scale).mean("look").values
+    return {
+        "law": {"value": [float(np.abs(residuals).max()) for _, _, residuals in fits]},
+        "noise": {"value": np.abs(scales - np.log([critical for _, critical, _ in fits]))},
+    }
+
+
+@evidence("LT-5.2")
+def _(batches: Dataset) -> dict[str, Any]:
+    sizes = [4, 16, 64]
+    rates = np.log(best_rates(batches).sel(batch=sizes).transpose("batch", "seed").values)
+    return {"value": np.polyfit(np.log(sizes), rates, 1)[0]}
+
+
+@evidence("LT-5.3")
+def _(clipping: Dataset) -> dict[str, Any]:
+    return {
+        kind: {
+            "treatment": at_best(clipping.loss.sel(kind=kind, clip="clipped")),
+            "baseline": at_best(clipping.loss.sel(kind=kind, clip="none")),
+        }
+        for kind in RATES
+    }
+
+
+@evidence("LT-5.4")
+def _(decays: Dataset) -> dict[str, Any]:
+    apart = decays.kept.sel(tenth=10) - decays.kept.sel(tenth=1)
+    return {
+        "l2": {"value": apart.sel(kind="L2 in Adam")},
+        "adamw": {"value": np.abs(apart.sel(kind="AdamW"))},
+    }
+
+
+@evidence("LT-5.5")
+def _(muon: Dataset) -> dict[str, Any]:
+    return {
+        "treatment": at_best(muon.loss.sel(optimiser="Muon")),
+        "baseline": at_best(muon.loss.sel(optimiser="Adam")),
+    }
+
+
+@evidence("LT-5.6")
+def _(descents: Dataset) -> dict[str, Any]:
+    ratios = np.log(late_curvature(descents).transpose("rate", "seed").values)
+    slopes = np.polyfit(np.log(DESCENTS), ratios, 1)[0] - 1
+    return {"hovers": {"value": ratios.mean(0)}, "follows": {"value": slopes}}
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+
+def log_steps(batches: Dataset) -> DataArray:
+    """Logarithm of the steps of each seed and batch size, at the rate that is best for the other seeds."""
+    found = [at_best(np.log(batches.steps.sel(batch=size, drop=True))) for size in CAPS]
+    sizes = DataArray(list(CAPS), dims="batch", name="batch")
+    joined: DataArray = xarray.concat(found, sizes).transpose("seed", "batch")
+    return joined
+
+
+def best_rates(batches: Dataset) -> DataArray:
+    """The best rate of each seed and batch size: the vertex of a parabola in logarithms.
+
+    It goes through the rate with the fewest steps and its two neighbours.
+    """
+    logs, x = np.log(batches.steps.transpose("seed", "batch", "rate").values), np.log(BATCH_RATES)
+    found = np.empty(logs.shape[:2])
+    for at in np.ndindex(*found.shape):
+        low = int(np.clip(logs[at].argmin(), 1, len(x) - 2))
+        a, b, _ = np.polyfit(x[low - 1 : low + 2], logs[at][low - 1 : low + 2], 2)
+        vertex = -b / (2 * a) if a > 0 else x[low]
+        found[at] = np.exp(np.clip(vertex, x[low - 1], x[low + 1]))
+    return DataArray(
+        found, dims=("seed", "batch"), coords={"seed": batches.seed, "batch": batches.batch}
+    )
+
+
+def late_curvature(descents: Dataset) -> DataArray:
+    """Mean curvature over the last 100 steps, in units of two over the rate."""
+    late = descents.curvature.sel(step=slice(DESCENT_STEPS - 100, None)).mean("step")
+    found: DataArray = late * descents.rate / 2
+    return found
+
+
+@number
+def curve_floor(curve: Dataset) -> float:
+    """The lowest mean loss of the curve."""
+    return float(curve.loss.mean("seed").min())
+
+
+@number
+def curve_best(curve: Dataset) -> float:
+    """The rate with the lowest mean loss."""
+    return float(CURVE[int(curve.loss.mean("seed").argmin("rate"))])
+
+
+@number
+def curve_good(curve: Dataset, *, end: str) -> float:
+    """The lowest or highest rate whose mean loss is within a tenth of a nat of the lowest."""
+    loss = curve.loss.mean("seed")
+    good = loss.rate.values[(loss < loss.min() + 0.1).values]
+    return float(good[0] if end == "low" else good[-1])
+
+
+@number
+def late(descents: Dataset, *, rate: float) -> DataArray:
+    """Mean curvature of the last 100 steps at a rate, in units of two over that rate."""
+    found: DataArray = late_curvature(descents).sel(rate=rate)
+    return found
+
+
+@number
+def jump(*, beta2: float) -> float:
+    """Adam's largest step, in units of the rate, after a constant gradient has become ten times as large."""
+    return float(adam_steps([1.0] * 4000 + [10.0] * 400, betas=(0.9, beta2)).max())
+
+
+@number
+def translation_floor() -> float:
+    """The expected loss of a model that knows the rule of the translation."""
+    return TRANSLATION.bayes_loss()
+
+
+@number
+def clipped_at(clipping: Dataset, *, clip: str, rate: int) -> float:
+    """Mean loss of plain gradient descent at a position of its grid of rates."""
+    return float(clipping.loss.sel(kind="SGD", clip=clip, rate=rate).mean())
+
+
+def _middle(batches: Dataset) -> dict[int, float]:
+    """Geometric mean over seeds of the steps to the level, by batch size."""
+    logs = log_steps(batches).mean("seed")
+    return {size: math.exp(float(logs.sel(batch=size))) for size in CAPS}
+
+
+@number
+def steps_to_level(batches: Dataset, *, batch: int) -> float:
+    """Steps to the level, geometric mean over seeds."""
+    return _middle(batches)[batch]
+
+
+@number
+def fewer_steps(batches: Dataset) -> float:
+    """By what factor batches of 64 take fewer steps than batches of 4."""
+    return _middle(batches)[4] / _middle(batches)[64]
+
+
+@number
+def more_examples(batches: Dataset) -> float:
+    """By what factor batches of 64 take more examples than batches of 4."""
+    return 16 / fewer_steps(batches)
+
+
+@number
+def critical_size(batches: Dataset) -> float:
+    """The critical batch size of the hyperbola through the geometric means."""
+    return hyperbola(list(CAPS), list(_middle(batches).values()))[1]
+
+
+@number
+def noise(batches: Dataset, *, look: str) -> float:
+    """The noise scale at a look, geometric mean over seeds."""
+    logs: DataArray = np.log(batches.noise_scale.sel(look=look))
+    return float(np.exp(logs.mean("seed")))
+
+
+@number
+def muon_reaches(muon: Dataset) -> float:
+    """After how many steps Muon at its best rate is where Adam ends at its best, mean over seeds."""
+    rates = best_for_others(muon.loss.sel(optimiser="Muon", drop=True))
+    return float(muon.reached.sel(rate=rates).mean())

@@ -7,7 +7,7 @@ cause taken away at a time. Pre-norm encoders of four blocks learn the same task
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,7 @@ import torch
 import xarray
 from jaxtyping import Float
 from numpy import ndarray
-from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.alarms import (
@@ -35,6 +33,7 @@ from measured_transformer.analysis.alarms import (
 )
 from measured_transformer.analysis.early_stopping import WhenSolved
 from measured_transformer.analysis.residual import ledger, token_spread
+from measured_transformer.analysis.sharpness import flat, largest_eigenvalue
 from measured_transformer.analysis.solving import solved
 from measured_transformer.evidence.statistics import proportion
 from measured_transformer.measuring import (
@@ -270,44 +269,6 @@ def _divisors(file: Path, model: Model, beta: float, eps: float) -> list[Tensor]
     return divisors
 
 
-def largest_eigenvalue(
-    model: Model, batch: Batch, divisors: Sequence[Tensor] | None = None, *, tolerance: float = 0.01
-) -> float:
-    r"""The largest eigenvalue of the Hessian of the batch's loss, all weights together.
-
-    The Hessian is never written down: its product with a vector $v$ is the gradient of $g \cdot v$, two
-    backward passes. Lanczos' method needs some twenty such products. Adam divides the gradient entry by entry,
-    by $d$; what limits its step is the largest eigenvalue of $D^{-1/2} H D^{-1/2}$.
-
-    Args:
-        model: whose weights are varied.
-        batch: whose loss is differentiated.
-        divisors: of Adam, from `Snapshot`: then of the preconditioned Hessian.
-        tolerance: relative error allowed.
-    """
-    weights = [p for p in model.parameters() if p.requires_grad]
-    scale = torch.ones(()) if divisors is None else flat(divisors).rsqrt()
-    with (
-        torch.enable_grad(),
-        sdpa_kernel(SDPBackend.MATH),
-    ):  # the fused one has no second derivative
-        loss = cross_entropy(predict(model, batch), batch.targets, batch.scored)
-        gradient = flat(torch.autograd.grad(loss, weights, create_graph=True))
-
-        def product(vector: Float[ndarray, "weight"]) -> Float[ndarray, "weight"]:
-            v = scale * torch.as_tensor(vector.reshape(-1)).to(gradient)
-            curved = torch.autograd.grad(gradient @ v, weights, retain_graph=True)
-            return np.asarray((scale * flat(curved)).double().cpu())
-
-        size = gradient.numel()
-        operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
-        start = np.random.default_rng(0).normal(size=size)
-        values = eigsh(
-            operator, k=1, which="LA", tol=tolerance, v0=start, return_eigenvectors=False
-        )
-    return float(values[0])
-
-
 @torch.no_grad()
 def update_norm(before: Model, after: Model) -> float:
     """Length of the difference between all weights of two models of one shape."""
@@ -320,11 +281,6 @@ def prediction_shift(before: Model, after: Model, batch: Batch) -> float:
     """How far the answers of two models lie apart: KL(before || after), in nats a position."""
     old, new = (predict(model, batch).log_softmax(-1) for model in (before, after))
     return float((old.exp() * (old - new)).sum(-1)[batch.scored].mean())
-
-
-def flat(tensors: Iterable[Tensor]) -> Float[Tensor, "weight"]:
-    """All entries behind one another."""
-    return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 def _stops(arm: str, seed: int, steps: Sequence[int]) -> dict[int, Snapshot]:
