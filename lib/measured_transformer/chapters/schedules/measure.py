@@ -800,7 +800,7 @@ def _less(treatment: DataArray, baseline: DataArray) -> dict[str, DataArray]:
 
 
 def _root_against(final: Dataset, what: str, rival: str, *, logarithm: bool = False) -> Any:
-    arms = [final[what].sel(schedule=name) for name in ("root", rival)]
+    arms: list[Any] = [final[what].sel(schedule=name) for name in ("root", rival)]
     return _less(*(np.log(arm) if logarithm else arm for arm in arms))
 
 
