@@ -55,7 +55,10 @@ def test_sentences_score_as_in_sacrebleu(smoothing: str, expected: list[float]) 
 
 
 def test_counts_by_hand() -> None:
-    output, reference = ["the", "cat", "sat", "on", "a", "mat"], ["the", "cat", "sat", "on", "the", "mat"]
+    output, reference = (
+        ["the", "cat", "sat", "on", "a", "mat"],
+        ["the", "cat", "sat", "on", "the", "mat"],
+    )
     assert statistics(output, reference).tolist() == [5, 3, 2, 1, 6, 5, 4, 3, 6, 6]
     value = score(statistics(output, reference))
     assert value.precisions == pytest.approx((5 / 6, 3 / 5, 1 / 2, 1 / 3))
