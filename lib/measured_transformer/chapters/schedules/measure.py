@@ -725,7 +725,8 @@ def valley_path(walker: str) -> Float[ndarray, "step axis"]:
 @number
 def stands(*, walker: str, step: int) -> float:
     """The height at which a walker of the hand example stands after so many steps."""
-    return float(valley_height(*valley_path(walker)[step]))
+    along, across = valley_path(walker).T
+    return float(valley_height(along, across)[step])
 
 
 @number
