@@ -800,9 +800,11 @@ def _less(treatment: DataArray, baseline: DataArray) -> dict[str, DataArray]:
     return {"treatment": treatment, "baseline": baseline}
 
 
-def _root_against(final: Dataset, what: str, rival: str, *, logarithm: bool = False) -> Any:
-    arms = [final[what].sel(schedule=name) for name in ("root", rival)]
-    return _less(*(np.log(arm) if logarithm else arm for arm in arms))
+def _root_against(
+    final: Dataset, what: str, rival: str, *, logarithm: bool = False
+) -> dict[str, DataArray]:
+    values: DataArray = np.log(final[what]) if logarithm else final[what]
+    return _less(values.sel(schedule="root"), values.sel(schedule=rival))
 
 
 def _text_against(text: Dataset, schedule: str, rival: str) -> Any:
