@@ -803,7 +803,7 @@ def _less(treatment: DataArray, baseline: DataArray) -> dict[str, DataArray]:
 def _root_against(
     final: Dataset, what: str, rival: str, *, logarithm: bool = False
 ) -> dict[str, DataArray]:
-    values: DataArray = np.log(final[what]) if logarithm else final[what]
+    values: Any = np.log(final[what]) if logarithm else final[what]
     return _less(values.sel(schedule="root"), values.sel(schedule=rival))
 
 
