@@ -16,7 +16,7 @@ RESULTS = load_results("schedules")
         (figures.plot_plane, ["plane"]),
         (figures.plot_lines, ["valley"]),
         (figures.plot_budget, ["race"]),
-        (figures.plot_race, ["race", "text"]),
+        (figures.plot_race, ["final", "text"]),
         (figures.plot_law, ["annealing"]),
     ],
 )

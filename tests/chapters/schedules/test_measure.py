@@ -34,9 +34,8 @@ def test_no_tuned_peak_stands_at_the_edge_of_its_grid():
         (RESULTS["repeated"]["rate"], measure.RATES),
     ):
         assert grid[0] < float(found.min()) <= float(found.max()) < grid[-1]
-    for schedule in measure.SCHEDULES:
-        for _, rate in measure.chosen(RESULTS["race"], schedule):
-            assert measure.RATES[0] < rate < measure.RATES[-1]
+    for _, rate in measure.CHOSEN.values():
+        assert measure.RATES[0] < rate < measure.RATES[-1]
 
 
 def test_the_sum_of_an_exponential_decay_is_that_of_its_series():
@@ -80,8 +79,8 @@ def test_walkers_in_the_valley_go_where_the_page_says():
     # ten times as far below the start, nearly
     heights = [measure.stands(walker=one, step=24) for one in ("cooled", "slow")]
     assert 8 < heights[0] / heights[1] < 10
-    gradient = (measure.valley_height(1.0, 0.3 + 1e-6) - measure.valley_height(1.0, 0.3)) / 1e-6
-    assert gradient == pytest.approx(0.3, abs=1e-5)
+    heights = measure.valley_height(np.ones(2), np.array([0.3, 0.3 + 1e-6]))
+    assert np.diff(heights)[0] / 1e-6 == pytest.approx(0.3, abs=1e-5)
 
 
 def test_a_schedule_of_half_the_length_shares_its_plateau():
@@ -148,15 +147,23 @@ def test_gaps_are_read_where_training_losses_are_equal():
             measure.at_equal_training_loss(training, training, level)
 
 
-def test_what_suits_a_schedule_is_chosen_on_other_seeds():
+def test_the_final_runs_what_the_race_has_chosen_on_other_seeds():
     race = RESULTS["race"]
-    seed = race.seed.values[0]
-    shape, rate = measure.chosen(race, "exponential")[0]
-    shapes = measure.shapes_of("exponential")
-    others = race.loss.sel(shape=shapes).drop_sel(seed=seed).mean("seed")
-    assert float(others.sel(shape=shape, rate=rate)) == float(others.min())
-    found = measure.at_best(race, schedule="exponential", what="loss").sel(seed=seed)
-    assert float(found) == float(race.loss.sel(seed=seed, shape=shape, rate=rate))
+    for schedule, setting in measure.CHOSEN.items():
+        assert measure.best_of(race, schedule) == setting
+        shape, rate = setting
+        others = race.loss.sel(shape=measure.shapes_of(schedule)).mean("seed")
+        assert float(others.sel(shape=shape, rate=rate)) == float(others.min())
+    assert set(measure.CHOSEN) == set(measure.SCHEDULES)
+    raced = {
+        job.seed for seed in race.seed.values for job in measure.race_trainings(int(seed)).values()
+    }
+    last = {
+        job.seed
+        for seed in RESULTS["final"].seed.values
+        for job in measure.final_trainings(int(seed)).values()
+    }
+    assert not raced & last
 
 
 def test_the_best_other_schedule_never_looks_at_its_seed():

@@ -67,7 +67,7 @@ WRONG = {
     },
     "schedules.bounce": {
         "side to side": (lambda rate: 2 * rate / (2 - rate), "from one side to the other"),
-        "the height": (lambda rate: (rate / (2 - rate)) ** 2 / 2, "the height"),
+        "the height": (lambda rate: (rate / (2 - rate)) ** 2 / 2, "at a rate of 1"),
         "half the rate": (lambda rate: rate / 2, "at a rate of 1"),
         "the rate": (lambda rate: rate, "does not lead to"),
         "below the floor": (lambda rate: -rate / (2 - rate), "not negative"),

@@ -725,7 +725,8 @@ def valley_path(walker: str) -> Float[ndarray, "step axis"]:
 @number
 def stands(*, walker: str, step: int) -> float:
     """The height at which a walker of the hand example stands after so many steps."""
-    return float(valley_height(*valley_path(walker)[step]))
+    along, across = valley_path(walker).T
+    return float(valley_height(along, across)[step])
 
 
 @number
@@ -799,9 +800,11 @@ def _less(treatment: DataArray, baseline: DataArray) -> dict[str, DataArray]:
     return {"treatment": treatment, "baseline": baseline}
 
 
-def _root_against(final: Dataset, what: str, rival: str, *, logarithm: bool = False) -> Any:
-    arms: list[Any] = [final[what].sel(schedule=name) for name in ("root", rival)]
-    return _less(*(np.log(arm) if logarithm else arm for arm in arms))
+def _root_against(
+    final: Dataset, what: str, rival: str, *, logarithm: bool = False
+) -> dict[str, DataArray]:
+    values: Any = np.log(final[what]) if logarithm else final[what]
+    return _less(values.sel(schedule="root"), values.sel(schedule=rival))
 
 
 def _text_against(text: Dataset, schedule: str, rival: str) -> Any:
