@@ -61,7 +61,6 @@ from measured_transformer.variants.norms import (
     deep_norm,
     gated_branches,
     head_norms,
-    query_key_norms,
     sandwich,
     scaled_branches,
     t_fixup,
@@ -146,7 +145,6 @@ POST = CONFIG.replace(placement="post")
 GIVEN = make_model(CONFIG, causal=False, seed=9)
 PREPARATIONS = {
     "sandwich": (CONFIG, sandwich),
-    "query_key_norms": (CONFIG, query_key_norms),
     "head_norms": (CONFIG, head_norms),
     "deep_norm": (POST, deep_norm),
     "zero_branches": (CONFIG, zero_branches),

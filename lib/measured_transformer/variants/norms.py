@@ -38,27 +38,8 @@ def _through_written_norm(branch: nn.Module, inputs: object, output: Tensor) -> 
     return normed
 
 
-def query_key_norms(model: Model) -> None:
-    """Normalise each head's queries and keys before they are multiplied (QK-norm, Henry et al. 2020).
-
-    Raises:
-        ValueError: for an `EncoderDecoder`.
-    """
-    for block in _blocks(model):
-        for projection in (block.attention.query, block.attention.key):
-            projection.register_module("head_norm", _norm(model, model.config.head_width))
-            projection.register_forward_hook(_through_head_norm)
-
-
-def _through_head_norm(projection: nn.Module, inputs: object, output: Tensor) -> Tensor:
-    norm = projection.get_submodule("head_norm")
-    heads = output.unflatten(-1, (-1, len(norm.get_parameter("weight"))))
-    normed: Tensor = norm(heads)
-    return normed.flatten(-2)
-
-
 def head_norms(model: Model) -> None:
-    """As `query_key_norms`, also where several models are trained as one and weights are no parameters.
+    """Normalise each head's queries and keys before they are multiplied (QK-norm, Henry et al. 2020).
 
     Raises:
         ValueError: for an `EncoderDecoder`.

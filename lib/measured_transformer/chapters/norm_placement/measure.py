@@ -33,7 +33,7 @@ from measured_transformer.training.loop import Model, Run, evaluate, make_model,
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant
 from measured_transformer.training.seeding import make_generator, seeded
-from measured_transformer.variants.norms import query_key_norms, sandwich
+from measured_transformer.variants.norms import head_norms, sandwich
 
 PLACEMENTS = ("pre", "post")
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
@@ -205,7 +205,7 @@ def elsewhere_trainings(seed: int) -> dict[tuple[str, float], Job]:
     """Twelve blocks with norms in other places, at every learning rate."""
     arms: dict[str, tuple[Config, dict[str, Any]]] = {
         "both sides": (deep("pre"), {"prepare": sandwich}),
-        "queries and keys": (deep("pre", norm="none"), {"prepare": query_key_norms}),
+        "queries and keys": (deep("pre", norm="none"), {"prepare": head_norms}),
         "nowhere": (deep("pre", norm="none"), {}),
     }
     return {

@@ -56,7 +56,7 @@ from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.initialisation import BranchFactor
-from measured_transformer.variants.norms import query_key_norms
+from measured_transformer.variants.norms import head_norms
 from measured_transformer.variants.optimisers import AdamWithFilled, ZLoss
 
 TASK = Reversal(vocab=5, length=5)
@@ -401,7 +401,7 @@ def high_trainings(seed: int) -> dict[tuple[str, float], Job]:
     changed: dict[str, dict[str, Any]] = {
         "at once": {},
         "warm-up": {"schedule": Constant(HIGH_WARMUP)},
-        "QK-norm": {"prepare": query_key_norms},
+        "QK-norm": {"prepare": head_norms},
         "z-loss": {"prepare": ZLoss()},
     }
     given = {**OPTIONS, "steps": HIGH_LIMIT, "after_step": WhenSolved(20)}
@@ -621,7 +621,7 @@ def cures_trainings(seed: int) -> dict[str, Job]:
         "clipped": {"clip": 1.0},
         "slow average": {"betas": (0.9, 0.999)},
         "z-loss": {"prepare": ZLoss()},
-        "QK-norm": {"prepare": query_key_norms},
+        "QK-norm": {"prepare": head_norms},
     }
     given = {**OPTIONS, "steps": SPIKE_STEPS, "schedule": Constant(WARMUP)}
     return {
