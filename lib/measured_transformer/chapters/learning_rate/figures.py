@@ -233,7 +233,7 @@ def plot_batches(batches: Dataset) -> Figure:
     drawn = least * (1 + critical / over)
     left.plot(over * drawn, drawn, color=theme().ink, linewidth=1.4, zorder=1)
     for size, at in zip(sizes, np.exp(np.log(steps).mean(0)), strict=True):
-        _say(left, f"{size:.0f}", (size * at, at), (9, 5), "left")
+        _say(left, f"{size:.0f}", (size * at, at), (-8, -4), "right", None, "top")
     left.set_xscale("log")
     left.set_yscale("log")
     left.set_xlabel("examples to the loss")
@@ -247,11 +247,13 @@ def plot_batches(batches: Dataset) -> Figure:
     for power, name, style in ((0.5, "square root", "-"), (1.0, "linear", ":")):
         line = middle * (sizes / sizes[1]) ** power
         right.plot(sizes, line, color=theme().ink, linewidth=1.2, linestyle=style, zorder=1)
-        at = 3 if power == 0.5 else 2
-        _say(right, name, (sizes[at], line[at]), (-5, 4), "right")
+        if power == 0.5:
+            _say(right, name, (sizes[3], line[3]), (0, 5), "right")
+        else:
+            _say(right, name, (sizes[2], line[2]), (-8, 0), "right", None, "center")
     right.set_xscale("log")
     right.set_yscale("log")
-    right.set_ylim(0.5 * float(rates.min()), 3 * float(rates.max()))
+    right.set_ylim(0.5 * float(rates.min()), 4 * float(rates.max()))
     right.set_xlabel("batch size")
     right.set_ylabel("best learning rate")
     _numbers(right.xaxis, sizes.tolist())

@@ -317,7 +317,7 @@ LATER = 500
 
 
 @measurement(
-    seeds=8,
+    seeds=12,
     coords={"rate": DESCENTS, "step": tuple(range(0, DESCENT_STEPS + 1, LOOK_EVERY))},
     tolerance={"curvature": 10.0, "loss": 0.3},
 )
@@ -358,7 +358,7 @@ def searches_trainings(seed: int) -> dict[tuple[str, int], Job]:
 
 
 @measurement(
-    seeds=4,
+    seeds=8,
     coords={"space": tuple(SPACES), "factor": FACTORS, "level": tuple(range(5))},
     trainings=searches_trainings,
     repeat="opening",
