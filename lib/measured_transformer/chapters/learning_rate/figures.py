@@ -233,7 +233,8 @@ def plot_batches(batches: Dataset) -> Figure:
     drawn = least * (1 + critical / over)
     left.plot(over * drawn, drawn, color=theme().ink, linewidth=1.4, zorder=1)
     for size, at in zip(sizes, np.exp(np.log(steps).mean(0)), strict=True):
-        _say(left, f"{size:.0f}", (size * at, at), (-8, -4), "right", None, "top")
+        offset, side = ((-9, 5), "right") if size < 64 else ((0, 10), "center")
+        _say(left, f"{size:.0f}", (size * at, at), offset, side)
     left.set_xscale("log")
     left.set_yscale("log")
     left.set_xlabel("examples to the loss")
@@ -244,7 +245,7 @@ def plot_batches(batches: Dataset) -> Figure:
     rates = best_rates(batches).transpose("seed", "batch").values
     _marks(right, np.broadcast_to(sizes, rates.shape), rates, "ffn")
     middle = float(np.exp(np.log(rates[:, 1]).mean()))
-    for power, name, style in ((0.5, "square root", "-"), (1.0, "linear", ":")):
+    for power, name, style in ((0.5, "root", "-"), (1.0, "linear", ":")):
         line = middle * (sizes / sizes[1]) ** power
         right.plot(sizes, line, color=theme().ink, linewidth=1.2, linestyle=style, zorder=1)
         if power == 0.5:
