@@ -32,6 +32,7 @@ from measured_transformer.figures.plots import (
 from measured_transformer.figures.style import COLOURS, look, theme, themed
 
 Array = Float[ndarray, "..."]
+Point = tuple[float | int, float | int]
 FACTOR_CONCEPTS = {"rate": "attention", "depth": "residual", "heads": "norm", "width": "ffn"}
 """The colour of each hyper-parameter."""
 OPTIMISER_CONCEPTS = ("attention", "residual", "ffn")
@@ -206,7 +207,9 @@ def plot_clipping(clipping: Dataset) -> Figure:
         for clip, concept in (("none", "attention"), ("clipped", "residual")):
             rows = clipping.loss.sel(kind=kind, clip=clip).transpose("seed", "rate").values
             label = "clipped" if clip == "clipped" else "not clipped"
-            seed_lines(each, RATES[kind], rows, concept=concept, label=label, marker_every=1)
+            seed_lines(
+                each, np.array(RATES[kind]), rows, concept=concept, label=label, marker_every=1
+            )
         each.set_xscale("log")
         _numbers(each.xaxis, RATES[kind][::2])
         each.set_title(title, loc="left")
@@ -338,8 +341,8 @@ def _at_best(muon: Dataset, optimiser: str) -> Array:
 def _say(
     axes: Axes,
     text: str,
-    point: tuple[float, float],
-    offset: tuple[float, float],
+    point: Point,
+    offset: Point,
     side: str,
     colour: str | None = None,
     vertical: str = "bottom",
@@ -358,7 +361,7 @@ def _say(
     )
 
 
-def _numbers(axis: Axis, at: Sequence[float]) -> None:
+def _numbers(axis: Axis, at: Sequence[float | int]) -> None:
     """Ticks of a logarithmic axis, written as plain numbers."""
     axis.set_major_locator(FixedLocator(list(at)))
     axis.set_minor_locator(NullLocator())
