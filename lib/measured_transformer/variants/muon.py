@@ -58,8 +58,9 @@ class Muon:
 
     A matrix W of a block, (rows, columns), with gradient G:
 
-    $$M \leftarrow \mu M + G, \qquad W \leftarrow W - 0.2 \eta \sqrt{\max(\text{rows}, \text{columns})} \;
-    \operatorname{orthogonalise}(G + \mu M).$$
+    1. the momentum: $M \leftarrow \mu M + G$;
+    2. the step: $W \leftarrow W - 0.2 \eta \sqrt{\max(\text{rows}, \text{columns})} \; O$, where O is the
+       orthogonalised $G + \mu M$.
 
     The factor makes the root mean square of a step's entries about 0.2 $\eta$, as Liu et al. found it for
     Adam, so that one rate serves both.

@@ -32,6 +32,7 @@ from measured_transformer.figures.plots import (
 from measured_transformer.figures.style import COLOURS, look, theme, themed
 
 Array = Float[ndarray, "..."]
+Point = tuple[float | int, float | int]
 FACTOR_CONCEPTS = {"rate": "attention", "depth": "residual", "heads": "norm", "width": "ffn"}
 """The colour of each hyper-parameter."""
 OPTIMISER_CONCEPTS = ("attention", "residual", "ffn")
@@ -206,7 +207,9 @@ def plot_clipping(clipping: Dataset) -> Figure:
         for clip, concept in (("none", "attention"), ("clipped", "residual")):
             rows = clipping.loss.sel(kind=kind, clip=clip).transpose("seed", "rate").values
             label = "clipped" if clip == "clipped" else "not clipped"
-            seed_lines(each, RATES[kind], rows, concept=concept, label=label, marker_every=1)
+            seed_lines(
+                each, np.array(RATES[kind]), rows, concept=concept, label=label, marker_every=1
+            )
         each.set_xscale("log")
         _numbers(each.xaxis, RATES[kind][::2])
         each.set_title(title, loc="left")
@@ -233,7 +236,8 @@ def plot_batches(batches: Dataset) -> Figure:
     drawn = least * (1 + critical / over)
     left.plot(over * drawn, drawn, color=theme().ink, linewidth=1.4, zorder=1)
     for size, at in zip(sizes, np.exp(np.log(steps).mean(0)), strict=True):
-        _say(left, f"{size:.0f}", (size * at, at), (9, 5), "left")
+        offset, side = ((-9, 5), "right") if size < 64 else ((0, 10), "center")
+        _say(left, f"{size:.0f}", (size * at, at), offset, side)
     left.set_xscale("log")
     left.set_yscale("log")
     left.set_xlabel("examples to the loss")
@@ -244,14 +248,16 @@ def plot_batches(batches: Dataset) -> Figure:
     rates = best_rates(batches).transpose("seed", "batch").values
     _marks(right, np.broadcast_to(sizes, rates.shape), rates, "ffn")
     middle = float(np.exp(np.log(rates[:, 1]).mean()))
-    for power, name, style in ((0.5, "square root", "-"), (1.0, "linear", ":")):
+    for power, name, style in ((0.5, "root", "-"), (1.0, "linear", ":")):
         line = middle * (sizes / sizes[1]) ** power
         right.plot(sizes, line, color=theme().ink, linewidth=1.2, linestyle=style, zorder=1)
-        at = 3 if power == 0.5 else 2
-        _say(right, name, (sizes[at], line[at]), (-5, 4), "right")
+        if power == 0.5:
+            _say(right, name, (sizes[3], line[3]), (0, 5), "right")
+        else:
+            _say(right, name, (sizes[2], line[2]), (-8, 0), "right", None, "center")
     right.set_xscale("log")
     right.set_yscale("log")
-    right.set_ylim(0.5 * float(rates.min()), 3 * float(rates.max()))
+    right.set_ylim(0.5 * float(rates.min()), 4 * float(rates.max()))
     right.set_xlabel("batch size")
     right.set_ylabel("best learning rate")
     _numbers(right.xaxis, sizes.tolist())
@@ -335,8 +341,8 @@ def _at_best(muon: Dataset, optimiser: str) -> Array:
 def _say(
     axes: Axes,
     text: str,
-    point: tuple[float, float],
-    offset: tuple[float, float],
+    point: Point,
+    offset: Point,
     side: str,
     colour: str | None = None,
     vertical: str = "bottom",
@@ -355,7 +361,7 @@ def _say(
     )
 
 
-def _numbers(axis: Axis, at: Sequence[float]) -> None:
+def _numbers(axis: Axis, at: Sequence[float | int]) -> None:
     """Ticks of a logarithmic axis, written as plain numbers."""
     axis.set_major_locator(FixedLocator(list(at)))
     axis.set_minor_locator(NullLocator())
