@@ -632,7 +632,7 @@ def hyperbola(
 
     In examples $E = B S$ that is $(S / S_{\min} - 1)(E / E_{\min} - 1) = 1$ with $E_{\min} = B_c S_{\min}$.
 
-    >>> least, critical, residuals = hyperbola([4, 16, 64], [100, 40, 25])
+    >>> least, critical, residuals = hyperbola([4.0, 16.0, 64.0], [100.0, 40.0, 25.0])
     >>> round(least, 3), round(critical, 3), bool(abs(residuals).max() < 1e-4)
     (20.0, 16.0, True)
 
@@ -729,7 +729,7 @@ def _(settings: Dataset) -> dict[str, Any]:
 
 @evidence("LT-5.1")
 def _(batches: Dataset) -> dict[str, Any]:
-    fits = [hyperbola(list(CAPS), steps) for steps in np.exp(log_steps(batches).values).tolist()]
+    fits = [hyperbola([float(size) for size in CAPS], steps) for steps in np.exp(log_steps(batches).values).tolist()]
     scales = np.log(batches.noise_scale).mean("look").values
     return {
         "law": {"value": [float(np.abs(residuals).max()) for _, _, residuals in fits]},
@@ -886,7 +886,7 @@ def more_examples(batches: Dataset) -> float:
 @number
 def critical_size(batches: Dataset) -> float:
     """The critical batch size of the hyperbola through the geometric means."""
-    return hyperbola(list(CAPS), list(_middle(batches).values()))[1]
+    return hyperbola([float(size) for size in CAPS], list(_middle(batches).values()))[1]
 
 
 @number
