@@ -729,7 +729,8 @@ def _(settings: Dataset) -> dict[str, Any]:
 
 @evidence("LT-5.1")
 def _(batches: Dataset) -> dict[str, Any]:
-    fits = [hyperbola([float(size) for size in CAPS], steps) for steps in np.exp(log_steps(batches).values).tolist()]
+    sizes = [float(size) for size in CAPS]
+    fits = [hyperbola(sizes, steps) for steps in np.exp(log_steps(batches).values).tolist()]
     scales = np.log(batches.noise_scale).mean("look").values
     return {
         "law": {"value": [float(np.abs(residuals).max()) for _, _, residuals in fits]},
