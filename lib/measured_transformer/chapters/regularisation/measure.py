@@ -696,7 +696,10 @@ def _(remedies: Dataset) -> dict[str, Any]:
 
 @evidence("LT-7.3")
 def _(remedies: Dataset) -> dict[str, Any]:
-    return against(remedies.held, "new", "decay")
+    return {
+        "trained": against(remedies.trained, "new", "decay"),
+        "held": against(remedies.held, "new", "decay"),
+    }
 
 
 @evidence("LT-7.4")

@@ -979,7 +979,9 @@ def _(valley: Dataset) -> dict[str, Any]:
     return {
         "walls": _less(middle["walls"], lower),
         "drop": _less(first["cooling"], last["cooling"]),
-        "river": _less(last["floors"], middle["floors"]),
+        "river": {
+            "value": np.maximum(middle["floors"] - first["floors"], last["floors"] - middle["floors"])
+        },
     }
 
 
