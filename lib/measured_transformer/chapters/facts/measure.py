@@ -617,11 +617,7 @@ def _new(ripples: Dataset, route: str) -> DataArray:
 
 @evidence("LT-4.4")
 def _(ripples: Dataset) -> dict[str, Any]:
-    edited_share = _new(ripples, "the edit")
-    return {
-        route: {"treatment": _new(ripples, route), "baseline": edited_share}
-        for route in ("chain", "country")
-    }
+    return {route: {"value": _new(ripples, route)} for route in ("chain", "country")}
 
 
 @evidence("LT-4.5")
