@@ -20,6 +20,7 @@ NAMES = {"claims.toml", "measure.py", "figures.py", "exercises.py", "results"}
 INSTRUMENTS = {
     "analysis.alarms",
     "analysis.bleu",
+    "analysis.calibration",
     "analysis.circuits",
     "analysis.fact_counts",
     "analysis.fact_edits",
