@@ -980,7 +980,9 @@ def _(valley: Dataset) -> dict[str, Any]:
         "walls": _less(middle["walls"], lower),
         "drop": _less(first["cooling"], last["cooling"]),
         "river": {
-            "value": np.maximum(middle["floors"] - first["floors"], last["floors"] - middle["floors"])
+            "value": np.maximum(
+                middle["floors"] - first["floors"], last["floors"] - middle["floors"]
+            )
         },
     }
 
