@@ -27,6 +27,7 @@ INSTRUMENTS = {
     "analysis.fact_lookups",
     "analysis.folding",
     "analysis.lens",
+    "analysis.scaling",
     "figures.fact_tables",
 }
 """What is there for readers and for chapters to come, so that one user is enough."""

@@ -630,6 +630,7 @@ def peeking(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 SOURCE = Markov(vocab=16, length=32, branching=(2, 8), sharpness=1.0)
 SOURCE_STEPS, SOURCE_EVERY = 400, 20
+SOURCE_RATES = (2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1)
 
 
 def source_trainings(seed: int) -> dict[str, Job]:
@@ -637,7 +638,7 @@ def source_trainings(seed: int) -> dict[str, Job]:
     config = Config(vocab=16, d_model=32, n_layers=1, n_heads=2)
     options: dict[str, Any] = {"batch_size": 32, "schedule": WarmupCosine(20, SOURCE_STEPS)}
     search = Search(
-        "language-source", config, SOURCE, RATES, tuning_seeds(2), SOURCE_STEPS, options
+        "language-source", config, SOURCE, SOURCE_RATES, tuning_seeds(2), SOURCE_STEPS, options
     )
     more = {"learning_rate": tuned(search), "evaluate_every": SOURCE_EVERY}
     return {"model": job(config, SOURCE, seed, steps=SOURCE_STEPS, **more, **options)}
@@ -961,6 +962,7 @@ DURATIONS = (60, 180, 540, 1620)
 TUNED = 540
 """The longest duration that rates are chosen at; longer trainings take that of this one."""
 ROWS, LENGTH = 16, 64
+SCALING_RATES = (1e-3, 2.5e-3, 6e-3, 1.5e-2, 4e-2, 1e-1, 2.5e-1)
 HELD_OUT = 5e11
 """Operations from which on runs are kept out of the fit."""
 
@@ -994,9 +996,6 @@ def _rung(size: str, duration: int, seed: int) -> Job:
     return job(
         config, task, seed, steps=duration, learning_rate=rate, batch_size=ROWS, schedule=schedule
     )
-
-
-SCALING_RATES = (1e-3, 2.5e-3, 6e-3, 1.5e-2, 4e-2, 1e-1, 2.5e-1)
 
 
 def scaling_trainings(seed: int) -> dict[tuple[str, int], Job]:
