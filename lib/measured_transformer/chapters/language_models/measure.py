@@ -726,7 +726,7 @@ MODEL = Config(vocab=256, d_model=96, n_layers=3, n_heads=4, positions="rotary")
 STEPS, LONGER, EVERY = 1200, 6000, 100
 BINS = 10
 TEMPERATURES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0)
-LASTS = ("right", "too long")
+LASTS = ("right", "long")
 
 
 def _author(steps: int, seed: int) -> Job:
@@ -740,7 +740,7 @@ def _author(steps: int, seed: int) -> Job:
 
 def author_trainings(seed: int) -> dict[str, Job]:
     """The book's model, and one that reads the text five times as often."""
-    return {"right": _author(STEPS, seed), "too long": _author(LONGER, seed)}
+    return {"right": _author(STEPS, seed), "long": _author(LONGER, seed)}
 
 
 def kept_trainings(seed: int) -> dict[str, Job]:
@@ -927,6 +927,21 @@ def unpacked(words_: np.ndarray[Any, np.dtype[np.int64]]) -> Decoder:
     shaped = {n: w.view(x.shape) for (n, x), w in zip(state.items(), given, strict=True)}
     model.load_state_dict(shaped)
     return model.eval()
+
+
+def book_model(kept: Dataset) -> Decoder:
+    """The book's language model: the kept weights of its first seed.
+
+    Args:
+        kept: the result ``kept``.
+    """
+    return unpacked(kept.weights.squeeze("seed").values)
+
+
+def text_of(kept: Dataset, way: str) -> str:
+    """What the model wrote in one of `WAYS`, or the text's own continuation, behind its prompt."""
+    tokens = kept.texts.squeeze("seed").sel(way=way).values.tolist()
+    return bytes(tokens).decode("utf-8", errors="replace")
 
 
 @measurement(
@@ -1194,7 +1209,7 @@ def _(writing: Dataset) -> dict[str, Any]:
 @evidence("LT-13.3")
 def _(author: Dataset) -> dict[str, Any]:
     return {
-        "treatment": author.error.sel(last="too long"),
+        "treatment": author.error.sel(last="long"),
         "baseline": author.error.sel(last="right"),
     }
 
@@ -1231,6 +1246,19 @@ def branched(*, b: int, c: int, mean: str) -> float:
 
 
 @number
+def perplexity(cuts: Dataset, *, merges: int) -> DataArray:
+    """Perplexity per token of the models with so many merges."""
+    found: DataArray = np.exp(cuts.nats.sel(merges=merges))
+    return found
+
+
+@number
+def compressed(cuts: Dataset, *, merges: int) -> DataArray:
+    """Share of a text's size that is left when it is coded with these models: bits per byte over eight."""
+    return cuts.bits.sel(merges=merges) / 8
+
+
+@number
 def wrote(writing: Dataset, *, way: str, what: str) -> DataArray:
     """A number of the texts that the model wrote in a way, whose name stands here without blanks."""
     return writing[what].sel(way=next(w for w in (*WAYS, TEXT) if _slug(w) == way))
@@ -1244,7 +1272,7 @@ def _slug(name: str) -> str:
 @number
 def best_temperature(author: Dataset, *, last: str) -> float:
     """The temperature at which held-out text costs least, for the mean of the seeds."""
-    costs = author.warm.sel(last=last.replace("-", " ")).mean("seed")
+    costs = author.warm.sel(last=last).mean("seed")
     return float(author.temperature.values[int(costs.argmin("temperature"))])
 
 
