@@ -21,6 +21,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.bit_pairs import BitPairs
 from measured_transformer.tasks.bit_table import BitTable
 from measured_transformer.tasks.brackets import Brackets
+from measured_transformer.tasks.byte_pairs import BytePairs
 from measured_transformer.tasks.copying import Copying
 from measured_transformer.tasks.counting import Counting
 from measured_transformer.tasks.delay import Delay
@@ -68,6 +69,7 @@ TASKS = [
     AssociativeRecall(),
     AssociativeRecall(pairs=4, queries=3, keys=6, values=5),
     Brackets(),
+    BytePairs(merges=20, length=12),
     CopyED(),
     CopyLM(),
     Copying(),
@@ -205,7 +207,14 @@ def test_floors_are_finite_costs(task: Task) -> None:
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
     known = (
-        BitTable | HiddenMarkov | FixedSet | OpenedText | Raffle | ShuffledSentences | SkillTables
+        BitTable
+        | BytePairs
+        | HiddenMarkov
+        | FixedSet
+        | OpenedText
+        | Raffle
+        | ShuffledSentences
+        | SkillTables
     )
     assert names or isinstance(task, known)
     for name in names:

@@ -14,6 +14,7 @@ from numpy import ndarray
 from scipy.optimize import least_squares
 
 Values = Float[ndarray, "run"]
+Several = Float[ndarray, "..."]
 _STARTS = ((0.5, 0.3, 0.3), (1.0, 0.5, 0.5), (0.2, 0.2, 0.5), (0.5, 0.5, 0.2))
 
 
@@ -35,7 +36,7 @@ class ScalingLaw:
     text_exponent: float
     error: float
 
-    def __call__(self, parameters: Values | float, tokens: Values | float) -> Values:
+    def __call__(self, parameters: Several | float, tokens: Several | float) -> Several:
         """The loss of models of so many parameters after so many tokens."""
         n, d = np.asarray(parameters, dtype=float), np.asarray(tokens, dtype=float)
         return np.asarray(
@@ -73,7 +74,7 @@ def fit_law(
     n0, d0 = np.exp(np.log(n).mean()), np.exp(np.log(d).mean())
     low = float(found.min())
 
-    def residuals(x: Values) -> Values:
+    def residuals(x: Float[ndarray, "constant"]) -> Values:
         floor, a, b, alpha, beta = np.exp(x)
         return np.log(floor + a * (n / n0) ** -alpha + b * (d / d0) ** -beta) - np.log(found)
 
