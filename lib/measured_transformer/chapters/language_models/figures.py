@@ -93,8 +93,8 @@ def plot_tree() -> Figure:
             axes.text(
                 left + width / 2, -0.08, f"{text}\n{width:.3g}", ha="center", va="top", fontsize=9
             )
-    axes.set_xlim(0, 1)
-    axes.set_ylim(-0.75, 2.95)
+    axes.set_xlim(0, 1.01)
+    axes.set_ylim(-0.55, 2.95)
     axes.axis("off")
     return figure
 
