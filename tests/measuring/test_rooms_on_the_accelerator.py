@@ -41,6 +41,7 @@ SHORTER = {
     "activations_and_widths": {"PRODUCT_STEPS": 20},
     "allocation": {"STEPS": 24, "EVERY": 2},
     "facts": {"EDITS": 1, "answered_right": all_right},
+    "language_models": {"DRAWS": 2, "DURATIONS": (60,), "TEXTS": 2, "WRITTEN": 64},
     "layers": {"LOOKED_AT": 16},
     "learning_rate": {"DESCENT_STEPS": 20},
     "neurons": {"ASKED": 2, "READ": 60},

@@ -83,7 +83,12 @@ def plot_tree() -> Figure:
                 if wide > 0.025:
                     said = f"{letter}\n{chance}"
                     axes.text(
-                        at + wide / 2, 2.46 - level, said, ha="center", va="center", fontsize=9
+                        at + wide / 2,
+                        2.46 - level,
+                        said,
+                        ha="center",
+                        va="center",
+                        fontsize=9 if wide > 0.05 else 8,
                     )
                 below[text + letter] = (at, wide)
                 at += wide
