@@ -17,11 +17,13 @@ from measured_transformer.chapters.language_models.measure import (
     HELD_OUT,
     LONGER,
     MERGES,
+    SIZES,
     STEPS,
     TEXT,
     fitted,
     operations,
     parameters_of,
+    tokens_read,
 )
 from measured_transformer.figures.plots import (
     legend_above,
@@ -126,11 +128,19 @@ def plot_source(source: Dataset) -> Figure:
     )
     for value, text in levels:
         axes.axhline(value, color=theme().ink, linewidth=1, linestyle="--")
-        axes.text(400, value * 1.02, f"{text}: {value:.2f}", ha="right", va="bottom", fontsize=9)
+        lowest = value < 4
+        axes.text(
+            400,
+            value * (0.975 if lowest else 1.02),
+            f"{text}: {value:.2f}",
+            ha="right",
+            va="top" if lowest else "bottom",
+            fontsize=9,
+        )
     axes.set_yscale("log")
     axes.set_yticks([3, 4, 6, 8, 12, 16], ["3", "4", "6", "8", "12", "16"])
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylim(2.9, 19)
+    axes.set_ylim(2.7, 19)
     axes.set_xlabel("steps of training")
     axes.set_ylabel("perplexity on new text")
     return figure
@@ -252,20 +262,22 @@ def plot_choices(model: Decoder, prompt: str = "The value of the re", shown: int
         "top-k, k = 3": (keep_top_k(logits, 3), "ffn"),
         "top-p, p = 0.9": (keep_top_p(logits, 0.9), "norm"),
     }
-    figure, axes = subplots(2, 3, height=2.4, sharex=True, sharey=True)
+    figure, axes = subplots(2, 3, height=2.6, sharex=True, sharey=True)
     for panel, (text, (changed, concept)) in zip(axes.flat, panels.items(), strict=True):
         chances = changed.softmax(-1)
         rest = float(1 - chances[order].sum())
         values = [*chances[order].tolist(), rest]
         panel.barh(range(shown + 1), values, color=COLOURS[concept], height=0.75)
-        panel.text(0.97, shown - 0.2, text, ha="right", va="bottom", fontsize=9)
         kept = int(changed.isfinite().sum())
-        panel.text(0.97, shown - 1.3, f"{kept} possible", ha="right", va="bottom", fontsize=8)
+        panel.text(0, -0.75, text, ha="left", va="bottom", fontsize=9, fontweight="bold")
+        panel.text(1, shown - 1, f"{kept} possible", ha="right", va="center", fontsize=8)
         panel.grid(visible=False, axis="y")
-    axes[0, 0].set_yticks(range(shown + 1), [*names, "others"], fontsize=9)
+    axes[0, 0].set_yticks(range(shown + 1), [*names, "others"])
     axes[0, 0].set_ylim(shown + 0.5, -0.5)
     axes[0, 0].set_xlim(0, 1)
     axes[0, 0].set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    for panel in axes[:, 0]:
+        panel.tick_params(axis="y", labelsize=9)
     for panel in axes[1]:
         panel.set_xlabel("probability")
     return figure
@@ -368,21 +380,26 @@ def plot_scaling(scaling: Dataset) -> Figure:
         axes.annotate(
             f"{parameters_of(size) / 1000:.0f}k",
             (compute[0], values[:, 0].mean()),
-            xytext=(-5, 3),
+            xytext=(0, 9),
             textcoords="offset points",
-            ha="right",
+            ha="center",
             fontsize=9,
             color=COLOURS[concept],
         )
-    x = np.geomspace(6e8, 1e13, 80)
+    x, law = np.geomspace(1e9, 1e13, 80), fitted(scaling)
     for seed in scaling.seed.values:
         axes.plot(
             x, cheapest(fitted(scaling, int(seed)), x), color=theme().ink, linewidth=0.7, alpha=0.3
         )
-    mean = cheapest(fitted(scaling), x)
+    mean = cheapest(law, x)
     inside = x < HELD_OUT
     axes.plot(x[inside], mean[inside], color=theme().ink, linewidth=1.8)
     axes.plot(x[~inside], mean[~inside], color=theme().ink, linewidth=1.8, linestyle="--")
+    for size in SIZES:
+        for d in DURATIONS:
+            if (c := operations(size, d)) >= HELD_OUT:
+                said = float(law(float(parameters_of(size)), float(tokens_read(d))))
+                axes.plot(c, said, "x", color=theme().ink, markersize=9, mew=1.8, zorder=5)
     axes.axvline(HELD_OUT, color=theme().ink, linewidth=1, linestyle=":")
     axes.text(HELD_OUT * 1.1, 3.0, "held out", fontsize=9, va="top")
     axes.set_xscale("log")
