@@ -940,7 +940,7 @@ def book_model(kept: Dataset) -> Decoder:
 
 def text_of(kept: Dataset, way: str) -> str:
     """What the model wrote in one of `WAYS`, or the text's own continuation, behind its prompt."""
-    tokens = kept.texts.squeeze("seed").sel(way=way).values.tolist()
+    tokens = kept.texts.squeeze("seed").sel(way=way).values.astype(int).tolist()
     return bytes(tokens).decode("utf-8", errors="replace")
 
 
@@ -1308,6 +1308,19 @@ def text_size(*, part: str) -> int:
     """Bytes of a part of the text."""
     parts: dict[str, Part] = {"train": "train", "validation": "validation", "test": "test"}
     return len(text_bytes(parts[part]))
+
+
+@number
+def xz_alone() -> float:
+    """Bits a byte of the test text for xz that has read nothing before."""
+    text = text_bytes("test")
+    return 8 * len(lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)) / len(text)
+
+
+@number
+def weight_bytes() -> int:
+    """Bytes of the book's model in half precision."""
+    return 2 * sum(p.numel() for p in make_model(MODEL, causal=True, seed=0).parameters())
 
 
 @number
