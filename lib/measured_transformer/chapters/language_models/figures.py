@@ -24,6 +24,7 @@ from measured_transformer.chapters.language_models.measure import (
     operations,
     parameters_of,
     tokens_read,
+    xz_validation,
 )
 from measured_transformer.figures.plots import (
     legend_above,
@@ -58,6 +59,17 @@ _WAYS = {
     TEXT: ("none", "*"),
 }
 """Way of writing -> what it is drawn as, and its mark."""
+_BESIDE = {
+    "greedy": (32, 0),
+    "T = 0.5": (30, 0),
+    "T = 0.8": (-24, -10),
+    "top-p 0.9": (26, 14),
+    "top-k 10": (20, 16),
+    "T = 1": (18, 14),
+    "T = 1.3": (0, 15),
+    TEXT: (0, 17),
+}
+"""Where the name of a way stands, in points from its mean."""
 
 
 @themed
@@ -224,9 +236,11 @@ def plot_author(author: Dataset) -> Figure:
             fontsize=9,
             color=COLOURS[concept],
         )
-    xz = float(author.xz.mean())
+    xz = xz_validation()
     axes.axhline(xz, color=theme().ink, linewidth=1, linestyle="--")
-    axes.text(LONGER, xz + 0.03, "xz, test text", ha="right", va="bottom", fontsize=9)
+    axes.text(
+        100, xz - 0.03, "xz, with the training text to look up", ha="left", va="top", fontsize=9
+    )
     axes.set_xscale("log")
     axes.set_xticks([100, 300, 1000, 3000], ["100", "300", "1000", "3000"])
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -308,9 +322,10 @@ def plot_writing(writing: Dataset) -> Figure:
         axes.annotate(
             way,
             (x, y),
-            xytext=(0, 11),
+            xytext=_BESIDE.get(way, (0, 11)),
             textcoords="offset points",
             ha="center",
+            va="center",
             fontsize=9,
             color=COLOURS[concept],
         )

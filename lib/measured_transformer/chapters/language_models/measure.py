@@ -1310,11 +1310,21 @@ def text_size(*, part: str) -> int:
     return len(text_bytes(parts[part]))
 
 
+def _xz(text: bytes) -> int:
+    return len(lzma.compress(text, preset=9 | lzma.PRESET_EXTREME))
+
+
 @number
 def xz_alone() -> float:
     """Bits a byte of the test text for xz that has read nothing before."""
-    text = text_bytes("test")
-    return 8 * len(lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)) / len(text)
+    return 8 * _xz(text_bytes("test")) / len(text_bytes("test"))
+
+
+@number
+def xz_validation() -> float:
+    """Bits a byte of the validation text for xz that has read the training text before."""
+    seen, text = text_bytes("train"), text_bytes("validation")
+    return 8 * (_xz(seen + text) - _xz(seen)) / len(text)
 
 
 @number
