@@ -440,7 +440,7 @@ PAIRS = {
     seeds=1,
     coords={"check": tuple(PAIRS), "draw": tuple(range(DRAWS))},
     tolerance={"error": 1e-9, "control": 1e-6, "linear": 1e-9, "linear_control": 1e-6, "p": 1e-6}
-    | {"p_control": 1e-6, "without": 1e-9},
+    | {"p_control": 1e-6, "without": 1e-9, "geometric": 1e-9},
 )
 def exact(seed: int) -> dict[str, Any]:
     """What holds to the last digits: a hundred draws each, and what must not hold beside it."""
