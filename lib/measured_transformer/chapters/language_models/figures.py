@@ -41,13 +41,7 @@ FIRST = {"a": 0.6, "b": 0.4}
 """How likely the hand example begins with each letter."""
 NEXT = {"a": {"a": 0.5, "b": 0.5}, "b": {"a": 0.9, "b": 0.1}}
 """How likely each letter follows another in it."""
-_CONCEPTS = {
-    "8 x 1": "none",
-    "16 x 1": "norm",
-    "32 x 2": "ffn",
-    "64 x 2": "attention",
-    "128 x 3": "residual",
-}
+_CONCEPTS = {"8 x 1": "none", "16 x 1": "ffn", "32 x 2": "attention", "64 x 2": "residual"}
 _WAYS = {
     "greedy": ("attention", "s"),
     "T = 0.5": ("residual", "o"),
@@ -160,7 +154,7 @@ def plot_source(source: Dataset) -> Figure:
 
 @themed
 def plot_cuts(cuts: Dataset) -> Figure:
-    """Draw one text cut in four ways: (a) perplexity of a token, (b) bits for a byte.
+    """Draw one text cut in three ways: (a) perplexity of a token, (b) bits for a byte.
 
     Args:
         cuts: the result ``cuts``.
@@ -401,7 +395,7 @@ def plot_scaling(scaling: Dataset) -> Figure:
             fontsize=9,
             color=COLOURS[concept],
         )
-    x, law = np.geomspace(1e9, 1e13, 80), fitted(scaling)
+    x, law = np.geomspace(1e9, 2e12, 80), fitted(scaling)
     for seed in scaling.seed.values:
         axes.plot(
             x, cheapest(fitted(scaling, int(seed)), x), color=theme().ink, linewidth=0.7, alpha=0.3
