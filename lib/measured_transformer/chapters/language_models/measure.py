@@ -1,8 +1,8 @@
 """What the chapter on language models measures.
 
 What is exact about probabilities of sequences and about a course's model; a model that peeks; a language of
-known entropy; one text cut in three ways; the book's own language model, its calibration and what it writes; and
-a scaling law, with what it says of models that it was not fitted to.
+known entropy; one text cut in three ways; the book's own language model, its calibration and what it writes;
+and a scaling law, with what it says of models that it was not fitted to.
 """
 
 from __future__ import annotations
@@ -630,7 +630,7 @@ def peeking(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 SOURCE = Markov(vocab=16, length=32, branching=(2, 8), sharpness=1.0)
 SOURCE_STEPS, SOURCE_EVERY = 400, 20
-SOURCE_RATES = (2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1)
+SOURCE_RATES = (5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1)
 
 
 def source_trainings(seed: int) -> dict[str, Job]:
