@@ -92,4 +92,5 @@ def fit_law(
     best = min(fits, key=lambda fit: float(fit.cost))
     floor, a, b, alpha, beta = (float(x) for x in np.exp(best.x))
     error = float(np.sqrt(np.mean(best.fun**2)))
-    return ScalingLaw(floor, a * n0**alpha, alpha, b * d0**beta, beta, error)
+    size_scale, text_scale = float(a * n0**alpha), float(b * d0**beta)
+    return ScalingLaw(floor, size_scale, alpha, text_scale, beta, error)

@@ -375,9 +375,10 @@ def plot_scaling(scaling: Dataset) -> Figure:
         axes.annotate(
             f"{parameters_of(size) / 1000:.0f}k",
             (compute[0], values[:, 0].mean()),
-            xytext=(0, 9),
+            xytext=(-8, 0),
             textcoords="offset points",
-            ha="center",
+            ha="right",
+            va="center",
             fontsize=9,
             color=COLOURS[concept],
         )
@@ -396,10 +397,12 @@ def plot_scaling(scaling: Dataset) -> Figure:
                 said = float(law(float(parameters_of(size)), float(tokens_read(d))))
                 axes.plot(c, said, "x", color=theme().ink, markersize=9, mew=1.8, zorder=5)
     axes.axvline(HELD_OUT, color=theme().ink, linewidth=1, linestyle=":")
-    axes.text(HELD_OUT * 1.1, 3.0, "held out", fontsize=9, va="top")
+    axes.text(HELD_OUT * 1.1, 3.1, "held out", fontsize=9, va="top")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    ticks = [1.0, 1.25, 1.5, 2.0, 2.5, 3.0]
+    axes.set_xlim(5e8, 2.5e12)
+    axes.set_ylim(1.2, 3.2)
+    ticks = [1.25, 1.5, 2.0, 2.5, 3.0]
     axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"$10^{{{math.log10(v):.0f}}}$"))

@@ -669,6 +669,7 @@ def source(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 MERGES = (0, 256, 1792)
 CUT_STEPS = 300
+CUT_RATES = (1.25e-3, 3e-3, 8e-3, 2e-2, 5e-2, 1.25e-1)
 CUT_OPTIONS: Mapping[str, Any] = {"batch_size": 16, "schedule": WarmupCosine(40, CUT_STEPS)}
 
 
@@ -679,7 +680,7 @@ def cut_trainings(seed: int) -> dict[str, Job]:
         task = BytePairs(merges)
         config = Config(vocab=task.vocab, d_model=64, n_layers=2, n_heads=4, positions="rotary")
         name = f"language-merges-{merges}"
-        search = Search(name, config, task, RATES, tuning_seeds(2), CUT_STEPS, CUT_OPTIONS)
+        search = Search(name, config, task, CUT_RATES, tuning_seeds(2), CUT_STEPS, CUT_OPTIONS)
         found[str(merges)] = job(
             config, task, seed, steps=CUT_STEPS, learning_rate=tuned(search), **CUT_OPTIONS
         )
@@ -1231,24 +1232,15 @@ def mean_successors(source: Dataset) -> float:
 
 
 @number
-def branched(*, b: int, c: int, mean: str) -> float:
-    """Perplexity of a source whose states have b and c equally likely successors, or a mean of those."""
-    made = Markov(vocab=16, branching=(b, c))
-    chances = made.transitions()
-    often, count = stationary(chances), (chances > 0).sum(1).double()
-    found = {
-        "perplexity": math.exp(made.entropy_rate()),
-        "arithmetic": float(often @ count),
-        "geometric": math.exp(float(often @ count.log())),
-    }
-    return found[mean]
+def frequencies(source: Dataset) -> float:
+    """Perplexity of the source for somebody who knows how frequent each token is, and nothing else."""
+    return float(np.exp(source.unigram.mean()))
 
 
 @number
-def perplexity(cuts: Dataset, *, merges: int) -> DataArray:
-    """Perplexity per token of the models with so many merges."""
-    found: DataArray = np.exp(cuts.nats.sel(merges=merges))
-    return found
+def perplexity(cuts: Dataset, *, merges: int) -> float:
+    """Perplexity per token of the models with so many merges, the mean of the seeds."""
+    return float(np.exp(cuts.nats.sel(merges=merges)).mean())
 
 
 @number
@@ -1286,6 +1278,12 @@ def law(scaling: Dataset, *, what: str) -> DataArray:
 def missed(scaling: Dataset, *, size: str, duration: int) -> DataArray:
     """Predicted minus measured nats of a run that the law was not fitted to."""
     return prediction_errors(scaling, size.replace("x", " x "), duration)
+
+
+@number
+def author_nats(author: Dataset) -> float:
+    """Nats a byte of the book's model on the validation text."""
+    return float(author.bits.sel(last="right", part="validation").mean()) * math.log(2)
 
 
 @number
