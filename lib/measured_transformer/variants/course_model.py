@@ -34,13 +34,13 @@ class CoursePositions(nn.Module):
 
 
 class CourseModel(nn.Module):
-    """Embedding, positions, `nn.TransformerEncoder` with a causal mask, and a linear map called decoder.
+    """Embedding, positions, encoder layers with a mask, and a linear map.
 
     Attributes:
         encoder: the embedding.
         positions: adds the positions.
         transformer: post-norm layers with ReLU, no dropout.
-        decoder: from the last states to logits.
+        decoder: the linear map from the last states to logits.
     """
 
     def __init__(

@@ -215,6 +215,8 @@ def plot_author(author: Dataset) -> Figure:
             va="center",
             fontsize=9,
             color=COLOURS[concept],
+            bbox={"facecolor": theme().paper, "edgecolor": "none", "pad": 0.6},
+            zorder=6,
         )
     xz = xz_validation()
     axes.axhline(xz, color=theme().ink, linewidth=1, linestyle="--")
