@@ -131,7 +131,7 @@ def border_trainings(seed: int) -> dict[tuple[str, int, float], Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=24,
     coords={"placement": PLACEMENTS, "depth": DEPTHS, "rate": RATES},
     trainings=border_trainings,
     repeat="opening",
@@ -216,7 +216,7 @@ def elsewhere_trainings(seed: int) -> dict[tuple[str, float], Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=12,
     coords={"place": PLACES, "rate": RATES},
     trainings=elsewhere_trainings,
     repeat="opening",

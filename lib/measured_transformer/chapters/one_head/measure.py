@@ -1625,7 +1625,7 @@ def order_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=20,
+    seeds=60,
     coords={
         "task": TASKS,
         "order": ORDERS,
@@ -1728,7 +1728,7 @@ def insurance_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=16,
+    seeds=32,
     coords={"task": INSURED, "arm": ARMS, "heads": ("eight", "four")},
     trainings=insurance_trainings,
     repeat="opening",
