@@ -214,7 +214,7 @@ def plot_suppression(suppressing: Dataset) -> Figure:
 
 @themed
 def plot_read_off(readings: Dataset) -> Figure:
-    """Draw the loss that is read off the stream at each depth by two lenses, a panel for each task, every seed."""
+    """Draw the loss that two lenses read off the stream at each depth, a panel for each task, every seed."""
     figure, axes = subplots(1, 3, height=2.7, layout="constrained")
     for panel, (task, name) in zip(axes, NAMES.items(), strict=True):
         for lens, concept in zip(LENSES, ("residual", "norm"), strict=True):

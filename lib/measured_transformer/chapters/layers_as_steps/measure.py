@@ -572,7 +572,7 @@ def sentences_trainings(seed: int) -> dict[str, Job]:
     repeat="opening",
 )
 def sentences(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Models of sentences and of shuffled ones, both reading sentences: how far blocks look, what is known where."""
+    """Models of sentences and of shuffled words: how far blocks look at sentences, what is known where."""
     models: list[Any] = [runs[kind].model for kind in TRAINED_ON]
     many, few = (
         GRAMMAR.batch(make_generator(seed, stream), size)
@@ -839,7 +839,7 @@ def _value(values: DataArray) -> dict[str, Any]:
 
 
 def worsened(read: DataArray) -> DataArray:
-    """By how many nats blocks make worse what is read off: the sum of all rises of the loss from block to block.
+    """By how many nats blocks make worse what is read off: the sum of the rises from block to block.
 
     Counted on one sample are the blocks at which the loss rises on the other, or noise would count as rises.
     """
@@ -860,7 +860,7 @@ def _(readings: Dataset) -> dict[str, Any]:
 
 
 def climbs(sentences: Dataset) -> DataArray:
-    """By how many positions the distance attended to grows from the first block to the last, on the fitted line."""
+    """By how many positions the distance attended to grows from first block to last, on the fitted line."""
     rows = sentences.distance.transpose("seed", "kind", "block")
     found = [[(DEPTH - 1) * slope(row) for row in each] for each in rows.values]
     return rows.isel(block=0, drop=True).copy(data=found)
@@ -897,11 +897,11 @@ def _(readings: Dataset, sentences: Dataset) -> dict[str, Any]:
 A_RISE = 0.02
 """By how many nats the loss that is read off must rise for a block to count as making it worse."""
 A_PART, MADE_UP = 0.05, 0.05
-"""What a sublayer must add to the right logit, and the share of it that later ones must make up for, to count."""
+"""What a sublayer must add to the right logit to count, and the share of it that later ones must make up."""
 
 
 def rerouted(twelve: Dataset) -> DataArray:
-    """Share of the sublayers, from the second block on, that later ones make up for when they are silenced."""
+    """Share of the sublayers, from the second block on, that later ones make up for when silenced."""
     parts = twelve.isel(sublayer=slice(2, None))
     counts = (parts.direct <= -A_PART) & (parts.later >= -MADE_UP * parts.direct)
     share: DataArray = counts.mean("sublayer")
