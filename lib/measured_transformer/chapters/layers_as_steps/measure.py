@@ -1051,6 +1051,12 @@ def risen(readings: Dataset, *, task: str, lens: str) -> int:
 
 
 @number
+def models_read(readings: Dataset) -> int:
+    """Models of each task whose stream is read."""
+    return int(readings.sizes["seed"])
+
+
+@number
 def made_worse(readings: Dataset, *, task: str, lens: str) -> DataArray:
     """By how many nats blocks make worse what is read off."""
     return worsened(readings["read"]).sel(task=task, lens=lens)
