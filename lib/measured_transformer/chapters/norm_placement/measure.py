@@ -634,9 +634,15 @@ def sure_small(recipes: Dataset) -> int:
 
 
 @number
-def sure_six(border: Dataset) -> int:
-    """Learning rates at which every training of six blocks of post-norm solves the task."""
-    return int(border.solved.sel(placement="post", depth=6).all("seed").sum())
+def at_its_surest(border: Dataset, *, depth: int) -> int:
+    """Trainings of post-norm that solve the task at the learning rate at which most do."""
+    return int(border.solved.sel(placement="post", depth=depth).sum("seed").max())
+
+
+@number
+def per_place(elsewhere: Dataset) -> int:
+    """Trainings of a norm in another place at each learning rate."""
+    return int(elsewhere.sizes["seed"])
 
 
 @number
@@ -646,9 +652,9 @@ def rates_tried(border: Dataset) -> int:
 
 
 @number
-def slower_six(border: Dataset) -> DataArray:
-    """How many times as many steps post-norm of six blocks takes, each seed at its learning rate."""
-    found: DataArray = xarray.apply_ufunc(np.exp, _gain(border, 6))
+def slower(border: Dataset, *, depth: int) -> DataArray:
+    """How many times as many steps post-norm takes, each seed at its learning rate."""
+    found: DataArray = xarray.apply_ufunc(np.exp, _gain(border, depth))
     return found
 
 
