@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -215,6 +216,10 @@ def elsewhere_trainings(seed: int) -> dict[tuple[str, float], Job]:
     }
 
 
+EXPLODED = 2 * math.log(TASK.vocab)
+"""A mean loss of the last steps from which on a run has exploded: twice that of a guess."""
+
+
 @measurement(
     seeds=12,
     coords={"place": PLACES, "rate": RATES},
@@ -222,8 +227,13 @@ def elsewhere_trainings(seed: int) -> dict[tuple[str, float], Job]:
     repeat="opening",
 )
 def elsewhere(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
-    """Twelve blocks with norms in other places: steps to a loss of 0.05, at every learning rate."""
-    return outcomes(("place", "rate"), [[runs[p, r] for r in RATES] for p in PLACES], LIMIT)
+    """Twelve blocks with norms in other places: steps to a loss of 0.05, and whether losses explode."""
+    axes, cells = ("place", "rate"), [[runs[p, r] for r in RATES] for p in PLACES]
+    found = outcomes(axes, cells, LIMIT)
+    last = np.asarray(
+        found.pop("last_loss")[1]
+    )  # no number where a run has left those of the machine
+    return {**found, "exploded": (axes, (~(last < EXPLODED)).tolist())}
 
 
 # Before training ----------------------------------------------------------------------------------
