@@ -636,9 +636,3 @@ def selectivity(sentences: Dataset, *, what: str, state: int) -> DataArray:
     """Accuracy of the probe less that on the control tasks."""
     one = sentences.sel(what=what, state=state)
     return one.accuracy - one.control
-
-
-@number
-def kept(of: Dataset, *, eraser: str, state: int) -> DataArray:
-    """Accuracy of a model after an eraser at a state."""
-    return of.kept.sel(eraser=eraser, state=state)
