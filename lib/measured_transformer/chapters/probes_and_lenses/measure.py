@@ -636,3 +636,22 @@ def selectivity(sentences: Dataset, *, what: str, state: int) -> DataArray:
     """Accuracy of the probe less that on the control tasks."""
     one = sentences.sel(what=what, state=state)
     return one.accuracy - one.control
+
+
+def _of(what: str, sentences: Dataset, facts: Dataset, positions: Dataset) -> Dataset:
+    """One of `WHATS`, the object or the position, after the last block."""
+    if what in WHATS:
+        return sentences.sel(what=what, state=STATES[-1])
+    return {"object": facts, "position": positions}[what].sel(state=STATES[-1])
+
+
+@number
+def read_last(sentences: Dataset, facts: Dataset, positions: Dataset, *, what: str) -> DataArray:
+    """Accuracy of the probe after the last block."""
+    return _of(what, sentences, facts, positions).accuracy
+
+
+@number
+def kept_last(sentences: Dataset, facts: Dataset, positions: Dataset, *, what: str) -> DataArray:
+    """Accuracy of the model when LEACE has erased a property after the last block."""
+    return _of(what, sentences, facts, positions).kept.sel(eraser="leace")
