@@ -134,7 +134,11 @@ def nullspace(
 def mean_gap(
     states: Float[Tensor, "example d_model"], labels: Int[Tensor, "example"], *, n_labels: int
 ) -> float:
-    """Largest covariance of an entry of the states with a label's indicator; 0 where all means are equal."""
+    """Largest covariance of an entry of the states with a label's indicator; 0 where all means are equal.
+
+    Raises:
+        ValueError: when the labels do not fit the states.
+    """
     x, z = _centred(states, labels, n_labels)
     return float((x.T @ z / len(x)).abs().max())
 
