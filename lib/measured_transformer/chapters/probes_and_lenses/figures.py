@@ -92,6 +92,7 @@ def plot_erasers() -> Figure:
         panel.set_xlim(-6.5, 6.5)
         panel.set_ylim(-4.6, 4.6)
         panel.set_aspect("equal")
+        panel.set_yticks([-3, 0, 3])
         panel.set_xlabel("first entry")
         panel.set_title(name, fontsize=10)
     axes[0].set_ylabel("second entry")
@@ -137,10 +138,10 @@ def plot_used(sentences: Dataset, facts: Dataset, positions: Dataset) -> Figure:
     """
     figure, axes = subplots(rows=2, columns=2, height=2.9, sharex=True, sharey=True)
     panels: Mapping[str, tuple[Dataset, float]] = {
-        "grammar: number of the subject": (sentences.sel(what="subject"), 0.5),
-        "grammar: number of the last word": (sentences.sel(what="place"), 0.5),
-        "facts: the object": (facts, 1 / 8),
-        "reversal: the position": (positions, 1 / 8),
+        "the subject's number": (sentences.sel(what="subject"), 0.5),
+        "the last word's number": (sentences.sel(what="place"), 0.5),
+        "the object of a fact": (facts, 1 / 8),
+        "the position": (positions, 1 / 8),
     }
     for panel, (name, (one, chance)) in zip(axes.flat, panels.items(), strict=True):
         panel.axhline(chance, color=COLOURS["none"], linewidth=0.8, linestyle=(0, (6, 4)))
