@@ -47,6 +47,7 @@ SHORTER = {
     "norm_gradients": {"MOMENTS": (0, 1, 2, 4, 8), "EARLY": (0, 2, 4, 8)},
     "one_sitting": {"WRITTEN": 20},
     "pieces": {"BINS": STEPS},
+    "probes_and_lenses": {"KNOWN": 240, "ASKED": 160, "ROWS": 60},
     "regularisation": {"TURNING_STEPS": 20, "TURNING_LAST": 5},
     "schedules": {
         "ACROSS": (0.0, 1.0),
