@@ -248,7 +248,7 @@ def integrated_gradients(
     tokens: Int[Tensor, "example position"],
     target: Target,
     *,
-    baseline: Float[Tensor, "*example position d_model"] | float = 0.0,
+    baseline: Float[Tensor, "..."] | float = 0.0,
     steps: int = STEPS,
 ) -> Float[Tensor, "example position"]:
     r"""Integrated gradients, summed over the entries of each position.
@@ -284,7 +284,7 @@ def completeness_gap(
     target: Target,
     attributions: Float[Tensor, "example position"],
     *,
-    baseline: Float[Tensor, "*example position d_model"] | float = 0.0,
+    baseline: Float[Tensor, "..."] | float = 0.0,
 ) -> Float[Tensor, "example"]:
     """What attributions add up to, less how far the target is from its value at the baseline.
 
