@@ -1,4 +1,4 @@
-"""Each method of attribution keeps its exact property, and finds what is known to matter in hand-made models."""
+"""Methods of attribution keep their exact properties, and find what is known to matter in hand-made models."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Patching moves exactly what it says, and path patching tells by which of three paths two heads work together."""
+"""Patching moves exactly what it says, and path patching tells by which of three paths heads work together."""
 
 import pytest
 import torch

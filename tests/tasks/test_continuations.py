@@ -1,4 +1,4 @@
-"""A token of the string is asked about, and what stood behind it answers; nothing else in the string matters."""
+"""A token of the string is asked about, and what stood behind it answers; nothing else there matters."""
 
 import math
 

@@ -259,7 +259,7 @@ def integrated_gradients(
 
     Args:
         model, tokens, target: as for `gradients`.
-        baseline: where the path starts, in place of what enters the first block.
+        baseline: where the path starts, in place of what enters the first block; broadcasts to its shape.
         steps: points of the quadrature.
 
     Raises:

@@ -106,7 +106,7 @@ def plot_question(one_question: Dataset) -> Figure:
                     color="white",
                     fontsize=9,
                 )
-    for place in np.flatnonzero(relevant):
+    for place in np.flatnonzero(relevant).tolist():
         frame = Rectangle((place, 0), 1, len(scores), fill=False)
         frame.set_edgecolor(COLOURS["attention"])
         frame.set_linewidth(2.2)

@@ -856,3 +856,15 @@ def knowing(found: Dataset, *, model: str) -> float:
 def heads_agree(parts: Dataset, *, pair: str, what: str) -> float:
     """Rank correlation of two ways to take heads or sublayers away, mean over models that know."""
     return float(known(parts.agreement, parts, NAMES).sel(pair=pair, what=what).mean())
+
+
+@number
+def with_copies(copies: Dataset, *, by: str) -> float:
+    """Area under the curve of a method where the pair stands twice, mean over depths and seeds."""
+    return float(copies.area.sel(by=by).mean())
+
+
+@number
+def nothing_to_find(controls: Dataset, *, by: str) -> float:
+    """Area under the curve of a method in models trained on permuted answers, mean over tasks and seeds."""
+    return float(controls.area.sel(state="permuted", by=by).mean())
