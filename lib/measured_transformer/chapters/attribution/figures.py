@@ -21,7 +21,7 @@ from measured_transformer.chapters.attribution.measure import (
     of_task,
 )
 from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
-from measured_transformer.figures.style import COLOURS, theme, themed
+from measured_transformer.figures.style import COLOURS, look, theme, themed
 from measured_transformer.tasks.two_hop import JoinedTwoHop
 
 TEXT: Mapping[str, str] = {
@@ -36,7 +36,7 @@ TEXT: Mapping[str, str] = {
     "integrated from zero": "integrated, from zero",
     "integrated from mean": "integrated, from the mean",
     "attention times gradient": "attention times gradient",
-    "relevance rollout": "attention times gradient, rolled out",
+    "relevance rollout": "the same, rolled out",
     "zero": "spoil: zero",
     "mean": "spoil: mean",
     "resample": "spoil: another token",
@@ -153,19 +153,19 @@ def plot_found(found: Dataset) -> Figure:
     weights = {"attention": "normal", "ffn": "normal", "residual": "bold"}
     for label, name in zip(axes.get_yticklabels(), order, strict=True):
         label.set_fontweight(weights[colours[name]])
-    axes.set_ylim(len(order) - 0.5, -1.3)
+    axes.set_ylim(len(order) - 0.5, -0.9)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     for place, task in enumerate(TASKS):
         axes.text(
-            0.1 + 0.3 * place,
-            1.0,
+            0.02 + 0.34 * place,
+            1.01,
             f"{'●■▲'[place]} {task}",
             transform=axes.transAxes,
             color=COLOURS[_TASKS[task]],
-            va="top",
+            va="bottom",
         )
-    axes.text(0.505, len(order) - 0.62, "chance", fontsize=9, va="bottom")
+    axes.text(0.505, -0.62, "chance", fontsize=9, va="center")
     axes.set_xlabel("area under the curve, six blocks")
     return figure
 
@@ -208,8 +208,12 @@ def plot_depths(found: Dataset) -> Figure:
                 for depth in depths
             ]
             values = np.stack([one.values for one in rows], -1)
-            seed_lines(panel, depths, values, concept=concept, label="", marker_every=1)
-            ends[name] = float(values[:, -1].mean())
+            style = look(concept)
+            for row in values:
+                panel.plot(depths, row, color=style["color"], alpha=0.3, linewidth=0.9)
+            mean = np.nanmean(values, axis=0)  # without models that do not know their task
+            panel.plot(depths, mean, **style, zorder=3)
+            ends[name] = float(mean[-1])
         places = _apart(ends, 0.055)
         for name, (text, concept) in _BY_DEPTH.items():
             panel.text(depths[-1] + 0.12, places[name], text, color=COLOURS[concept], va="center")
