@@ -36,7 +36,7 @@ TEXT: Mapping[str, str] = {
     "integrated from zero": "integrated, from zero",
     "integrated from mean": "integrated, from the mean",
     "attention times gradient": "attention times gradient",
-    "relevance rollout": "the same, rolled out",
+    "relevance rollout": "relevance, rolled out",
     "zero": "spoil: zero",
     "mean": "spoil: mean",
     "resample": "spoil: another token",

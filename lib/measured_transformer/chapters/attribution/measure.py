@@ -869,6 +869,13 @@ def agreement(found: Dataset, *, by: str, effect: str) -> float:
 
 
 @number
+def agreement_deep(found: Dataset, *, by: str) -> float:
+    """Rank correlation of a method with mean ablation of a token, mean over models of four and six blocks."""
+    deep = known(found.agreement, found, of_depth(4) + of_depth(6))
+    return float(deep.sel(by=by, effect="mean").mean())
+
+
+@number
 def knowing(found: Dataset, *, model: str) -> float:
     """In how many seeds a model answers right in at least `KNOWS` of the cases."""
     return float((found.accuracy.sel(model=model) >= KNOWS).sum())
@@ -890,3 +897,9 @@ def with_copies(copies: Dataset, *, by: str) -> float:
 def nothing_to_find(controls: Dataset, *, by: str) -> float:
     """Area under the curve of a method in models trained on permuted answers, mean over tasks and seeds."""
     return float(controls.area.sel(state="permuted", by=by).mean())
+
+
+@number
+def farthest(controls: Dataset, *, state: str) -> float:
+    """How far from one half the mean area of any method in any task is, in one of `STATES`."""
+    return float(np.abs(controls.area.sel(state=state).mean("seed") - 0.5).max())
