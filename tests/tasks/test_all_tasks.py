@@ -172,9 +172,9 @@ def test_shapes_and_tokens_are_those_that_a_model_takes(task: Task, seed: int, s
 
 @every_task
 def test_a_model_that_must_not_see_ahead_is_asked_for_the_next_token(task: Task) -> None:
-    """All but the four tasks that ask about tokens of the past, as no text would."""
-    past = Delay | SeenLately | PermutationProducts | SkillTables
-    if task.causal and not isinstance(task, past):
+    """All but the four tasks that ask about tokens of the past, and one with answers of other sequences."""
+    others = Delay | SeenLately | PermutationProducts | SkillTables | PermutedAnswers
+    if task.causal and not isinstance(task, others):
         batch = drawn(task)
         assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
 
@@ -209,7 +209,14 @@ def test_floors_are_finite_costs(task: Task) -> None:
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
     known = (
-        BitTable | HiddenMarkov | FixedSet | OpenedText | Raffle | ShuffledSentences | SkillTables
+        BitTable
+        | HiddenMarkov
+        | FixedSet
+        | OpenedText
+        | PermutedAnswers
+        | Raffle
+        | ShuffledSentences
+        | SkillTables
     )
     assert names or isinstance(task, known)
     for name in names:
