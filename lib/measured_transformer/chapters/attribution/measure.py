@@ -48,7 +48,15 @@ from measured_transformer.analysis.lens import depths
 from measured_transformer.analysis.patching import restored_tokens
 from measured_transformer.analysis.probing import probe
 from measured_transformer.analysis.residual import random_model
-from measured_transformer.measuring import evidence, job, measurement, number
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.attention import attend
@@ -76,8 +84,7 @@ DEPTHS = {"recall": (1, 2, 4, 6), "induction": (2, 4, 6), "two hops": (2, 4, 6)}
 MODELS = tuple((task, depth) for task in TASKS for depth in DEPTHS[task])
 NAMES = tuple(f"{task} {depth}" for task, depth in MODELS)
 STEPS = 700
-RATES = {"recall": 8e-3, "induction": 8e-3, "two hops": 4e-3}
-"""Learning rates at which models of all depths learn their task."""
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
 KNOWS = 0.99
 """The accuracy from which a model counts as one that depends on what it must depend on."""
 
@@ -98,17 +105,20 @@ def config_of(task: str, depth: int) -> Config:
 
 
 def training(task: str, depth: int, seed: int, *, permuted: bool = False) -> Job:
-    """A model of a task, or one that learns the answers of other sequences."""
-    learned = PermutedAnswers(TASKS[task]) if permuted else TASKS[task]
-    return job(
-        config_of(task, depth),
-        learned,
-        seed,
-        steps=STEPS,
-        learning_rate=RATES[task],
-        batch_size=32,
-        schedule=WarmupLinear(20, STEPS),
+    """A model at the rate that suits it; with permuted answers at the same rate."""
+    config = config_of(task, depth)
+    options = {"batch_size": 32, "schedule": WarmupLinear(20, STEPS)}
+    search = Search(
+        f"attribution-{task.replace(' ', '-')}-{depth}",
+        config,
+        TASKS[task],
+        RATES,
+        tuning_seeds(2),
+        STEPS,
+        options,
     )
+    learned = PermutedAnswers(TASKS[task]) if permuted else TASKS[task]
+    return job(config, learned, seed, steps=STEPS, learning_rate=tuned(search), **options)
 
 
 def trainings(seed: int) -> dict[str, Job]:
@@ -346,32 +356,6 @@ def copies(seed: int, runs: Mapping[int, Run]) -> dict[str, Any]:
 def _right(model: Model, asked: Questions) -> float:
     answers = _decoder(model)(asked.tokens)[:, -1].argmax(-1)
     return float((answers == asked.answers).double().mean())
-
-
-def hop_trainings(seed: int) -> dict[int, Job]:
-    """The models of two hops."""
-    return {depth: training("two hops", depth, seed) for depth in DEPTHS["two hops"]}
-
-
-@measurement(
-    seeds=10,
-    coords={"depth": DEPTHS["two hops"], "value": ("alone", "shared")},
-    trainings=hop_trainings,
-    repeat="opening",
-    tolerance={"area": 0.6},
-)
-def guesses(seed: int, runs: Mapping[int, Run]) -> dict[str, Any]:
-    """Deleting tokens of two hops: where one bridge leads to the answer, and where several do."""
-    task, asked = cast(JoinedTwoHop, TASKS["two hops"]), questions("two hops", seed, 300)
-    second = task.names + task.values + task.names**2
-    says = (asked.tokens - second) % task.values == (asked.answers - task.names)[:, None]
-    alone = ((asked.tokens >= second) & says).sum(1) == 1
-    found = []
-    for depth in DEPTHS["two hops"]:
-        scores = occlusion(_decoder(runs[depth].model), asked.tokens, asked.target, how="delete")
-        each = torch.from_numpy(found_area(scores.abs(), asked.relevant, asked.candidates))
-        found.append([float(each[alone].mean()), float(each[~alone].mean())])
-    return {"area": (("depth", "value"), found)}
 
 
 # One sequence as the methods see it -----------------------------------------------------------------
