@@ -21,6 +21,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.bit_pairs import BitPairs
 from measured_transformer.tasks.bit_table import BitTable
 from measured_transformer.tasks.brackets import Brackets
+from measured_transformer.tasks.continuations import Continuations
 from measured_transformer.tasks.copying import Copying
 from measured_transformer.tasks.counting import Counting
 from measured_transformer.tasks.delay import Delay
@@ -40,6 +41,7 @@ from measured_transformer.tasks.opened_text import OpenedText
 from measured_transformer.tasks.order import Duplicates, PlaceMap
 from measured_transformer.tasks.people import People
 from measured_transformer.tasks.permutations import PermutationProducts
+from measured_transformer.tasks.permuted_answers import PermutedAnswers
 from measured_transformer.tasks.raffle import Raffle
 from measured_transformer.tasks.recall import AssociativeRecall, TwoHopRecall
 from measured_transformer.tasks.reversal import Reversal
@@ -68,6 +70,7 @@ TASKS = [
     AssociativeRecall(),
     AssociativeRecall(pairs=4, queries=3, keys=6, values=5),
     Brackets(),
+    Continuations(),
     CopyED(),
     CopyLM(),
     Copying(),
@@ -96,6 +99,7 @@ TASKS = [
     People(people=12, relations=2),
     PermutationProducts(),
     PermutationProducts(objects=4, length=5, moves="all", asked="order"),
+    PermutedAnswers(Continuations(vocab=8, string=5, questions=2)),
     Raffle(),
     PlaceMap(),
     Reversal(),
@@ -168,9 +172,9 @@ def test_shapes_and_tokens_are_those_that_a_model_takes(task: Task, seed: int, s
 
 @every_task
 def test_a_model_that_must_not_see_ahead_is_asked_for_the_next_token(task: Task) -> None:
-    """All but the four tasks that ask about tokens of the past, as no text would."""
-    past = Delay | SeenLately | PermutationProducts | SkillTables
-    if task.causal and not isinstance(task, past):
+    """All but the four tasks that ask about tokens of the past, and one with answers of other sequences."""
+    others = Delay | SeenLately | PermutationProducts | SkillTables | PermutedAnswers
+    if task.causal and not isinstance(task, others):
         batch = drawn(task)
         assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
 
@@ -205,7 +209,14 @@ def test_floors_are_finite_costs(task: Task) -> None:
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
     known = (
-        BitTable | HiddenMarkov | FixedSet | OpenedText | Raffle | ShuffledSentences | SkillTables
+        BitTable
+        | HiddenMarkov
+        | FixedSet
+        | OpenedText
+        | PermutedAnswers
+        | Raffle
+        | ShuffledSentences
+        | SkillTables
     )
     assert names or isinstance(task, known)
     for name in names:
