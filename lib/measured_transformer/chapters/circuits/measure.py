@@ -1131,3 +1131,32 @@ def bag() -> float:
 def fall(regression: Dataset, *, guess: str) -> DataArray:
     """Share of the fall of ridge regression's error that a guess has at seven points."""
     return share_of_fall(regression, guess)
+
+
+@number
+def harm_without(formed: Dataset, needed: Dataset, *, which: str) -> DataArray:
+    """Rise of the loss without the head that looks back most, or without the one that matches most."""
+    layer, score = (0, formed.previous) if which == "back" else (1, formed.prefix)
+    looked = score.sel(deep=DEEP[0], state="trained", layer=layer)
+    return needed.harm.sel(deep=DEEP[0], layer=layer).isel(head=looked.argmax("head"))
+
+
+@number
+def text_prefix(text: Dataset, *, name: str) -> DataArray:
+    """Largest prefix-matching score of a head of a language model, trained or untrained."""
+    of = text.untrained if name == "untrained" else text.prefix.sel(text=name)
+    return of.max(("layer", "head"))
+
+
+@number
+def text_gain(text: Dataset, *, name: str) -> DataArray:
+    """How much lower a language model's loss is in the last round of a piece than in the first."""
+    of = text.rounds.sel(text=name)
+    return of.sel(round=1) - of.sel(round=ROUNDS)
+
+
+@number
+def distance(regression: Dataset, *, guess: str, to: str) -> DataArray:
+    """Mean squared distance of guesses from two points on, to ridge regression's or to one step's."""
+    of = regression.apart if to == "ridge" else regression.from_step
+    return of.sel(guess=guess, points=slice(INPUTS, None)).mean("points")
