@@ -1,1 +1,1 @@
-"""The planned chapter `book/interpretability/circuits`: its claims."""
+"""The chapter *Induction and learning in context*: what it claims, measures, draws and asks."""
