@@ -343,9 +343,17 @@ class Snapshots:
             self.models.append(copy.deepcopy(step.model).cpu().eval())
 
 
+def shallow_and_deep(seed: int) -> dict[str, Job]:
+    """Two layers of attention alone, and one."""
+    jobs = string_trainings(seed)
+    return {arm: jobs[arm] for arm in ("attention only", "one layer")}
+
+
 @measurement(
     seeds=10,
     coords={"look": LOOKS},
+    trainings=shallow_and_deep,
+    repeat="opening",
     tolerance={
         "loss": 1.0,
         "one_layer": 1.0,
@@ -355,20 +363,21 @@ class Snapshots:
         "keys": 0.15,
     },
 )
-def cliff(seed: int) -> dict[str, Any]:
+def cliff(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Two layers of attention as they learn: loss, what heads look at, and what their weights say.
 
-    Scores are those of the heads that are strongest at the end. Beside, the loss of one layer.
+    They are trained again, with a look at every twentieth step. Scores are those of the heads that are
+    strongest at the end. Beside, the loss of one layer.
     """
     batch = STRINGS.batch(make_generator(seed, "looking"), 128)
     seen: dict[str, list[Model]] = {}
-    for arm in ("attention only", "one layer"):
+    for arm, run in runs.items():
         kept = Snapshots(EVERY, [fresh(arm, seed)])
         train(
             config_of(arm),
             STRINGS,
             steps=STEPS,
-            learning_rate=rate_of(arm),
+            learning_rate=float(run.rates[0]),
             seed=seed,
             after_step=kept,
             **options_of(arm),
