@@ -63,12 +63,14 @@ def copying(answer: Answer) -> None:
         values = torch.linalg.eigvals(whole)
         expected = float(values.real.sum() / values.abs().sum())
         found = number(answer(embedding, value, output, unembedding))
+        wrong = float((values.real > 1e-9).double().mean())
         demand(
-            not close(found, float((values.real > 1e-9).double().mean()), 1e-9),
+            close(found, expected, 1e-6) or not close(found, wrong, 1e-9),
             "this is the share of positive eigenvalues; the score weighs each by its size",
         )
+        wrong = float(values.real.sum() / values.real.abs().sum())
         demand(
-            not close(found, float(values.real.sum() / values.real.abs().sum()), 1e-9),
+            close(found, expected, 1e-6) or not close(found, wrong, 1e-9),
             "eigenvalues may be complex: the sizes are those of complex numbers",
         )
         demand(close(found, expected, 1e-6), "the score is not sum(Re lambda) / sum(|lambda|)")
@@ -100,7 +102,7 @@ def match(answer: Answer) -> None:
 @exercise("book/inside/induction")
 def descent_head(answer: Answer) -> None:
     """Write `descent_head(x, y, asked, rate)`: one step of gradient descent as linear attention."""
-    for points, inputs, seed in ((1, 1, 0), (6, 3, 1), (4, 5, 2)):
+    for points, inputs, seed in ((6, 3, 1), (1, 1, 0), (4, 5, 2)):
         x, y = normal(points, inputs, seed=seed), normal(points, seed=seed + 10)
         asked, rate = normal(inputs, seed=seed + 20), 0.25
         expected = rate * ((x @ asked) @ y)

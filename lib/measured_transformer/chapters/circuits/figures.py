@@ -202,7 +202,7 @@ def plot_text(text: Dataset) -> Figure:
         of = text.sel(text=name, layer=1)
         _heads(below, of.prefix, of.harm, concept)
     below.set_xlabel("prefix-matching score of a head of layer 1")
-    below.set_xlim(-0.01, 1.02)
+    below.set_xlim(left=-0.01)
     panel_letters((above, below))
     return figure
 

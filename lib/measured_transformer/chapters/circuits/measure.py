@@ -1169,3 +1169,10 @@ def distance(regression: Dataset, *, guess: str, to: str) -> DataArray:
     """Mean squared distance of guesses from two points on, to ridge regression's or to one step's."""
     of = regression.apart if to == "ridge" else regression.from_step
     return of.sel(guess=guess, points=slice(INPUTS, None)).mean("points")
+
+
+@number
+def text_formed(text: Dataset) -> int:
+    """How many language models that have seen repeats have a head with a prefix-matching score above 0.4."""
+    best = text.prefix.sel(text="with repeats").max(("layer", "head"))
+    return int((best > 0.4).sum())
