@@ -40,8 +40,8 @@ def all_right(model: Any, task: Any, question: str, chosen: Any = None) -> torch
 SHORTER = {
     "activations_and_widths": {"PRODUCT_STEPS": 20},
     "allocation": {"STEPS": 24, "EVERY": 2},
-    "circuits": {"STEPS": 20, "REGRESSION_STEPS": 60},
     "facts": {"EDITS": 1, "answered_right": all_right},
+    "induction": {"STEPS": 20, "REGRESSION_STEPS": 60},
     "layers": {"LOOKED_AT": 16},
     "learning_rate": {"DESCENT_STEPS": 20},
     "neurons": {"ASKED": 2, "READ": 60},

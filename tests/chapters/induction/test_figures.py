@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from measured_transformer.chapters.circuits import figures
+from measured_transformer.chapters.induction import figures
 from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 
-RESULTS = load_results("circuits")
+RESULTS = load_results("induction")
 DRAWN = {
     "plot_matrices": lambda: figures.plot_matrices(RESULTS["matrices"]),
     "plot_cliff": lambda: figures.plot_cliff(RESULTS["cliff"]),

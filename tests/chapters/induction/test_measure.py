@@ -9,8 +9,8 @@ import pytest
 import torch
 import xarray as xr
 from measured_transformer.analysis.handmade import induction_model
-from measured_transformer.chapters.circuits import measure
-from measured_transformer.chapters.circuits.measure import (
+from measured_transformer.chapters.induction import measure
+from measured_transformer.chapters.induction.measure import (
     NOISE,
     POINTS,
     STRINGS,
@@ -43,7 +43,7 @@ from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.training.seeding import make_generator
 
-RESULTS = load_results("circuits")
+RESULTS = load_results("induction")
 
 
 def strings(size: int = 40):
@@ -51,7 +51,7 @@ def strings(size: int = 40):
 
 
 def test_every_result_is_of_this_code() -> None:
-    for one in measurements_of("circuits").values():
+    for one in measurements_of("induction").values():
         assert standing(one).state in HOLDS, standing(one).why
 
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.circuits import composition_baseline
-from measured_transformer.chapters.circuits.measure import (
+from measured_transformer.chapters.induction.measure import (
     DEEP,
     ROUNDS,
     STRINGS,
@@ -68,7 +68,9 @@ def plot_cliff(cliff: Dataset) -> Figure:
     lines(above, "loss", "attention", "two layers")
     lines(above, "one_layer", "none", "one layer")
     above.axhline(STRINGS.bag_loss(), color=theme().ink, linewidth=1, linestyle=":")
-    above.text(steps[-1], STRINGS.bag_loss() + 0.06, "letters, but not their order", ha="right")
+    above.text(
+        steps[-1], STRINGS.bag_loss() - 0.1, "letters, but not their order", ha="right", va="top"
+    )
     above.set_ylabel("loss (nats)")
     above.set_ylim(bottom=0)
     lines(middle, "previous", "residual", "looks back")
