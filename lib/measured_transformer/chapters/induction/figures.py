@@ -69,7 +69,7 @@ def plot_cliff(cliff: Dataset) -> Figure:
     lines(above, "one_layer", "none", "one layer")
     above.axhline(STRINGS.bag_loss(), color=theme().ink, linewidth=1, linestyle=":")
     above.text(
-        steps[-1], STRINGS.bag_loss() - 0.1, "letters, but not their order", ha="right", va="top"
+        steps[-1], STRINGS.bag_loss() - 0.35, "letters, but not their order", ha="right", va="top"
     )
     above.set_ylabel("loss (nats)")
     above.set_ylim(bottom=0)
