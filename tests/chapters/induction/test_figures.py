@@ -14,7 +14,7 @@ DRAWN = {
     "plot_cliff": lambda: figures.plot_cliff(RESULTS["cliff"]),
     "plot_harm": lambda: figures.plot_harm(RESULTS["formed"], RESULTS["needed"]),
     "plot_apart": lambda: figures.plot_apart(RESULTS["needed"]),
-    "plot_mixed": lambda: figures.plot_mixed(RESULTS["strings_and_circle"]),
+    "plot_mixed": lambda: figures.plot_mixed(RESULTS["mixed"]),
     "plot_text": lambda: figures.plot_text(RESULTS["text"]),
     "plot_regression": lambda: figures.plot_regression(RESULTS["regression"]),
 }

@@ -163,7 +163,7 @@ def plot_mixed(mixed: Dataset) -> Figure:
     """Draw accuracy in context and by heart against the share of strings in the training data.
 
     Args:
-        mixed: the result ``strings_and_circle``.
+        mixed: the result ``mixed``.
     """
     figure, axes = subplots(height=3.4)
     share = mixed.share.values

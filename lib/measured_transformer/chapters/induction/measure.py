@@ -585,7 +585,7 @@ def mixed_trainings(seed: int) -> dict[float, Job]:
     repeat="opening",
     tolerance={"strings": 0.4, "circle": 0.2, "prefix": 0.4},
 )
-def strings_and_circle(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
+def mixed(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
     """Accuracy on strings and on the circle, and the best prefix-matching score, by the share of strings."""
     strings = SomeRepeat(1.0).strings.batch(make_generator(seed, "strings"), LOOKED_ON)
     circle = SomeRepeat(0.0).batch(make_generator(seed, "circle"), 64)
@@ -1027,13 +1027,13 @@ def _(formed: Dataset) -> dict[str, Any]:
 
 
 @evidence("LT-15.3")
-def _(strings_and_circle: Dataset) -> dict[str, Any]:
+def _(mixed: Dataset) -> dict[str, Any]:
     return {
         "strings": {
-            "treatment": strings_and_circle.strings.sel(share=1.0),
-            "baseline": strings_and_circle.strings.sel(share=0.0),
+            "treatment": mixed.strings.sel(share=1.0),
+            "baseline": mixed.strings.sel(share=0.0),
         },
-        "circle": {"value": strings_and_circle.circle.sel(share=0.0)},
+        "circle": {"value": mixed.circle.sel(share=0.0)},
     }
 
 
