@@ -42,6 +42,7 @@ SHORTER = {
     "allocation": {"STEPS": 24, "EVERY": 2},
     "attribution": {"SIZE": 2, "POINTS": (1, 2, 3), "FURTHER": 2},
     "facts": {"EDITS": 1, "answered_right": all_right},
+    "induction": {"STEPS": 20, "REGRESSION_STEPS": 60},
     "layers": {"LOOKED_AT": 16},
     "learning_rate": {"DESCENT_STEPS": 20},
     "neurons": {"ASKED": 2, "READ": 60},
