@@ -32,6 +32,7 @@ from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.joined_recall import JoinedRecall
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.markov import Markov
+from measured_transformer.tasks.masked_chain import MaskedChain
 from measured_transformer.tasks.masked_words import MaskedWords
 from measured_transformer.tasks.modular import ModularAddition
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
@@ -55,6 +56,7 @@ from measured_transformer.tasks.seen_lately import SeenLately
 from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.tasks.shuffled import ShuffledSentences
 from measured_transformer.tasks.skill_tables import SkillTables
+from measured_transformer.tasks.sooner_again import SoonerAgain
 from measured_transformer.tasks.spaced_recall import SpacedRecall
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
@@ -85,6 +87,7 @@ TASKS = [
     JoinedTwoHop(),
     Lag(),
     Markov(),
+    MaskedChain(Markov(), side="both"),
     MaskedWords(),
     ShuffledSentences(Grammar()),
     BitPairs(bits=4, length=6),
@@ -103,6 +106,7 @@ TASKS = [
     ReversalLM(),
     SeenLately(),
     SkillTables(skills=3, items=6, answers=4, length=5),
+    SoonerAgain(),
     SortED(),
     SortLM(),
     SpacedRecall(pairs=3, queries=2, before=1, between=3, fillers=2),

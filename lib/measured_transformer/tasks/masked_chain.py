@@ -30,6 +30,9 @@ class MaskedChain:
 
     No model can be right more often than `ideal_chances` says.
 
+    Raises:
+        ValueError: when the share is not between 0 and 1, or there is no such side.
+
     Attributes:
         chain: where the sequences come from.
         share: chance of each token to be hidden.
@@ -82,6 +85,10 @@ class MaskedChain:
         if self.side == "right":
             inputs, whole, hidden = inputs.flip(1), whole.flip(1), hidden.flip(1)
         return Batch(inputs, whole, hidden)
+
+    def constant_loss(self) -> float:
+        """Smallest expected loss, in nats, of an answer that looks at nothing."""
+        return self.chain.unigram_loss()
 
     def ideal_chances(self, batch: Batch) -> Float[Tensor, "batch position vocab"]:
         """Chances of each token at each position, of the reader who knows the table and sees what may be seen.

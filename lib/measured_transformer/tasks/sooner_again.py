@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,9 @@ class SoonerAgain:
         length: of a sequence.
         causal: whether a model of it must not look ahead.
 
+    Raises:
+        ValueError: when a size is not a positive whole number, or the length does not fit the vocabulary.
+
     >>> batch = SoonerAgain(vocab=9, length=6).batch(torch.Generator().manual_seed(0), 1)
     >>> batch.inputs.tolist(), batch.targets[0, -1].item()
     ([[2, 3, 3, 8, 2, 4]], 3)
@@ -31,10 +35,26 @@ class SoonerAgain:
     length: int = 12
     causal: bool = False
 
+    def __post_init__(self) -> None:
+        check_sizes(vocab=self.vocab, length=self.length)
+        self._check(self.length)
+
+    def _check(self, length: int) -> None:
+        if not 5 <= length <= self.vocab + 2:
+            raise ValueError(
+                "expected room for two pairs and another token, and at most two more positions than tokens, "
+                f"got length={length} with vocab={self.vocab}"
+            )
+
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
-        """Draw `size` sequences; only the last position is scored."""
+        """Draw `size` sequences; only the last position is scored.
+
+        Raises:
+            ValueError: when a size is not a positive whole number, or the length does not fit the vocabulary.
+        """
         n = self.length if length is None else length
-        check_sizes(size=size)
+        check_sizes(size=size, length=n)
+        self._check(n)
         kept: list[tuple[Tensor, Tensor]] = []
         while sum(len(tokens) for tokens, _ in kept) < size:
             symbols = torch.rand(2 * size, self.vocab, generator=generator).argsort(1)[:, : n - 2]
@@ -49,3 +69,7 @@ class SoonerAgain:
         scored = torch.zeros_like(inputs, dtype=torch.bool)
         scored[:, -1] = True
         return Batch(inputs, answers[:, None].expand_as(inputs).clone(), scored)
+
+    def either_loss(self) -> float:
+        """Expected cost, in nats, of a guess between the two tokens that come twice."""
+        return math.log(2)
