@@ -1,0 +1,162 @@
+"""What the chapter on encoder and decoder measures, on models and answers that are known."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from measured_transformer.chapters.encoder_decoder.measure import (
+    LENGTHS,
+    NUMBERS,
+    READS,
+    REVERSAL,
+    SMALL,
+    answer_from_mean,
+    cross_by_hand,
+    drawn_cross_attention,
+    drawn_futures,
+    drawn_heads,
+    gaps,
+    gold_alignment,
+    shares_right,
+    shown_numbers,
+    smallest_reach,
+)
+from measured_transformer.evidence.results import load_results
+from measured_transformer.inference.generate import generate
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.state import HOLDS, standing
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder import Encoder
+from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.tasks.numbers import number_words
+from measured_transformer.training.loop import make_model, predict
+from measured_transformer.training.seeding import make_generator
+
+RESULTS = load_results("encoder_decoder")
+
+
+def test_every_result_is_of_this_code() -> None:
+    for one in measurements_of("encoder_decoder").values():
+        assert standing(one).state in HOLDS, standing(one).why
+
+
+def test_cross_attention_by_hand_is_that_of_pytorch() -> None:
+    layer = EncoderDecoder(SMALL).decoder.blocks[0].cross_attention
+    own = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+    with torch.no_grad():
+        own.in_proj_weight.copy_(
+            torch.cat([layer.query.weight, layer.key.weight, layer.value.weight])
+        )
+        own.in_proj_bias.copy_(torch.cat([layer.query.bias, layer.key.bias, layer.value.bias]))
+        own.out_proj.weight.copy_(layer.output.weight)
+        own.out_proj.bias.copy_(layer.output.bias)
+        states, memory = torch.randn(1, 4, 16), torch.randn(1, 9, 16)
+        expected, _ = own(states, memory, memory)
+        torch.testing.assert_close(cross_by_hand(layer, states, memory), expected)
+
+
+def test_identities_hold_and_their_controls_fail() -> None:
+    cross, futures, heads = drawn_cross_attention(7), drawn_futures(7), drawn_heads(7)
+    for found, exact, control in (
+        (cross, "formula", "exchanged"),
+        (cross, "apart", "together"),
+        (futures, "reading_masked", "reading_open"),
+        (futures, "alone_masked", "alone_open"),
+        (heads, "sum", "logits_sum"),
+        (heads, "log", "sigmoid"),
+        (heads, "tied", "untied"),
+    ):
+        assert found[exact] < 1e-12
+        assert found[control] > 1e-3
+    assert cross["gradient"] > 0
+    assert smallest_reach(Encoder(SMALL).double(), 0) > 0
+    assert smallest_reach(Decoder(SMALL).double(), 0) == 0
+
+
+def test_gold_links_join_words_of_one_meaning() -> None:
+    batch = replace(NUMBERS, part="test").batch(make_generator(0, "evaluation"), 40)
+    gold = gold_alignment(batch, "test")
+    meaning = {"ein": "one", "eins": "one", "zwei": "two", "hundert": "hundred", "acht": "eight"}
+    words = NUMBERS.words()
+    seen = 0
+    for row, source, target in zip(gold, batch.source, batch.targets, strict=True):
+        for place, token in zip(row.tolist(), target.tolist(), strict=True):
+            word = words[token] if token < len(words) else ""
+            if place < 0:
+                assert word in ("", "und")
+            elif word in meaning:
+                assert words[int(source[place])] == meaning[word]
+                seen += 1
+    assert seen > 20
+
+
+def test_shown_numbers_were_not_trained_on() -> None:
+    trained = set(NUMBERS.numbers())
+    for number in shown_numbers():
+        assert number not in trained
+        assert len(number_words(number, "en")) == len(number_words(number, "de")) == 7
+
+
+def test_whole_sequences_are_those_that_greedy_decoding_writes() -> None:
+    config = Config(vocab=REVERSAL.vocab, d_model=16, n_layers=1, n_heads=2)
+    model = make_model(config, causal=True, source=True, seed=0).eval()
+    batch = REVERSAL.batch(make_generator(0, "evaluation"), 20)
+    said = predict(model, batch).argmax(-1)
+    own = replace(batch, targets=torch.where(batch.scored, said, batch.targets))
+    assert shares_right(model, own)[0] == 1  # given the reference's tokens before each
+    rows = [
+        [t for t, real in zip(row, keep, strict=True) if real]
+        for row, keep in zip(batch.source.tolist(), batch.source_padding_mask.tolist(), strict=True)
+    ]
+    written = generate(model, rows, max_new_tokens=14, stop=REVERSAL.end, start=REVERSAL.start)
+    for row, tokens in zip(batch.targets, written.tokens, strict=True):
+        right = row[row != REVERSAL.padding].tolist()
+        single = shares_right_of(model, batch, row)
+        assert (tokens.tolist()[: len(right)] == right) == single
+
+
+def shares_right_of(model, batch, row) -> bool:
+    at = (batch.targets == row).all(1)
+    one = predict(model, batch).argmax(-1)[at][0]
+    return bool(((one == row) | ~batch.scored[at][0]).all())
+
+
+def test_without_cross_attention_the_source_says_nothing() -> None:
+    config = Config(vocab=REVERSAL.vocab, d_model=16, n_layers=1, n_heads=2)
+    model = make_model(config, causal=True, source=True, seed=0).eval()
+    batch = REVERSAL.batch(make_generator(0, "evaluation"), 20)
+    other = replace(batch, source=batch.source.flip(0))
+    mask = replace(other, source_padding_mask=batch.source_padding_mask.flip(0))
+    assert shares_right(model, batch, without=True) == shares_right(model, mask, without=True)
+
+
+def test_an_answer_from_the_mean_is_the_same_everywhere() -> None:
+    model = Encoder(SMALL)
+    answer_from_mean(model)
+    out = model(torch.tensor([[1, 2, 3, 4]]))
+    torch.testing.assert_close(out[:, 0], out[:, 3])
+
+
+def test_each_side_gets_the_same_sequences() -> None:
+    left, right, both = (
+        gaps(side).batch(make_generator(3, "evaluation"), 9) for side in ("left", "right", "both")
+    )
+    assert torch.equal(left.inputs, both.inputs)
+    assert torch.equal(left.targets, right.targets.flip(1))
+    assert gaps("left").causal
+    assert not gaps("both").causal
+
+
+@pytest.mark.parametrize("name", ["worth", "alignment", "recipe", "fill", "classify"])
+def test_ten_seeds_were_measured(name: str) -> None:
+    assert RESULTS[name].sizes["seed"] == 10
+
+
+def test_controls_are_solved() -> None:
+    worth, fill = RESULTS["worth"], RESULTS["fill"]
+    assert float(worth.whole.sel(reads="all").min()) > 0.9
+    assert float(worth.whole.sel(reads="none").max()) < 0.01
+    assert set(worth.reads.values) == set(READS)
+    assert tuple(worth.length.values) == LENGTHS
+    assert float((fill.ideal - fill.accuracy).min()) > -0.05
