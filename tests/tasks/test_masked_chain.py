@@ -57,7 +57,7 @@ def test_gaps_are_scored_and_nothing_else():
     assert torch.equal(batch.scored, batch.inputs == 4)
 
 
-def test_other_sides_and_shares_are_refused():
+def test_other_sides_and_shares_are_refused(unhooked):
     with pytest.raises(ValueError, match="both, left, right, got 'middle'"):
         MaskedChain(CHAIN, side="middle")
     with pytest.raises(ValueError, match="share must lie between 0 and 1"):

@@ -71,7 +71,7 @@ def test_runs_stack(kind):
     assert type(stacked.model) is type(alone.model) is not EncoderDecoder
 
 
-def test_other_kinds_and_models_are_refused():
+def test_other_kinds_and_models_are_refused(unhooked):
     with pytest.raises(ValueError, match="all, mean, last, none, got 'first'"):
         Memory("first")
     with pytest.raises(ValueError, match="expected an EncoderDecoder, got a Decoder"):
