@@ -200,8 +200,8 @@ def plot_heads(alignment: Dataset) -> Figure:
     for layer in layers:
         axes.text(
             int(layer) * (count + 1) + (count - 1) / 2,
-            -0.19,
-            f"heads of block {int(layer) + 1}",
+            -0.1,
+            f"block {int(layer) + 1}",
             transform=axes.get_xaxis_transform(),
             ha="center",
             va="top",
@@ -209,7 +209,7 @@ def plot_heads(alignment: Dataset) -> Figure:
         )
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("share of right links")
-    axes.set_xlabel(" ")
+    axes.set_xlabel("heads, sorted within their block", labelpad=18)
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
     return figure
 
