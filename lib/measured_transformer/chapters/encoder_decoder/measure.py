@@ -1,8 +1,8 @@
 """What the chapter on encoder and decoder measures: what a decoder reads of its source, and what that is worth.
 
 What each half sees, by formula; heads of cross-attention as alignment, on number words whose right alignment is
-known; translation with the source reduced to one vector, or taken away; the original recipe where examples are
-few; and filling in and classifying with models that see both sides, or one.
+known; translation with the source reduced to one vector, or taken away; and filling in and classifying with
+models that see both sides, or one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.alignment import alignment_scores, cross_patterns
@@ -225,8 +225,10 @@ def exact(seed: int) -> dict[str, Any]:
 # Number words, and which word comes from which ---------------------------------------------------------
 
 NUMBERS = NumberTranslation("en", "de", below=10_000, train_share=0.5)
-RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
-STEPS = 400
+WIDTH, STEPS = 32, 300
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+FACTORS = (0.03125, 0.0625, 0.125, 0.25, 0.5, 1.0)
+"""What the rate of the original recipe's schedule is multiplied by."""
 
 
 @cache
@@ -245,23 +247,45 @@ def gold_alignment(batch: Batch, part: str) -> Int[Tensor, "batch position"]:
     return _alignments()[_part(part)[batch.gold["item"]]]
 
 
-def _training(name: str, task: Task, seed: int, kind: MemoryKind = "all") -> Job:
-    config = Config(vocab=task.vocab, d_model=64, n_layers=2, n_heads=4, max_length=16)
-    options: dict[str, Any] = {
-        "batch_size": 64,
-        "schedule": WarmupLinear(40, STEPS),
-        "prepare": Memory(kind),
-    }
-    search = Search(f"encdec-{name}-{kind}", config, task, RATES, tuning_seeds(2), STEPS, options)
+def _trained(name: str, config: Config, task: Task, seed: int, **options: Any) -> Job:
+    """A run at the rate that suits its arm."""
+    rates = FACTORS if isinstance(options["schedule"], Noam) else RATES
+    options = {"batch_size": 32, **options}
+    search = Search(f"encdec-{name}", config, task, rates, tuning_seeds(2), STEPS, options)
     return job(config, task, seed, steps=STEPS, learning_rate=tuned(search), **options)
 
 
-def number_trainings(seed: int) -> dict[str, Job]:
-    """A translator of number words."""
-    return {"model": _training("numbers", NUMBERS, seed)}
+def _translator(name: str, task: Task, seed: int, kind: MemoryKind) -> Job:
+    config = Config(vocab=task.vocab, d_model=WIDTH, n_layers=1, n_heads=4, max_length=16)
+    schedule = WarmupLinear(20, STEPS)
+    return _trained(f"{name}-{kind}", config, task, seed, schedule=schedule, prepare=Memory(kind))
 
 
-LAYERS, HEADS = (0, 1), tuple(range(4))
+def recipe_trainings(seed: int) -> dict[str, Job]:
+    """A translator of number words, trained by the recipe of Vaswani et al. (2017) in small."""
+    config = Config(
+        vocab=NUMBERS.vocab,
+        d_model=WIDTH,
+        n_layers=1,
+        n_heads=4,
+        max_length=16,
+        placement="post",
+        activation="relu",
+        tie_embeddings=True,
+        dropout=0.1,
+    )
+    recipe: dict[str, Any] = {
+        "optimiser": "Adam",
+        "betas": (0.9, 0.98),
+        "eps": 1e-9,
+        "clip": None,
+        "label_smoothing": 0.1,
+        "schedule": Noam(WIDTH, 30),
+    }
+    return {"model": _trained("numbers-recipe", config, NUMBERS, seed, **recipe)}
+
+
+LAYERS, HEADS = (0,), tuple(range(4))
 SENTENCES = 500
 
 
@@ -294,9 +318,9 @@ _SHARES = dict.fromkeys(("accuracy", "error", "read", "turned", "validation"), 0
 
 
 @measurement(
-    seeds=10,
+    seeds=6,
     coords={"model": ("trained", "untrained"), "layer": LAYERS, "head": HEADS},
-    trainings=number_trainings,
+    trainings=recipe_trainings,
     repeat="opening",
     tolerance=_SHARES,
 )
@@ -347,7 +371,7 @@ def shown_numbers() -> tuple[int, ...]:
         "query": tuple(range(8)),
         "key": tuple(range(8)),
     },
-    trainings=number_trainings,
+    trainings=recipe_trainings,
     repeat="opening",
     tolerance={"pattern": 1.0},
 )
@@ -390,20 +414,21 @@ def examples(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 # The source as one vector, and none at all ------------------------------------------------------------
 
 REVERSAL = NoisyTranslation(symbols=10, length=14, pad_share=0.4, noise=0.0)
-TASKS: Mapping[str, Task] = {"reversal": REVERSAL, "numbers": NUMBERS}
 KINDS: tuple[MemoryKind, ...] = ("all", "mean", "last", "none")
 READS = (*KINDS, "taken away")
 """What the decoder reads: `KINDS`; and all, with cross-attention's output set to zero after training."""
+FEWER = ("all", "mean", "taken away")
+"""Those that are tried on number words."""
 LENGTHS = (4, 6, 8, 10)
 _POOL, _MOST = 12_000, 250
 
 
 def memory_trainings(seed: int) -> dict[tuple[str, MemoryKind], Job]:
-    """Each kind of memory on each task, at the learning rate that suits it."""
+    """Each kind of memory on reversals, two of them on number words, at the rates that suit them."""
+    kinds: tuple[MemoryKind, ...] = ("all", "mean")
     return {
-        (name, kind): _training(name, task, seed, kind)
-        for name, task in TASKS.items()
-        for kind in KINDS
+        **{("reversal", kind): _translator("reversal", REVERSAL, seed, kind) for kind in KINDS},
+        **{("numbers", kind): _translator("numbers", NUMBERS, seed, kind) for kind in kinds},
     }
 
 
@@ -441,146 +466,51 @@ def shares_right(model: Model, batch: Batch, *, without: bool = False) -> tuple[
 
 
 @measurement(
-    seeds=10,
-    coords={"task": tuple(TASKS), "reads": READS, "length": LENGTHS},
+    seeds=6,
+    coords={"reads": READS, "fewer": FEWER, "length": LENGTHS},
     trainings=memory_trainings,
     repeat="opening",
-    tolerance=dict.fromkeys(("tokens", "whole", "by_length"), 0.5),
+    tolerance=dict.fromkeys(("reversal", "numbers", "reversal_tokens", "by_length"), 0.5),
 )
 def worth(seed: int, runs: Mapping[tuple[str, MemoryKind], Run]) -> dict[str, Any]:
     """What translators reach whose decoder reads all of the source, one vector of it, or nothing.
 
-    `tokens` and `whole` on test sequences; `by_length` is `whole` for reversals of each length.
+    `reversal` and `numbers` are shares of test sequences that are wholly right, `reversal_tokens` the share of
+    right tokens; `by_length` is `reversal` for sequences of each length.
     """
-    tokens, whole, by_length = [], [], []
+
+    def shares(task: str, reads: str, batch: Batch) -> tuple[float, float]:
+        without = reads == "taken away"
+        model = runs[task, "all" if without else reads].model  # type: ignore[index]
+        return shares_right(model, batch, without=without)
+
+    reversals = REVERSAL.batch(make_generator(seed, "evaluation"), SENTENCES)
+    held = replace(NUMBERS, part="test").batch(make_generator(seed, "evaluation"), SENTENCES)
     pool = REVERSAL.batch(make_generator(seed, "lengths"), _POOL)
     count = (pool.gold["alignment"] >= 0).sum(1)
     groups = [_rows(pool, (count == n).nonzero().flatten()[:_MOST]) for n in LENGTHS]
-    for name, task in TASKS.items():
-        held = replace(task, part="test") if isinstance(task, NumberTranslation) else task
-        batch = held.batch(make_generator(seed, "evaluation"), SENTENCES)
-        found = []
-        for reads in READS:
-            without = reads == "taken away"
-            model = runs[name, "all" if without else reads].model  # type: ignore[index]
-            found.append(shares_right(model, batch, without=without))
-            if name == "reversal":
-                by_length.append([shares_right(model, g, without=without)[1] for g in groups])
-        tokens.append([one for one, _ in found])
-        whole.append([one for _, one in found])
+    found = [shares("reversal", reads, reversals) for reads in READS]
+    by_length = [[shares("reversal", reads, group)[1] for group in groups] for reads in READS]
     return {
-        "tokens": (("task", "reads"), tokens),
-        "whole": (("task", "reads"), whole),
+        "reversal": ("reads", [whole for _, whole in found]),
+        "reversal_tokens": ("reads", [tokens for tokens, _ in found]),
+        "numbers": ("fewer", [shares("numbers", reads, held)[1] for reads in FEWER]),
         "by_length": (("reads", "length"), by_length),
-    }
-
-
-# The original recipe, where examples are few ------------------------------------------------------------
-
-FEW = NumberTranslation("en", "de", below=10_000, train_share=0.02)
-RECIPES: Mapping[str, tuple[float, float]] = {
-    "recipe": (0.1, 0.1),
-    "no dropout": (0.0, 0.1),
-    "no smoothing": (0.1, 0.0),
-    "neither": (0.0, 0.0),
-}
-"""Dropout and label smoothing of each arm."""
-FACTORS = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0)
-"""What the rate of the schedule is multiplied by."""
-RECIPE_STEPS, RECIPE_WARM_UP = 600, 60
-
-
-def _recipe(name: str, seed: int) -> Job:
-    dropout, smoothing = RECIPES[name]
-    config = Config(
-        vocab=FEW.vocab,
-        d_model=64,
-        n_layers=2,
-        n_heads=4,
-        max_length=16,
-        placement="post",
-        activation="relu",
-        tie_embeddings=True,
-        dropout=dropout,
-    )
-    options: dict[str, Any] = {
-        "batch_size": 64,
-        "optimiser": "Adam",
-        "betas": (0.9, 0.98),
-        "eps": 1e-9,
-        "clip": None,
-        "label_smoothing": smoothing,
-        "schedule": Noam(config.d_model, RECIPE_WARM_UP),
-    }
-    slug = name.replace(" ", "-")
-    search = Search(
-        f"encdec-recipe-{slug}", config, FEW, FACTORS, tuning_seeds(2), RECIPE_STEPS, options
-    )
-    return job(config, FEW, seed, steps=RECIPE_STEPS, learning_rate=tuned(search), **options)
-
-
-def recipe_trainings(seed: int) -> dict[str, Job]:
-    """The recipe of Vaswani et al. (2017) on few numbers, whole and without its regularisation."""
-    return {name: _recipe(name, seed) for name in RECIPES}
-
-
-@measurement(
-    seeds=10,
-    coords={"recipe": tuple(RECIPES)},
-    trainings=recipe_trainings,
-    repeat="opening",
-    tolerance=dict.fromkeys(("loss", "tokens", "whole", "seen"), 1.0),
-)
-def recipe(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """The original recipe and what it is without dropout and label smoothing, on numbers held out.
-
-    `loss` is cross-entropy in nats a token, without smoothing; `seen` is that on training numbers.
-    """
-    scores = [
-        evaluate(runs[name].model, FEW, seed=seed, size=1000, part="test") for name in RECIPES
-    ]
-    seen = [evaluate(runs[name].model, FEW, seed=seed, size=200, part="train") for name in RECIPES]
-    return {
-        "loss": ("recipe", [one.loss for one in scores]),
-        "seen": ("recipe", [one.loss for one in seen]),
-        "tokens": ("recipe", [one.accuracy for one in scores]),
-        "whole": ("recipe", [one.exact for one in scores]),
     }
 
 
 # One side or both -----------------------------------------------------------------------------------
 
 
-class _Mean(nn.Module):
-    """The mean of a sequence's states, at each of its positions."""
-
-    def forward(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
-        return x.mean(1, keepdim=True).expand_as(x)
-
-
-def answer_from_mean(model: Model) -> None:
-    """Have a model answer from the mean of its final states, in place of each; for `train(prepare=...)`."""
-    assert not isinstance(model, EncoderDecoder)
-    model.final_norm = nn.Sequential(model.final_norm, _Mean())  # type: ignore[assignment]
+CHAIN = Markov(vocab=8, length=12, branching=(2,))
+FILLS: tuple[Side, ...] = ("both", "left")
+WAYS = ("both", "back")
+"""Where a classifier looks: both ways, or back alone."""
 
 
-CHAIN = Markov(vocab=16, length=16, branching=(4,))
-FILLS: tuple[Side, ...] = ("both", "left", "right")
-READOUTS = ("last", "mean")
-DIRECTION_STEPS = 400
-
-
-def _directed(name: str, task: Task, seed: int, **more: Any) -> Job:
-    config = Config(vocab=task.vocab, d_model=64, n_layers=2, n_heads=4, max_length=16)
-    options: dict[str, Any] = {
-        "batch_size": 64,
-        "schedule": WarmupLinear(40, DIRECTION_STEPS),
-        **more,
-    }
-    search = Search(
-        f"encdec-{name}", config, task, RATES, tuning_seeds(2), DIRECTION_STEPS, options
-    )
-    return job(config, task, seed, steps=DIRECTION_STEPS, learning_rate=tuned(search), **options)
+def _reader(name: str, task: Task, seed: int) -> Job:
+    config = Config(vocab=task.vocab, d_model=WIDTH, n_layers=2, n_heads=4, max_length=16)
+    return _trained(name, config, task, seed, schedule=WarmupLinear(20, STEPS))
 
 
 def gaps(side: Side) -> MaskedChain:
@@ -590,11 +520,11 @@ def gaps(side: Side) -> MaskedChain:
 
 def fill_trainings(seed: int) -> dict[Side, Job]:
     """Models that see both sides of a gap, or one."""
-    return {side: _directed(f"fill-{side}", gaps(side), seed) for side in FILLS}
+    return {side: _reader(f"fill-{side}", gaps(side), seed) for side in FILLS}
 
 
 @measurement(
-    seeds=10,
+    seeds=8,
     coords={"side": FILLS},
     trainings=fill_trainings,
     repeat="opening",
@@ -617,40 +547,27 @@ def fill(seed: int, runs: Mapping[Side, Run]) -> dict[str, Any]:
     }
 
 
-def class_trainings(seed: int) -> dict[tuple[str, str], Job]:
-    """Classifiers that look both ways or back alone, and answer from the last state or from the mean of all."""
-    return {
-        (direction, readout): _directed(
-            f"sooner-{direction}-{readout}",
-            SoonerAgain(causal=direction == "back"),
-            seed,
-            **({"prepare": answer_from_mean} if readout == "mean" else {}),
-        )
-        for direction in ("both", "back")
-        for readout in READOUTS
-    }
+def sooner(way: str) -> SoonerAgain:
+    """The question which of two tokens comes again sooner, for a model that looks this way."""
+    return SoonerAgain(vocab=8, length=8, causal=way == "back")
+
+
+def class_trainings(seed: int) -> dict[str, Job]:
+    """Classifiers that look both ways, or back alone."""
+    return {way: _reader(f"sooner-{way}", sooner(way), seed) for way in WAYS}
 
 
 @measurement(
-    seeds=10,
-    coords={"direction": ("both", "back"), "readout": READOUTS},
+    seeds=8,
+    coords={"way": WAYS},
     trainings=class_trainings,
     repeat="opening",
     tolerance={"accuracy": 1.0},
 )
-def classify(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+def classify(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Which of two tokens comes again sooner: right answers of models that look both ways, or back alone."""
-    found = [
-        [
-            evaluate(
-                runs[way, readout].model, SoonerAgain(causal=way == "back"), seed=seed, size=1000
-            )
-            for readout in READOUTS
-        ]
-        for way in ("both", "back")
-    ]
-    accuracy = [[score.accuracy for score in row] for row in found]
-    return {"accuracy": (("direction", "readout"), accuracy)}
+    scores = [evaluate(runs[way].model, sooner(way), seed=seed, size=1000) for way in WAYS]
+    return {"accuracy": ("way", [score.accuracy for score in scores])}
 
 
 # What the claims are judged by ------------------------------------------------------------------------
@@ -716,29 +633,30 @@ def _(alignment: Dataset) -> dict[str, Any]:
 @evidence("DA-2.22")
 def _(worth: Dataset) -> dict[str, Any]:
     return {
-        f"{task}_{reads}": {
-            "treatment": worth.whole.sel(task=task, reads="all"),
-            "baseline": worth.whole.sel(task=task, reads=reads),
-        }
-        for task in TASKS
-        for reads in ("none", "mean", "last")
+        **{
+            f"reversal_{reads}": {
+                "treatment": worth.reversal.sel(reads="all"),
+                "baseline": worth.reversal.sel(reads=reads),
+            }
+            for reads in ("none", "mean", "last")
+        },
+        "numbers_mean": {
+            "treatment": worth.numbers.sel(fewer="all"),
+            "baseline": worth.numbers.sel(fewer="mean"),
+        },
     }
 
 
 @evidence("DD-8.2")
 def _(fill: Dataset, classify: Dataset) -> dict[str, Any]:
-    def sides(values: DataArray, both: Mapping[str, str], one: Mapping[str, str]) -> dict[str, Any]:
-        return {"treatment": values.sel(both), "baseline": values.sel(one)}
-
     return {
-        "fill": sides(fill.accuracy, {"side": "both"}, {"side": "left"}),
-        **{
-            readout: sides(
-                classify.accuracy,
-                {"direction": "both", "readout": readout},
-                {"direction": "back", "readout": readout},
-            )
-            for readout in READOUTS
+        "fill": {
+            "treatment": fill.accuracy.sel(side="both"),
+            "baseline": fill.accuracy.sel(side="left"),
+        },
+        "last": {
+            "treatment": classify.accuracy.sel(way="both"),
+            "baseline": classify.accuracy.sel(way="back"),
         },
     }
 
@@ -755,25 +673,6 @@ def _(worth: Dataset) -> dict[str, Any]:
     }
 
 
-@evidence("LT-11.2")
-def _(recipe: Dataset) -> dict[str, Any]:
-    return {
-        "treatment": recipe.loss.sel(recipe="recipe"),
-        "baseline": recipe.loss.sel(recipe="no dropout"),
-    }
-
-
-@evidence("LT-11.3")
-def _(recipe: Dataset) -> dict[str, Any]:
-    return {
-        name: {
-            "treatment": recipe[name].sel(recipe="recipe"),
-            "baseline": recipe[name].sel(recipe="no smoothing"),
-        }
-        for name in ("loss", "whole")
-    }
-
-
 # Numbers that the prose names -----------------------------------------------------------------------------
 
 
@@ -781,12 +680,3 @@ def _(recipe: Dataset) -> dict[str, Any]:
 def best_head(alignment: Dataset, *, variable: str, model: str) -> DataArray:
     """A score of the head of cross-attention that aligns best on other numbers."""
     return _best_head(alignment, variable, model)
-
-
-@number
-def lost_by(worth: Dataset, *, task: str, reads: str) -> DataArray:
-    """By how much whole sequences are more often right where the decoder reads all of the source."""
-    found: DataArray = worth.whole.sel(task=task, reads="all") - worth.whole.sel(
-        task=task, reads=reads
-    )
-    return found
