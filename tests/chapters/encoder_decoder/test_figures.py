@@ -11,11 +11,10 @@ RESULTS = load_results("encoder_decoder")
 DRAWN = {
     "plot_number": lambda: figures.plot_number(4321),
     "plot_machine": figures.plot_machine,
-    "plot_alignment": lambda: figures.plot_alignment(RESULTS["examples"], ((0, 0), (1, 3))),
+    "plot_alignment": lambda: figures.plot_alignment(RESULTS["examples"]),
     "plot_heads": lambda: figures.plot_heads(RESULTS["alignment"]),
     "plot_worth": lambda: figures.plot_worth(RESULTS["worth"]),
     "plot_lengths": lambda: figures.plot_lengths(RESULTS["worth"]),
-    "plot_recipe": lambda: figures.plot_recipe(RESULTS["recipe"]),
     "plot_directions": lambda: figures.plot_directions(RESULTS["fill"], RESULTS["classify"]),
 }
 
@@ -51,4 +50,4 @@ def test_lines_between_number_words_cross_where_the_order_differs() -> None:
 def test_heads_show_every_seed() -> None:
     axes = figures.plot_heads(RESULTS["alignment"]).figure.axes[0]
     marks = [line for line in axes.lines if line.get_marker() in ("o", "s")]
-    assert sum(len(line.get_xdata()) for line in marks) == 16 * RESULTS["alignment"].sizes["seed"]
+    assert sum(len(line.get_xdata()) for line in marks) == 8 * RESULTS["alignment"].sizes["seed"]

@@ -25,16 +25,9 @@ _READS = {
     "taken away": ("taken away\nafter training", "attention"),
 }
 """What a decoder reads -> its name in figures and what it is drawn as."""
-_RECIPES = {
-    "recipe": ("the recipe", "residual"),
-    "no dropout": ("without dropout", "attention"),
-    "no smoothing": ("without smoothing", "ffn"),
-    "neither": ("without both", "none"),
-}
 _SIDES = {
     "both": ("both sides", "residual"),
     "left": ("left alone", "attention"),
-    "right": ("right alone", "norm"),
 }
 
 
@@ -142,75 +135,63 @@ def _map(axes: Axes, weights: DataArray, number: int) -> None:
 
 
 @themed
-def plot_alignment(examples: Dataset, heads: Sequence[tuple[int, int]], example: int = 1) -> Figure:
-    """Draw two heads of cross-attention for one number, the right cells framed.
+def plot_alignment(examples: Dataset, example: int = 1) -> Figure:
+    """Draw all heads of cross-attention for one number, the right cells framed.
 
     Args:
         examples: the result ``examples``.
-        heads: layer and head of each panel, counted from zero.
         example: which of the numbers.
     """
-    figure, axes = subplots(1, 2, height=3.9)
-    found = examples.isel(seed=0, example=example)
-    for panel, (layer, head) in zip(axes, heads, strict=True):
-        _map(panel, found.pattern.sel(layer=layer, head=head), int(found.number))
-        panel.set_xlabel(f"source word; block {layer + 1}, head {head + 1}")
-    axes[0].set_ylabel("word to be written")
-    axes[1].set_yticklabels([])
-    panel_letters(axes)
+    figure, axes = subplots(2, 2, height=3.35, sharex=True, sharey=True)
+    found = examples.isel(seed=0, example=example, layer=0)
+    for head, panel in enumerate(axes.ravel()):
+        _map(panel, found.pattern.isel(head=head), int(found.number))
+        panel.set_title(f"({'abcd'[head]}) head {head + 1}", loc="left", fontsize=11)
+    for panel in axes[1]:
+        panel.set_xlabel("source word")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("word to be written")
     return figure
 
 
 @themed
 def plot_heads(alignment: Dataset) -> Figure:
-    """Draw each head's share of right links, sorted within its block, trained and untrained.
+    """Draw each head's share of right links, sorted, trained and untrained, a line for each seed.
 
     Args:
         alignment: the result ``alignment``.
     """
-    figure, axes = subplots(height=3.6)
-    looks = {"trained": ("attention", "s"), "untrained": ("none", "o")}
-    layers = alignment.layer.values
+    figure, axes = subplots(height=3.4)
     count = alignment.sizes["head"]
-    for model, (concept, marker) in looks.items():
-        for layer in layers:
-            values = np.sort(alignment.accuracy.sel(model=model, layer=layer).values, axis=1)[
-                :, ::-1
-            ]
-            for rank in range(count):
-                x = int(layer) * (count + 1) + rank + (0.14 if model == "untrained" else -0.14)
-                column = values[:, rank]
-                jitter = 0.05 * (np.arange(column.size) % 3 - 1)
-                axes.plot(
-                    x + jitter,
-                    column,
-                    marker,
-                    color=COLOURS[concept],
-                    alpha=0.6,
-                    markersize=4.5,
-                    mew=0,
-                    label=model if layer == 0 and rank == 0 else None,
-                )
-    diagonal = float(alignment.diagonal.mean())
-    axes.axhline(diagonal, color=theme().ink, linewidth=1, linestyle="--")
-    axes.text(count, diagonal + 0.015, "the same place", ha="center", va="bottom", fontsize=9)
-    ticks = [int(layer) * (count + 1) + rank for layer in layers for rank in range(count)]
-    names = ["best", *(["2nd", "3rd"] + [f"{n}th" for n in range(4, count + 1)])[: count - 1]]
-    axes.set_xticks(ticks, names * len(layers), fontsize=9)
-    for layer in layers:
+    for model, concept, marker in (("trained", "attention", "s"), ("untrained", "none", "o")):
+        values = np.sort(alignment.accuracy.sel(model=model).isel(layer=0).values, axis=1)[:, ::-1]
+        for row in values:
+            axes.plot(
+                range(count),
+                row,
+                marker=marker,
+                color=COLOURS[concept],
+                alpha=0.55,
+                linewidth=0.9,
+                markersize=5,
+                mew=0,
+            )
         axes.text(
-            int(layer) * (count + 1) + (count - 1) / 2,
-            -0.1,
-            f"block {int(layer) + 1}",
-            transform=axes.get_xaxis_transform(),
-            ha="center",
-            va="top",
+            count - 0.88,
+            float(values[:, -1].mean()),
+            model,
+            color=COLOURS[concept],
+            va="center",
             fontsize=10,
         )
+    diagonal = float(alignment.diagonal.mean())
+    axes.axhline(diagonal, color=theme().ink, linewidth=1, linestyle="--")
+    axes.text(count - 0.88, diagonal + 0.015, "same place", ha="left", va="bottom", fontsize=9)
+    axes.set_xticks(range(count), ["best head", "second", "third", "fourth"][:count])
+    axes.set_xlim(-0.2, count - 0.1)
     axes.set_ylim(0, 1.02)
+    axes.set_xlabel("heads of a model, sorted")
     axes.set_ylabel("share of right links")
-    axes.set_xlabel("heads, sorted within their block", labelpad=18)
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
     return figure
 
 
@@ -221,20 +202,18 @@ def plot_worth(worth: Dataset) -> Figure:
     Args:
         worth: the result ``worth``.
     """
-    figure, axes = subplots(2, 1, height=2.8)
-    labels = {"reversal": "map and reverse", "numbers": "number words"}
-    for panel, (task, text) in zip(axes, labels.items(), strict=True):
-        groups = {
-            name: worth.whole.sel(task=task, reads=reads).values
-            for reads, (name, _) in _READS.items()
-        }
+    figure, axes = subplots(2, 1, height=2.5, gridspec_kw={"height_ratios": (5, 3)})
+    panels = (("reversal", "reads", "map and reverse"), ("numbers", "fewer", "number words"))
+    for panel, (variable, axis, text) in zip(axes, panels, strict=True):
+        names = [str(name) for name in worth[axis].values]
+        groups = {_READS[name][0]: worth[variable].sel({axis: name}).values for name in names}
         seed_strip(
             panel,
             groups,
             label=f"{text}: share of sequences wholly right",
-            concepts=dict(_READS.values()),
+            concepts=dict(_READS[name] for name in names),
         )
-        panel.set_xlim(-0.02, 1.02)
+        panel.set_xlim(-0.03, 1.03)
     panel_letters(axes)
     return figure
 
@@ -265,27 +244,6 @@ def plot_lengths(worth: Dataset) -> Figure:
 
 
 @themed
-def plot_recipe(recipe: Dataset) -> Figure:
-    """Draw the recipe and its ablations on numbers not trained on: (a) cross-entropy, (b) whole numbers.
-
-    Args:
-        recipe: the result ``recipe``.
-    """
-    figure, axes = subplots(2, 1, height=2.5)
-    panels = (
-        ("loss", "cross-entropy, in nats a token"),
-        ("whole", "share of numbers wholly right"),
-    )
-    for panel, (metric, label) in zip(axes, panels, strict=True):
-        groups = {
-            name: recipe[metric].sel(recipe=arm).values for arm, (name, _) in _RECIPES.items()
-        }
-        seed_strip(panel, groups, label=label, concepts=dict(_RECIPES.values()))
-    panel_letters(axes)
-    return figure
-
-
-@themed
 def plot_directions(fill: Dataset, classify: Dataset) -> Figure:
     """Draw (a) filling in by what may be seen, with the best guess's accuracy, (b) which comes again sooner.
 
@@ -293,30 +251,21 @@ def plot_directions(fill: Dataset, classify: Dataset) -> Figure:
         fill: the result ``fill``.
         classify: the result ``classify``.
     """
-    figure, axes = subplots(2, 1, height=2.6)
+    figure, axes = subplots(2, 1, height=2.0)
     groups = {name: fill.accuracy.sel(side=side).values for side, (name, _) in _SIDES.items()}
     seed_strip(axes[0], groups, label="accuracy at hidden tokens", concepts=dict(_SIDES.values()))
-    rows = axes[0].get_yticks()
-    for row, side in zip(rows, _SIDES, strict=True):
+    for row, side in zip(axes[0].get_yticks(), _SIDES, strict=True):
         best = float(fill.ideal.sel(side=side).mean())
         axes[0].plot([best, best], [row - 0.35, row + 0.35], color=theme().ink, linewidth=1.6)
-        axes[0].text(best + 0.008, row, "best guess", fontsize=9, va="center")
-    axes[0].set_xlim(0.15, 0.75)
-    groups, concepts = {}, {}
-    for readout, text in (("last", "last state"), ("mean", "mean of all")):
-        for way, (words, concept) in {
-            "both": ("both ways", "residual"),
-            "back": ("back alone", "attention"),
-        }.items():
-            name = f"{text}, {words}"
-            groups[name] = classify.accuracy.sel(direction=way, readout=readout).values
-            concepts[name] = concept
-    seed_strip(
-        axes[1],
-        groups,
-        label="accuracy: which comes again sooner",
-        concepts=concepts,
-        reference=0.5,
-    )
+        axes[0].text(best + 0.01, row - 0.3, "best guess", fontsize=9, va="center")
+    groups = {
+        "both ways": classify.accuracy.sel(way="both").values,
+        "back alone": classify.accuracy.sel(way="back").values,
+    }
+    concepts = {"both ways": "residual", "back alone": "attention"}
+    label = "accuracy: which comes again sooner"
+    seed_strip(axes[1], groups, label=label, concepts=concepts, reference=0.5)
+    for panel in axes:
+        panel.set_xlim(0.35, 1.0)
     panel_letters(axes)
     return figure
