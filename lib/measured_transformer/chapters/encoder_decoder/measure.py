@@ -680,3 +680,10 @@ def _(worth: Dataset) -> dict[str, Any]:
 def best_head(alignment: Dataset, *, variable: str, model: str) -> DataArray:
     """A score of the head of cross-attention that aligns best on other numbers."""
     return _best_head(alignment, variable, model)
+
+
+@number
+def lost_at(worth: Dataset, *, reads: str, length: int) -> float:
+    """By how much fewer reversals of a length are wholly right than where the decoder reads all states."""
+    shares = worth.by_length.sel(length=length).mean("seed")
+    return float(shares.sel(reads="all") - shares.sel(reads=reads))
