@@ -19,6 +19,7 @@ ROOMS = sorted(
 NAMES = {"claims.toml", "measure.py", "figures.py", "exercises.py", "results"}
 INSTRUMENTS = {
     "analysis.alarms",
+    "analysis.alignment",
     "analysis.bleu",
     "analysis.calibration",
     "analysis.circuits",

@@ -33,6 +33,7 @@ from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.joined_recall import JoinedRecall
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.markov import Markov
+from measured_transformer.tasks.masked_chain import MaskedChain
 from measured_transformer.tasks.masked_words import MaskedWords
 from measured_transformer.tasks.modular import ModularAddition
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
@@ -57,6 +58,7 @@ from measured_transformer.tasks.seen_lately import SeenLately
 from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.tasks.shuffled import ShuffledSentences
 from measured_transformer.tasks.skill_tables import SkillTables
+from measured_transformer.tasks.sooner_again import SoonerAgain
 from measured_transformer.tasks.spaced_recall import SpacedRecall
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
@@ -88,6 +90,7 @@ TASKS = [
     JoinedTwoHop(),
     Lag(),
     Markov(),
+    MaskedChain(Markov(), side="both"),
     MaskedWords(),
     ShuffledSentences(Grammar()),
     BitPairs(bits=4, length=6),
@@ -107,6 +110,7 @@ TASKS = [
     ReversalLM(),
     SeenLately(),
     SkillTables(skills=3, items=6, answers=4, length=5),
+    SoonerAgain(),
     SortED(),
     SortLM(),
     SpacedRecall(pairs=3, queries=2, before=1, between=3, fillers=2),
@@ -305,7 +309,7 @@ def test_every_task_of_the_library_is_checked_here() -> None:
     import importlib
     import pkgutil
 
-    elsewhere = {"PairTask", "SentenceTranslation"}  # has no data, and has to fetch them
+    elsewhere = {"PairTask", "SentenceTranslation", "SubwordTranslation"}  # no data, or fetched
     found = set()
     for module in pkgutil.iter_modules(tasks.__path__):
         loaded = importlib.import_module(f"{tasks.__name__}.{module.name}")
