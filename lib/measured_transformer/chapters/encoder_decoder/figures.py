@@ -230,7 +230,7 @@ def plot_lengths(worth: Dataset) -> Figure:
     places = {
         "all": (x[-1], 0.74, "right"),
         "mean": (x[0] + 0.75, 0.58, "left"),
-        "last": (x[0] - 0.1, 0.4, "left"),
+        "last": (x[0] + 0.02, 0.32, "left"),
         "none": (x[0] + 0.1, 0.06, "left"),
     }
     for reads in ("all", "mean", "last", "none"):
