@@ -227,6 +227,12 @@ def plot_lengths(worth: Dataset) -> Figure:
     """
     figure, axes = subplots(height=3.4)
     x = worth.length.values
+    places = {
+        "all": (x[-1], 0.74, "right"),
+        "mean": (x[0] + 0.75, 0.58, "left"),
+        "last": (x[0] + 0.02, 0.32, "left"),
+        "none": (x[0] + 0.1, 0.06, "left"),
+    }
     for reads in ("all", "mean", "last", "none"):
         name, concept = _READS[reads]
         values = worth.by_length.sel(reads=reads)
@@ -234,9 +240,10 @@ def plot_lengths(worth: Dataset) -> Figure:
             axes.plot(x, row, color=COLOURS[concept], linewidth=0.8, alpha=0.4)
         mean = values.mean("seed").values
         axes.plot(x, mean, color=COLOURS[concept], linewidth=2.6, marker="o", markersize=5)
-        axes.text(x[-1] + 0.15, mean[-1], name, color=COLOURS[concept], va="center", fontsize=10)
+        at, below, side = places[reads]
+        axes.text(at, below, name, color=COLOURS[concept], ha=side, va="center", fontsize=10)
     axes.set_xticks(x)
-    axes.set_xlim(x[0] - 0.2, x[-1] + 2.0)
+    axes.set_xlim(x[0] - 0.2, x[-1] + 0.3)
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel("tokens of the source")
     axes.set_ylabel("share of sequences\nwholly right")

@@ -88,7 +88,7 @@ def _sizes(generator: torch.Generator, *ranges: tuple[int, int]) -> list[int]:
 
 
 def drawn_cross_attention(draw: int) -> dict[str, float]:
-    """What cross-attention of a drawn model does with drawn states; see `exact`."""
+    """What cross-attention of a drawn model does with drawn states."""
     generator = torch.Generator().manual_seed(draw)
     m, n = _sizes(generator, (2, 9), (2, 9))
     with seeded(draw):
@@ -131,7 +131,7 @@ def _future(model: Any, source: Tensor | None, generator: torch.Generator) -> fl
 
 @torch.no_grad()
 def drawn_futures(draw: int) -> dict[str, float]:
-    """How far the future reaches in a drawn decoder, with its causal mask and without; see `exact`."""
+    """How far the future reaches in a drawn decoder, with its causal mask and without."""
     found = {}
     with seeded(draw):
         both, alone = EncoderDecoder(SMALL).double().eval(), Decoder(SMALL).double().eval()
@@ -163,7 +163,7 @@ def smallest_reach(model: Encoder | Decoder, draw: int) -> float:
 
 @torch.no_grad()
 def drawn_heads(draw: int) -> dict[str, float]:
-    """What a drawn output head makes of drawn tokens; see `exact`."""
+    """What a drawn output head makes of drawn tokens."""
     found = {}
     generator = torch.Generator().manual_seed(draw)
     source, target = (torch.randint(SMALL.vocab, (1, 6), generator=generator) for _ in range(2))
