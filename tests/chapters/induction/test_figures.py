@@ -28,7 +28,7 @@ def test_figure_is_drawn_for_both_themes(name: str) -> None:
     assert drawn.dark.startswith(b"\x89PNG")
     assert drawn.light != drawn.dark
     assert drawn.width == 640
-    assert all(axes.get_xlabel() for axes in drawn.figure.axes[-1:] if not axes.images)
+    assert any(axes.get_xlabel() for axes in drawn.figure.axes)
 
 
 def test_every_figure_function_is_tried() -> None:
