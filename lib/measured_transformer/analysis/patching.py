@@ -129,7 +129,7 @@ def path_patched(
     Args:
         model: run four times.
         clean, corrupted: two inputs of one shape.
-        sender: a head, at `mixed` of its attention, or a network at `feedforward.out`.
+        sender: a head, at ``mixed`` of its attention, or a network at `feedforward.out`.
         receivers: heads of later layers at `queries`, `keys` or `values` of their attention, or the stream
             after the last block, at `residual_post`, for the direct path to the logits.
         target: read off the logits.
