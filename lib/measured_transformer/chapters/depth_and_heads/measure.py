@@ -511,7 +511,7 @@ def _(grid: Dataset, ideal: Dataset) -> dict[str, Any]:
 
 
 def _diminishing(
-    first: DataArray, second: DataArray, third: DataArray, best: DataArray
+    first: DataArray, second: DataArray, third: DataArray, *, best: DataArray
 ) -> dict[str, Any]:
     """Values for a gain, and for one that grows smaller."""
     gain = _against(second, first, best)
@@ -521,7 +521,7 @@ def _diminishing(
 @evidence("DA-4.4")
 def _(grid: Dataset, ideal: Dataset) -> dict[str, Any]:
     sizes = [grid.accuracy.sel(depth=d, heads=h) for d, h in zip(DEPTHS, HEADS, strict=True)]
-    return _diminishing(*sizes, ideal.accuracy)
+    return _diminishing(*sizes, best=ideal.accuracy)
 
 
 @evidence("DA-5.5")
@@ -529,7 +529,7 @@ def _(grid: Dataset, ideal: Dataset) -> dict[str, Any]:
     return {
         f"{axis}_{part}": values
         for axis in ("depth", "heads")
-        for part, values in _diminishing(*_steps(grid.accuracy, axis), ideal.accuracy).items()
+        for part, values in _diminishing(*_steps(grid.accuracy, axis), best=ideal.accuracy).items()
     }
 
 
