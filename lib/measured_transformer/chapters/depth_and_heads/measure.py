@@ -572,27 +572,24 @@ def _(decoders: Dataset, longer: Dataset, ideal: Dataset) -> dict[str, Any]:
     return found
 
 
-def _factors(grid: Dataset, decoders: Dataset, race: Dataset) -> dict[str, DataArray]:
-    return {
+def deviations_of(
+    grid: Dataset, decoders: Dataset, race: Dataset, factor: str
+) -> tuple[Float[ndarray, "seed"], Float[ndarray, "group"]]:
+    """Standard deviation of the accuracy over three values of a factor, and over three seeds of one value."""
+    values = {
         "depth": grid.accuracy.sel(heads=4, drop=True),
         "heads": grid.accuracy.sel(depth=4, drop=True),
         "decoder": decoders.accuracy,
         "schedule": race.accuracy,
-    }
-
-
-def _deviations(
-    values: DataArray,
-) -> tuple[Float[ndarray, "seed"], Float[ndarray, "group"]]:
-    """Standard deviation over three values of a factor, and over three seeds of one."""
+    }[factor]
     return _spreads(values.values, 3, lambda x, axis: x.std(axis=axis, ddof=1))
 
 
 @evidence("DA-1.2")
 def _(grid: Dataset, decoders: Dataset, race: Dataset) -> dict[str, Any]:
     found = {}
-    for factor, values in _factors(grid, decoders, race).items():
-        between, within = _deviations(values)
+    for factor in ("depth", "heads", "decoder", "schedule"):
+        between, within = deviations_of(grid, decoders, race, factor)
         found[factor] = {"treatment": between, "baseline": within}
     return found
 
@@ -679,5 +676,5 @@ def deviation(
     grid: Dataset, decoders: Dataset, race: Dataset, *, factor: str, of: str
 ) -> list[float]:
     """Standard deviation of the accuracy over three values of a factor, or over three seeds of one."""
-    between, within = _deviations(_factors(grid, decoders, race)[factor])
+    between, within = deviations_of(grid, decoders, race, factor)
     return list(between if of == "values" else within)
