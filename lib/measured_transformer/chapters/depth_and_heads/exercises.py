@@ -142,9 +142,8 @@ def beam(answer: Answer) -> None:
                 continue
             greedy = _search(step, 1, length)
             demand(found != greedy, "that is the greedy text: keep more than one text at each step")
-            best = list(
-                max(itertools.product(range(vocab), repeat=length), key=lambda t: _total(step, t))
-            )
+            texts = [list(text) for text in itertools.product(range(vocab), repeat=length)]
+            best = max(texts, key=lambda text: _total(step, text))
             demand(
                 found != best,
                 f"with a width of {width} a beam does not find the likeliest text of all; how many "
