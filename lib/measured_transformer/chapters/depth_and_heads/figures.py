@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -37,18 +38,20 @@ _FACTORS = {
 }
 
 
-def _small_table(axes: Axes, values: Float[ndarray, "depth head"], name: str, frame: str) -> None:
+def _small_table(
+    axes: Axes, values: Float[ndarray, "depth head"], name: str, frame: str | None
+) -> None:
     """Draw nine accuracies as cells coloured from the worst to the best of this table, the best marked."""
     axes.imshow(values, cmap="cividis", aspect="auto", interpolation="nearest")
     row, column = np.unravel_index(values.argmax(), values.shape)
     axes.plot(column, row, "*", color="white", mec="#222832", markersize=13)
-    axes.set_title(name, fontsize=9, color=frame, pad=3)
+    axes.set_title(name, fontsize=9, color=frame or theme().ink, pad=3)
     axes.set_xticks(range(3), [str(h) for h in HEADS], fontsize=8)
     axes.set_yticks(range(3), [str(d) for d in DEPTHS], fontsize=8)
     axes.tick_params(length=0)
     axes.grid(visible=False)
     for spine in axes.spines.values():
-        spine.set(color=frame, linewidth=2 if frame != theme().faint else 0.8)
+        spine.set(visible=frame is not None, color=frame, linewidth=3)
 
 
 @themed
@@ -60,9 +63,11 @@ def plot_tables(grid: Dataset) -> Figure:
     """
     figure, axes = subplots(5, 4, height=1.35, sharex=True, sharey=True)
     accuracy = grid.accuracy.transpose("seed", "depth", "heads")
-    tables = [(np.array(REPORTED["validation"]).reshape(3, 3), "the report", COLOURS["attention"])]
+    tables: list[tuple[Any, str, str | None]] = [
+        (np.array(REPORTED["validation"]).reshape(3, 3), "the report", COLOURS["attention"])
+    ]
     for place, one in enumerate(accuracy.values, 1):
-        tables.append((one, f"seed {place}", theme().faint))
+        tables.append((one, f"seed {place}", None))
     tables.append((accuracy.mean("seed").values, "mean of all", COLOURS["residual"]))
     for panel, (values, name, frame) in zip(np.ravel(axes), tables, strict=True):
         _small_table(panel, values, name, frame)
@@ -148,6 +153,10 @@ def plot_decoders(decoders: Dataset, opened: Dataset, longer: Dataset, ideal: Da
         )
     axes[2].set_xlabel("BLEU of greedy translations")
     panel_letters(axes)
+    for panel, text in zip(
+        axes, ("padding mask", "no padding mask", "padding mask, twice the steps"), strict=True
+    ):
+        panel.set_title(text, loc="right", fontsize=10)
     return figure
 
 
