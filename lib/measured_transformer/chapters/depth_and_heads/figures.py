@@ -61,7 +61,7 @@ def plot_tables(grid: Dataset) -> Figure:
     Args:
         grid: the result ``grid``.
     """
-    figure, axes = subplots(5, 4, height=1.35, sharex=True, sharey=True)
+    figure, axes = subplots(3, 4, height=1.5, sharex=True, sharey=True)
     accuracy = grid.accuracy.transpose("seed", "depth", "heads")
     tables: list[tuple[Any, str, str | None]] = [
         (np.array(REPORTED["validation"]).reshape(3, 3), "the report", COLOURS["attention"])
@@ -69,8 +69,10 @@ def plot_tables(grid: Dataset) -> Figure:
     for place, one in enumerate(accuracy.values, 1):
         tables.append((one, f"seed {place}", None))
     tables.append((accuracy.mean("seed").values, "mean of all", COLOURS["residual"]))
-    for panel, (values, name, frame) in zip(np.ravel(axes), tables, strict=True):
+    for panel, (values, name, frame) in zip(np.ravel(axes), tables, strict=False):
         _small_table(panel, values, name, frame)
+    for panel in np.ravel(axes)[len(tables) :]:
+        panel.axis("off")
     figure.supxlabel("heads", fontsize=10)
     figure.supylabel("layers of the encoder", fontsize=10)
     return figure
@@ -136,11 +138,10 @@ def plot_decoders(decoders: Dataset, opened: Dataset, longer: Dataset, ideal: Da
         decoders, opened, longer, ideal: the results of these names.
     """
     figure, axes = subplots(3, 1, height=1.75, sharex=True)
-    arms = {2: "middle", 4: "decoder 4", 6: "decoder 6"}
     panels = (
         {depth: decoders.greedy.sel(decoder=depth).values for depth in DEPTHS},
         {depth: opened.greedy.sel(decoder=depth).values for depth in DEPTHS},
-        {depth: longer.greedy.sel(arm=arms[depth]).values for depth in DEPTHS},
+        {depth: longer.greedy.sel(decoder=depth).values for depth in DEPTHS},
     )
     for panel, found in zip(axes, panels, strict=True):
         groups = {f"{depth} layers": values for depth, values in found.items()}
