@@ -40,7 +40,7 @@ def all_right(model: Any, task: Any, question: str, chosen: Any = None) -> torch
 
 def few_translations() -> tuple[Batch, Batch]:
     """Sentences to score on, a handful."""
-    world = NoisyTranslation(symbols=30, length=10, pad_share=0.2, noise=0.1)
+    world = NoisyTranslation(symbols=8, length=6, pad_share=0.2, noise=0.1)
     batch = world.batch(torch.Generator().manual_seed(0), 8)
     return batch, batch
 

@@ -230,8 +230,8 @@ def _first(batch: Batch, count: int) -> Batch:
 def text(tokens: Sequence[int]) -> str:
     """A sentence as text, one word for each token, up to its end.
 
-    >>> text([3, 14, 15, WORLD.end, WORLD.padding])
-    'w3 w14 w15'
+    >>> text([3, 1, 5, WORLD.end, WORLD.padding])
+    'w3 w1 w5'
     """
     row = list(tokens)
     kept = row[: row.index(WORLD.end)] if WORLD.end in row else row
