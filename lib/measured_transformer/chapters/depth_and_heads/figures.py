@@ -15,7 +15,9 @@ from xarray import Dataset
 from measured_transformer.chapters.depth_and_heads.measure import (
     DEPTHS,
     HEADS,
+    LONGER,
     REPORTED,
+    STEPS,
     by_size,
     deviations_of,
 )
@@ -61,7 +63,7 @@ def plot_tables(grid: Dataset) -> Figure:
     Args:
         grid: the result ``grid``.
     """
-    figure, axes = subplots(3, 4, height=1.5, sharex=True, sharey=True)
+    figure, axes = subplots(5, 4, height=1.35, sharex=True, sharey=True)
     accuracy = grid.accuracy.transpose("seed", "depth", "heads")
     tables: list[tuple[Any, str, str | None]] = [
         (np.array(REPORTED["validation"]).reshape(3, 3), "the report", COLOURS["attention"])
@@ -69,10 +71,8 @@ def plot_tables(grid: Dataset) -> Figure:
     for place, one in enumerate(accuracy.values, 1):
         tables.append((one, f"seed {place}", None))
     tables.append((accuracy.mean("seed").values, "mean of all", COLOURS["residual"]))
-    for panel, (values, name, frame) in zip(np.ravel(axes), tables, strict=False):
+    for panel, (values, name, frame) in zip(np.ravel(axes), tables, strict=True):
         _small_table(panel, values, name, frame)
-    for panel in np.ravel(axes)[len(tables) :]:
-        panel.axis("off")
     figure.supxlabel("heads", fontsize=10)
     figure.supylabel("layers of the encoder", fontsize=10)
     return figure
@@ -131,20 +131,18 @@ def plot_curves(grid: Dataset) -> Figure:
 
 
 @themed
-def plot_decoders(decoders: Dataset, opened: Dataset, longer: Dataset, ideal: Dataset) -> Figure:
-    """Draw BLEU by decoder depth: (a) with the padding mask, (b) without, (c) for twice as many steps.
+def plot_decoders(decoders: Dataset, longer: Dataset, ideal: Dataset) -> Figure:
+    """Draw BLEU by decoder depth: (a) after the common number of steps, (b) after twice as many.
 
     Args:
-        decoders, opened, longer, ideal: the results of these names.
+        decoders, longer, ideal: the results of these names.
     """
-    figure, axes = subplots(3, 1, height=1.75, sharex=True)
-    panels = (
-        {depth: decoders.greedy.sel(decoder=depth).values for depth in DEPTHS},
-        {depth: opened.greedy.sel(decoder=depth).values for depth in DEPTHS},
-        {depth: longer.greedy.sel(decoder=depth).values for depth in DEPTHS},
-    )
-    for panel, found in zip(axes, panels, strict=True):
-        groups = {f"{depth} layers": values for depth, values in found.items()}
+    figure, axes = subplots(2, 1, height=1.9, sharex=True)
+    for panel, found, text in (
+        (axes[0], decoders, f"{STEPS} steps"),
+        (axes[1], longer, f"{LONGER} steps"),
+    ):
+        groups = {f"{depth} layers": found.greedy.sel(decoder=depth).values for depth in DEPTHS}
         seed_strip(
             panel,
             groups,
@@ -152,12 +150,10 @@ def plot_decoders(decoders: Dataset, opened: Dataset, longer: Dataset, ideal: Da
             concepts={f"{depth} layers": _SIZES[depth] for depth in DEPTHS},
             reference=float(ideal.greedy.item()),
         )
-    axes[2].set_xlabel("BLEU of greedy translations")
-    panel_letters(axes)
-    for panel, text in zip(
-        axes, ("padding mask", "no padding mask", "padding mask, twice the steps"), strict=True
-    ):
         panel.set_title(text, loc="right", fontsize=10)
+    axes[1].set_xlabel("BLEU of greedy translations")
+    for panel, letter in zip(axes, "ab", strict=True):
+        panel.set_title(f"({letter})", loc="left", fontweight="bold")
     return figure
 
 

@@ -613,6 +613,19 @@ def table_range(grid: Dataset, *, of: str) -> list[float]:
 
 
 @number
+def behind(grid: Dataset, *, axis: str, at: int) -> DataArray:
+    """By how much the largest size is behind the smallest during training."""
+    means = by_size(grid.curve.sel(at=at), axis)
+    return means.isel({axis: 0}) - means.isel({axis: 2})
+
+
+@number
+def beam_gain(grid: Dataset) -> DataArray:
+    """What four beams add to the BLEU of greedy translations, averaged over the nine models."""
+    return (grid.beam - grid.greedy).mean(("depth", "heads"))
+
+
+@number
 def times_best(grid: Dataset, *, depth: int, heads: int) -> int:
     """How many tables have this model first."""
     return int((places(grid.accuracy, depth, heads) == 1).sum())
