@@ -576,7 +576,7 @@ def deviations_of(
         "decoder": decoders.accuracy,
         "schedule": race.accuracy,
     }[factor]
-    return _spreads(values.values[:FEWER], 3, lambda x, axis: x.std(axis=axis, ddof=1))
+    return _spreads(values.values, 3, lambda x, axis: x.std(axis=axis, ddof=1))
 
 
 @evidence("DA-1.2")
