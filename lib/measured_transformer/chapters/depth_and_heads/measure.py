@@ -1,8 +1,7 @@
 """What the chapter on depth and heads measures: the three tables of a report, with eighteen seeds for one.
 
 Small translation models with encoders of 2, 4 and 6 blocks and 2, 4 and 8 heads; with decoders of 2, 4 and 6
-blocks, with the padding mask and without; and with three schedules of the learning rate. Every arm has its own
-tuned rate, all are scored on the same sentences, and BLEU comes from what a model writes by itself.
+blocks; and with three schedules of the learning rate. Every arm has its own tuned rate, all are scored on the same sentences, and BLEU comes from what a model writes by itself.
 """
 
 from __future__ import annotations
@@ -197,7 +196,6 @@ class Arm:
 
 GRID = {(depth, heads): Arm(encoder=depth, heads=heads) for depth in DEPTHS for heads in HEADS}
 DECODERS = {depth: Arm(decoder=depth) for depth in DEPTHS}
-OPENED = {depth: Arm(decoder=depth, mask=False) for depth in DEPTHS}
 RACE = {name: Arm(decoder=4, schedule=name) for name in SCHEDULES}
 LONG = {depth: Arm(decoder=depth, steps=LONGER) for depth in DEPTHS}
 
@@ -372,24 +370,6 @@ def decoders(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
     """Decoders of 2, 4 and 6 blocks behind an encoder of 4 with 4 heads, padding masked: all scores."""
     del seed
     return looked_at(DECODERS, runs, ("decoder",), (3,))
-
-
-def opened_trainings(seed: int) -> dict[Any, Job]:
-    """Decoders of three depths, without the padding mask."""
-    return trainings(OPENED, seed)
-
-
-@measurement(
-    seeds=FEWER,
-    coords={"decoder": DEPTHS, "at": AT},
-    trainings=opened_trainings,
-    repeat="opening",
-    tolerance=_TOLERANCE,
-)
-def opened(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
-    """Decoders of 2, 4 and 6 blocks whose attention sees padding like any token: all scores."""
-    del seed
-    return looked_at(OPENED, runs, ("decoder",), (3,))
 
 
 def race_trainings(seed: int) -> dict[Any, Job]:
