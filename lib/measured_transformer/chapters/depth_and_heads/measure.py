@@ -1,7 +1,8 @@
 """What the chapter on depth and heads measures: the three tables of a report, with eighteen seeds for one.
 
 Small translation models with encoders of 2, 4 and 6 blocks and 2, 4 and 8 heads; with decoders of 2, 4 and 6
-blocks; and with three schedules of the learning rate. Every arm has its own tuned rate, all are scored on the same sentences, and BLEU comes from what a model writes by itself.
+blocks; and with three schedules of the learning rate. Every arm has its own tuned rate, all are scored on the
+same sentences, and BLEU comes from what a model writes by itself.
 """
 
 from __future__ import annotations
