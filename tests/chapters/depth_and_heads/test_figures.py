@@ -41,8 +41,8 @@ def test_every_figure_function_is_tried() -> None:
 def test_every_seed_has_a_table_with_its_best_cell() -> None:
     grid = RESULTS["grid"]
     panels = figures.plot_tables(grid).figure.axes
-    assert len(panels) == grid.sizes["seed"] + 2
-    for seed, panel in enumerate(panels[1:-1]):
+    assert len([panel for panel in panels if panel.images]) == grid.sizes["seed"] + 2
+    for seed, panel in enumerate(panels[1 : 1 + grid.sizes["seed"]]):
         cells = np.asarray(panel.images[0].get_array())
         star = next(line for line in panel.lines if line.get_marker() == "*")
         column, row = int(star.get_xdata()[0]), int(star.get_ydata()[0])

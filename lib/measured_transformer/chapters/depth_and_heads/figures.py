@@ -46,7 +46,7 @@ def _small_table(
     """Draw nine accuracies as cells coloured from the worst to the best of this table, the best marked."""
     axes.imshow(values, cmap="cividis", aspect="auto", interpolation="nearest")
     row, column = np.unravel_index(values.argmax(), values.shape)
-    axes.plot(column, row, "*", color="white", mec="#222832", markersize=13)
+    axes.plot(column, row, "*", color="white", mec="#222832", markersize=11)
     axes.set_title(name, fontsize=9, color=frame or theme().ink, pad=3)
     axes.set_xticks(range(3), [str(h) for h in HEADS], fontsize=8)
     axes.set_yticks(range(3), [str(d) for d in DEPTHS], fontsize=8)
@@ -63,7 +63,7 @@ def plot_tables(grid: Dataset) -> Figure:
     Args:
         grid: the result ``grid``.
     """
-    figure, axes = subplots(5, 4, height=1.35, sharex=True, sharey=True)
+    figure, axes = subplots(5, 6, height=1.15, sharex=True, sharey=True)
     accuracy = grid.accuracy.transpose("seed", "depth", "heads")
     tables: list[tuple[Any, str, str | None]] = [
         (np.array(REPORTED["validation"]).reshape(3, 3), "the report", COLOURS["attention"])
@@ -71,8 +71,10 @@ def plot_tables(grid: Dataset) -> Figure:
     for place, one in enumerate(accuracy.values, 1):
         tables.append((one, f"seed {place}", None))
     tables.append((accuracy.mean("seed").values, "mean of all", COLOURS["residual"]))
-    for panel, (values, name, frame) in zip(np.ravel(axes), tables, strict=True):
+    for panel, (values, name, frame) in zip(np.ravel(axes), tables, strict=False):
         _small_table(panel, values, name, frame)
+    for panel in np.ravel(axes)[len(tables) :]:
+        panel.axis("off")
     figure.supxlabel("heads", fontsize=10)
     figure.supylabel("layers of the encoder", fontsize=10)
     return figure

@@ -313,7 +313,7 @@ def trainings(arms: Mapping[Any, Arm], seed: int) -> dict[Any, Job]:
 AT = tuple(range(EVERY, STEPS + 1, EVERY))
 _TOLERANCE = dict.fromkeys((*SCORES, "curve"), 0.3)
 SEEDS, FEWER = 27, 9
-"""Three times nine for the first table, so that nine seeds of a model can stand beside nine models of a seed."""
+"""Three times nine, so that nine seeds of a model can stand beside nine models of a seed."""
 
 
 @measurement(seeds=1)
@@ -596,6 +596,12 @@ def behind(grid: Dataset, *, axis: str, at: int) -> DataArray:
     """By how much the largest size is behind the smallest during training."""
     means = by_size(grid.curve.sel(at=at), axis)
     return means.isel({axis: 0}) - means.isel({axis: 2})
+
+
+@number
+def depth_cost(longer: Dataset, *, depth: int) -> DataArray:
+    """BLEU of a decoder of two layers minus that of a deeper one, after the longer training."""
+    return longer.greedy.sel(decoder=2) - longer.greedy.sel(decoder=depth)
 
 
 @number
