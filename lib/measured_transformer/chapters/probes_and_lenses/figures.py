@@ -176,9 +176,9 @@ def plot_damage(positions: Dataset) -> Figure:
     """
     figure, axes = subplots(height=3.1)
     names = {
-        "leace": ("LEACE", (4.05, 1.03)),
-        "drawn": ("LEACE for shuffled labels", (3.2, 0.9)),
-        "mean": ("projection at right angles", (3.2, 0.68)),
+        "leace": ("LEACE", (0.25, 1.03)),
+        "drawn": ("LEACE for shuffled labels", (2.1, 1.03)),
+        "mean": ("projection at right angles", (2.1, 0.27)),
     }
     for eraser, (name, at) in names.items():
         values = _rows(positions.kept.sel(eraser=eraser), "state")
