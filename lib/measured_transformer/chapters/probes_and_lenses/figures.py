@@ -226,7 +226,7 @@ def plot_sentence(one_sentence: Dataset, words: tuple[str, ...]) -> Figure:
     return figure
 
 
-def _cell(x: float, y: float, colour: tuple[float, float, float]) -> Rectangle:
+def _cell(x: int, y: int, colour: tuple[float, float, float]) -> Rectangle:
     return Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=colour, edgecolor="none")
 
 
