@@ -33,7 +33,7 @@ class Continuations:
     >>> task = Continuations(vocab=10, string=4, questions=1)
     >>> batch = task.batch(torch.Generator().manual_seed(0), 1)
     >>> batch.inputs.tolist(), batch.targets[batch.scored].tolist(), batch.gold["value"].tolist()
-    ([[8, 4, 6, 2, 8]], [4], [[-1, -1, -1, -1, 1]])
+    ([[6, 9, 7, 2, 9]], [7], [[-1, -1, -1, -1, 2]])
 
     Raises:
         ValueError: when a size is not a positive whole number, or not 1 <= questions < string <= vocab.
