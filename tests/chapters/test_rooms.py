@@ -30,6 +30,7 @@ INSTRUMENTS = {
     "analysis.fact_lookups",
     "analysis.folding",
     "analysis.lens",
+    "analysis.scaling",
     "analysis.patching",
     "analysis.readers",
     "figures.fact_tables",

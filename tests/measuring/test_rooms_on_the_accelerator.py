@@ -52,6 +52,13 @@ SHORTER = {
     "attribution": {"SIZE": 2, "POINTS": (1, 2, 3), "FURTHER": 2},
     "depth_and_heads": {"sentences": few_translations},
     "facts": {"EDITS": 1, "answered_right": all_right},
+    "language_models": {
+        "DRAWS": 2,
+        "DURATIONS": (60,),
+        "SIZES": {"16 x 1": (16, 1, 2)},
+        "TEXTS": 2,
+        "WRITTEN": 64,
+    },
     "induction": {"STEPS": 20, "REGRESSION_STEPS": 60},
     "layers": {"LOOKED_AT": 16},
     "learning_rate": {"DESCENT_STEPS": 20},

@@ -21,6 +21,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.bit_pairs import BitPairs
 from measured_transformer.tasks.bit_table import BitTable
 from measured_transformer.tasks.brackets import Brackets
+from measured_transformer.tasks.byte_pairs import BytePairs
 from measured_transformer.tasks.continuations import Continuations
 from measured_transformer.tasks.copying import Copying
 from measured_transformer.tasks.counting import Counting
@@ -72,6 +73,7 @@ TASKS = [
     AssociativeRecall(),
     AssociativeRecall(pairs=4, queries=3, keys=6, values=5),
     Brackets(),
+    BytePairs(merges=20, length=12),
     Continuations(),
     CopyED(),
     CopyLM(),
@@ -214,6 +216,7 @@ def test_floors_are_finite_costs(task: Task) -> None:
     ]
     known = (
         BitTable
+        | BytePairs
         | HiddenMarkov
         | FixedSet
         | OpenedText

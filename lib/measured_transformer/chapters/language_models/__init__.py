@@ -1,1 +1,1 @@
-"""The planned chapter `book/language-models/language-models`: its claims."""
+"""The chapter *Language models*: what it claims, measures, draws and asks."""
