@@ -5,26 +5,29 @@ there, $c$ the length of the hypotheses and $r$ that of the references, all summ
 
 $\mathrm{BLEU} = \min(1, e^{1 - r/c}) \cdot \left(p_1 p_2 p_3 p_4\right)^{1/4}$.
 
-Scores lie between 0 and 1. With the same choices they are those of sacrebleu (Post, 2018) over a hundred.
+Counts and scores are sacrebleu's (Post, 2018), over a hundred; the extra `language` brings it.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+
 ORDERS = 4
 """The longest n-grams that are counted."""
 Smoothing = Literal["none", "add one", "halves"]
 Tokens = Sequence[Hashable]
+_SMOOTHING = {"none": "none", "add one": "add-k", "halves": "exp"}
 
 
 @dataclass(frozen=True)
@@ -51,18 +54,34 @@ def ngrams(tokens: Tokens, n: int) -> Counter[tuple[Hashable, ...]]:
     return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
 
 
+@cache
+def _counting() -> BLEU:
+    """Sacrebleu's BLEU for lines that are tokens with blanks between them."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return BLEU(tokenize="none", max_ngram_order=ORDERS, effective_order=True)
+
+
+def _line(tokens: Tokens) -> str:
+    words = [str(token) for token in tokens]
+    for word in words:
+        if len(word.split()) != 1:
+            raise ValueError(f"expected tokens without blanks in them, got {word!r}")
+    return " ".join(words)
+
+
 def statistics(hypothesis: Tokens, reference: Tokens) -> Int[ndarray, "count"]:
     """What BLEU knows of a pair: matched n-grams and n-grams, for n from 1 to 4, and the two lengths.
 
     >>> statistics("the cat sat".split(), "the cat sat down".split()).tolist()
     [3, 2, 1, 0, 3, 2, 1, 0, 3, 4]
+
+    Raises:
+        ValueError: when a token is empty or has a blank in it.
     """
-    matched, all_of_them = [], []
-    for n in range(1, ORDERS + 1):
-        written = ngrams(hypothesis, n)
-        matched.append((written & ngrams(reference, n)).total())
-        all_of_them.append(written.total())
-    return np.array([*matched, *all_of_them, len(hypothesis), len(reference)], dtype=np.int64)
+    found = _counting().sentence_score(_line(hypothesis), [_line(reference)])
+    lengths = (found.sys_len, found.ref_len)
+    return np.array([*found.counts, *found.totals, *lengths], dtype=np.int64)
 
 
 def score(
@@ -77,27 +96,19 @@ def score(
             for the first such n, a quarter for the next ("halves", sacrebleu's default for sentences).
         shorter_orders: whether to leave out the n for which the hypothesis is too short.
     """
-    matched, total = (counts[part].astype(float) for part in (slice(0, 4), slice(4, 8)))
-    c, r = float(counts[8]), float(counts[9])
-    brevity = 0.0 if c == 0 else 1.0 if c >= r else math.exp(1 - r / c)
-    precisions, part, orders = [0.0] * ORDERS, 1.0, ORDERS
-    for i in range(ORDERS):
-        hits, n_grams = matched[i], total[i]
-        if smoothing == "add one" and i:
-            hits, n_grams = hits + 1, n_grams + 1
-        if n_grams == 0:
-            break
-        if shorter_orders:
-            orders = i + 1
-        if hits == 0 and smoothing == "halves":
-            part /= 2
-            hits = part
-        precisions[i] = hits / n_grams
-    used = precisions[:orders]
-    if min(used) == 0 or matched.sum() == 0:
-        return Score(0.0, tuple(precisions), brevity)
-    value = brevity * math.exp(sum(math.log(p) for p in used) / orders)
-    return Score(value, tuple(precisions), brevity)
+    matched, total = counts[:ORDERS].tolist(), counts[ORDERS : 2 * ORDERS].tolist()
+    lengths = {"sys_len": int(counts[-2]), "ref_len": int(counts[-1])}
+    found = _counting().compute_bleu(
+        matched,
+        total,
+        **lengths,
+        smooth_method=_SMOOTHING[smoothing],
+        effective_order=shorter_orders,
+        max_ngram_order=ORDERS,
+    )
+    precisions = tuple(each / 100 for each in found.precisions)
+    value = min(found.score / 100, 1.0)  # a perfect score comes back a rounding error too large
+    return Score(value, precisions, float(found.bp))
 
 
 def corpus_bleu(hypotheses: Sequence[Tokens], references: Sequence[Tokens]) -> float:
@@ -142,20 +153,13 @@ def sentence_mean(
 
 # From text to tokens ----------------------------------------------------------------------------------
 
-_13A = (
-    (re.compile(r"([\{-\~\[-\` -\&\(-\+\:-\@\/])"), r" \1 "),
-    (re.compile(r"([^0-9])([\.,])"), r"\1 \2 "),
-    (re.compile(r"([\.,])([^0-9])"), r" \1 \2"),
-    (re.compile(r"([0-9])(-)"), r"\1 \2 "),
-)
-
 
 def tokenised(
     text: str, how: Literal["blanks", "13a", "characters"] = "13a", *, lower: bool = False
 ) -> list[str]:
     """Split a line of text: at blanks, as mteval-v13a does (sacrebleu's default), or into characters.
 
-    Blanks count for nothing in all three. Entities such as ``&amp;`` are left as they are.
+    Blanks count for nothing in all three.
 
     >>> tokenised("Is it 3.5, then?")
     ['Is', 'it', '3.5', ',', 'then', '?']
@@ -163,13 +167,22 @@ def tokenised(
     ['is', 'it', '3.5,', 'then?']
     """
     line = text.lower() if lower else text
-    if how == "characters":
-        return [each for each in line if not each.isspace()]
-    if how == "13a":
-        line = f" {line} "
-        for pattern, by in _13A:
-            line = pattern.sub(by, line)
-    return line.split()
+    return _splitting(how)(line).split()
+
+
+@cache
+def _splitting(how: str) -> Callable[[str], str]:
+    """Sacrebleu's own tokeniser, which gives a line with blanks between the tokens."""
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+    from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
+    from sacrebleu.tokenizers.tokenizer_none import NoneTokenizer
+
+    kinds: dict[str, Callable[[], Callable[[str], str]]] = {
+        "blanks": NoneTokenizer,
+        "13a": Tokenizer13a,
+        "characters": TokenizerChar,
+    }
+    return kinds[how]()
 
 
 # Would other sentences have said the same? --------------------------------------------------------------
