@@ -13,7 +13,7 @@ GIVEN = {
     "plot_tables": ("grid",),
     "plot_seeds": ("grid", "ideal"),
     "plot_curves": ("grid",),
-    "plot_decoders": ("decoders", "longer", "ideal"),
+    "plot_decoders": ("decoders", "longer", "unmasked", "ideal"),
     "plot_race": ("race", "ideal"),
     "plot_factors": ("grid", "decoders", "race"),
 }

@@ -133,16 +133,17 @@ def plot_curves(grid: Dataset) -> Figure:
 
 
 @themed
-def plot_decoders(decoders: Dataset, longer: Dataset, ideal: Dataset) -> Figure:
-    """Draw BLEU by decoder depth: (a) after the common number of steps, (b) after twice as many.
+def plot_decoders(decoders: Dataset, longer: Dataset, unmasked: Dataset, ideal: Dataset) -> Figure:
+    """Draw BLEU by decoder depth: after the common number of steps, twice as many, and without the mask.
 
     Args:
-        decoders, longer, ideal: the results of these names.
+        decoders, longer, unmasked, ideal: the results of these names.
     """
-    figure, axes = subplots(2, 1, height=1.9, sharex=True)
+    figure, axes = subplots(3, 1, height=1.9, sharex=True)
     for panel, found, text in (
         (axes[0], decoders, f"{STEPS} steps"),
         (axes[1], longer, f"{LONGER} steps"),
+        (axes[2], unmasked, f"{LONGER} steps, no padding mask"),
     ):
         groups = {f"{depth} layers": found.greedy.sel(decoder=depth).values for depth in DEPTHS}
         seed_strip(
@@ -153,8 +154,8 @@ def plot_decoders(decoders: Dataset, longer: Dataset, ideal: Dataset) -> Figure:
             reference=float(ideal.greedy.item()),
         )
         panel.set_title(text, loc="right", fontsize=10)
-    axes[1].set_xlabel("BLEU of greedy translations")
-    for panel, letter in zip(axes, "ab", strict=True):
+    axes[2].set_xlabel("BLEU of greedy translations")
+    for panel, letter in zip(axes, "abc", strict=True):
         panel.set_title(f"({letter})", loc="left", fontweight="bold")
     return figure
 

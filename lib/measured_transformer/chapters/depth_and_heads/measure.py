@@ -625,6 +625,12 @@ def depth_cost(longer: Dataset, *, depth: int) -> DataArray:
 
 
 @number
+def depth_cost_unmasked(unmasked: Dataset, *, depth: int) -> DataArray:
+    """The same without the padding mask."""
+    return unmasked.greedy.sel(decoder=2) - unmasked.greedy.sel(decoder=depth)
+
+
+@number
 def beam_gain(grid: Dataset) -> DataArray:
     """What four beams add to the BLEU of greedy translations, averaged over the nine models."""
     return (grid.beam - grid.greedy).mean(("depth", "heads"))
