@@ -13,7 +13,9 @@ pages that show it up to date: `scorecard` has their directives, `scorefill` com
 `rooms` is about pages whose chapter has a room: `claim_lines` writes their claims, `data` offers what their
 figures show (`shown_data` finds it in their code), `foot` says what ran, and `lab_notes` how tests came about.
 
-`courses` makes the table that lecturers plan with. `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
+`courses` makes the table that lecturers plan with.
+
+`strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
 second process read a share of the pages.
 

@@ -2,8 +2,8 @@
 
     {compute-table}    a row for each chapter that has a room, in the order of the book
 
-Minutes are those that all seeds of all measurements took on the machine that the results name, added up from the
-results themselves.
+Minutes are those that all seeds of all measurements took on the machine that the results name, added up from
+the results themselves.
 """
 
 from __future__ import annotations
