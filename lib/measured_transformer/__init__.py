@@ -22,7 +22,7 @@ torch.Size([2, 10, 100])
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from measured_transformer import _moved
+from measured_transformer import _moved, _versions
 
 if TYPE_CHECKING:
     from measured_transformer.internals.capture import capture as capture
@@ -54,6 +54,7 @@ __all__ = [
     "intervene",
 ]
 
+_versions.check()
 _moved.install()
 
 

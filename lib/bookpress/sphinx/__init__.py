@@ -13,6 +13,8 @@ pages that show it up to date: `scorecard` has their directives, `scorefill` com
 `rooms` is about pages whose chapter has a room: `claim_lines` writes their claims, `data` offers what their
 figures show (`shown_data` finds it in their code), `foot` says what ran, and `lab_notes` how tests came about.
 
+`courses` makes the table that lecturers plan with.
+
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
 second process read a share of the pages.
@@ -31,6 +33,7 @@ from sphinx.application import Sphinx
 
 from bookpress.sphinx import (
     citations,
+    courses,
     data,
     downloads,
     evidence,
@@ -70,6 +73,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         data,
         foot,
         lab_notes,
+        courses,
         provenance,
         downloads,
         offline,

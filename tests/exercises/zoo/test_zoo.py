@@ -1,0 +1,164 @@
+"""The zoo: every bug fits the library, is caught by good tests, and is gone afterwards."""
+
+import json
+from pathlib import Path
+
+import pytest
+import reference_tests
+import torch
+from measured_transformer.exercises.zoo import WINGS, bugs_of, grade, grade_file, infected
+from measured_transformer.exercises.zoo.__main__ import main
+from measured_transformer.exercises.zoo.bugs import BUGS, Bug, Edit
+from measured_transformer.exercises.zoo.grading import Grade
+from measured_transformer.exercises.zoo.infection import StaleBugError, difference
+from measured_transformer.inference.sampling import with_temperature
+from measured_transformer.parts import attention
+
+GOOD = [test for name, test in vars(reference_tests).items() if name.startswith("test_")]
+HOT = next(bug for bug in BUGS if bug.name == "hot instead of cold")
+
+
+def test_good_tests_catch_every_bug():
+    found = grade(GOOD)
+    assert not found.faulty
+    assert found.alive == ()
+    assert found.share == 1
+    assert set(found.caught) == {bug.name for bug in BUGS}
+
+
+def test_names_and_wings():
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
+    assert sum(len(bugs_of(wing)) for wing in WINGS) == len(bugs_of()) == len(BUGS)
+    with pytest.raises(ValueError, match=r"expected one of the wings attention, .*, got 'heads'"):
+        bugs_of("heads")
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_is_told_with_what_it_changes(bug):
+    told = difference(bug)
+    assert "\n- " in told
+    assert "\n+ " in told
+    assert bug.story.endswith(".")
+
+
+def test_whoever_imported_a_function_before_has_the_bug_too():
+    one = torch.ones(2)
+    with infected(HOT):
+        assert with_temperature(one, 4.0).tolist() == [4, 4]
+    assert with_temperature(one, 4.0).tolist() == [0.25, 0.25]
+
+
+def test_the_library_is_healthy_after_an_error():
+    def leave():
+        with infected(HOT):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        leave()
+    assert with_temperature(torch.ones(1), 2.0).item() == 0.5
+
+
+def test_an_edit_that_no_longer_fits_changes_nothing():
+    stale = Bug(
+        "stale",
+        "attention",
+        "The second edit is of code that is gone.",
+        (
+            Edit("parts.attention:causal_mask", "allowed.tril(", "allowed.triu("),
+            Edit("parts.attention:attend", "pattern * values", "values"),
+        ),
+    )
+    with pytest.raises(StaleBugError, match="once in its source, got 0 times"), infected(stale):
+        pass
+    assert attention.causal_mask(2).tolist() == [[True, False], [True, True]]
+
+
+def test_tests_that_fail_on_the_library_as_it_is_catch_nothing():
+    def test_wrong():
+        raise AssertionError("no\nsecond line")
+
+    def test_right():
+        pass
+
+    found = grade([test_wrong, test_right], wing="training")
+    assert found.faulty == {"test_wrong": "AssertionError: no"}
+    assert found.share == 0
+    assert "mend them first" in repr(found)
+
+
+def test_a_grade_tells_what_was_caught_and_only_where_the_rest_lives():
+    def test_temperature():
+        assert with_temperature(torch.ones(1), 2.0).item() == 0.5
+
+    found = grade([test_temperature], wing="generation")
+    assert found.caught == {"hot instead of cold": "test_temperature"}
+    assert found.share == 1 / 5
+    told = repr(found)
+    assert "+ return logits * temperature" in told
+    assert "still alive: 4 in generation" in told
+    assert not any(name in told for name in found.alive), "that would give them away"
+    assert json.loads(found.as_json())["alive"] == 4
+    assert "&lt;" in Grade({}, (), {"test_<b>": "no"})._repr_html_()
+
+
+def test_random_numbers_go_on_as_if_nothing_had_happened():
+    torch.manual_seed(5)
+    expected = torch.rand(2)[1]
+    torch.manual_seed(5)
+    torch.rand(1)
+    grade([lambda: torch.rand(3)], wing="training")
+    assert torch.rand(1) == expected
+
+
+@pytest.mark.parametrize(
+    ("tests", "said"),
+    [
+        ([], "at least one test"),
+        ([lambda model: None], "tests without arguments"),
+        (["test_it"], "expected functions, got 'test_it'"),
+    ],
+)
+def test_what_is_no_test_is_refused(unhooked, tests, said):
+    with pytest.raises(ValueError, match=said):
+        grade(tests)
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "my_tests.py"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_a_file_is_graded_each_bug_in_a_process_of_its_own(tmp_path, capsys):
+    file = write(
+        tmp_path,
+        """\
+import os
+from measured_transformer.training.schedules import Constant
+
+def helper(x): ...
+
+def test_warm_up():
+    print("whatever a test prints")
+    if Constant(warmup=2)(0) == 0:
+        os._exit(7)
+
+def test_nothing(): ...
+""",
+    )
+    told = tmp_path / "grade.json"
+    arguments = [str(file), "--wing", "training", "--json", str(told)]
+    assert main([*arguments, "--demand", "0.5"]) == 1
+    assert "caught 1 of 4" in capsys.readouterr().out
+    assert json.loads(told.read_text())["caught"] == {
+        "a first step of zero": "the process ended with 7"
+    }
+
+
+def test_files_that_cannot_be_graded(tmp_path, capsys):
+    assert main([str(tmp_path / "none.py")]) == 2
+    assert "expected a file of tests" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"on the library as it is; ValueError: expected at least"):
+        grade_file(write(tmp_path, "x = 1"))
+    with pytest.raises(ValueError, match=r"no answer within 0\.1 s"):
+        grade_file(write(tmp_path, "while True: pass"), seconds=0.1)
