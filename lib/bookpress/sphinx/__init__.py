@@ -13,6 +13,8 @@ pages that show it up to date: `scorecard` has their directives, `scorefill` com
 `rooms` is about pages whose chapter has a room: `claim_lines` writes their claims, `data` offers what their
 figures show (`shown_data` finds it in their code), `foot` says what ran, and `lab_notes` how tests came about.
 
+`front` is about the first page: the table of all chapters, and figures of chapters shown there.
+
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
 second process read a share of the pages.
@@ -37,6 +39,7 @@ from bookpress.sphinx import (
     exports,
     figures,
     foot,
+    front,
     lab_notes,
     navigation,
     nodes,
@@ -68,6 +71,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         evidence,
         figures,
         data,
+        front,
         foot,
         lab_notes,
         provenance,
