@@ -8,6 +8,7 @@ say. `page` finds the executed notebook of the page being read.
 
 `scores` gathers what came out for all claims (`outcomes`: as data, `claim_nodes`: as nodes) and keeps the
 pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
+`ranks` adds what they can be sorted by, `summaries` says what each source gets right and wrong, and
 `exports` writes the same rows as files.
 
 `rooms` is about pages whose chapter has a room: `claim_lines` writes their claims, `data` offers what their
@@ -48,12 +49,14 @@ from bookpress.sphinx import (
     page,
     parallel_read,
     provenance,
+    ranks,
     reference,
     rooms,
     scorecard,
     scorefill,
     scores,
     strict,
+    summaries,
 )
 from bookpress.staleness import setup_staleness
 
@@ -80,7 +83,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         reference,
     ):
         part.setup(app)
-    for part in (scores, scorecard, scorefill, exports, strict):
+    for part in (scores, scorecard, scorefill, ranks, summaries, exports, strict):
         part.setup(app)
     setup_staleness(app)
     return {

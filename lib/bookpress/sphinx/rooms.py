@@ -9,7 +9,6 @@ fails the strict build and lets a plain one print the marked page, which every l
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,7 +139,7 @@ def addressed(env: BuildEnvironment, expression: str) -> tuple[str | None, str]:
     chapters; any other expression belongs to the room of the page being read.
     """
     room, sign, rest = expression.partition("/")
-    if not sign or not room.isidentifier() or importlib.util.find_spec(_module(room)) is None:
+    if not sign or not room.isidentifier():
         return room_of(env), expression
     _depend(env, room)
     return room, rest
@@ -206,13 +205,9 @@ def declared(text: str) -> str | None:
 
 def _reached(room: str) -> list[Path]:
     """The files of the library that a room's measurements, and what its claims are judged by, may use."""
-    name = _module(room)
+    name = f"measured_transformer.chapters.{room}.measure"
     with unchanging():
         return files_of_source([f"import {name}\n{name}"])
-
-
-def _module(room: str) -> str:
-    return f"measured_transformer.chapters.{room}.measure"
 
 
 def _read_marked_again(
