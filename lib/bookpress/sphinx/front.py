@@ -3,8 +3,7 @@
 Directives:
     {chapters-table}                    every chapter of the numbered parts of `_toc.yml`, with the question that
                                         its own page asks: ``question:`` in its front matter
-    {chapter-figure} book/norms/scale   a figure of another page, as it was drawn there: its name is the content
-                                        of `name`
+    {chapter-figure} book/norms/scale   a figure of another page, as it was drawn there; `name` says which
 
 Nothing is typed twice, so the table misses no chapter, and a figure on the front page is the chapter's own.
 """

@@ -92,7 +92,7 @@ def _summary(said: Mapping[str, nodes.Element], rows: Mapping[str, Row]) -> Iter
 
 
 def choose(claims: Sequence[str], rows: Mapping[str, Row], kinds: Mapping[str, str]) -> list[str]:
-    """Return at most `MANY` claims: experiments before formulas, sharp ones first, a chapter twice only at need.
+    """Return at most `MANY` claims: experiments before formulas, sharp ones first, few from a chapter.
 
     Args:
         claims: their ids, with verdicts of one list.
@@ -114,9 +114,10 @@ def choose(claims: Sequence[str], rows: Mapping[str, Row], kinds: Mapping[str, s
         for claim in left:
             chapters = {rows[other]["chapter"] for other in chosen}
             bases = {base_of(other) for other in chosen}
-            if len(chosen) < MANY and base_of(claim) not in bases:
-                if not is_new or rows[claim]["chapter"] not in chapters:
-                    chosen.append(claim)
+            if len(chosen) == MANY or base_of(claim) in bases:
+                continue
+            if not is_new or rows[claim]["chapter"] not in chapters:
+                chosen.append(claim)
     return sorted(chosen, key=order)
 
 
