@@ -9,7 +9,8 @@
   const found = form.querySelector(".score-found");
   const empty = document.querySelector(".score-empty");
   const boxes = [...form.querySelectorAll("input[name=verdict]")];
-  const selects = [form.elements.source, form.elements.chapter];
+  const names = ["source", "chapter", "surprise", "again"];
+  const selects = names.map((name) => form.elements[name]);
   const options = selects.flatMap((select) =>
     [...select.options].filter((option) => option.value).map((option) => [select.name, option])
   );
@@ -17,15 +18,15 @@
   const rows = [...body.rows].map((row, index) => ({
     row,
     index,
-    source: row.dataset.source,
-    chapter: row.dataset.chapter,
+    ...Object.fromEntries(names.map((name) => [name, row.dataset[name]])),
+    rank: Number(row.dataset.rank),
+    effect: row.dataset.effect === "" ? -1 : Number(row.dataset.effect),
     verdict: row.dataset.verdict.replaceAll(" ", "-"),
     text: row.textContent.toLowerCase().replace(/\s+/g, " "),
   }));
 
   const chosen = () => ({
-    source: form.elements.source.value,
-    chapter: form.elements.chapter.value,
+    ...Object.fromEntries(names.map((name) => [name, form.elements[name].value])),
     verdict: boxes.filter((box) => box.checked).map((box) => box.value),
     words: form.elements.words.value.trim(),
     order: form.elements.order.value,
@@ -33,8 +34,7 @@
 
   // Whether a row fits; `except` names a filter that is left aside, to count what it would leave.
   const fits = (row, filter, words, except) =>
-    (except === "source" || !filter.source || row.source === filter.source) &&
-    (except === "chapter" || !filter.chapter || row.chapter === filter.chapter) &&
+    names.every((name) => except === name || !filter[name] || row[name] === filter[name]) &&
     (except === "verdict" || !filter.verdict.length || filter.verdict.includes(row.verdict)) &&
     words.every((word) => row.text.includes(word));
 
@@ -42,6 +42,8 @@
     "": (a, b) => a.index - b.index,
     verdict: (a, b) => rank.get(a.verdict) - rank.get(b.verdict) || a.index - b.index,
     chapter: (a, b) => a.chapter.localeCompare(b.chapter) || a.index - b.index,
+    surprise: (a, b) => b.rank - a.rank || a.index - b.index,
+    effect: (a, b) => b.effect - a.effect || a.index - b.index,
   };
   let ordered = "";
 
@@ -88,7 +90,7 @@
     const state = new URLSearchParams(hash);
     const verdicts = (state.get("verdict") || "").split(",");
     for (const box of boxes) box.checked = verdicts.includes(box.value);
-    for (const name of ["source", "chapter", "order"]) {
+    for (const name of [...names, "order"]) {
       form.elements[name].value = state.get(name) || "";
       if (form.elements[name].selectedIndex < 0) form.elements[name].value = "";
     }

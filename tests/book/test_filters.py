@@ -110,8 +110,8 @@ def test_filters_by_keyboard(open_at, rows):
             assert "words=zzz" in fragment(page)
             assert page.evaluate("location.search") == "", "Enter sends nothing anywhere"
     boxes = page.locator("input[name=verdict]").count()
-    assert reached[-5:] == ["source", "chapter", "words", "order", "BUTTON"]
-    assert reached[:-5] == ["verdict"] * (boxes - 1)
+    rest = ["source", "chapter", "surprise", "again", "words", "order", "BUTTON"]
+    assert reached == ["verdict"] * (boxes - 1) + rest
     page.keyboard.press("Enter")
     page.wait_for_function("!location.hash")
     assert len(shown(page)) == len(rows)
@@ -193,6 +193,39 @@ def test_counts_of_a_filter_say_what_choosing_it_would_leave(open_at, rows):
         assert count == len(ids(rows, source="CS", verdict=verdict))
     other = page.locator("select[name=source] option[value=DD]").text_content()
     assert other.endswith(f"({len(ids(rows, source='DD', verdict='refuted'))})")
+
+
+def test_rows_are_filtered_and_sorted_by_surprise(open_at, rows):
+    """Alone, with another filter, and from the address; the sharpest contradiction comes first."""
+    page = open_at()
+    page.locator("select[name=surprise]").select_option("against")
+    assert shown(page) == ids(rows, verdict="refuted")
+    page.locator("select[name=source]").select_option("DA")
+    page.locator("select[name=order]").select_option("surprise")
+    assert sorted(shown(page)) == sorted(ids(rows, verdict="refuted", source="DA"))
+    ranks = page.eval_on_selector_all(
+        "table.scorecard tbody tr:not([hidden])", "rows => rows.map(row => +row.dataset.rank)"
+    )
+    assert ranks == sorted(ranks, reverse=True)
+    assert fragment(page) == "#source=DA&surprise=against&order=surprise"
+    assert shown(open_at(fragment(page))) == shown(page)
+
+
+def test_rows_without_an_effect_come_last_when_sorted_by_it(open_at):
+    page = open_at("#order=effect")
+    effects = page.eval_on_selector_all(
+        "table.scorecard tbody tr", "rows => rows.map(row => row.dataset.effect)"
+    )
+    known = [float(effect) for effect in effects if effect]
+    assert known == sorted(known, reverse=True)
+    assert effects[: len(known)] == [effect for effect in effects if effect]
+
+
+def test_a_second_set_of_seeds_is_a_filter(open_at):
+    page = open_at("#again=same")
+    assert shown(page)
+    for claim in shown(page):
+        assert "give the same verdict" in page.locator(f"[id='{claim}']").inner_text()
 
 
 def test_nothing_found_is_said(open_at):

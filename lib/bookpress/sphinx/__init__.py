@@ -8,12 +8,14 @@ say. `page` finds the executed notebook of the page being read.
 
 `scores` gathers what came out for all claims (`outcomes`: as data, `claim_nodes`: as nodes) and keeps the
 pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
+`ranks` adds what they can be sorted by, `summaries` says what each source gets right and wrong, and
 `exports` writes the same rows as files.
 
 `rooms` is about pages whose chapter has a room: `claim_lines` writes their claims, `data` offers what their
 figures show (`shown_data` finds it in their code), `foot` says what ran, and `lab_notes` how tests came about.
 
-`courses` makes the table that lecturers plan with.
+`front` is about the first page: the table of all chapters, and figures of chapters shown there; `courses` makes
+the table that lecturers plan with.
 
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
@@ -40,6 +42,7 @@ from bookpress.sphinx import (
     exports,
     figures,
     foot,
+    front,
     lab_notes,
     navigation,
     nodes,
@@ -48,12 +51,14 @@ from bookpress.sphinx import (
     page,
     parallel_read,
     provenance,
+    ranks,
     reference,
     rooms,
     scorecard,
     scorefill,
     scores,
     strict,
+    summaries,
 )
 from bookpress.staleness import setup_staleness
 
@@ -71,6 +76,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         evidence,
         figures,
         data,
+        front,
         foot,
         lab_notes,
         courses,
@@ -80,7 +86,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         reference,
     ):
         part.setup(app)
-    for part in (scores, scorecard, scorefill, exports, strict):
+    for part in (scores, scorecard, scorefill, ranks, summaries, exports, strict):
         part.setup(app)
     setup_staleness(app)
     return {

@@ -2,6 +2,7 @@
 
 Roles:
     {measured}`min_distance:.3f`   a value that the chapter measured, in a format of Python
+    {measured}`scale/floor:.3f`    one that another chapter's room measured
     {full}`min_distance:.3f`       what the chapter's last full run measured for it, from its record
     {verdict}`CS-1.3`              the verdict on a claim, linked to where the claim stands
     {claim}`any tag <CS-1.3>`      a claim called by its name, linked to where it stands
@@ -117,9 +118,10 @@ def full_record_of(env: BuildEnvironment) -> Path:
 
 class _Measured(SphinxRole):
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        expression, doubt = self.text.strip(), ""
+        doubt = ""
+        room, expression = rooms.addressed(self.env, self.text.strip())
         try:
-            if room := room_of(self.env):
+            if room:
                 text, doubt = rooms.value(self.env, room, expression)
             else:
                 payloads = payloads_of(self.env, self.inliner.document)

@@ -237,6 +237,7 @@ def _visit_row(translator: HTML5Translator, node: nodes.Element) -> None:
     extra: dict[str, Any] = {
         f"data-{name}": node[name] for name in ("source", "chapter", "verdict")
     }
+    extra |= {f"data-{name}": str(value) for name, value in node.get("ranks", {}).items()}
     translator.body.append(translator.starttag(node, "tr", "", **extra))
     vars(node)["column"] = 0  # what docutils counts cells with
 

@@ -132,6 +132,19 @@ def value(env: BuildEnvironment, room: str, expression: str) -> tuple[str, str]:
         raise
 
 
+def addressed(env: BuildEnvironment, expression: str) -> tuple[str | None, str]:
+    """Return the room that an expression speaks of, and the rest of it.
+
+    ``one_head/spares.rise|mean:.2f`` names a room of its own, as a page does that tells of several
+    chapters; any other expression belongs to the room of the page being read.
+    """
+    room, sign, rest = expression.partition("/")
+    if not sign or not room.isidentifier():
+        return room_of(env), expression
+    _depend(env, room)
+    return room, rest
+
+
 def read_by(env: BuildEnvironment, room: str, expression: str) -> list[Shown]:
     """Return the results that an expression, or a claim, stands on."""
     found = judged(env, room)
@@ -171,11 +184,16 @@ def _note_room(app: Sphinx, docname: str, source: list[str]) -> None:
     if room is None:
         return
     app.env.metadata[docname][ROOM] = room
-    for shown in judged(app.env, room).results.values():
+    _depend(app.env, room)
+
+
+def _depend(env: BuildEnvironment, room: str) -> None:
+    """Have the page being read read again when what a room says may have changed."""
+    for shown in judged(env, room).results.values():
         if shown.path is not None:
-            app.env.note_dependency(str(shown.path))
+            env.note_dependency(str(shown.path))
     for path in _reached(room):
-        app.env.note_dependency(str(path))
+        env.note_dependency(str(path))
 
 
 def declared(text: str) -> str | None:

@@ -22,6 +22,7 @@ from bookpress.sphinx.nodes import (
     score_row,
 )
 from bookpress.sphinx.outcomes import Outcome
+from bookpress.sphinx.ranks import selects_html
 from bookpress.sphinx.scores import PLANNED, SCORECARD, SOURCE, UNRECORDED, Row, page_with, rows_of
 from bookpress.sphinx.words import SIGNS, SYMBOLS
 
@@ -258,9 +259,11 @@ def form_html(rows: Mapping[str, Row]) -> str:
 <fieldset><legend>Verdict</legend>{boxes}</fieldset>
 <label>Source <select name="source"><option value="">all sources</option>{sources}</select></label>
 <label>Chapter <select name="chapter"><option value="">all chapters</option>{_chapters(rows)}</select></label>
+{selects_html(rows)}
 <label>Words <input type="search" name="words" autocomplete="off" placeholder="such as softmax"></label>
 <label>Order <select name="order"><option value="">by source</option>
-<option value="verdict">by verdict</option><option value="chapter">by chapter</option></select></label>
+<option value="verdict">by verdict</option><option value="chapter">by chapter</option>
+<option value="surprise">by surprise</option><option value="effect">by effect</option></select></label>
 <button type="reset">Clear</button>
 <p class="score-found" role="status">{len(rows)} claims</p>
 </form>

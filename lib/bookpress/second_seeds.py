@@ -1,0 +1,91 @@
+"""Do other seeds give the same verdicts? ``python -m bookpress.second_seeds`` keeps what a second set says.
+
+``MEASURED_SEED_OFFSET=1000 make measure`` measures with other seeds into `_build/seeds-1000`. This judges the
+claims whose results are all there once more, with those values in the place of the book's own, and keeps
+their verdicts in `second_seeds.json` beside this file. The Scorecard shows whether they agree. An entry
+counts only as long as the book's own results are those of the same code.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from measured_transformer.evidence.results import Result, read_result, results_folder
+from measured_transformer.measuring.judging import Judged, judge_room
+
+KEPT = Path(__file__).with_name("second_seeds.json")
+"""Claim -> its verdict with other seeds, how many those are, and the code that both were measured with."""
+
+
+def judged_again(folder: Path) -> dict[str, Any]:
+    """Return the entries for all claims that a folder of results with other seeds can judge.
+
+    Args:
+        folder: such as `_build/seeds-1000`, with a folder `ROOM/results` for each room.
+    """
+    found: dict[str, Any] = {}
+    for room in sorted(path.name for path in folder.iterdir() if (path / "results").is_dir()):
+        own = judge_room(room)
+        others = _of_the_same_code(own, folder / room / "results")
+        again = judge_room(room, others)
+        for claim, record in again.records.items():
+            drawn = [name for name in own.reads[claim] if len(own.results[name].seeds) > 1]
+            if drawn and all(name in others for name in drawn):
+                found[claim] = {
+                    "verdict": record["verdict"],
+                    "seeds": max(len(others[name].seeds) for name in drawn),
+                    "digests": {f"{room}/{name}": _digest(others[name]) for name in drawn},
+                }
+    return found
+
+
+def _of_the_same_code(own: Judged, folder: Path) -> dict[str, Result]:
+    read = {path.stem: read_result(path) for path in sorted(folder.glob("*.json"))}
+    return {
+        name: result
+        for name, result in read.items()
+        if (kept := own.results[name].result) is not None and _digest(kept) == _digest(result)
+    }
+
+
+def _digest(result: Result) -> str:
+    told = result.provenance.get("attested") or result.provenance
+    return str(told["digest"])
+
+
+def kept_verdicts(path: Path = KEPT) -> dict[str, tuple[str, int]]:
+    """Return verdict and number of seeds for each claim whose entry still counts."""
+    entries: Mapping[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return {
+        claim: (str(entry["verdict"]), int(entry["seeds"]))
+        for claim, entry in entries.items()
+        if all(_digest_now(name) == digest for name, digest in entry["digests"].items())
+    }
+
+
+@cache
+def _digest_now(name: str) -> str:
+    """Return the digest of the code that a kept result holds for; nothing where there is no such result."""
+    room, _, measurement = name.partition("/")
+    try:
+        return _digest(read_result(results_folder(room) / f"{measurement}.json"))
+    except (OSError, ValueError):
+        return ""
+
+
+def main(folder: Path) -> int:
+    """Judge what a folder holds, keep it beside what is kept of other claims, and say what differs."""
+    own = json.loads(KEPT.read_text("utf-8")) if KEPT.is_file() else {}
+    found = own | judged_again(folder)
+    KEPT.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", "utf-8")
+    print(f"{len(found)} claims in {KEPT}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "_build/seeds-1000")))

@@ -1,0 +1,162 @@
+"""What the rows of the Scorecard are filtered and sorted by beyond their verdicts.
+
+- **Surprise**: how far what came out lies from what the source says. A refuted claim is against it; one that is
+  conditional, not reproduced or underspecified goes beyond it in part. Among equals, the one whose contrary
+  effect is the sharper is the more surprising.
+- **Sharpness** of an effect: how many half-widths of its interval it lies from zero, so that effects of
+  different units can be compared. A claim of several parts has that of its sharpest part.
+- **Again**: whether a second set of seeds gives the same verdict (`bookpress.second_seeds`).
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from bookpress import second_seeds
+from bookpress.sphinx.nodes import score_row
+from bookpress.sphinx.scores import SCORECARD, Row, rows_of
+
+AGAINST, PARTLY, AS_SAID, OPEN = "against", "partly", "as-said", "open"
+SURPRISES: Mapping[str, str] = {
+    AGAINST: "against the source",
+    PARTLY: "partly against it",
+    AS_SAID: "as the source says",
+    OPEN: "not decided",
+}
+"""Surprise -> its words, the greatest first."""
+_OF: Mapping[str, str] = {
+    "refuted": AGAINST,
+    "conditional": PARTLY,
+    "not reproduced": PARTLY,
+    "underspecified": PARTLY,
+    "confirmed": AS_SAID,
+    "fact": AS_SAID,
+}
+_LEVEL = {AGAINST: 2.0, PARTLY: 1.0, AS_SAID: 0.0, OPEN: -1.0}
+AGREES, DIFFERS, UNKNOWN = "same", "other", "none"
+AGAIN: Mapping[str, str] = {
+    AGREES: "give the same verdict",
+    DIFFERS: "give another verdict",
+    UNKNOWN: "were not measured",
+}
+"""What a second set of seeds does -> its words."""
+
+
+def surprise(row: Row) -> str:
+    """Return how far what came out lies from what the source says: a key of `SURPRISES`."""
+    return _OF.get(row["verdict"], OPEN)
+
+
+def surprise_rank(row: Row) -> float:
+    """Return a number by which rows are ordered: the larger, the more surprising."""
+    level = surprise(row)
+    against = [
+        sharp
+        for part in _parts(row)
+        if _OF.get(part["verdict"]) in (AGAINST, PARTLY) and (sharp := _sharp(part)) is not None
+    ]
+    sharpest = max(against, default=0.0)
+    more = sharpest / (1 + sharpest) if level in (AGAINST, PARTLY) else 0.0
+    return round(_LEVEL[level] + 0.999 * more, 4)
+
+
+def sharpness(row: Row) -> float | None:
+    """Return the half-widths of its interval that a row's sharpest effect lies from zero; None without one."""
+    found = [sharp for part in _parts(row) if (sharp := _sharp(part)) is not None]
+    return round(max(found), 2) if found else None
+
+
+def again(claim_id: str, row: Row, kept: Mapping[str, tuple[str, int]]) -> str:
+    """Return what a second set of seeds does: a key of `AGAIN`."""
+    if claim_id not in kept:
+        return UNKNOWN
+    return AGREES if kept[claim_id][0] == row["verdict"] else DIFFERS
+
+
+def _parts(row: Row) -> list[dict[str, Any]]:
+    return list((row["outcome"] or {}).get("parts", ()))
+
+
+def _sharp(part: Mapping[str, Any]) -> float | None:
+    effect, interval = part.get("effect"), part.get("interval")
+    if effect is None or not interval or interval[0] is None or interval[1] is None:
+        return None
+    half = (interval[1] - interval[0]) / 2
+    return abs(effect) / half if half > 0 else None
+
+
+# On the page --------------------------------------------------------------------------------------
+
+
+def selects_html(rows: Mapping[str, Row]) -> str:
+    """Return the filters by surprise and by a second set of seeds, as HTML of the Scorecard's form."""
+    kept = second_seeds.kept_verdicts()
+    surprises = [surprise(row) for row in rows.values()]
+    agains = [again(claim, row, kept) for claim, row in rows.items()]
+    return (
+        _select("surprise", "Surprise", "any", SURPRISES, surprises)
+        + "\n"
+        + _select("again", "Other seeds", "all", AGAIN, agains)
+    )
+
+
+def _select(
+    name: str, label: str, everything: str, words: Mapping[str, str], found: Iterable[str]
+) -> str:
+    values = list(found)
+    options = "".join(
+        f'<option value="{key}" data-label="{html.escape(word)}">{html.escape(word)} '
+        f"({values.count(key)})</option>"
+        for key, word in words.items()
+        if key in values
+    )
+    return (
+        f'<label>{label} <select name="{name}"><option value="">{everything}</option>'
+        f"{options}</select></label>"
+    )
+
+
+class RankRows(SphinxPostTransform):
+    """Give the rows of the Scorecard what they are filtered and sorted by."""
+
+    default_priority = 11  # when verdicts are filled in
+
+    def run(self, **kwargs: object) -> None:
+        """Complete every row of the page."""
+        rows = rows_of(self.env)
+        places = list(self.document.findall(score_row)) if rows else []
+        kept = second_seeds.kept_verdicts() if places else {}
+        for place in places:
+            claim, row = place["claim"], rows[place["claim"]]
+            sharp = sharpness(row)
+            agrees = again(claim, row, kept)
+            place["ranks"] = {
+                "surprise": surprise(row),
+                "rank": surprise_rank(row),
+                "effect": "" if sharp is None else sharp,
+                "again": agrees,
+            }
+            if agrees != UNKNOWN:
+                verdict, many = kept[claim]
+                words = "the same verdict" if agrees == AGREES else f"the verdict {verdict}"
+                entry = list(place.findall(nodes.entry))[-1]
+                entry += nodes.paragraph(
+                    "", f"Another {many} seeds give {words}.", classes=["score-again"]
+                )
+
+
+def _note_second_seeds(app: Sphinx, doctree: nodes.document) -> None:
+    if app.env.metadata[app.env.docname].get(SCORECARD):
+        app.env.note_dependency(str(second_seeds.KEPT))
+
+
+def setup(app: Sphinx) -> None:
+    """Register the transform."""
+    app.add_post_transform(RankRows)
+    app.connect("doctree-read", _note_second_seeds)
