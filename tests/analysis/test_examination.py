@@ -1,4 +1,4 @@
-"""One sequence from every side, against the same quantities computed by other ways, on models of random sizes."""
+"""One sequence from every side, against the same quantities computed by other ways; sizes are random."""
 
 import numpy as np
 import pytest

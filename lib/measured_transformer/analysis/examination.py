@@ -124,7 +124,7 @@ def examine(
     model: Reader,
     tokens: Int[Tensor, "position"],
     *,
-    targets: Int[Tensor, "position"] | None = None,
+    targets: Int[Tensor, "..."] | None = None,
     means: Float[Tensor, "layer head d_head"] | None = None,
     top: int = 5,
 ) -> Examination:

@@ -364,7 +364,8 @@ def _numbers(given: Any, tokenizer: Any, what: str) -> Tensor:
         given = getattr(cut, "ids", cut)
     try:
         row = torch.as_tensor(given)
-        fits = row.ndim == 1 and not row.is_floating_point() and row.dtype != torch.bool
+        whole = not row.is_floating_point() and row.dtype != torch.bool
+        fits = row.ndim == 1 and (whole or not len(row))
     except (TypeError, ValueError, RuntimeError):
         fits = False
     if not fits:
