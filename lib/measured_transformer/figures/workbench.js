@@ -72,11 +72,10 @@
     build(root, data);
   }
 
-  let count = 0; // of workbenches on the page, for names that are unique
-
   function build(root, data) {
+    let number = 1; // no other workbench of the page has it
+    while (document.getElementById(`wb-${number}-panel`)) number += 1;
     const id = (name) => `wb-${number}-${name}`;
-    const number = ++count;
     const { layers, heads } = data;
     const speaks = !!data.sentences[0].lensTokens;
     const pushes = !!data.sentences[0].directTokens;
@@ -305,7 +304,7 @@
     const scroller = (label, ...children) =>
       make("div", { class: "wb-scroll", role: "region", tabindex: 0, "aria-label": label }, ...children);
     const table = (names, rows) => make("table", {},
-      make("thead", {}, make("tr", {}, ...names.map((name) => make("th", { scope: "col" }, name)))),
+      make("thead", {}, make("tr", {}, ...names.map((name) => (name ? make("th", { scope: "col" }, name) : make("td"))))),
       make("tbody", {}, ...rows));
     const cell = (...children) => make("td", {}, ...children);
     const rowHead = (...children) => make("th", { scope: "row" }, ...children);

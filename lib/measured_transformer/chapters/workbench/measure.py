@@ -141,7 +141,7 @@ def manual_trainings(seed: int) -> dict[str, Job]:
     options: dict[str, Any] = {"batch_size": 16, "schedule": WarmupCosine(100, MANUAL_STEPS)}
     return {
         "model": job(
-            MANUAL, TASKS["manual"], seed, steps=MANUAL_STEPS, learning_rate=4e-3, **options
+            MANUAL, TASKS["manual"], seed, steps=MANUAL_STEPS, learning_rate=5e-3, **options
         )
     }
 
