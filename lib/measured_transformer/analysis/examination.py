@@ -101,7 +101,7 @@ class Examination:
 
 @torch.no_grad()
 def mean_mixtures(
-    model: Reader, sequences: Sequence[Int[Tensor, "position"]]
+    model: Reader, sequences: Sequence[Int[Tensor, "..."]]
 ) -> Float[Tensor, "layer head d_head"]:
     """What each head mixes on average, over all positions of these sequences.
 

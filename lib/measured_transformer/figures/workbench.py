@@ -27,6 +27,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,7 +46,6 @@ from measured_transformer.analysis.examination import (
     examine,
     mean_mixtures,
 )
-from measured_transformer.figures._packaged import packaged
 from measured_transformer.figures._viewer_input import visible
 from measured_transformer.figures.style import COLOURS, WIDTH, ThemedFigure, theme, themed
 from measured_transformer.internals.names import taps
@@ -184,10 +184,10 @@ class Workbench:
             f'width="{self.static.width}" alt="{alt}">'
         )
         return (
-            f'<div class="workbench">\n<style>{packaged("workbench.css")}</style>\n'
+            f'<div class="workbench">\n<style>{_packaged("workbench.css")}</style>\n'
             f'<div class="wb-static"><!--drawing-->{picture}<!--/drawing--></div>\n{self._words()}\n'
             f'<script type="application/octet-stream" class="wb-data">{self._data()}</script>\n'
-            f"<script>{packaged('workbench.js')}</script>\n</div>"
+            f"<script>{_packaged('workbench.js')}</script>\n</div>"
         )
 
     @property
@@ -461,6 +461,14 @@ def _packed(
         {"layers": layers, "heads": heads, "names": [names[n] for n in numbers], "sentences": told},
         blob.getvalue(),
     )
+
+
+@functools.cache
+def _packaged(name: str) -> str:
+    """Return a file that lies beside this module, without comments on lines of their own and indentation."""
+    text = files(__package__).joinpath(name).read_text("utf-8")
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith(("//", "/*")))
 
 
 # Without a script -----------------------------------------------------------------------------------
