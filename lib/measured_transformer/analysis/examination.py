@@ -191,7 +191,9 @@ def _examined(
         most = chances.topk(top)
         lens_tokens, lens_chances = most.indices.cpu().numpy(), _numpy(most.values)
         lens_target = _of_targets(chances, targets)
-    direct = _direct(model, heads, seen, targets) if linear else (None, None, None)
+    direct_tokens = direct_logits = direct_target = None
+    if linear:
+        direct_tokens, direct_logits, direct_target = _direct(model, heads, seen, targets)
     values: dict[str, Tensor | float] = {"mean": means, "zero": 0.0}
     whole = (logits.double(), seen["final_state"][0].double(), targets)
     return Examination(
@@ -204,7 +206,9 @@ def _examined(
         lens_tokens,
         lens_chances,
         lens_target,
-        *direct,
+        direct_tokens,
+        direct_logits,
+        direct_target,
         {how: _without(model, tokens, values[how], *whole) for how in get_args(Instead)},
     )
 

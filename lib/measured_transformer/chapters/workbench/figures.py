@@ -22,7 +22,7 @@ SHOWN = {
 def plot_heads(manual: Dataset, grammar: Dataset) -> Figure:
     """Draw for every head of both models what it does on average, a marker a head, a row a quantity."""
     figure, panels = subplots(len(SHOWN), 1, height=1.25, sharex=True)
-    names = []
+    names: list[str] = []
     for model, result, concept in (("M", manual, "rotary"), ("G", grammar, "learned")):
         first = result.isel(seed=0)
         layers, heads = first.sizes["layer"], first.sizes["head"]
