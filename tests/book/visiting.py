@@ -69,7 +69,9 @@ FACTS = """() => {
       drawings: [...figure.querySelectorAll("img")].filter(shown).map(
         (image) => [image.naturalWidth, image.getBoundingClientRect().width]
       ),
-      viewers: [...figure.querySelectorAll(".attention-viewer > .av-live")].filter(shown).length,
+      viewers: [
+        ...figure.querySelectorAll(".attention-viewer > .av-live, .workbench > .wb-live")
+      ].filter(shown).length,
       caption: [...figure.querySelectorAll("figcaption")].filter(shown).length,
     })),
     broken: [...document.images].filter((image) => image.complete && !image.naturalWidth)

@@ -25,6 +25,7 @@ INSTRUMENTS = {
     "analysis.calibration",
     "analysis.circuits",
     "analysis.erasure",
+    "analysis.examination",
     "analysis.fact_counts",
     "analysis.fact_edits",
     "analysis.fact_lookups",
@@ -34,6 +35,7 @@ INSTRUMENTS = {
     "analysis.patching",
     "analysis.readers",
     "figures.fact_tables",
+    "figures.workbench",
 }
 """What is there for readers and for chapters to come, so that one user is enough."""
 

@@ -1,0 +1,1 @@
+"""The chapter *The workbench*: what it measures, draws and asks."""
