@@ -16,7 +16,7 @@ Fillers = Literal["one", "words"]
 
 @dataclass(frozen=True)
 class GapRecall:
-    """`JoinedRecall` whose fillers stand before the pairs and behind them, so that gaps differ and lengths do not.
+    """`JoinedRecall` with fillers before the pairs and behind them: gaps differ, and lengths do not.
 
     Each sequence draws one of `gaps`, which is how many fillers part its last pair from the first question; the
     others come first. Fillers are all the same token, or keys and values drawn at random: the tokens that the

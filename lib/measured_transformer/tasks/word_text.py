@@ -46,8 +46,8 @@ class WordText:
     """Windows of the reference of the Python language, word by word; each position is scored on the next word.
 
     The first four fifths of the text are for training, half of the rest is for validation, the other half for
-    test. All but the most frequent words of the training part are one unknown word, token 0. Used by the chapter
-    that compares attention with recurrence as language models. No best loss is known for real text.
+    test. All but the most frequent words of the training part are one unknown word, token 0. Used by the
+    chapter that compares attention with recurrence as language models. No best loss is known for real text.
 
     Attributes:
         vocab: size of the vocabulary, the unknown word included.

@@ -1,13 +1,14 @@
 r"""Recurrence in the place of attention: an LSTM for all blocks, or a linear recurrence in each of them.
 
 An LSTM keeps a cell $c_t = f_t \odot c_{t-1} + i_t \odot \tilde c_t$, whose gates depend on its last output, so
-that step $t$ must wait for step $t - 1$. In a *linear* recurrence $h_t = a_t \odot h_{t-1} + b_t$ the gate $a_t$
-depends on the input alone: the whole sequence is then one sum of products, which a scan finds in
+that step $t$ must wait for step $t - 1$. In a *linear* recurrence $h_t = a_t \odot h_{t-1} + b_t$ the gate
+$a_t$ depends on the input alone: the whole sequence is then one sum of products, which a scan finds in
 $\lceil \log_2 n \rceil$ steps.
 
 Sources: Hochreiter and Schmidhuber (1997) and Gers et al. (2000) for the LSTM; Martin and Cundy (2018),
-"Parallelizing linear recurrent neural nets over sequence length", for the scan; De et al. (2024), "Griffin", for
-the factor of the input; Tallec and Ollivier (2018), "Can recurrent neural networks warp time?", for the biases.
+"Parallelizing linear recurrent neural nets over sequence length", for the scan; De et al. (2024), "Griffin",
+for the factor of the input; Tallec and Ollivier (2018), "Can recurrent neural networks warp time?", for the
+biases.
 """
 
 from __future__ import annotations
@@ -205,9 +206,9 @@ def scan(
 class LinearRecurrence(nn.Module):
     r"""A gated linear recurrence in the place of `MultiHeadAttention`, with four matrices of the same shapes.
 
-    $a_t = \sigma(W_a x_t)$, $h_t = a_t \odot h_{t-1} + \sqrt{1 - a_t^2} \odot W_v x_t$, and what is written to the
-    stream is $W_o (h_t \odot \mathrm{silu}(W_g x_t))$. Biases of $a$ are spread, so that channels keep their state
-    over different times to begin with: up to `LONGEST` tokens.
+    $a_t = \sigma(W_a x_t)$, $h_t = a_t \odot h_{t-1} + \sqrt{1 - a_t^2} \odot W_v x_t$, and what is written to
+    the stream is $W_o (h_t \odot \mathrm{silu}(W_g x_t))$. Biases of $a$ are spread, so that channels keep
+    their state over different times to begin with: up to `LONGEST` tokens.
 
     Taps: `keep` and `states` (batch position channel), `out` (batch position d_model).
     """
