@@ -86,13 +86,13 @@ def kind(name: str, vocab: int, **changes: Any) -> tuple[Config, dict[str, Any]]
         return base.replace(positions="rotary"), warm
     if name == "linear attention":
         return base, {**warm, "prepare": linear}
-    prepare: Prepare = {
+    arms: dict[str, Prepare] = {
         "LSTM": Recurrent(dropout=base.dropout),
         "open LSTM": Recurrent(forget=OPEN, dropout=base.dropout),
         "linear": linear_recurrence,
         "hybrid": first_recurrent,
-    }[name]
-    return base.replace(positions="none"), {**warm, "prepare": prepare}
+    }
+    return base.replace(positions="none"), {**warm, "prepare": arms[name]}
 
 
 OPEN = 4.3
@@ -364,9 +364,15 @@ def epochs(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
         "ways": (("kind", "way"), ways),
         "weights": (
             "kind",
-            [sum(w.numel() for w in run.model.blocks.parameters()) for run in whole],
+            [body_weights(run.model) for run in whole],
         ),
     }
+
+
+def body_weights(model: Model) -> int:
+    """How many weights a model has between its embedding and its final norm."""
+    assert isinstance(model, Decoder)
+    return sum(weight.numel() for weight in model.blocks.parameters())
 
 
 # Dropout ---------------------------------------------------------------------------------------------------
@@ -601,7 +607,7 @@ def parity(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     with torch.no_grad():
         batch = PARITY.batch(make_generator(seed, "evaluation"), 512, length=64)
         found = [
-            (runs[name].model(batch.inputs).argmax(-1) == batch.targets).double().mean(0)  # type: ignore[operator]
+            (runs[name].model(batch.inputs).argmax(-1) == batch.targets).double().mean(0)
             for name in COUNTERS
         ]
     return {"accuracy": (("counter", "position"), found)}
@@ -820,7 +826,7 @@ RIVALS = {"": "LSTM", "_open": "open LSTM", "_linear": "linear"}
 @evidence("DA-2.2")
 def _(far: Dataset) -> dict[str, Any]:
     found, words = {}, far.sel(fillers="words")
-    logs: DataArray = np.log(words.steps)
+    logs = DataArray(np.log(words.steps))
     for suffix, name in RIVALS.items():
         right = words.accuracy.sel(gap=max(GAPS))
         found[f"accuracy{suffix}"] = against(
@@ -873,15 +879,13 @@ def _(parity: Dataset) -> dict[str, Any]:
 @number
 def perplexity(epochs: Dataset, *, kind: str, epoch: int) -> DataArray:
     """Validation perplexity of a kind of model after an epoch, one for each seed."""
-    found: DataArray = np.exp(epochs.validation.sel(kind=kind, epoch=epoch))
-    return found
+    return DataArray(np.exp(epochs.validation.sel(kind=kind, epoch=epoch)))
 
 
 @number
 def first_epoch(field: Dataset, *, kind: str, rate: str) -> DataArray:
     """Validation perplexity after one epoch, at the `default` or the `tuned` rate."""
-    found: DataArray = np.exp(one_epoch(field, kind, tuned_rate=rate == "tuned"))
-    return found
+    return DataArray(np.exp(one_epoch(field, kind, tuned_rate=rate == "tuned")))
 
 
 @number
