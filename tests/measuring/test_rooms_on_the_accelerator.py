@@ -70,6 +70,7 @@ SHORTER = {
         "LOOK_AT": 20,
         "WATCHED_STEPS": 20,
     },
+    "transformer_or_recurrent": {"EPOCHS": 1, "EPOCH": STEPS},
 }
 
 

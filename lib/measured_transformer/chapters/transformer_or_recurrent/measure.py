@@ -895,3 +895,72 @@ def state(recall: Dataset) -> float:
     config, _ = kind("Transformer", 10)
     blocks = make_model(config, causal=True, seed=0).blocks
     return float(state_width(sum(w.numel() for w in blocks.parameters()), WIDTH))
+
+
+@number
+def unigram(epochs: Dataset) -> float:
+    """Validation perplexity of guessing by how frequent words are in training."""
+    del epochs
+    return math.exp(replace(TEXT, part="validation").unigram_loss())
+
+
+@number
+def weights(epochs: Dataset, *, kind: str) -> float:
+    """Weights between embedding and final norm."""
+    return float(epochs.weights.sel(kind=kind).values.flat[0])
+
+
+@number
+def way(epochs: Dataset, *, kind: str, name: str) -> DataArray:
+    """Validation perplexity after twenty epochs with windows cut in a way, whose name has hyphens."""
+    return DataArray(np.exp(epochs.ways.sel(kind=kind, way=name.replace("-", " "))))
+
+
+@number
+def size(sizes: Dataset, *, family: str) -> float:
+    """Weights of two of PyTorch's layers of width 200."""
+    return float(sizes.weights.sel(count="body", family=family).item())
+
+
+@number
+def best(epochs: Dataset, *, kind: str) -> DataArray:
+    """The lowest validation perplexity of twenty epochs."""
+    return DataArray(np.exp(epochs.validation.sel(kind=kind).min("epoch")))
+
+
+@number
+def best_epoch(epochs: Dataset, *, kind: str) -> DataArray:
+    """After how many epochs it is lowest."""
+    return epochs.validation.sel(kind=kind).idxmin("epoch")
+
+
+@number
+def at_end(epochs: Dataset, *, kind: str, part: str) -> DataArray:
+    """Perplexity on a whole part after twenty epochs."""
+    return DataArray(np.exp(epochs.end.sel(kind=kind, part=part)))
+
+
+@number
+def gap(epochs: Dataset, *, data: str) -> DataArray:
+    """Best validation loss, Transformer less LSTM, on a `tenth` or `all` of the text."""
+    losses = epochs.tenth if data == "tenth" else epochs.validation.min("epoch")
+    found: DataArray = losses.sel(kind="sheet") - losses.sel(kind="LSTM")
+    return found
+
+
+@number
+def dropped(dropout: Dataset, *, kind: str, rate: str) -> DataArray:
+    """Validation perplexity after five epochs with dropout."""
+    return DataArray(np.exp(dropout.loss.sel(drop=f"{kind}, {rate}")))
+
+
+@number
+def expected(field: Dataset, *, family: str) -> DataArray:
+    """Perplexity of the expected best of twenty settings."""
+    return DataArray(np.exp(best_of(field, family, TRIALS)))
+
+
+@number
+def late_parity(parity: Dataset, *, kind: str, first: int, last: int) -> DataArray:
+    """Right parities at positions from first to last."""
+    return parity.accuracy.sel(counter=kind, position=slice(first, last)).mean("position")
