@@ -107,6 +107,7 @@ def arm_job(
     *,
     steps: int,
     tune_on: Task | None = None,
+    rates: Sequence[float] = RATES,
     **more: Any,
 ) -> Job:
     """A training of a kind of model at the learning rate that suits it.
@@ -116,12 +117,13 @@ def arm_job(
         name: of the kind.
         task, seed, steps: of the training.
         tune_on: the task on which the rate is chosen, where that is another one.
+        rates: to choose from.
         more: options of the training and of its search.
     """
     config, options = kind(name, task.vocab)
     given = {"batch_size": 32, **options}
     named = f"recurrent-{label}-{name.replace(' ', '-').lower()}"
-    search = Search(named, config, tune_on or task, RATES, tuning_seeds(2), steps, given)
+    search = Search(named, config, tune_on or task, rates, tuning_seeds(2), steps, given)
     return job(config, task, seed, steps=steps, learning_rate=tuned(search), **given, **more)
 
 
@@ -244,29 +246,30 @@ def carried(model: Model, part: Part, *, words: int = 2048) -> float:
 
 # One epoch, many settings --------------------------------------------------------------------------------
 
-HEADS, LAYERS = (2, 8), (1, 2, 6)
+HEADS, LAYERS, BLOCKS = (2, 8), (1, 2, 6), (1, 2, 3, 6)
 DEPTHS, SHARES = (1, 2), (1.0, 0.25)
-OTHERS = ("Transformer", "linear")
+PLACED = ("sheet", "Transformer")
+Setting = tuple[str, float | int, int, float]
 
 
-def field_trainings(seed: int) -> dict[tuple[str, float | int, int, float], Job]:
-    """One epoch each: the sheet's Transformer and LSTMs in several sizes and two more, at every rate."""
-    jobs: dict[tuple[str, float | int, int, float], Job] = {}
+def field_trainings(seed: int) -> dict[Setting, Job]:
+    """One epoch each, at every rate: Transformers of several sizes and both placements, LSTMs, a recurrence."""
+    jobs: dict[Setting, Job] = {}
     for rate in RATES:
         given = {"steps": EPOCH, "learning_rate": rate, "batch_size": BATCH}
-        config, _ = kind("sheet", TEXT.vocab)
-        for heads in HEADS:
-            for layers in LAYERS:
-                changed = config.replace(n_heads=heads, n_layers=layers)
-                jobs["sheet", heads, layers, rate] = job(changed, TEXT, seed, **given)
+        for name in PLACED:
+            config, options = kind(name, TEXT.vocab)
+            for blocks in BLOCKS:
+                for heads in HEADS if name == "sheet" and blocks in LAYERS else HEADS[:1]:
+                    changed = config.replace(n_heads=heads, n_layers=blocks)
+                    jobs[name, heads, blocks, rate] = job(changed, TEXT, seed, **given, **options)
         config, options = kind("LSTM", TEXT.vocab)
         for share in SHARES:
             for layers in DEPTHS:
                 own = {**options, "prepare": Recurrent(layers=layers, share=share)}
                 jobs["LSTM", share, layers, rate] = job(config, TEXT, seed, **given, **own)
-        for name in OTHERS:
-            config, options = kind(name, TEXT.vocab)
-            jobs[name, 2, 2, rate] = job(config, TEXT, seed, **given, **options)
+        config, options = kind("linear", TEXT.vocab)
+        jobs["linear", 2, 2, rate] = job(config, TEXT, seed, **given, **options)
     return jobs
 
 
@@ -278,38 +281,53 @@ def field_trainings(seed: int) -> dict[tuple[str, float | int, int, float], Job]
         "layers": LAYERS,
         "share": SHARES,
         "depth": DEPTHS,
-        "other": OTHERS,
+        "placed": PLACED,
+        "blocks": BLOCKS,
         "rate": RATES,
     },
     trainings=field_trainings,
     repeat="opening",
 )
-def field(seed: int, runs: Mapping[tuple[str, float | int, int, float], Run]) -> dict[str, Any]:
-    """One epoch: nats a word of Transformers and LSTMs of several sizes at every learning rate."""
+def field(seed: int, runs: Mapping[Setting, Run]) -> dict[str, Any]:
+    """One epoch: nats a word of Transformers and recurrent networks of several sizes at every learning rate."""
     del seed
     parts: tuple[Part, ...] = ("validation", "test")
 
-    def each(name: str, sizes: Sequence[Any], depths: Sequence[int]) -> list[Any]:
+    def each(name: str, sizes: Sequence[Any], depths: Sequence[int], part: Part) -> list[Any]:
         return [
-            [[[cost(runs[name, s, d, r].model, p) for r in RATES] for d in depths] for s in sizes]
-            for p in parts
+            [[cost(runs[name, s, d, r].model, part) for r in RATES] for d in depths] for s in sizes
         ]
 
-    others = [
-        [[cost(runs[name, 2, 2, r].model, p) for r in RATES] for name in OTHERS] for p in parts
+    deep = [each(name, HEADS[:1], BLOCKS, "validation")[0] for name in PLACED]
+    trained = [
+        [[last_half(runs[name, 2, blocks, r]) for r in RATES] for blocks in BLOCKS]
+        for name in PLACED
     ]
+    axes = ("placed", "blocks", "rate")
     return {
-        "sheet": (("part", "heads", "layers", "rate"), each("sheet", HEADS, LAYERS)),
-        "lstm": (("part", "share", "depth", "rate"), each("LSTM", SHARES, DEPTHS)),
-        "others": (("part", "other", "rate"), others),
+        "sheet": (
+            ("part", "heads", "layers", "rate"),
+            [each("sheet", HEADS, LAYERS, part) for part in parts],
+        ),
+        "lstm": (("share", "depth", "rate"), each("LSTM", SHARES, DEPTHS, "validation")),
+        "linear": ("rate", each("linear", (2,), (2,), "validation")[0][0]),
+        "deep": (axes, deep),
+        "deep_training": (axes, trained),
     }
+
+
+def last_half(run: Run) -> float:
+    """Mean loss of the last half epoch's batches of training; infinite where training went astray."""
+    found = float(run.losses[-EPOCH // 2 :].mean())
+    return found if math.isfinite(found) else math.inf
 
 
 # Twenty epochs ---------------------------------------------------------------------------------------------
 
 EPOCHS = 20
-TUNED_FOR = 5 * EPOCH
+TUNED_FOR = 3 * EPOCH
 KINDS = ("sheet", "Transformer", "LSTM", "linear")
+RACERS = ("sheet", "LSTM")
 WAYS = ("side by side", "overlapping", "carried")
 LITTLE = replace(TEXT, share=0.1)
 FEW = 224
@@ -317,7 +335,7 @@ FEW = 224
 
 
 def text_job(name: str, seed: int, steps: int, task: WordText = TEXT, **more: Any) -> Job:
-    """A language model of a kind, at the rate that suits it best over five epochs."""
+    """A language model of a kind, at the rate that suits it best over three epochs."""
     config, options = kind(name, TEXT.vocab)
     given = {"batch_size": BATCH, **options}
     named = f"recurrent-text-{name.lower()}"
@@ -326,17 +344,24 @@ def text_job(name: str, seed: int, steps: int, task: WordText = TEXT, **more: An
 
 
 def epochs_trainings(seed: int) -> dict[tuple[str, str], Job]:
-    """Every kind for twenty epochs, and on a tenth of the text."""
+    """Every kind for twenty epochs, and the two of the sheet on a tenth of the text."""
     jobs = {}
     for name in KINDS:
         jobs[name, "all"] = text_job(name, seed, EPOCHS * EPOCH, evaluate_every=EPOCH)
-        jobs[name, "tenth"] = text_job(name, seed, FEW, LITTLE, evaluate_every=14)
+        if name in RACERS:
+            jobs[name, "tenth"] = text_job(name, seed, FEW, LITTLE, evaluate_every=14)
     return jobs
 
 
 @measurement(
     seeds=10,
-    coords={"kind": KINDS, "epoch": tuple(range(1, EPOCHS + 1)), "way": WAYS, "part": PARTS},
+    coords={
+        "kind": KINDS,
+        "epoch": tuple(range(1, EPOCHS + 1)),
+        "way": WAYS,
+        "part": PARTS,
+        "racer": RACERS,
+    },
     trainings=epochs_trainings,
     repeat="opening",
 )
@@ -344,7 +369,7 @@ def epochs(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
     """Twenty epochs: nats a word after each, at the end on all parts, and the best on a tenth of the text."""
     del seed
     whole = [runs[name, "all"] for name in KINDS]
-    tenth = [float(runs[name, "tenth"].evaluation_losses.min()) for name in KINDS]
+    tenth = [float(runs[name, "tenth"].evaluation_losses.min()) for name in RACERS]
     ways = [
         [
             cost(run.model, "validation"),
@@ -360,7 +385,7 @@ def epochs(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
             [run.losses.reshape(EPOCHS, EPOCH).mean(1) for run in whole],
         ),
         "end": (("kind", "part"), [[cost(run.model, part) for part in PARTS] for run in whole]),
-        "tenth": ("kind", tenth),
+        "tenth": ("racer", tenth),
         "ways": (("kind", "way"), ways),
         "weights": (
             "kind",
@@ -381,7 +406,7 @@ DROPS = ("sheet, 0.1", "LSTM, 0", "LSTM, 0.1")
 
 
 def dropout_trainings(seed: int) -> dict[str, Job]:
-    """Five epochs with the dropout that PyTorch's layers have by themselves, and with one for both."""
+    """Three epochs with the dropout that PyTorch's layers have by themselves, and with one for both."""
     jobs = {}
     for label in DROPS:
         name, rate = label.split(", ")
@@ -394,51 +419,9 @@ def dropout_trainings(seed: int) -> dict[str, Job]:
 
 @measurement(seeds=10, coords={"drop": DROPS}, trainings=dropout_trainings, repeat="opening")
 def dropout(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Five epochs with default and with equal dropout: nats a word of the validation part."""
+    """Three epochs with default and with equal dropout: nats a word of the validation part."""
     del seed
     return {"loss": ("drop", [cost(runs[label].model, "validation") for label in DROPS])}
-
-
-# Depth -----------------------------------------------------------------------------------------------------
-
-PLACED = ("sheet", "Transformer")
-BLOCKS = (1, 2, 3, 6)
-DEPTH_STEPS = 2 * EPOCH
-
-
-def depth_trainings(seed: int) -> dict[tuple[str, int], Job]:
-    """Two epochs of 1, 2, 3 and 6 blocks, the sheet's and pre-norm with warm-up, each at its own rate."""
-    jobs = {}
-    for name in PLACED:
-        config, options = kind(name, TEXT.vocab)
-        for blocks in BLOCKS:
-            deep, given = config.replace(n_layers=blocks), {"batch_size": BATCH, **options}
-            label = f"recurrent-depth-{name.lower()}-{blocks}"
-            search = Search(label, deep, TEXT, RATES, tuning_seeds(2), DEPTH_STEPS, given)
-            jobs[name, blocks] = job(
-                deep, TEXT, seed, steps=DEPTH_STEPS, learning_rate=tuned(search), **given
-            )
-    return jobs
-
-
-@measurement(
-    seeds=10,
-    coords={"placed": PLACED, "blocks": BLOCKS},
-    trainings=depth_trainings,
-    repeat="opening",
-)
-def depth(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
-    """Two epochs of 1, 2, 3 and 6 blocks: nats a word in validation, and in the last half epoch of training."""
-    del seed
-    axes = ("placed", "blocks")
-    cells = [[runs[name, blocks] for blocks in BLOCKS] for name in PLACED]
-    return {
-        "validation": (axes, [[cost(run.model, "validation") for run in row] for row in cells]),
-        "training": (
-            axes,
-            [[float(run.losses[-EPOCH // 2 :].mean()) for run in row] for row in cells],
-        ),
-    }
 
 
 # Far apart -------------------------------------------------------------------------------------------------
@@ -589,11 +572,16 @@ def recall(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
 COUNTERS = ("Transformer", "LSTM", "linear")
 PARITY = RunningParity(length=32)
 PARITY_STEPS = 300
+WIDER = (2.5e-4, 5e-4, *RATES, 6.4e-2, 1.28e-1)
+"""The grid for parity, where kinds differ most in the rate that suits them."""
 
 
 def parity_trainings(seed: int) -> dict[str, Job]:
     """A Transformer, an LSTM and a linear recurrence on running parity."""
-    return {name: arm_job("parity", name, PARITY, seed, steps=PARITY_STEPS) for name in COUNTERS}
+    return {
+        name: arm_job("parity", name, PARITY, seed, steps=PARITY_STEPS, rates=WIDER)
+        for name in COUNTERS
+    }
 
 
 @measurement(
@@ -649,7 +637,7 @@ def expected_best(losses: Float[np.ndarray, "setting"], trials: int) -> float:
 
 def best_of(field: Dataset, family: str, trials: int) -> DataArray:
     """The expected best validation loss of a family after so many settings, for each seed."""
-    losses = field[family].sel(part="validation")
+    losses = field.sheet.sel(part="validation") if family == "sheet" else field.lstm
     flat = losses.stack(setting=[axis for axis in losses.dims if axis != "seed"])
     return DataArray(
         [expected_best(row.values, trials) for row in flat.transpose("seed", "setting")],
@@ -660,12 +648,12 @@ def best_of(field: Dataset, family: str, trials: int) -> DataArray:
 
 def one_epoch(field: Dataset, name: str, *, tuned_rate: bool = True) -> DataArray:
     """Validation loss of a kind of model after an epoch, at its best rate or at Adam's default."""
-    if name == "sheet":
-        losses = field["sheet"].sel(part="validation", heads=2, layers=2)
+    if name in PLACED:
+        losses = field.deep.sel(placed=name, blocks=2)
     elif name == "LSTM":
-        losses = field["lstm"].sel(part="validation", share=1.0, depth=1)
+        losses = field.lstm.sel(share=1.0, depth=1)
     else:
-        losses = field["others"].sel(part="validation", other=name)
+        losses = field.linear
     return at_best_rate(losses) if tuned_rate else losses.sel(rate=DEFAULT)
 
 
@@ -779,13 +767,26 @@ def _(chains: Dataset) -> dict[str, Any]:
     }
 
 
+def bias_gap(epochs: Dataset, data: str) -> DataArray:
+    """Best validation loss, Transformer less LSTM, on a `tenth` or `all` of the text."""
+    if data == "tenth":
+        found: DataArray = epochs.tenth.sel(racer="sheet") - epochs.tenth.sel(racer="LSTM")
+        return found
+    best = epochs.validation.min("epoch")
+    return DataArray(best.sel(kind="sheet") - best.sel(kind="LSTM"))
+
+
+def by_depth(field: Dataset, placed: str, what: str) -> DataArray:
+    """A loss at every depth, at the rate that is best in validation for the other seeds."""
+    return at_best_rate(field.deep.sel(placed=placed), field[what].sel(placed=placed))
+
+
 @evidence("EX-3.18")
 def _(epochs: Dataset) -> dict[str, Any]:
     def arms(values: DataArray) -> dict[str, DataArray]:
         return against(values.sel(kind="sheet"), values.sel(kind="LSTM"))
 
-    tenth, whole = epochs.tenth, epochs.validation.min("epoch")
-    gaps = [one.sel(kind="sheet") - one.sel(kind="LSTM") for one in (tenth, whole)]
+    gaps = [bias_gap(epochs, data) for data in ("tenth", "all")]
     return {
         "training": arms(epochs.end.sel(part="train")),
         "validation": arms(epochs.end.sel(part="validation")),
@@ -794,16 +795,16 @@ def _(epochs: Dataset) -> dict[str, Any]:
 
 
 @evidence("EX-3.22")
-def _(depth: Dataset) -> dict[str, Any]:
-    losses = depth.training.sel(placed="sheet")
+def _(field: Dataset) -> dict[str, Any]:
+    losses = by_depth(field, "sheet", "deep_training")
     return against(losses.sel(blocks=6), losses.sel(blocks=3))
 
 
 @evidence("EX-3.21")
-def _(depth: Dataset) -> dict[str, Any]:
+def _(field: Dataset) -> dict[str, Any]:
     found = {}
     for part, placed in (("post", "sheet"), ("pre", "Transformer")):
-        losses = depth.validation.sel(placed=placed)
+        losses = by_depth(field, placed, "deep")
         for word, blocks in (("one", 1), ("three", 3), ("six", 6)):
             found[f"{part}_{word}"] = against(losses.sel(blocks=blocks), losses.sel(blocks=2))
     return found
@@ -943,14 +944,19 @@ def at_end(epochs: Dataset, *, kind: str, part: str) -> DataArray:
 @number
 def gap(epochs: Dataset, *, data: str) -> DataArray:
     """Best validation loss, Transformer less LSTM, on a `tenth` or `all` of the text."""
-    losses = epochs.tenth if data == "tenth" else epochs.validation.min("epoch")
-    found: DataArray = losses.sel(kind="sheet") - losses.sel(kind="LSTM")
-    return found
+    return bias_gap(epochs, data)
+
+
+@number
+def deep(field: Dataset, *, placed: str, blocks: int, part: str) -> DataArray:
+    """Loss in `validation` or `training` of so many blocks, each seed at the best rate of the others."""
+    what = "deep_training" if part == "training" else "deep"
+    return by_depth(field, placed, what).sel(blocks=blocks)
 
 
 @number
 def dropped(dropout: Dataset, *, kind: str, rate: str) -> DataArray:
-    """Validation perplexity after five epochs with dropout."""
+    """Validation perplexity after three epochs with dropout."""
     return DataArray(np.exp(dropout.loss.sel(drop=f"{kind}, {rate}")))
 
 
