@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from xarray import Dataset
 
+from measured_transformer.chapters.transformer_or_recurrent.measure import by_depth
 from measured_transformer.figures.plots import panel_letters, seed_lines, subplots
 from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
@@ -175,12 +176,10 @@ def plot_rates(field: Dataset) -> Figure:
     """
     figure, axes = subplots(height=3.4)
     own = {
-        "sheet": field["sheet"].sel(part="validation", heads=2, layers=2),
-        "LSTM": field["lstm"].sel(part="validation", share=1.0, depth=1),
-        **{
-            str(name): field["others"].sel(part="validation", other=name)
-            for name in field.other.values
-        },
+        "sheet": field.deep.sel(placed="sheet", blocks=2),
+        "Transformer": field.deep.sel(placed="Transformer", blocks=2),
+        "LSTM": field.lstm.sel(share=1.0, depth=1),
+        "linear": field.linear,
     }
     rates, ends = field.rate.values, {}
     for name, losses in own.items():
@@ -199,22 +198,23 @@ def plot_rates(field: Dataset) -> Figure:
 
 
 @themed
-def plot_depth(depth: Dataset) -> Figure:
+def plot_depth(field: Dataset) -> Figure:
     """Draw the loss over the number of blocks, (a) in validation and (b) in training, each seed faint.
 
     Args:
-        depth: the result ``depth``.
+        field: the result ``field``.
     """
     figure, axes = subplots(2, 1, height=2.6, sharex=True)
-    x = depth.blocks.values
+    x = field.blocks.values
     for panel, part in zip(axes, ("validation", "training"), strict=True):
         ends = {}
-        for name in depth.placed.values:
-            values = depth[part].sel(placed=name).transpose("seed", "blocks").values
+        for name in field.placed.values:
+            what = "deep" if part == "validation" else "deep_training"
+            values = by_depth(field, str(name), what).transpose("seed", "blocks").values
             seed_lines(panel, x, values, concept=_CONCEPTS[str(name)])
             ends[str(name)] = float(values[:, -1].mean())
         span = panel.get_ylim()[1] - panel.get_ylim()[0]
-        for name, y in _apart(ends, 0.1 * span).items():
+        for name, y in _apart(ends, 0.2 * span).items():
             told = {"sheet": "post-norm,\nno warm-up", "Transformer": "pre-norm,\nwarm-up"}[name]
             panel.text(6.12, y, told, color=COLOURS[_CONCEPTS[name]], va="center", fontsize=9)
         panel.set_ylabel(f"nats a word,\n{part}")
