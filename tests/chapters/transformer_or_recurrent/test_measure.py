@@ -134,7 +134,9 @@ def test_the_expected_best_is_the_mean_of_smallest() -> None:
 
 def test_a_rate_is_chosen_without_the_seed_that_it_judges() -> None:
     losses = xarray.DataArray(
-        [[0.0, 5.0], [9.0, 1.0], [9.0, 2.0]], dims=("seed", "rate"), coords={"seed": [1, 2, 3]}
+        [[0.0, 5.0], [9.0, 1.0], [9.0, 2.0]],
+        dims=("seed", "rate"),
+        coords={"seed": [1, 2, 3], "rate": [0.1, 0.2]},
     )
     assert at_best_rate(losses).values.tolist() == [5.0, 1.0, 2.0]
 
