@@ -584,23 +584,6 @@ def parity_trainings(seed: int) -> dict[str, Job]:
     }
 
 
-@measurement(
-    seeds=10,
-    coords={"counter": COUNTERS, "position": tuple(range(1, 65))},
-    trainings=parity_trainings,
-    repeat="opening",
-)
-def parity(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Running parity, learned on 32 bits: share of right answers at each of 64 positions."""
-    with torch.no_grad():
-        batch = PARITY.batch(make_generator(seed, "evaluation"), 512, length=64)
-        found = [
-            (runs[name].model(batch.inputs).argmax(-1) == batch.targets).double().mean(0)
-            for name in COUNTERS
-        ]
-    return {"accuracy": (("counter", "position"), found)}
-
-
 # What the claims are judged by -----------------------------------------------------------------------------
 
 
@@ -865,15 +848,6 @@ def _(recall: Dataset) -> dict[str, Any]:
     return against(right.sel(memory="hybrid"), right.sel(memory="linear"))
 
 
-@evidence("LT-14.4")
-def _(parity: Dataset) -> dict[str, Any]:
-    late = parity.accuracy.sel(position=slice(17, 32)).mean("position")
-    return {
-        part: against(late.sel(counter="LSTM"), late.sel(counter=name))
-        for part, name in (("transformer", "Transformer"), ("linear", "linear"))
-    }
-
-
 # Numbers that the prose names ------------------------------------------------------------------------------
 
 
@@ -966,7 +940,3 @@ def expected(field: Dataset, *, family: str) -> DataArray:
     return DataArray(np.exp(best_of(field, family, TRIALS)))
 
 
-@number
-def late_parity(parity: Dataset, *, kind: str, first: int, last: int) -> DataArray:
-    """Right parities at positions from first to last."""
-    return parity.accuracy.sel(counter=kind, position=slice(first, last)).mean("position")
