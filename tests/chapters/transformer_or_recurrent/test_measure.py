@@ -8,7 +8,9 @@ import torch
 import xarray
 from measured_transformer.chapters.transformer_or_recurrent import measure
 from measured_transformer.chapters.transformer_or_recurrent.measure import (
+    BATCH,
     EPOCH,
+    GAP_TASK,
     KINDS,
     MEMORIES,
     OPEN,
@@ -22,7 +24,6 @@ from measured_transformer.chapters.transformer_or_recurrent.measure import (
     expected_best,
     first_recurrent,
     flattery,
-    gap_task,
     influence_of,
     kind,
     longest_chain,
@@ -63,7 +64,7 @@ def test_all_kinds_have_bodies_of_one_size(name: str) -> None:
 
 
 def test_an_open_gate_leaves_a_third_over_a_sequence() -> None:
-    left = (1 / (1 + math.exp(-OPEN))) ** (gap_task("one").length + 1)
+    left = (1 / (1 + math.exp(-OPEN))) ** (GAP_TASK.length + 1)
     assert left == pytest.approx(1 / 3, abs=0.05)
 
 
@@ -77,7 +78,7 @@ def test_a_hybrid_has_one_block_of_each() -> None:
 
 
 def test_an_epoch_is_about_as_many_words_as_the_text_has() -> None:
-    assert pytest.approx(len(word_tokens("train", TEXT.vocab)), rel=0.01) == EPOCH * 32 * 32
+    assert pytest.approx(len(TEXT.tokens()), rel=0.015) == EPOCH * BATCH * 32
 
 
 def test_chains_by_hand_and_in_models() -> None:
@@ -105,7 +106,7 @@ def test_the_cost_of_a_part_is_that_of_its_windows(part) -> None:
         logits = model(windows[:-1].view(4, 32))
         wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), windows[1:]).item()
     short = pytest.MonkeyPatch()
-    short.setattr(measure, "word_tokens", lambda *_: windows)
+    short.setattr(measure.WordText, "tokens", lambda _: windows)
     try:
         assert cost(model, part) == pytest.approx(wanted, rel=1e-5)
         again = cost(model, part, fresh=32)
@@ -164,15 +165,15 @@ def test_pytorchs_layers_by_formula() -> None:
 
 
 def test_right_answers_over_gaps_average_to_those_of_all() -> None:
-    config, options = kind("linear", gap_task("one").vocab)
-    run = train(config, gap_task("one"), steps=5, learning_rate=1e-2, seed=0, **options)
-    found = [right_over(run.model, "one", gap, 3) for gap in (4, 16, 64)]
-    whole = evaluate(run.model, gap_task("one"), seed=3, size=768).accuracy
+    config, options = kind("linear", GAP_TASK.vocab)
+    run = train(config, GAP_TASK, steps=5, learning_rate=1e-2, seed=0, **options)
+    found = [right_over(run.model, gap, 3) for gap in (4, 16, 64)]
+    whole = evaluate(run.model, GAP_TASK, seed=3, size=768).accuracy
     assert np.mean(found) == pytest.approx(whole, abs=0.03)
 
 
 def test_steps_to_a_level_are_those_after_which_it_stays() -> None:
-    task = gap_task("one")
+    task = GAP_TASK
     config, _ = kind("Transformer", task.vocab)
     run = train(config, task, steps=4, learning_rate=1e-3, seed=0, batch_size=2, evaluate_every=1)
     for level, wanted in ((0.0, 1.0), (2.0, 4.0)):

@@ -178,7 +178,7 @@ def plot_rates(field: Dataset) -> Figure:
     own = {
         "sheet": field.deep.sel(placed="sheet", blocks=2),
         "Transformer": field.deep.sel(placed="Transformer", blocks=2),
-        "LSTM": field.lstm.sel(share=1.0, depth=1),
+        "LSTM": field.lstm.sel(share=1.0),
         "linear": field.linear,
     }
     rates, ends = field.rate.values, {}
@@ -251,25 +251,30 @@ def plot_influence(influence: Dataset) -> Figure:
 
 @themed
 def plot_far(far: Dataset) -> Figure:
-    """Draw the share of right answers by gap, (a) over one filler and (b) over words, each seed faint.
+    """Draw the share of right answers (a) by gap, at the end, and (b) during training; each seed faint.
 
     Args:
         far: the result ``far``.
     """
-    figure, axes = subplots(2, 1, height=2.7, sharex=True)
-    x = far.gap.values
-    for panel, fillers in zip(axes, far.fillers.values, strict=True):
+    figure, axes = subplots(2, 1, height=2.8)
+    panels = (
+        (far.accuracy, "gap", 70.0, "fillers between the pairs and the questions"),
+        (far.course, "step", 306.0, "steps of training"),
+    )
+    for panel, (values, axis, behind, label) in zip(axes, panels, strict=True):
         ends = {}
         for name in far.reader.values:
-            values = far.accuracy.sel(fillers=fillers, reader=name).transpose("seed", "gap").values
-            seed_lines(panel, x, values, concept=_CONCEPTS[str(name)])
-            ends[str(name)] = float(values[:, -1].mean())
-        _names_and_chance(panel, 70.0, ends, 1 / 6)
-        panel.set_xscale("log", base=2)
-        panel.set_xticks(x, [str(n) for n in x])
-        panel.set_xlim(3.7, 250)
+            lines = values.sel(reader=name).transpose("seed", axis).values
+            seed_lines(panel, values[axis].values, lines, concept=_CONCEPTS[str(name)])
+            ends[str(name)] = float(lines[:, -1].mean())
+        _names_and_chance(panel, behind, ends, 1 / 6)
+        panel.set_xlabel(label)
         panel.set_ylabel("right answers")
-    axes[1].set_xlabel("fillers between the pairs and the questions")
+    axes[0].set_xscale("log", base=2)
+    axes[0].set_xticks(far.gap.values, [str(n) for n in far.gap.values])
+    axes[0].set_xlim(3.7, 190)
+    axes[1].set_xlim(20, 420)
+    axes[1].set_xticks([30, 90, 150, 210, 270])
     panel_letters(axes)
     return figure
 
