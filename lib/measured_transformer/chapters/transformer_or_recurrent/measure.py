@@ -733,8 +733,8 @@ def _(sizes: Dataset) -> dict[str, Any]:
 
 @evidence("EX-3.28")
 def _(dropout: Dataset) -> dict[str, Any]:
-    sheet = dropout.loss.sel(drop="sheet, 0.1")
-    gaps = [sheet - dropout.loss.sel(drop=f"LSTM, {rate}") for rate in ("0", "0.1")]
+    sheet = dropout.loss.sel({"drop": "sheet, 0.1"})
+    gaps = [sheet - dropout.loss.sel({"drop": f"LSTM, {rate}"}) for rate in ("0", "0.1")]
     layer = torch.nn.TransformerEncoderLayer(8, 2)
     return {
         "defaults": {"value": layer.dropout.p - torch.nn.LSTM(8, 8).dropout},
@@ -943,7 +943,7 @@ def deep(field: Dataset, *, placed: str, blocks: int, part: str) -> DataArray:
 @number
 def dropped(dropout: Dataset, *, kind: str, rate: str) -> DataArray:
     """Validation perplexity after three epochs with dropout."""
-    return DataArray(np.exp(dropout.loss.sel(drop=f"{kind}, {rate}")))
+    return DataArray(np.exp(dropout.loss.sel({"drop": f"{kind}, {rate}"})))
 
 
 @number
