@@ -240,10 +240,10 @@ def cost(model: Model, part: Part, *, fresh: int = TEXT.length) -> float:
 
 
 @torch.no_grad()
-def carried(model: Model, part: Part, *, words: int = 2048) -> float:
+def carried(model: Model, part: Part) -> float:
     """The same where the state is carried on from window to window: a recurrent network reads all at once."""
     assert isinstance(model, Decoder)
-    whole = replace(TEXT, part=part).tokens()[: words + 1]
+    whole = replace(TEXT, part=part).tokens()
     logits = model(whole[None, :-1])[0]
     return float(torch.nn.functional.cross_entropy(logits.double(), whole[1:]))
 
