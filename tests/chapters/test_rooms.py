@@ -19,14 +19,19 @@ ROOMS = sorted(
 NAMES = {"claims.toml", "measure.py", "figures.py", "exercises.py", "results"}
 INSTRUMENTS = {
     "analysis.alarms",
+    "analysis.alignment",
+    "analysis.attribution",
     "analysis.bleu",
     "analysis.calibration",
     "analysis.circuits",
+    "analysis.erasure",
     "analysis.fact_counts",
     "analysis.fact_edits",
     "analysis.fact_lookups",
     "analysis.folding",
     "analysis.lens",
+    "analysis.patching",
+    "analysis.readers",
     "figures.fact_tables",
 }
 """What is there for readers and for chapters to come, so that one user is enough."""

@@ -22,6 +22,8 @@ from measured_transformer.measuring.measurement import (
     rooms,
     seeds_of,
 )
+from measured_transformer.tasks.noisy_translation import NoisyTranslation
+from measured_transformer.tasks.task import Batch
 from measured_transformer.training import loop, stacked
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Run
@@ -36,17 +38,28 @@ def all_right(model: Any, task: Any, question: str, chosen: Any = None) -> torch
     return torch.ones(len(task.ask(question, chosen).inputs), dtype=torch.bool)
 
 
+def few_translations() -> tuple[Batch, Batch]:
+    """Sentences to score on, a handful."""
+    world = NoisyTranslation(symbols=8, length=6, pad_share=0.2, noise=0.1)
+    batch = world.batch(torch.Generator().manual_seed(0), 8)
+    return batch, batch
+
+
 # Rooms whose measurements train, write or look step by step themselves, and what shortens that.
 SHORTER = {
     "activations_and_widths": {"PRODUCT_STEPS": 20},
     "allocation": {"STEPS": 24, "EVERY": 2},
+    "attribution": {"SIZE": 2, "POINTS": (1, 2, 3), "FURTHER": 2},
+    "depth_and_heads": {"sentences": few_translations},
     "facts": {"EDITS": 1, "answered_right": all_right},
+    "induction": {"STEPS": 20, "REGRESSION_STEPS": 60},
     "layers": {"LOOKED_AT": 16},
     "learning_rate": {"DESCENT_STEPS": 20},
     "neurons": {"ASKED": 2, "READ": 60},
     "norm_gradients": {"MOMENTS": (0, 1, 2, 4, 8), "EARLY": (0, 2, 4, 8)},
     "one_sitting": {"WRITTEN": 20},
     "pieces": {"BINS": STEPS},
+    "probes_and_lenses": {"KNOWN": 240, "ASKED": 160, "ROWS": 60},
     "regularisation": {"TURNING_STEPS": 20, "TURNING_LAST": 5},
     "schedules": {
         "ACROSS": (0.0, 1.0),

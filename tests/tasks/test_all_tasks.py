@@ -21,6 +21,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.tasks.bit_pairs import BitPairs
 from measured_transformer.tasks.bit_table import BitTable
 from measured_transformer.tasks.brackets import Brackets
+from measured_transformer.tasks.continuations import Continuations
 from measured_transformer.tasks.copying import Copying
 from measured_transformer.tasks.counting import Counting
 from measured_transformer.tasks.delay import Delay
@@ -33,6 +34,7 @@ from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.joined_recall import JoinedRecall
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.markov import Markov
+from measured_transformer.tasks.masked_chain import MaskedChain
 from measured_transformer.tasks.masked_words import MaskedWords
 from measured_transformer.tasks.modular import ModularAddition
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
@@ -41,6 +43,7 @@ from measured_transformer.tasks.opened_text import OpenedText
 from measured_transformer.tasks.order import Duplicates, PlaceMap
 from measured_transformer.tasks.people import People
 from measured_transformer.tasks.permutations import PermutationProducts
+from measured_transformer.tasks.permuted_answers import PermutedAnswers
 from measured_transformer.tasks.raffle import Raffle
 from measured_transformer.tasks.recall import AssociativeRecall, TwoHopRecall
 from measured_transformer.tasks.reversal import Reversal
@@ -57,6 +60,7 @@ from measured_transformer.tasks.seen_lately import SeenLately
 from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.tasks.shuffled import ShuffledSentences
 from measured_transformer.tasks.skill_tables import SkillTables
+from measured_transformer.tasks.sooner_again import SoonerAgain
 from measured_transformer.tasks.spaced_recall import SpacedRecall
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
@@ -71,6 +75,7 @@ TASKS = [
     AssociativeRecall(),
     AssociativeRecall(pairs=4, queries=3, keys=6, values=5),
     Brackets(),
+    Continuations(),
     CopyED(),
     CopyLM(),
     Copying(),
@@ -89,6 +94,7 @@ TASKS = [
     JoinedTwoHop(),
     Lag(),
     Markov(),
+    MaskedChain(Markov(), side="both"),
     MaskedWords(),
     ShuffledSentences(Grammar()),
     BitPairs(bits=4, length=6),
@@ -100,6 +106,7 @@ TASKS = [
     People(people=12, relations=2),
     PermutationProducts(),
     PermutationProducts(objects=4, length=5, moves="all", asked="order"),
+    PermutedAnswers(Continuations(vocab=8, string=5, questions=2)),
     Raffle(),
     PlaceMap(),
     Reversal(),
@@ -108,6 +115,7 @@ TASKS = [
     RunningParity(length=6),
     SeenLately(),
     SkillTables(skills=3, items=6, answers=4, length=5),
+    SoonerAgain(),
     SortED(),
     SortLM(),
     SpacedRecall(pairs=3, queries=2, before=1, between=3, fillers=2),
@@ -174,9 +182,9 @@ def test_shapes_and_tokens_are_those_that_a_model_takes(task: Task, seed: int, s
 
 @every_task
 def test_a_model_that_must_not_see_ahead_is_asked_for_the_next_token(task: Task) -> None:
-    """All but the five tasks that ask about tokens of the past, as no text would."""
-    past = Delay | SeenLately | PermutationProducts | RunningParity | SkillTables
-    if task.causal and not isinstance(task, past):
+    """All but the tasks that ask about tokens of the past, and one with answers of other sequences."""
+    others = Delay | SeenLately | PermutationProducts | PermutedAnswers | RunningParity | SkillTables
+    if task.causal and not isinstance(task, others):
         batch = drawn(task)
         assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
 
@@ -211,7 +219,14 @@ def test_floors_are_finite_costs(task: Task) -> None:
         name for name in dir(task) if name.endswith(("_loss", "_rate")) and name != "ideal_loss"
     ]
     known = (
-        BitTable | HiddenMarkov | FixedSet | OpenedText | Raffle | ShuffledSentences | SkillTables
+        BitTable
+        | HiddenMarkov
+        | FixedSet
+        | OpenedText
+        | PermutedAnswers
+        | Raffle
+        | ShuffledSentences
+        | SkillTables
     )
     assert names or isinstance(task, known)
     for name in names:
@@ -300,7 +315,7 @@ def test_every_task_of_the_library_is_checked_here() -> None:
     import importlib
     import pkgutil
 
-    elsewhere = {"PairTask", "SentenceTranslation"}  # has no data, and has to fetch them
+    elsewhere = {"PairTask", "SentenceTranslation", "SubwordTranslation"}  # no data, or fetched
     found = set()
     for module in pkgutil.iter_modules(tasks.__path__):
         loaded = importlib.import_module(f"{tasks.__name__}.{module.name}")

@@ -64,7 +64,7 @@ def heads(model: Model, what: str = "mixed") -> list[Component]:
 
     Args:
         model: with one or more layers of attention.
-        what: the tap under each attention: `mixed` (what a head has gathered, so all that it will write),
+        what: the tap under each attention: ``mixed`` (what a head has gathered, so all that it will write),
             `pattern` (only where it looks) or `head_outputs`.
 
     Raises:

@@ -35,7 +35,7 @@ def from_huggingface(
 
     The taps `embedding`, `blocks.{i}.residual_post` and `final_state` show what `transformers` calls hidden
     states. Positions are counted from the real tokens, so that padding moves no token; to number them by
-    place in the row, as `transformers` does unless told otherwise, give `positions` in the call. In float64
+    place in the row, as `transformers` does unless told otherwise, give ``positions`` in the call. In float64
     every step here is float64; `transformers` takes RMS norms and rotary angles in float32 all the same.
 
     Args:

@@ -78,7 +78,7 @@ class KeyValueCache:
 
     @property
     def places(self) -> TokenPositions | None:
-        """The former name of `positions`; it goes with the next version."""
+        """The former name of ``positions``; it goes with the next version."""
         warn_renamed("KeyValueCache.places", "KeyValueCache.positions")
         return self.positions
 

@@ -194,7 +194,7 @@ class MultiHeadAttention(nn.Module):
     `output.weight`. Query head h asks key-value head `h // (n_heads // n_kv_heads)`.
 
     Taps: `queries`, `keys`, `values` (batch head position d_head, before any rotation), `scores` (before
-    masking) and `pattern` (batch head query key), `mixed` (batch head query d_head), `head_outputs`
+    masking) and `pattern` (batch head query key), ``mixed`` (batch head query d_head), `head_outputs`
     (batch head query d_model, each head's own contribution) and `out` (batch query d_model).
     """
 

@@ -118,8 +118,11 @@ def is_installed(file: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _installed_folders() -> tuple[Path, ...]:
+    """The interpreter's, and whatever a path of imports names into which packages were installed."""
     kinds = ("stdlib", "platstdlib", "purelib", "platlib")
-    return tuple({Path(sysconfig.get_path(kind)).resolve() for kind in kinds})
+    own = {Path(sysconfig.get_path(kind)).resolve() for kind in kinds}
+    named = {Path(entry).resolve() for entry in sys.path if entry}
+    return tuple(own | {folder for folder in named if any(folder.glob("*.dist-info"))})
 
 
 def source_of(module: str) -> Source | None:

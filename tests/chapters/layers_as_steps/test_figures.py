@@ -15,7 +15,7 @@ RESULTS = load_results("layers_as_steps")
         (figures.plot_agreement, ["twelve"]),
         (figures.plot_repair, ["twelve"]),
         (figures.plot_suppression, ["suppressing"]),
-        (figures.plot_read_off, ["twelve", "sentences"]),
+        (figures.plot_read_off, ["readings"]),
         (figures.plot_idle, ["six"]),
     ],
 )

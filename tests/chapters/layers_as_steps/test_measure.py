@@ -45,6 +45,7 @@ from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.loop import make_model
 from torch import nn
+from xarray import DataArray, Dataset
 
 RESULTS = load_results("layers_as_steps")
 INDUCTION = Induction(vocab=8, length=12, shortest=3, longest=4)
@@ -403,3 +404,30 @@ def test_surplus_blocks_are_those_that_are_missed_least():
     least = np.argsort(six.skip.values)[:4]
     found = measure.surplus_ratio(RESULTS["six"]).isel(seed=0).sel(task="reversal", arm="plain")
     assert float(found) == pytest.approx(six.ratio.values[least].mean())
+
+
+def test_only_rises_that_another_sample_has_as_well_count_as_worse():
+    read = DataArray(
+        [[[3.0, 2.0, 2.5, 1.0, 1.1], [3.0, 2.0, 2.25, 1.0, 0.9]]],
+        dims=("seed", "sample", "state"),
+        coords={"sample": list(measure.SAMPLES)},
+    )
+    assert measure.worsened(read).values == pytest.approx([0.25 - 0.1])
+    falling = read.copy(data=[[[3.0, 2.0, 1.0, 0.5, 0.4], [3.0, 2.0, 2.25, 1.0, 0.9]]])
+    assert measure.worsened(falling).values.tolist() == [0.0]
+
+
+def test_a_sublayer_is_made_up_for_where_others_say_more():
+    """Of four beyond the first block one is repaired, one helps nobody, one is small, one hardly repaired."""
+    direct = [[[-9.0, -9.0, -1.0, -1.0, -0.01, -0.2]]]
+    later = [[[9.0, 9.0, 0.5, -0.5, 0.5, 0.001]]]
+    axes = ("seed", "task", "sublayer")
+    found = measure.rerouted(Dataset({"direct": (axes, direct), "later": (axes, later)}))
+    assert found.values.tolist() == [[0.25]]
+
+
+def test_climbs_are_those_of_a_straight_line():
+    rows = np.stack([np.linspace(1, 3, 12), np.linspace(2, 1, 12)])[None]
+    kinds = {"kind": list(measure.TRAINED_ON)}
+    found = measure.climbs(Dataset({"distance": (("seed", "kind", "block"), rows)}, coords=kinds))
+    assert found.values == pytest.approx(np.array([[2.0, -1.0]]))

@@ -65,6 +65,6 @@ def test_each_seed_gets_the_learning_rate_that_is_best_for_the_others():
 
 def test_all_trainings_of_the_map_are_there():
     border = RESULTS["border"]
-    assert border.steps.shape == (6, 2, 3, 6)
+    assert border.steps.shape == (24, 2, 3, 6)
     assert (border.steps > 0).all()
     assert (border.steps.where(border.solved == 0) == measure.LIMIT).sum() == (~border.solved).sum()

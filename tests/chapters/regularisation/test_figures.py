@@ -31,7 +31,8 @@ def test_every_seed_of_every_remedy_is_a_dot():
     held = RESULTS["remedies"].held
     panels = figures.plot_remedies(RESULTS["remedies"]).figure.axes
     for panel, passes in zip(panels, figures.KINDS, strict=True):
-        rows = [np.sort(line.get_xdata()) for line in panel.lines if len(line.get_xdata()) == 10]
+        dots = (np.sort(line.get_xdata()) for line in panel.lines)
+        rows = [each for each in dots if len(each) == held.sizes["seed"]]
         assert len(rows) == len(figures.NAMES)
         for arm in held.arm.values:
             values = np.sort(held.sel(passes=passes, arm=arm).values)

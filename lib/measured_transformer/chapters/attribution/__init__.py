@@ -1,1 +1,1 @@
-"""The planned chapter `book/interpretability/attribution`: its claims."""
+"""The chapter *Which tokens matter*: what it claims, measures, draws and asks."""

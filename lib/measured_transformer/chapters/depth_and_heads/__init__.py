@@ -1,1 +1,1 @@
-"""The planned chapter `book/encoder-decoder/depth-and-heads`: its claims."""
+"""The chapter *Depth and heads*: what it claims, measures, draws and asks."""

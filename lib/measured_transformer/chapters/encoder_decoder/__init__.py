@@ -1,1 +1,1 @@
-"""The planned chapter `book/encoder-decoder/encoder-decoder`: its claims."""
+"""The chapter *Encoder and decoder*: what it claims, measures, draws and asks."""

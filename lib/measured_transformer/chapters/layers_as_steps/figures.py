@@ -15,6 +15,7 @@ from xarray import DataArray, Dataset
 
 from measured_transformer.chapters.layers_as_steps.measure import (
     GRAMMAR,
+    LENSES,
     MEASURES,
     REVERSAL,
     SAMPLES,
@@ -212,15 +213,14 @@ def plot_suppression(suppressing: Dataset) -> Figure:
 
 
 @themed
-def plot_read_off(twelve: Dataset, sentences: Dataset) -> Figure:
-    """Draw the loss that is read off the stream at each depth, a panel for each task, with every seed."""
+def plot_read_off(readings: Dataset) -> Figure:
+    """Draw the loss that two lenses read off the stream at each depth, a panel for each task, every seed."""
     figure, axes = subplots(1, 3, height=2.7, layout="constrained")
     for panel, (task, name) in zip(axes, NAMES.items(), strict=True):
-        read = {"logit lens": (twelve["read"].sel(task=task), "residual")}
-        if task == "sentences":
-            read["tuned lens"] = (sentences.tuned, "norm")
-        for label, (values, concept) in read.items():
-            rows = values.sel(sample=SAMPLES[1]).transpose("seed", "state")
+        for lens, concept in zip(LENSES, ("residual", "norm"), strict=True):
+            rows = readings["read"].sel(task=task, lens=lens, sample=SAMPLES[1])
+            rows = rows.transpose("seed", "state")
+            label = f"{lens} lens"
             seed_lines(panel, rows.state.values, rows.values, concept=concept, label=label)
         panel.axhline(GUESSES[task], color=theme().ink, linestyle="--", linewidth=1)
         panel.set_title(name, fontsize=11)

@@ -59,6 +59,7 @@ from measured_transformer.tasks.permutations import PermutationProducts
 from measured_transformer.tasks.raffle import Raffle
 from measured_transformer.tasks.recall import AssociativeRecall
 from measured_transformer.tasks.reversal import Reversal
+from measured_transformer.tasks.shuffled import ShuffledSentences
 from measured_transformer.tasks.task import Batch, Task
 from measured_transformer.tasks.two_hop import JoinedTwoHop
 from measured_transformer.training.jobs import Job
@@ -517,36 +518,77 @@ def twelve(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     return {name: (("task", *axes[name]), values) for name, values in found.items()}
 
 
-def sentences_training(seed: int) -> dict[str, Job]:
-    """The model of sentences alone."""
-    return {"sentences": sentences_job(seed)}
+LENSES = ("logit", "tuned")
+
+
+@measurement(
+    seeds=40,
+    coords={"task": tuple(TASKS), "lens": LENSES, "sample": SAMPLES, "state": STATES},
+    trainings=twelve_trainings,
+    repeat="opening",
+)
+def readings(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The loss that is read off twelve trained blocks at each depth, by the logit lens and by a tuned lens."""
+    found = []
+    for name, task in TASKS.items():
+        model: Any = runs[name].model
+        first, second, fitted = (
+            task.batch(make_generator(seed, stream), 600)
+            for stream in ("samples", "evaluation", "lens")
+        )
+        lens = fit_tuned_lens(model, fitted, seed=seed, steps=150, size=384)
+        logit = [logit_lens(model, sample).loss for sample in (first, second)]
+        found.append([logit, [lens.read(model, sample).loss for sample in (first, second)]])
+    return {"read": (("task", "lens", "sample", "state"), found)}
+
+
+TRAINED_ON = ("sentences", "shuffled")
+SHUFFLED = ShuffledSentences(GRAMMAR)
+
+
+def shuffled_job(seed: int) -> Job:
+    """The control for whatever is to come from syntax: twelve blocks on sentences whose words are shuffled."""
+    config = Config(vocab=GRAMMAR.vocab, n_layers=DEPTH, d_model=64, d_ff=64, n_heads=4, bias=False)
+    rates = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+    options: dict[str, Any] = {"batch_size": 16, "schedule": WarmupLinear(25, 250)}
+    search = Search("layers-shuffled", config, SHUFFLED, rates, tuning_seeds(2), 250, options)
+    return job(config, SHUFFLED, seed, steps=250, learning_rate=tuned(search), **options)
+
+
+def sentences_trainings(seed: int) -> dict[str, Job]:
+    """The model of sentences, and one of the same sentences with their words shuffled."""
+    return {"sentences": sentences_job(seed), "shuffled": shuffled_job(seed)}
 
 
 @measurement(
     seeds=10,
-    coords={"sample": SAMPLES, "state": STATES, "block": BLOCKS, "what": ("agreement", "pronouns")},
-    trainings=sentences_training,
+    coords={
+        "kind": TRAINED_ON,
+        "state": STATES,
+        "block": BLOCKS,
+        "what": ("agreement", "pronouns"),
+    },
+    trainings=sentences_trainings,
     repeat="opening",
 )
 def sentences(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Models of sentences: what a tuned lens reads, how far blocks look, and what is known where."""
-    model: Any = runs["sentences"].model
-    first, second, fitted, few = (
+    """Models of sentences and of shuffled words: how far blocks look at sentences, what is known where."""
+    models: list[Any] = [runs[kind].model for kind in TRAINED_ON]
+    many, few = (
         GRAMMAR.batch(make_generator(seed, stream), size)
-        for stream, size in (
-            ("samples", 600),
-            ("evaluation", 600),
-            ("lens", 600),
-            ("attention", 150),
-        )
+        for stream, size in (("evaluation", 600), ("attention", 150))
     )
-    lens = fit_tuned_lens(model, fitted, seed=seed, steps=150, size=384)
-    kinds = {"agreement": agreement_examples(second), "pronouns": pronoun_examples(second)}
-    probed = probe_by_depth(model, second, kinds, make_generator(seed, "control"))
+    kinds = {"agreement": agreement_examples(many), "pronouns": pronoun_examples(many)}
+    probed = [
+        probe_by_depth(model, many, kinds, make_generator(seed, "control")) for model in models
+    ]
+    far = [attention_by_layer(model, few)["distance"] for model in models]
     return {
-        "tuned": (("sample", "state"), [lens.read(model, one).loss for one in (first, second)]),
-        "distance": ("block", attention_by_layer(model, few)["distance"]),
-        "gained": (("what", "state"), [probed[kind].selectivity for kind in kinds]),
+        "distance": (("kind", "block"), far),
+        "gained": (
+            ("kind", "what", "state"),
+            [[each[what].selectivity for what in kinds] for each in probed],
+        ),
     }
 
 
@@ -796,40 +838,83 @@ def _value(values: DataArray) -> dict[str, Any]:
     return {"value": values}
 
 
+def worsened(read: DataArray) -> DataArray:
+    """By how many nats blocks make worse what is read off: the sum of the rises from block to block.
+
+    Counted on one sample are the blocks at which the loss rises on the other, or noise would count as rises.
+    """
+    rows = read.transpose(..., "sample", "state")
+    chosen, steps = (rows.sel(sample=one).diff("state").values for one in SAMPLES)
+    found = np.where(chosen > 0, steps, 0.0).sum(-1)
+    return rows.isel(sample=0, state=0, drop=True).copy(data=found)
+
+
 @evidence("DD-14.14")
-def _(twelve: Dataset, sentences: Dataset) -> dict[str, Any]:
+def _(readings: Dataset) -> dict[str, Any]:
+    found = worsened(readings["read"])
     return {
-        "logit": _value(rises(twelve["read"].sel(task="sentences"))),
-        "tuned": _value(rises(sentences.tuned)),
+        f"{task}_{lens}": _value(found.sel(task=task, lens=lens))
+        for task in TASKS
+        for lens in LENSES
     }
 
 
+def climbs(sentences: Dataset) -> DataArray:
+    """By how many positions the distance attended to grows from first block to last, on the fitted line."""
+    rows = sentences.distance.transpose("seed", "kind", "block")
+    found = [[(DEPTH - 1) * slope(row) for row in each] for each in rows.values]
+    return rows.isel(block=0, drop=True).copy(data=found)
+
+
+def centres(sentences: Dataset) -> DataArray:
+    """Where in the depth probes gain what they gain: the centre of gravity, as a share of the depth."""
+    rows = sentences.gained.transpose("seed", "kind", "what", "state")
+    found = np.apply_along_axis(centre_of_gravity, -1, rows.values)
+    return rows.isel(state=0, drop=True).copy(data=found)
+
+
+def lags(sentences: Dataset) -> DataArray:
+    """How far in the depth the centre of gravity of pronouns lies behind that of agreement."""
+    found = centres(sentences)
+    return found.sel(what="pronouns", drop=True) - found.sel(what="agreement", drop=True)
+
+
+def _against_shuffled(values: DataArray) -> dict[str, DataArray]:
+    return {"treatment": values.sel(kind="sentences"), "baseline": values.sel(kind="shuffled")}
+
+
 @evidence("DD-4.9")
-def _(twelve: Dataset, sentences: Dataset) -> dict[str, Any]:
-    climbs = [slope(row) for row in sentences.distance.transpose("seed", "block").values]
-    gained = sentences.gained.transpose("seed", "what", "state")
-    first, second = (
-        _per_seed([centre_of_gravity(row) for row in gained.sel(what=what).values])
-        for what in ("agreement", "pronouns")
-    )
+def _(readings: Dataset, sentences: Dataset) -> dict[str, Any]:
+    own = centres(sentences).sel(kind="sentences")
     return {
-        "distance": _value(_per_seed(climbs)),
-        "order": {"treatment": second, "baseline": first},
-        "refine": _value(rises(twelve["read"].sel(task="sentences"))),
+        "distance": _against_shuffled(climbs(sentences)),
+        "order": {"treatment": own.sel(what="pronouns"), "baseline": own.sel(what="agreement")},
+        "order_shuffled": _against_shuffled(lags(sentences)),
+        "refine": _value(worsened(readings["read"].sel(task="sentences", lens="logit"))),
     }
 
 
 A_RISE = 0.02
 """By how many nats the loss that is read off must rise for a block to count as making it worse."""
+A_PART, MADE_UP = 0.05, 0.05
+"""What a sublayer must add to the right logit to count, and the share of it that later ones must make up."""
+
+
+def rerouted(twelve: Dataset) -> DataArray:
+    """Share of the sublayers, from the second block on, that later ones make up for when silenced."""
+    parts = twelve.isel(sublayer=slice(2, None))
+    counts = (parts.direct <= -A_PART) & (parts.later >= -MADE_UP * parts.direct)
+    share: DataArray = counts.mean("sublayer")
+    return share
 
 
 @evidence("DD-12.1")
-def _(twelve: Dataset) -> dict[str, Any]:
-    worse = rises(twelve["read"]).max("task") >= A_RISE
+def _(twelve: Dataset, readings: Dataset) -> dict[str, Any]:
+    worse = rises(readings["read"].sel(lens="logit")) >= A_RISE
     return {
-        "against": _value(against(twelve.centred).max("task")),
+        "against": _value(against(twelve.centred).mean("task")),
         "rise": {"successes": [int(worse.sum())], "trials": [worse.size]},
-        "skipped": _value(twelve.skip.min(("block", "task"))),
+        "rerouted": _value(rerouted(twelve).mean("task")),
     }
 
 
@@ -960,9 +1045,39 @@ def hardly_repaired(twelve: Dataset, *, task: str) -> int:
 
 
 @number
-def risen(twelve: Dataset, *, task: str) -> int:
+def risen(readings: Dataset, *, task: str, lens: str) -> int:
     """Models in which the loss read off the stream rises from some block to the next."""
-    return int((rises(twelve["read"]).sel(task=task) >= A_RISE).sum())
+    return int((rises(readings["read"]).sel(task=task, lens=lens) >= A_RISE).sum())
+
+
+@number
+def models_read(readings: Dataset) -> int:
+    """Models of each task whose stream is read."""
+    return int(readings.sizes["seed"])
+
+
+@number
+def made_worse(readings: Dataset, *, task: str, lens: str) -> DataArray:
+    """By how many nats blocks make worse what is read off."""
+    return worsened(readings["read"]).sel(task=task, lens=lens)
+
+
+@number
+def made_up_share(twelve: Dataset, *, task: str) -> DataArray:
+    """Share of the sublayers that later ones make up for when they are silenced."""
+    return rerouted(twelve).sel(task=task)
+
+
+@number
+def climb(sentences: Dataset, *, kind: str) -> DataArray:
+    """By how many positions the distance attended to grows over the blocks."""
+    return climbs(sentences).sel(kind=kind)
+
+
+@number
+def lag(sentences: Dataset, *, kind: str) -> DataArray:
+    """How far in the depth pronouns come behind agreement."""
+    return lags(sentences).sel(kind=kind)
 
 
 @number
@@ -984,9 +1099,9 @@ def lost_by(twelve: Dataset, *, of: str) -> DataArray:
 
 
 @number
-def read_at(twelve: Dataset, *, task: str, state: int) -> DataArray:
-    """The loss that the logit lens reads after so many blocks."""
-    return twelve["read"].sel(task=task, sample=SAMPLES[1], state=state)
+def read_at(readings: Dataset, *, task: str, lens: str, state: int) -> DataArray:
+    """The loss that a lens reads after so many blocks."""
+    return readings["read"].sel(task=task, lens=lens, sample=SAMPLES[1], state=state)
 
 
 @number

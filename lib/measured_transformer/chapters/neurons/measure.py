@@ -610,7 +610,7 @@ def described(
 
     Returns:
         For each block: `f1` of the best pattern on text that was not searched; `shuffled`, that F1 on another
-        neuron's strongest contexts; `longer_f1`, of the best string of two or three characters; `longer`, the
+        neuron's strongest contexts; `longer_f1`, of the best string of two or three characters; ``longer``, the
         share of neurons that such a string describes best; `clear`, the share with an F1 above 0.7; `known`,
         the share of variance that a table of the last characters says; `rate`, the mean share of contexts on
         which a neuron is active, and `busy`, the share of neurons that are active on more than half.

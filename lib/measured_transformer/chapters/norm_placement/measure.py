@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -131,7 +132,7 @@ def border_trainings(seed: int) -> dict[tuple[str, int, float], Job]:
 
 
 @measurement(
-    seeds=6,
+    seeds=24,
     coords={"placement": PLACEMENTS, "depth": DEPTHS, "rate": RATES},
     trainings=border_trainings,
     repeat="opening",
@@ -215,15 +216,24 @@ def elsewhere_trainings(seed: int) -> dict[tuple[str, float], Job]:
     }
 
 
+EXPLODED = 2 * math.log(TASK.vocab)
+"""A mean loss of the last steps from which on a run has exploded: twice that of a guess."""
+
+
 @measurement(
-    seeds=6,
+    seeds=12,
     coords={"place": PLACES, "rate": RATES},
     trainings=elsewhere_trainings,
     repeat="opening",
 )
 def elsewhere(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
-    """Twelve blocks with norms in other places: steps to a loss of 0.05, at every learning rate."""
-    return outcomes(("place", "rate"), [[runs[p, r] for r in RATES] for p in PLACES], LIMIT)
+    """Twelve blocks with norms in other places: steps to a loss of 0.05, and whether losses explode."""
+    axes, cells = ("place", "rate"), [[runs[p, r] for r in RATES] for p in PLACES]
+    found = outcomes(axes, cells, LIMIT)
+    last = np.asarray(
+        found.pop("last_loss")[1]
+    )  # no number where a run has left those of the machine
+    return {**found, "exploded": (axes, (~(last < EXPLODED)).tolist())}
 
 
 # Before training ----------------------------------------------------------------------------------
@@ -634,9 +644,15 @@ def sure_small(recipes: Dataset) -> int:
 
 
 @number
-def sure_six(border: Dataset) -> int:
-    """Learning rates at which every training of six blocks of post-norm solves the task."""
-    return int(border.solved.sel(placement="post", depth=6).all("seed").sum())
+def at_its_surest(border: Dataset, *, depth: int) -> int:
+    """Trainings of post-norm that solve the task at the learning rate at which most do."""
+    return int(border.solved.sel(placement="post", depth=depth).sum("seed").max())
+
+
+@number
+def per_place(elsewhere: Dataset) -> int:
+    """Trainings of a norm in another place at each learning rate."""
+    return int(elsewhere.sizes["seed"])
 
 
 @number
@@ -646,9 +662,9 @@ def rates_tried(border: Dataset) -> int:
 
 
 @number
-def slower_six(border: Dataset) -> DataArray:
-    """How many times as many steps post-norm of six blocks takes, each seed at its learning rate."""
-    found: DataArray = xarray.apply_ufunc(np.exp, _gain(border, 6))
+def slower(border: Dataset, *, depth: int) -> DataArray:
+    """How many times as many steps post-norm takes, each seed at its learning rate."""
+    found: DataArray = xarray.apply_ufunc(np.exp, _gain(border, depth))
     return found
 
 

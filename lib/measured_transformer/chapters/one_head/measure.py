@@ -1625,7 +1625,7 @@ def order_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=20,
+    seeds=60,
     coords={
         "task": TASKS,
         "order": ORDERS,
@@ -1728,7 +1728,7 @@ def insurance_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=16,
+    seeds=32,
     coords={"task": INSURED, "arm": ARMS, "heads": ("eight", "four")},
     trainings=insurance_trainings,
     repeat="opening",
@@ -2081,6 +2081,12 @@ def spared(orders: Dataset, *, task: str, least: int) -> int:
 
 
 @number
+def spares_few(orders: Dataset, *, task: str, most: int) -> int:
+    """Models of a task in which so many or fewer can go."""
+    return int((16 * orders.share.sel(task=task, order="gradient") <= most + 0.5).sum())
+
+
+@number
 def lag_excess(orders: Dataset, *, which: str) -> float:
     """Loss of models of the lag task above the least possible on the same sequences, mean over the models.
 
@@ -2106,6 +2112,12 @@ def worth(orders: Dataset, *, task: str) -> float:
 def without_critical(orders: Dataset, *, task: str) -> int:
     """Models of a task in which no head costs 0.1 nats alone."""
     return int((orders.critical.sel(task=task) < 0.1).sum())
+
+
+@number
+def with_critical(orders: Dataset, *, task: str) -> int:
+    """Models of a task in which some head does."""
+    return int((orders.critical.sel(task=task) >= 0.1).sum())
 
 
 @number

@@ -1,1 +1,1 @@
-"""The planned chapter `book/interpretability/probes-and-lenses`: its claims."""
+"""The chapter *Probes and lenses*: what it claims, measures, draws and asks."""

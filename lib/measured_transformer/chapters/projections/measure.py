@@ -617,7 +617,7 @@ def four_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=30,
     coords={"task": tuple(TASKS), "tie": TIES},
     trainings=four_trainings,
     repeat="opening",

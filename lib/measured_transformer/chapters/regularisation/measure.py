@@ -385,7 +385,7 @@ def remedies_trainings(seed: int) -> dict[tuple[str, str], Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=20,
     coords={"passes": PASSES, "arm": ARMS, "step": tuple(range(EVERY, STEPS + 1, EVERY))},
     trainings=remedies_trainings,
     repeat="opening",
@@ -430,7 +430,7 @@ def behind_trainings(seed: int) -> dict[str, Job]:
 
 
 @measurement(
-    seeds=10,
+    seeds=20,
     coords={"passes": ORDER_PASSES},
     trainings=behind_trainings,
     repeat="opening",

@@ -1,0 +1,161 @@
+"""Patching: what happens when one part of a run is put into another run.
+
+Two inputs, one clean and one corrupted, and two directions. Taking a value *from* the corrupted run *into* the
+clean one asks whether the clean value is **needed** (noising). The other way round, it asks whether that value
+is **enough** to bring the answer back (denoising). Where an answer takes two values together each is needed and
+neither is enough; where either of two will do, each is enough and neither is needed.
+
+`patched` does either, at one or several taps. `path_patched` lets the new value of one head through along one
+path only: from that head to the queries, keys or values of a later one, or to the last state.
+
+Sources: Vig et al. (2020); Meng et al. (2022); Wang et al. (2023), whose appendix has the steps of path
+patching; Heimersheim and Nanda (2024) on the two directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from measured_transformer.analysis.ablation import Component
+from measured_transformer.analysis.attribution import Explained, Target, embedded, explained
+from measured_transformer.internals.at import Places, at
+from measured_transformer.internals.capture import capture
+from measured_transformer.internals.intervene import Change, intervene
+from measured_transformer.internals.names import taps
+
+
+@torch.no_grad()
+def patched(
+    model: Explained,
+    into: Int[Tensor, "example position"],
+    source: Int[Tensor, "example position"],
+    components: Sequence[Component],
+    target: Target,
+    *,
+    positions: Places | None = None,
+) -> Float[Tensor, "example"]:
+    """The target of a run into which the values of another run have been put.
+
+    Args:
+        model: run twice.
+        into: the tokens of the run that is changed.
+        source: the tokens of the run that the values come from.
+        components: whose values.
+        target: read off the logits of the changed run.
+        positions: at which positions; all when None. Of patterns and scores they are those of the query.
+
+    Raises:
+        ValueError: in the forward pass, when the two differ in shape or a position or a head lies outside.
+        KeyError: when there is no such tap.
+
+    >>> from measured_transformer.analysis.attribution import answer_logit
+    >>> from measured_transformer.analysis.handmade import induction_model
+    >>> model = induction_model(vocab=6, length=8)
+    >>> clean, other = torch.tensor([[0, 5, 3, 1, 5]]), torch.tensor([[0, 5, 2, 1, 5]])
+    >>> target = answer_logit(-1, torch.tensor([3]))
+    >>> patched(model, clean, other, [Component("blocks.1.attention.mixed", 0)], target)
+    tensor([0.], dtype=torch.float64)
+    """
+    with capture(model, *{each.tap for each in components}) as seen:
+        model(source)
+    with ExitStack() as stack:
+        for each in components:
+            value = seen[each.tap]
+            stack.enter_context(intervene(model, {each.tap: _put(value, each.head, positions)}))
+        return target(model(into))
+
+
+def _put(value: Tensor, head: int | None, positions: Places | None) -> Change:
+    """The change that puts part of a value in place of the same part."""
+    if head is None and positions is None:
+        return value
+    chosen = value if head is None else value[:, [head]]
+    if positions is None:
+        return at(chosen, heads=head)
+    places = [positions] if isinstance(positions, int) else positions
+    axis = chosen.ndim - 2
+    if isinstance(places, slice):
+        numbers = list(range(chosen.shape[axis]))[places]
+    else:
+        numbers = [int(place) % chosen.shape[axis] for place in places]
+    chosen = chosen.index_select(axis, torch.tensor(numbers))
+    return at(chosen, heads=head, positions=numbers)
+
+
+@torch.no_grad()
+def restored_tokens(
+    model: Explained,
+    clean: Int[Tensor, "example position"],
+    corrupted: Int[Tensor, "example position"],
+    target: Target,
+) -> Float[Tensor, "example position"]:
+    """How far the target rises when one token of a corrupted sequence is the clean one again.
+
+    The denoising counterpart of `attribution.occlusion` by `resample`.
+    """
+    spoilt, own = embedded(model, corrupted), embedded(model, clean)
+    before = target(model(corrupted))
+    found = []
+    for position in range(clean.shape[1]):
+        changed = spoilt.clone()
+        changed[:, position] = own[:, position]
+        found.append(explained(model, corrupted, changed, target) - before)
+    return torch.stack(found, 1)
+
+
+@torch.no_grad()
+def path_patched(
+    model: Explained,
+    clean: Int[Tensor, "example position"],
+    corrupted: Int[Tensor, "example position"],
+    sender: Component,
+    receivers: Sequence[Component],
+    target: Target,
+    *,
+    through_networks: bool = False,
+) -> Float[Tensor, "example"]:
+    """The target of the clean run when receivers see the corrupted value of one sender, and nobody else does.
+
+    First the sender's value is taken from the corrupted run. Then the clean run is made with it, all other
+    heads held at what they gather in the clean run (and the networks at what they write): so the receivers get
+    the new value over direct paths alone. What they get is put into a clean run that is otherwise left to
+    itself.
+
+    Args:
+        model: run four times.
+        clean, corrupted: two inputs of one shape.
+        sender: a head, at ``mixed`` of its attention, or a network at `feedforward.out`.
+        receivers: heads of later layers at `queries`, `keys` or `values` of their attention, or the stream
+            after the last block, at `residual_post`, for the direct path to the logits.
+        target: read off the logits.
+        through_networks: whether the sender's value also reaches the receivers through the networks between.
+
+    Raises:
+        ValueError: as `patched`.
+        KeyError: when there is no such tap.
+    """
+    with capture(model, sender.tap) as seen:
+        model(corrupted)
+    sent = seen[sender.tap]
+    writers = [name for name in taps(model) if name.endswith("attention.mixed")]
+    if not through_networks:
+        writers += [name for name in taps(model) if name.endswith("feedforward.out")]
+    with capture(model, *writers) as own:
+        model(clean)
+    held: Mapping[str, Change] = {name: own[name] for name in writers}
+    with (
+        intervene(model, held),
+        intervene(model, {sender.tap: _put(sent, sender.head, None)}),
+        capture(model, *{each.tap for each in receivers}) as got,
+    ):
+        model(clean)
+    with ExitStack() as stack:
+        for each in receivers:
+            change = _put(got[each.tap], each.head, None)
+            stack.enter_context(intervene(model, {each.tap: change}))
+        return target(model(clean))

@@ -1,1 +1,0 @@
-"""The planned chapter `book/interpretability/circuits`: its claims."""

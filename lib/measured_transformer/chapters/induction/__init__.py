@@ -1,0 +1,1 @@
+"""The chapter *Induction and learning in context*: what it claims, measures, draws and asks."""
