@@ -27,7 +27,8 @@ from measured_transformer.evidence.results import (
     remove_parts,
     write_result,
 )
-from measured_transformer.measuring.measurement import Measurement, seeds_of
+from measured_transformer.evidence.seeds import seeds_of
+from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import Progress, Shown
 from measured_transformer.measuring.state import (
     DAMAGED,

@@ -96,10 +96,10 @@ def tuned_rates(
         arms: what is compared: configs, or arms where their training differs too.
         task: what all of them are trained on.
         rates: the grid, the same for all arms.
-        seeds: of the tuning runs; take them from `measuring.tuning_seeds`, which gives none that evaluation uses.
+        seeds: of the tuning runs, such as those of `measuring.tuning_seeds`, which nothing is evaluated on.
         steps: number of batches, the same as in the comparison.
         table: the table that is searched and written to; when not given, `_build/tuned.jsonl` of the book
-            around the working directory (outside a book nothing is kept) and the one that comes with the library.
+            around the working directory (outside a book nothing is kept) and that of the library.
         options: passed to `train` for all arms.
 
     Raises:
