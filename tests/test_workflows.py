@@ -91,8 +91,6 @@ def test_checks_run_for_pull_requests_and_main_and_do_what_ci_does():
     assert checks["on"]["push"] == {"branches": ["main"]}
     everything = checks["jobs"]["everything"]
     assert any(step.get("run") == ".ci/run" for step in everything["steps"])
-    (checkout,) = steps_using(everything, "actions/checkout")
-    assert checkout["with"]["fetch-depth"] == 0, "the number of commits decides what has its turn"
     versions = {
         *checks["jobs"]["library"]["strategy"]["matrix"]["python"],
         *(

@@ -358,6 +358,7 @@ WARNINGS = {
     ),
 }
 WITH_CLAIMS = (
+    "unknown-part",
     "covered-without-room",
     "other-verdict",
     "second-line",
