@@ -3,8 +3,6 @@
 
 PYTHON ?=
 VENV ?= .venv
-# How `make test` executes chapters: all with --force; else what is stale, and one of so many shares again.
-EXECUTE ?= --again 4
 PY := $(VENV)/bin/python
 
 .NOTPARALLEL:
@@ -21,7 +19,7 @@ help:
 	@echo 'make clean      remove what was printed and executed (_build)'
 	@echo 'make distclean  remove the environment too (.venv)'
 	@echo
-	@echo 'PYTHON=python3.12 chooses the interpreter; MEASURED_PROFILE=full the long experiments.'
+	@echo 'PYTHON=python3.12 chooses the interpreter; MEASURED_SEED_OFFSET=1000 another set of seeds.'
 
 environment:
 	@tools/environment '$(VENV)' '$(PYTHON)'
@@ -49,7 +47,7 @@ test: environment
 	$(call stage,4/9,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
 	$(call stage,5/9,prose (no bare measured numbers),$(PY) -m bookpress.prose)
 	$(call stage,6/9,repeat (first seeds measured again),$(PY) -m measured_transformer.measuring --repeat)
-	$(call stage,7/9,chapters (a share executed again),$(PY) -m bookpress execute $(EXECUTE))
+	$(call stage,7/9,chapters (every cell executed again),$(PY) -m bookpress execute --force)
 	$(call stage,8/9,book (warnings are errors),$(PY) -m bookpress build)
 	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'
 	@MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile

@@ -320,7 +320,7 @@ STAGES = [
     "--no-logo",
     "-m bookpress.prose",
     "-m measured_transformer.measuring --repeat",
-    "-m bookpress execute --again 4",
+    "-m bookpress execute --force",
     "-m bookpress build",
     "-m pytest -n 2 --dist loadfile",
 ]
@@ -344,12 +344,6 @@ def test_make_test_stops_at_the_stage_that_fails(stage: Path, number: int):
     done = make(stage, "test", "VENV=venv", f"FAIL={STAGES[number]}")
     assert done.returncode != 0
     assert ran(done) == STAGES[: number + 1]
-
-
-def test_make_test_executes_every_chapter_where_it_is_told_to(stage: Path):
-    assert "-m bookpress execute --force" in ran(
-        make(stage, "test", "VENV=venv", "EXECUTE=--force")
-    )
 
 
 def test_make_book_sets_up_and_then_prints_the_book(stage: Path):

@@ -2,8 +2,8 @@
 
 From a chapter to its page: `chapters` reads the cells, `fingerprint` tells what else they depend
 on, `cache` holds the notebooks that were executed, `execute` runs what is missing there (`jobs`, each
-in a `kernel`, which `kernel_server` may fork) and shows `progress`, `records` writes down what was measured,
-`staleness` lets Sphinx print from the cache, and `cli` is the command line. `collect` and `items` let
+in a `kernel`, which `kernel_server` may fork) and shows `progress`, `staleness` lets Sphinx print from the
+cache, and `cli` is the command line. `collect` and `items` let
 `pytest --nbmake` run chapters as well.
 """
 

@@ -32,15 +32,11 @@ _HEADING = re.compile(r"^#[ \t]+(.+?)[ \t]*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Chapter:
-    """One chapter: its file, its name for Sphinx (`book/positions/rotary`), its title, and its room.
-
-    A chapter of the second edition names its room in its front matter; others have none.
-    """
+    """One chapter: its file, its name for Sphinx (`book/positions/rotary`), and its title."""
 
     path: Path
     docname: str
     title: str
-    room: str | None = None
 
     @property
     def source(self) -> str:
@@ -60,7 +56,7 @@ def load_book(root: Path) -> Book:
     """Read the order of the book and keep the pages that have code cells.
 
     Raises ValueError when `root` has no `_toc.yml`, when that names a file which does not exist, and
-    when two chapters have the same file name, which is also the name of their records.
+    when two chapters have the same file name, which their room and their lab notes have too.
     """
     root = root.resolve()
     toc = root / TOC
@@ -103,8 +99,7 @@ def chapter_at(root: Path, path: Path, text: str | None = None) -> Chapter:
     path = path.resolve()
     text = path.read_text("utf-8") if text is None else text
     docname = path.relative_to(root.resolve()).with_suffix("").as_posix()
-    room = (front_matter(text).get("measured") or {}).get("room")
-    return Chapter(path, docname, _title(text) or docname, room)
+    return Chapter(path, docname, _title(text) or docname)
 
 
 def notebook(chapter: Chapter, fingerprint: str | None = None) -> NotebookNode:

@@ -1,4 +1,4 @@
-"""The press from the command line: `python -m bookpress execute | build | status | keep | records`."""
+"""The press from the command line: `python -m bookpress execute | build | status`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the chapters that are stale."""
-    from bookpress.again import summary
     from bookpress.execute import execute
 
     only = [Path(name) for name in options.chapters] or None
     start = time.monotonic()
-    settings = {"jobs": options.jobs, "force": options.force, "again": options.again}
-    result = execute(options.root, only=only, **settings)
+    result = execute(options.root, only=only, jobs=options.jobs, force=options.force)
     _conclude(result.failed, len(result.ran), time.monotonic() - start)
-    if result.repeated:
-        print(summary(result.repeated), flush=True)
     return result.status
 
 
@@ -47,7 +43,7 @@ def build(options: argparse.Namespace) -> int:
         print(f"nothing changed since the book was printed: {pages}")
         return 0
     before = printed.sources(options.root)
-    options.chapters, options.again = [], 0
+    options.chapters = []
     status = execute(options)
     if status:
         return status
@@ -76,58 +72,6 @@ def status(options: argparse.Namespace) -> int:
     return int(any(state.entry is None for state in states))
 
 
-def keep(options: argparse.Namespace) -> int:
-    """Keep what the cells of first-edition chapters gave, so that clones print without executing them."""
-    from measured_transformer.evidence.profile import profile
-
-    from bookpress import kept
-    from bookpress.chapters import load_book
-    from bookpress.jobs import open_cache
-    from bookpress.survey import survey
-
-    now = profile()
-    if (now.name, now.seed_offset) != ("quick", 0):
-        raise ValueError(
-            f"expected profile quick with seed offset 0, got {now.name} with {now.seed_offset}: "
-            "only what everybody prints is kept"
-        )
-    book = load_book(options.root)
-    states = survey(book, open_cache(book.root))
-    executed = {state.chapter: state.entry for state in states if state.entry is not None}
-    for path in kept.keep(book.root, executed, book.chapters):
-        size = f"{path.stat().st_size / 1000:.0f} kB" if path.exists() else "removed"
-        print(f"{path.relative_to(book.root)} ({size})", flush=True)
-    left = [s.chapter.source for s in states if s.entry is None and s.chapter.room is None]
-    if left:
-        print(
-            f"{len(left)} not kept, because they are stale: {', '.join(left)}; run python -m bookpress "
-            "execute first",
-            file=sys.stderr,
-        )
-    return int(bool(left))
-
-
-def records(options: argparse.Namespace) -> int:
-    """Copy what was measured into the book's own folder."""
-    from measured_transformer.evidence.profile import profile
-
-    from bookpress.chapters import load_book
-    from bookpress.jobs import open_cache
-    from bookpress.records import publish
-    from bookpress.survey import survey
-
-    book = load_book(options.root)
-    stale = [s.chapter.source for s in survey(book, open_cache(book.root)) if s.entry is None]
-    if stale:
-        raise ValueError(
-            f"expected every chapter to be up to date, got stale ones, {', '.join(stale)}: "
-            "run python -m bookpress execute first"
-        )
-    for path in publish(book, profile().name):
-        print(path.relative_to(book.root))
-    return 0
-
-
 def _conclude(failed: list[str], passed: int, seconds: float) -> None:
     if failed:
         print(f"{len(failed)} failed: {', '.join(sorted(failed))}", file=sys.stderr, flush=True)
@@ -138,7 +82,7 @@ def _conclude(failed: list[str], passed: int, seconds: float) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m bookpress", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (execute, build, status, keep, records):
+    for command in (execute, build, status):
         described = (command.__doc__ or "").splitlines()[0]
         sub = commands.add_parser(command.__name__, help=described, description=described)
         sub.set_defaults(command=command)
@@ -152,18 +96,4 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--quiet", "-q", action="store_true", help="warnings only from Sphinx")
         if command is execute:
             sub.add_argument("chapters", nargs="*", help="files to look at (default: all)")
-            sub.add_argument(
-                "--again",
-                type=_shares,
-                default=0,
-                metavar="SHARES",
-                help="run one share of so many again, another with each commit, and compare with what is kept",
-            )
     return parser
-
-
-def _shares(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, got {text!r}")
-    return number

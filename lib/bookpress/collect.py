@@ -44,16 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def cell_timeout(config: pytest.Config) -> int:
-    """How long a cell may take, in seconds: what --nbmake-timeout says, else the profile's limit.
+    """How long a cell may take, in seconds: what --nbmake-timeout says, else the press's own limit.
 
     Asked for where the chapter runs: processes of pytest-xdist get their options anew.
     """
-    from measured_transformer.evidence.profile import profile
-
     from bookpress.jobs import CELL_TIMEOUT
 
     given: int = config.option.nbmake_timeout
-    return given if given != _NBMAKE_S_OWN else CELL_TIMEOUT[profile().name]
+    return given if given != _NBMAKE_S_OWN else CELL_TIMEOUT
 
 
 def _enabled(config: pytest.Config) -> bool:

@@ -1,10 +1,10 @@
-"""What a chapter's results depend on beside its own cells, reduced to one fingerprint.
+"""What a chapter's outputs depend on beside its own cells, reduced to one fingerprint.
 
 The fingerprint covers the definitions that the chapter's cells reach in the library (`provenance`: syntax
 trees by content), the scripts and styles that lie beside their modules under the same name, the versions that
-results depend on, the profile and the seed offset, and the data that the chapter declares in its front
-matter. It travels in the notebook's `kernelspec`, and with that in the key under which jupyter-cache files
-the executed notebook.
+outputs depend on, the seed offset, and what the front matter names: the results of the room, and other data.
+It travels in the notebook's `kernelspec`, and with that in the key under which jupyter-cache files the
+executed notebook.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.profile import Profile, profile
+from measured_transformer.evidence.seeds import seed_offset
 from measured_transformer.provenance import digest_source, files_of_source, reach_source, unchanging
 
 from bookpress import chapters
@@ -23,7 +23,6 @@ from bookpress.memo import Code, memo_of
 
 LIBRARY = "lib"
 REQUIREMENTS = "requirements.txt"
-CLAIMS = "lib/measured_transformer/chapters/{room}/claims.toml"
 RESULTS = "lib/measured_transformer/chapters/{room}/results/*"
 PACKAGED = (".css", ".js")
 """Kinds of files that a module of the same name puts into what it shows."""
@@ -39,8 +38,8 @@ class FingerprintError(ValueError):
 class Stamp:
     """A chapter's fingerprint, the files it was taken from, and a hash of each ingredient.
 
-    `parts` maps an ingredient (a definition, a file's path from the root, a package, `profile`, `seed
-    offset`) to its hash or value; two stamps that differ say there what changed.
+    `parts` maps an ingredient (a definition, a file's path from the root, a package, `seed offset`) to its
+    hash or value; two stamps that differ say there what changed.
     """
 
     digest: str
@@ -48,13 +47,11 @@ class Stamp:
     parts: dict[str, str]
 
 
-def stamp(root: Path, chapter_path: Path, current: Profile | None = None) -> Stamp:
+def stamp(root: Path, chapter_path: Path) -> Stamp:
     """Take the fingerprint of one chapter.
 
-    `current` is the profile that it is taken for, by default that of this run.
-
-    Raises ValueError for a library module that does not parse and for data or claims that the front
-    matter declares and that do not exist.
+    Raises ValueError for a library module that does not parse and for data that the front matter declares
+    and that do not exist.
     """
     root = root.resolve()
     text = chapter_path.read_text("utf-8")
@@ -69,14 +66,8 @@ def stamp(root: Path, chapter_path: Path, current: Profile | None = None) -> Sta
     if requirements.is_file():
         files[requirements] = None
         parts |= _versions(requirements.read_text("utf-8"))
-    current = current or profile()
-    parts["profile"] = current.name
-    parts["seed offset"] = str(current.seed_offset)
-    told += [
-        f"{name} {parts[name]}"
-        for name in sorted((*VERSIONS, "profile", "seed offset"))
-        if name in parts
-    ]
+    parts["seed offset"] = str(seed_offset())
+    told += [f"{name} {parts[name]}" for name in (*VERSIONS, "seed offset") if name in parts]
     inside = tuple(sorted(path for path in files if path.is_relative_to(root)))
     return Stamp(_hash("\n".join(told).encode())[:32], inside, parts)
 
@@ -125,13 +116,6 @@ def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> I
     if declared.get("room"):
         found = sorted(root.glob(RESULTS.format(room=declared["room"])))
         yield from (path for path in found if path.is_file() and not path.name.startswith("."))
-    if declared.get("claims"):
-        path = root / CLAIMS.format(room=str(declared["claims"]).replace("-", "_"))
-        if not path.is_file():
-            raise FingerprintError(
-                f"{chapter_path.name} declares claims {declared['claims']!r}, but there is no {path}"
-            )
-        yield path
 
 
 def _hash(content: bytes) -> str:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -77,7 +76,6 @@ class Cells:
         source: the chapter as a notebook.
         timeout: what one cell may take, in seconds.
         manager: the kind of kernel manager, where it is not Jupyter's own.
-        variables: environment variables for the kernel, beside those of this process.
     """
 
     def __init__(
@@ -86,11 +84,9 @@ class Cells:
         source: NotebookNode,
         timeout: int,
         manager: type | None = None,
-        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._chapter, self._source = chapter, source
         self._timeout, self._manager = timeout, manager
-        self._variables = dict(variables or {})
         self._at: int | None = None
         self._client: Any = None
         self._stopped = False
@@ -104,8 +100,7 @@ class Cells:
         with tempfile.TemporaryDirectory(prefix="kernel-") as folder:  # short: see _settings
             self._client = self._client_for(executed, folder)
             try:
-                told = {**os.environ, **self._variables}
-                self._client.execute(cwd=str(self._chapter.path.parent), env=told)
+                self._client.execute(cwd=str(self._chapter.path.parent))
             except CellExecutionError as error:
                 failure = self._failure(f"{error.ename}: {error.evalue}", error.traceback)
             except Exception as error:  # it took too long, or the kernel died or never came up

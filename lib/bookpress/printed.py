@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.profile import profile
+from measured_transformer.evidence.seeds import seed_offset
 
 PAGES = "_build/html"
 NOTE = "_build/printed.json"
 _READ = "_build/.doctrees/environment.pickle"
-_BUILT = ("_build/.jupyter_cache", "_build/records", "_build/measuring")
-"""What was built and is shown: executed chapters, their records, and which results do not hold."""
+_BUILT = ("_build/.jupyter_cache", "_build/measuring")
+"""What was built and is shown: executed chapters, and which results do not hold."""
 _NO_SOURCES = {"_build", "tests", "benchmarks", "tools", "dist", "build", "node_modules"}
 
 
@@ -77,8 +77,7 @@ def sources(root: Path) -> str:
         told.update(hashlib.sha256(path.read_bytes()).digest())
     packages = Path(sysconfig.get_path("purelib")).glob("*.dist-info")
     told.update("\0".join(sorted(path.name for path in packages)).encode())
-    now = profile()
-    told.update(json.dumps([sys.version, now.name, now.seed_offset]).encode())
+    told.update(json.dumps([sys.version, seed_offset()]).encode())
     return told.hexdigest()
 
 

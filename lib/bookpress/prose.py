@@ -9,7 +9,7 @@ with its number and a full stop.
 
 Ways out:
 
-- a number that a cell measured: ``{measured}`name:.2f```; in the last full run: ``{full}`name:.2f```;
+- a number that was measured: ``{measured}`name:.2f```;
 - a figure quoted from a source: ``{quoted}`12.4```;
 - a definition, setting, version or year: ``{constant}`10000```;
 - a formula: ``$d = 64$``; code: ``n=5``; a reference: ``{cite:t}`key```, ``{numref}`label```;
@@ -36,7 +36,7 @@ from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
 
 WAYS_OUT = (
-    "show what a cell measured with {measured}`name:.2f`, mark a source's figure {quoted}`12.4`, "
+    "show what was measured with {measured}`name:.2f`, mark a source's figure {quoted}`12.4`, "
     "a definition, setting or year {constant}`64`, write mathematics as $...$ or code in "
     "backquotes, or spell a small number out"
 )
@@ -82,7 +82,6 @@ OPAQUE = frozenset(
         "mermaid",
         "nb-exec-table",
         "parsed-literal",
-        "ran",
         "raw",
         "sourcecode",
         "tableofcontents",

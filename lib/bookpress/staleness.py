@@ -18,7 +18,7 @@ from sphinx.util import logging
 from bookpress import cache, chapters, fingerprint
 from bookpress.chapters import Book
 from bookpress.jobs import open_cache
-from bookpress.survey import State, restore_records, survey
+from bookpress.survey import State, survey
 
 SHOWN = "executed_notebook"
 """Page metadata: the identity of the executed notebook that the page was printed from."""
@@ -59,7 +59,6 @@ def execute_stale(app: Sphinx) -> None:
     unsure = [state.chapter.source for state in states if state.entry is None]
     if unsure:
         raise SystemExit(f"changed while the book was built: {', '.join(unsure)}; build again")
-    restore_records(book.root, states)
     identities = {s.chapter.path: s.entry.identity for s in states if s.entry is not None}
     app.env.bookpress_executed = identities  # type: ignore[attr-defined]
 

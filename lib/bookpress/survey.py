@@ -8,13 +8,11 @@ from pathlib import Path
 
 from myst_nb.core.read import MystMetadataParsingError
 
-from bookpress import cache, chapters, fingerprint, kept, records
+from bookpress import cache, chapters, fingerprint
 from bookpress.cache import Cache, Entry
 from bookpress.chapters import Book, Chapter
 from bookpress.fingerprint import Stamp
-from bookpress.jobs import details_of
 from bookpress.memo import memo_of
-from bookpress.progress import warn
 
 
 @dataclass(frozen=True)
@@ -35,10 +33,7 @@ def survey(book: Book, store: Cache) -> list[State]:
 
 
 def state_of(root: Path, store: Cache, chapter: Chapter, *, force: bool = False) -> State:
-    """Tell whether a chapter is up to date, perhaps by the outputs that the repository keeps of it.
-
-    With `force` it never is.
-    """
+    """Tell whether a chapter is up to date; with `force` it never is."""
     try:
         stamp = fingerprint.stamp(root, chapter.path)
         key = _key(root, chapter, stamp)
@@ -46,8 +41,8 @@ def state_of(root: Path, store: Cache, chapter: Chapter, *, force: bool = False)
         return State(chapter, None, str(error), broken=True)
     if force:
         return State(chapter, None, "asked for")
-    entry = store.find(key, chapter.source) or _restored(root, store, chapter, stamp, key)
-    return State(chapter, entry, "" if entry else _reason(root, store, chapter, stamp.parts))
+    entry = store.find(key, chapter.source)
+    return State(chapter, entry, "" if entry else _reason(store, chapter, stamp.parts))
 
 
 def _key(root: Path, chapter: Chapter, stamp: Stamp) -> str:
@@ -57,39 +52,11 @@ def _key(root: Path, chapter: Chapter, stamp: Stamp) -> str:
     return memo_of(root).key(chapter.path, text, stamp.digest, lambda: cache.key_of(find()))
 
 
-def restore_records(root: Path, states: list[State]) -> None:
-    """Write the records of chapters that are up to date where they are missing or another run's."""
-    for state in states:
-        if state.entry and not records.is_current(root, state.chapter, state.entry):
-            records.save(root, state.chapter, state.entry)
-
-
-def _restored(root: Path, store: Cache, chapter: Chapter, stamp: Stamp, key: str) -> Entry | None:
-    """Take what the repository keeps of a chapter into the cache, where it is of the chapter as it is."""
-    if chapter.room is not None:
-        return None
-    path = kept.path_of(root, chapter)
-    head = kept.head(path)
-    if head is not None and head.told["key"] != key:
-        return None
-    try:
-        whole = kept.read(path)
-    except FileNotFoundError:
-        return None
-    except kept.DamagedError as error:
-        warn(f"{error}; {chapter.source} will be executed, and python -m bookpress keep mends it")
-        return None
-    details = details_of(stamp, whole.told["machine"]) | {"kept": True}
-    filled = whole.fill(chapters.notebook(chapter, stamp.digest))
-    return store.add(filled, chapter.source, whole.seconds, details)
-
-
-def _reason(root: Path, store: Cache, chapter: Chapter, parts: dict[str, str]) -> str:
+def _reason(store: Cache, chapter: Chapter, parts: dict[str, str]) -> str:
     """Say what changed since the chapter's newest run."""
     before = (store.latest(chapter.source) or {}).get("parts")
     if before is None:
-        there = chapter.room is None and kept.path_of(root, chapter).exists()
-        return "it is not what its kept outputs were made with" if there else "never executed"
+        return "never executed"
     changed = [name for name in sorted(parts | before) if parts.get(name) != before.get(name)]
     changed = [name for name in changed if not name.startswith("<")]
     if not changed:

@@ -24,6 +24,7 @@ READS = {
     "CS-1.3": ("identity",),
     "CS-1.5": ("identity",),
     "DD-7.7": ("reversal",),
+    "CS-2.9": ("identity",),
     "floor": ("reversal",),
 }
 PROVENANCE = {
@@ -77,6 +78,16 @@ def _write(name: str, what: str, variables: Any) -> None:
         write_result(Result(ROOM, name, what, variables, coords, PROVENANCE), path)
 
 
+def measure_again(root: Path, error: float) -> None:
+    """Put a result in the place of the kept one in which the largest error is another."""
+    path = root / "rooms" / ROOM / "results" / "identity.json"
+    then = read_result(path)
+    axes, values = then.variables["error"]
+    changed = values * (error / np.abs(values).max())
+    variables = {**then.variables, "error": (axes, changed)}
+    write_result(Result(ROOM, then.name, then.what, variables, then.coords, PROVENANCE), path)
+
+
 def _shown(name: str) -> Any:
     state, why = _kept.states.get(name, ("current", ""))
     result = None if state == "damaged" else read_result(_kept.folder / f"{name}.json")
@@ -103,6 +114,7 @@ def judge_room(room: str) -> Any:
     if (one := results["identity"].result) is not None:
         variables = {name: values for name, (_, values) in one.variables.items()}
         given |= {"CS-1.3": variables, "CS-1.5": {"value": np.array([0.0, 3.0, -1.0])}}
+        given["CS-2.9"] = {f"part{number}": {"value": np.array([1.0])} for number in range(3)}
     if (one := results["reversal"].result) is not None:
         accuracy = one.variables["accuracy"][1]
         values["floor"] = float(one.variables["loss"][1].min())
@@ -124,8 +136,6 @@ def judge_room(room: str) -> Any:
 def _record(claim: registry.Claim, given: Any) -> dict[str, Any]:
     record: dict[str, Any] = {
         "id": claim.id,
-        "chapter": claim.chapter,
-        "claim": {"kind": claim.kind},
         "combine": claim.combine,
         "axis": claim.axis,
         "seeds": list(range(10)) if claim.seeds else None,
@@ -138,8 +148,8 @@ def _record(claim: registry.Claim, given: Any) -> dict[str, Any]:
             for part in claim.parts
         ]
     verdicts = {n: Verdict(p["statistics"]["verdict"]) for n, p in parts_of(record).items()}
-    told = {"profile": "full", "seed_offset": 0, "device": "", "versions": {}, "seconds": 1.0}
-    return record | told | {"verdict": combine(verdicts, claim.combine).value, "date": "2026-02-03"}
+    told = {"device": "cpu, Some Processor, 2 cores", "date": "2026-02-03T04:05:06+00:00"}
+    return record | told | {"verdict": combine(verdicts, claim.combine).value}
 
 
 def _part(rule: Any, given: Any) -> dict[str, Any]:

@@ -1,11 +1,9 @@
-"""A tiny book with a page in the form of a chapter that has a room."""
+"""A tiny book with a page in the form of a chapter."""
 
 from __future__ import annotations
 
-import fake_judging
 import tiny_pages
 
-FRONT = tiny_pages.FRONT.replace("\n---\n", "\nmeasured: {room: some_room}\n---\n", 1)
 LOADED = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
@@ -46,7 +44,7 @@ def plot(values):
 plot(accuracy)
 ```
 """
-PAGE = f"""{FRONT}
+PAGE = f"""{tiny_pages.ROOM_FRONT}
 (good)=
 # Positional encoding
 
@@ -86,10 +84,12 @@ WALK = "# Case study\n\n```{source-claims} CS\n:places: section 1\n```\n"
 def make(root, page=PAGE, **states):
     """Return a book with the page `good`, a Scorecard, lab notes and a table of what ran."""
     book = tiny_pages.make(root)
-    book.settings = {"measured_judging": "fake_judging", "measured_lab_notes": "lab-notes"}
-    book.settings["exclude_patterns"] = ["_build", "lab-notes"]
+    book.settings = {
+        "measured_lab_notes": "lab-notes",
+        "exclude_patterns": ["_build", "lab-notes"],
+    }
+    book.states = states
     book.claims("good")
-    fake_judging.keep(root, states)
     book.write("good.md", page)
     book.write("scorecard.md", SCORECARD)
     book.write("walk.md", WALK)

@@ -67,7 +67,9 @@ def test_words_outside_code_leave_out_code_and_mathematics():
 def test_no_number_is_missing(articles):
     problems = defaultdict(list)
     for page, article in articles.items():
-        for node in article.select("span.measured, .claim, .claims-table, .ran, .cell_output"):
+        for node in article.select(
+            "span.measured, .claim-line, .claim-items, .ran-line, .cell_output"
+        ):
             problems[page] += re.findall(r".{0,30}\b(?:nan|NaN|inf)\b.{0,30}", node.get_text(" "))
         problems[page] += [str(node) for node in article.select("span.measured") if not node.text]
     none(problems)
@@ -180,16 +182,10 @@ def test_every_page_with_measurements_says_what_ran(chapters):
     measuring = {
         page: article
         for page, article in chapters.items()
-        if article.select("span.measured, .claim, .claims-table, .cell_output figure")
+        if article.select("span.measured, .claim-line, .claim-items, .cell_output figure")
     }
     assert measuring, "no page measures anything"
-    none(
-        [
-            page
-            for page, article in measuring.items()
-            if len(article.select("div.ran, div.ran-line")) != 1
-        ]
-    )
+    none([page for page, article in measuring.items() if len(article.select(".ran-line")) != 1])
 
 
 def test_every_chapter_offers_its_notebook(built, chapters, notebooks):
@@ -200,8 +196,8 @@ def test_every_chapter_offers_its_notebook(built, chapters, notebooks):
             continue
         soup = soup_of(built / page)
         links = {"the header": soup.select_one("a.btn-download-notebook-button")}
-        if soup.select_one("div.ran, div.ran-line"):
-            links["the box"] = soup.select_one("a.notebook-link")
+        if soup.select_one("div.ran-line"):
+            links["the foot"] = soup.select_one("a.notebook-link")
         for what, link in links.items():
             if link is None:
                 problems[page].append(f"{what} does not link the notebook")
@@ -236,19 +232,12 @@ def test_notebooks_are_clean(notebooks):
     none(problems)
 
 
-def seconds_of(article: Tag) -> float:
-    """How long a chapter took, as its own box says; one that only reads results says nothing."""
-    box = article.select_one("div.ran")
-    found = box and re.search(r"Time\s+(\d+)\s+s", box.get_text(" "))
-    return float(found[1]) if found else float("inf")
-
-
 def test_a_notebook_runs_outside_the_repository(notebooks, chapters, tmp_path, monkeypatch):
-    """That of the quickest chapter with claims; with `MEASURED_NOTEBOOKS=all`, that of each."""
+    """That of the chapter with claims and the fewest cells; with `MEASURED_NOTEBOOKS=all`, that of each."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as the press runs chapters
-    judged = {page: article for page, article in chapters.items() if article.select(".claim")}
+    judged = {page: article for page, article in chapters.items() if article.select(".claim-line")}
     assert judged, "no chapter judges a claim"
-    chosen = sorted(judged, key=lambda page: seconds_of(judged[page]))
+    chosen = sorted(judged, key=lambda page: len(judged[page].select("div.cell")))
     if os.environ.get("MEASURED_NOTEBOOKS") != "all":
         chosen = chosen[:1]
     for page in chosen:
@@ -276,7 +265,7 @@ def test_theme_can_be_switched_and_stays(built, pages, browser):
 
 
 def test_paper_is_light(built, articles, browser):
-    name = next((p for p, article in articles.items() if article.select("div.claim")), None)
+    name = next((p for p, article in articles.items() if article.select("div.claim-line")), None)
     assert name is not None, "no page has a claim"
     context = browser.new_context(color_scheme="dark")
     page = context.new_page()
@@ -293,24 +282,18 @@ def test_paper_is_light(built, articles, browser):
 
 
 def test_claims_unfold_by_keyboard(built, articles, browser):
-    page_name = next((p for p, article in articles.items() if article.select("div.claim")), None)
+    page_name = next(
+        (p for p, article in articles.items() if article.select("div.claim-line")), None
+    )
     assert page_name is not None, "no page has a claim"
     page = browser.new_page()
     page.goto((built / page_name).as_uri())
-    card = page.locator("div.claim").first
-    full = card.locator("summary", has_text="What it measured")
-    run = full.locator("xpath=..").locator(".claim-measured")
-    for summary, inside in (
-        (
-            card.locator("summary", has_text="Source, test and rule"),
-            card.locator("dl.claim-details"),
-        ),
-        (full, run),
-    ):
-        assert not inside.is_visible()
-        summary.focus()
-        page.keyboard.press("Enter")
-        assert inside.is_visible()
+    line = page.locator("div.claim-line").first
+    details = line.locator("dl.claim-details")
+    assert not details.is_visible()
+    line.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert details.is_visible()
     page.close()
 
 

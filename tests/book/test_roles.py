@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-import json
 import re
+import shutil
 
 import nbformat
 import pytest
 import tiny_pages
-from bookpress.records import committed
 from nbclient import NotebookClient
 
 FIGURE = tiny_pages.FIGURE.format(
@@ -22,19 +21,16 @@ FIGURE = tiny_pages.FIGURE.format(
     alt: A line that rises.""",
     call="line()",
 )
-GOOD = f"""{tiny_pages.FRONT}
+GOOD = f"""{tiny_pages.ROOM_FRONT}
 (good)=
 # A good page
 
-The closest two are {{measured}}`min_distance:.3f` apart, {{measured}}`rises|share:.0%` rise, and the
-largest error is {{measured}}`CS-1.3.effect:.0e`. Look at {{verdict}}`CS-1.3`, {{verdict}}`CS-1.5` and
-{{verdict}}`DA-2.1`. The source says {{quoted}}`12.4`; the base is {{constant}}`10000`.
+The floor is {{measured}}`floor:.2f`, random vectors reach
+{{measured}}`reversal.accuracy[arm=random]|mean:.0%`, and the largest error is
+{{measured}}`CS-1.3.effect:.0e`. Look at {{claim}}`the offset <CS-1.3>` and {{claim}}`DD-7.7`.
+The source says {{quoted}}`12.4`; the base is {{constant}}`10000`.
 As {{cite:t}}`vaswani2017attention` say, $a_b$ is *not* `code` and x * y is a_c; see {{numref}}`fig-line`
 and {{eq}}`eq-sum`.
-
-```{{ran}}
-Five seeds of {{constant}}`300` steps.
-```
 
 ```{{math}}
 :label: eq-sum
@@ -124,9 +120,9 @@ def words(node):
 def test_values_stand_in_the_text(page):
     values = {node["data-measured"]: node.get_text() for node in page.select("span.measured")}
     assert values == {
-        "min_distance:.3f": "1.472",
-        "rises|share:.0%": "50%",
-        "CS-1.3.effect:.0e": "3\u00a0×\u00a010⁻¹⁴",
+        "floor:.2f": "1.14",
+        "reversal.accuracy[arm=random]|mean:.0%": "93%",
+        "CS-1.3.effect:.0e": "2\u00a0×\u00a010⁻¹⁴",
     }
 
 
@@ -134,128 +130,23 @@ def test_numbers_of_others_are_plain_text(page):
     assert "The source says 12.4 ; the base is 10000 ." in words(page)
 
 
-def test_verdicts_are_words_with_a_sign_and_lead_to_the_claim(page):
-    first = page.select("p")[0]
-    badges = [(words(link), link["href"]) for link in first.select("a.verdict-link")]
-    assert badges == [
-        ("✓ confirmed", "#claim-cs-1-3"),
-        ("✗ refuted", "#claim-cs-1-5"),
-        ("§ fact", "#claim-da-2-1"),
-    ]
-    for _, href in badges:
-        assert page.select_one(href) is not None
-
-
-def test_card_says_what_was_claimed_tested_and_measured(page):
-    card = page.select_one("div.claim#claim-cs-1-3")
-    assert card["role"] == "group"
-    assert card["aria-label"] == "Claim CS-1.3, confirmed"
-    said = words(card)
-    for part in (
-        "Claim CS-1.3 ✓ confirmed",
-        "depends on the offset alone.",
-        "A word of mine, with",
-        "Largest error 3 × 10⁻¹⁴ in 2 draws; the control is off by 0.3.",
-        "No error is larger than 1 × 10⁻⁹, and a negative control, which must fail, exceeds 0.001.",
-        "Scope The encodings themselves.",
-    ):
-        assert part in said, part
-    details = card.select_one("details.fold")
-    assert not details.has_attr("open")
-    assert details.select_one("summary").get_text() == "Source, test and rule"
-    assert details.select_one("dd a")["href"].startswith("index.html#")
-
-
-def test_card_of_a_claim_with_parts_names_the_axis_and_each_part(page):
-    said = words(page.select_one("#claim-dd-7-7"))
+def test_a_claim_unfolds_to_what_stands_behind_it(page):
+    said = words(page.select_one("div.claim-line#claim-dd-7-7"))
     assert "It turns on the other scheme:" in said
     assert re.search(
-        r"against sinusoidal: mean difference −3 \(95 % interval −3\.\d+ to −2\.\d+, 5 seeds\) ✓ conf",
-        said,
+        r"against ALiBi: mean difference 0\.63 \(95 % interval .*, 10 seeds\) ✗ refuted", said
     )
-    assert re.search(r"against ALiBi: mean difference 3 .* ✗ refuted", said)
     assert "For each part: The mean difference, paired by seed, lies below −0.1" in said
     beside = (
         r"Computed beside against sinusoidal: bootstrap interval −[\d.]+ to −[\d.]+, Hedges. g −"
     )
     assert re.search(beside + r"[\d.]+, p \d.* after Holm.s correction against ALiBi", said)
-
-
-def test_table_lists_every_claim_and_links_it(page):
-    table = page.select_one("table.claims-table")
-    rows = table.select("tbody tr")
-    assert [words(row.select_one(".claim-head")) for row in rows] == [
-        "CS-1.3",
-        "CS-1.5",
-        "DD-7.7",
-        "DA-2.1",
-    ]
-    links = [row.select_one(".claim-head a") for row in rows]
-    assert [link and link["href"] for link in links] == [
-        "#claim-cs-1-3",
-        "#smoothly",
-        "#claim-dd-7-7",
-        None,
-    ]
-    assert page.select_one("#smoothly") is not None
-    assert [words(row.select_one(".verdict")) for row in rows] == [
-        "✓ confirmed",
-        "✗ refuted",
-        "◐ conditional",
-        "§ fact",
-    ]
-    assert "4 claims: 1 confirmed, 1 refuted, 1 conditional, 1 fact." in words(page)
-
-
-def test_table_folds_the_list_of_many_parts(many_parts):
-    row = many_parts.page("many").select_one("table.claims-table tbody tr")
-    assert words(row.select_one("details.fold summary")) == "3 parts: 1 confirmed, 2 refuted"
-    assert len(row.select("details.fold li")) == 3
-    card = many_parts.page("many").select_one("div.claim")
-    assert card.select_one("div.claim-measured details") is None
-
-
-@pytest.fixture(scope="session")
-def many_parts(tmp_path_factory):
-    book = tiny_pages.make(tmp_path_factory.mktemp("many"))
-    limits = (0.0, 2.0, 0.5)
-    rule = '[claim.part.rule]\ntype = "bound"\nat_most = {limit}\n'
-    claims = """\
-[[claim]]
-id = "CS-2.1"
-source = "CS"
-place = "section 2"
-chapter = "many"
-statement = "It stays small."
-kind = "arithmetic"
-scope = "Here."
-test = "Compute it."
-expected = "conditional"
-axis = "the limit"
-""" + "".join(
-        f'[[claim.part]]\nname = "part{number}"\n{rule.format(limit=limit)}'
-        for number, limit in enumerate(limits)
-    )
-    book.write("claims/many.toml", claims)
-    book.write("recorded/many.toml", claims)
-    cell = """
-```{code-cell} ipython3
-from pathlib import Path
-from measured_transformer.evidence import registry
-from measured_transformer.evidence.record import record
-registry._packaged = lambda: registry.read_claims(Path("recorded"))
-record("CS-2.1", {f"part{number}": {"value": 1.0} for number in range(3)})
-```
-
-```{claim} CS-2.1
-```
-
-```{claims-table}
-```
-"""
-    book.write("many.md", f"{tiny_pages.FRONT}\n# Many parts\n{cell}")
-    assert book.build() == []
-    return book
+    said = words(page.select_one("div.claim-line#claim-cs-1-3"))
+    assert "A word of mine, with" in said
+    assert re.search(r"Measured Largest error .* in 10 draws; the control is off by 0\.2", said)
+    assert "and a negative control, which must fail, exceeds 0.001." in said
+    source = page.select_one("#claim-cs-1-3 dd a")
+    assert source["href"].startswith("index.html#")
 
 
 def test_anchors_are_unique(page):
@@ -263,9 +154,7 @@ def test_anchors_are_unique(page):
     assert len(ids) == len(set(ids))
 
 
-def test_records_do_not_show_and_other_outputs_do(page):
-    assert "seen by the reader" in words(page)
-    assert page.select_one("[aria-label='Measured values']") is None
+def test_what_cells_show_is_on_the_page(page):
     shown = [words(output) for output in page.select(".cell_output")]
     assert shown == ["seen by the reader", words(page.select_one("figure"))]
 
@@ -287,23 +176,11 @@ def test_a_figure_has_two_drawings_and_one_caption(page):
     assert width[1] == "640"
 
 
-def test_box_says_what_ran(page):
-    box = page.select_one("div.ran")
-    said = words(box)
-    assert "Five seeds of 300 steps." in said
-    facts = {words(term): words(term.find_next("dd")) for term in box.select("dt")}
-    assert facts["Profile"] == "quick"
-    assert "Python 3." in facts["Versions"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", facts["Date"])
-    assert re.fullmatch(r"\d+ s", facts["Time"])
-    assert box.select_one("a.notebook-link")["href"] == "_notebooks/good.ipynb"
-
-
 def test_runs_table_lists_the_chapters(good):
     table = good.page("plain").select_one("table.runs-table")
     assert words(table.select_one("tbody tr td")) == "A good page"
     assert table.select_one("tbody a")["href"] == "good.html"
-    assert "Profile: quick" in words(table)
+    assert "Seeds: 10 Device: cpu, Some Processor, 2 cores" in words(table)
 
 
 def test_header_offers_the_notebook_and_colab_can_open_it(good):
@@ -331,18 +208,18 @@ def prose(notebook):
 def test_notebook_has_the_text_with_everything_resolved(prose):
     for text in (
         "# A good page",
-        "The closest two are 1.472 apart, 50% rise, and the largest error is 3\u00a0×\u00a010⁻¹⁴.",
-        "Look at **confirmed**, **refuted** and **fact**.",
+        "The floor is 1.14, random vectors reach 93%, and the largest error is 2\u00a0×\u00a010⁻¹⁴.",
+        "Look at the offset and Rotary carries over better.",
         "Vaswani *et al.* [2017] say, $a_b$ is *not* `code` and x \\* y is a_c; see Fig. 1 and (1).",
         "$$\ns = \\sum_i x_i \\tag{1}\n$$",
         "**Figure 1:** A line of slope $1$, see A good page.",
-        "> **Claim CS-1.3** **confirmed**",
+        "depends on the offset alone. **confirmed** largest error",
         "> **Exercise 1 (By hand)**",
         "<details>\n<summary>Solution</summary>\n\nBecause.\n\n</details>",
         "## Does it fall off smoothly?",
         "| where | what |\n| --- | --- |\n| $x$ | `a\\|b` |",
         "> **What people get wrong**",
-        "- **Profile**: quick",
+        "**What ran**: 10 seeds, cpu",
         "Ashish Vaswani, Noam Shazeer, and Niki Parmar.",
     ):
         assert text in prose, text
@@ -359,8 +236,7 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
     assert firsts[0].startswith("# This notebook needs the book's library.")
     assert firsts[1:] == [
         "from pathlib import Path",  # hidden on the page, but needed by what follows
-        "from measured_transformer.evidence.record import record, report",
-        'record("CS-1.5", value=[0, 3, -1])',
+        "from measured_transformer.evidence.results import load_result",
         "from measured_transformer.figures.plots import subplots",
         "from measured_transformer.exercises import check",  # what an exercise begins with
         "assert sum(range(4)) == 6",
@@ -377,10 +253,8 @@ def test_an_exercise_goes_on_in_a_cell_of_the_notebook(notebook):
 
 
 def test_notebook_runs_elsewhere(notebook, good, tmp_path):
-    """With the folder that the hidden cell of these tests reads, and nothing else of the book."""
-    (tmp_path / "recorded").mkdir()
-    text = (good.root / "recorded/claims.toml").read_text()
-    (tmp_path / "recorded/claims.toml").write_text(text)
+    """With the results that the hidden cell of these tests reads, and nothing else of the book."""
+    shutil.copytree(good.root / "rooms", tmp_path / "rooms")
     client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path}})
     executed = client.execute()
     outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]
@@ -397,7 +271,7 @@ def test_other_builders_print_the_page_too(good, builder):
         for path in printed
         if path.suffix in (".txt", ".tex", ".1", ".texi", ".html")
     )
-    assert "1.472" in text
+    assert "1.14" in text
     assert "confirmed" in text
     if builder == "latex":
         assert text.count("includegraphics") == 1
@@ -416,7 +290,7 @@ TABLE = "\n```{claims-table}\n```\n\n(smoothly)=\n## Smoothly\n"
 
 
 def bad(body, cells=tiny_pages.CELLS):
-    return f"{tiny_pages.FRONT}\n# A page\n\n{cells}\n{body}\n"
+    return f"{tiny_pages.ROOM_FRONT}\n# A page\n\n{cells}\n{body}\n"
 
 
 def picture(metadata, call="line()"):
@@ -426,36 +300,35 @@ def picture(metadata, call="line()"):
 NAMED = "  figure:\n    caption: A line.\n    name: fig-{name}\n"
 WARNINGS = {
     "unknown-value": (
-        bad("{measured}`min_distanse:.3f`"),
-        r"no measured value 'min_distanse' on this page; nearest are min_distance",
+        bad("{measured}`flor:.3f`"),
+        r"no measured value 'flor' on this page; nearest are floor",
     ),
     "unknown-part": (
         bad("{measured}`DD-7.7.rotary.effect`"),
         r"no measured value 'DD-7.7.rotary.effect'.*nearest are DD-7.7",
     ),
-    "unknown-format": (bad("{measured}`min_distance:.3q`"), r"number format.*'.3q'"),
-    "value-without-cells": (
-        "# A page\n\n{measured}`min_distance`",
-        r"no measured value 'min_distance' on this page",
+    "unknown-format": (bad("{measured}`floor:.3q`"), r"number format.*'.3q'"),
+    "value-without-room": (
+        "# A page\n\n{measured}`floor`",
+        r"floor is asked for on a page without a room; name the room in its front matter",
     ),
-    "unknown-verdict": (bad("{verdict}`CS-9.9`"), r"no claim 'CS-9.9' in the registry"),
-    "unknown-card": (bad("```{claim} CS-9.9\n```"), r"no claim 'CS-9.9' in the registry"),
-    "covered-unrecorded": (
-        bad("{measured}`none_here`" + TABLE, cells=""),
-        r"claim CS-1.3 is covered by covered-unrecorded, but no cell of this page records it",
+    "no-such-role": (bad("{verdict}`CS-1.3`"), r'Unknown interpreted text role "verdict"'),
+    "unknown-claim": (bad("```{claim} CS-9.9\n```"), r"no claim 'CS-9.9' in the registry"),
+    "covered-without-room": (
+        f"# A page\n{TABLE}",
+        r"claim CS-1.3 is covered by covered-without-room, which has no room",
     ),
     "other-verdict": (
         bad(TABLE),
-        r"claim CS-1.3: the prose discusses the verdict 'refuted', but profile quick measured "
-        r"'confirmed'",
+        r"claim CS-1.3: the prose discusses the verdict 'refuted', but the results give 'confirmed'",
     ),
-    "second-card": (
+    "second-line": (
         bad("```{claim} CS-1.3\n```\n\n```{claim} CS-1.3\n```\n" + TABLE),
-        r"claim CS-1.3 has a second card on this page",
+        r"claim CS-1.3 has a second line on this page",
     ),
     "shown-nowhere": (
         bad("```{claim} CS-1.3\n```\n"),
-        r"claim CS-1.5 is covered by this page, but stands in no card and no table",
+        r"claim CS-1.5 is covered by this page, but stands in no line and no list",
     ),
     "no-such-section": (
         bad("```{claims-table}\n```"),
@@ -467,7 +340,7 @@ WARNINGS = {
     ),
     "of-another": (
         bad("text"),
-        r"records claim CS-1.3, which the registry gives to another chapter",
+        r"the room of this page judges claim CS-1.3, which the registry gives to another chapter",
     ),
     "no-alt": (bad(picture(NAMED.format(name="a"))), r"figure without alternative text"),
     "no-caption": (
@@ -481,16 +354,17 @@ WARNINGS = {
     "no-alt-of-file": ("# A page\n\n![](picture.png)", r"image picture.png without alternative"),
     "bare-numeral": (
         "# A page\n\nSome words.\nThe distance is 12.4 here.",
-        r"bare-numeral\.md:4: WARNING: bare numeral '12\.4' in prose; show what a cell measured with",
+        r"bare-numeral\.md:4: WARNING: bare numeral '12\.4' in prose; show what was measured with",
     ),
-    "ran-nothing": ("# A page\n\n```{ran}\n```", r"a page without cells has nothing that ran"),
 }
 WITH_CLAIMS = (
-    "covered-unrecorded",
+    "unknown-part",
+    "covered-without-room",
     "other-verdict",
-    "second-card",
+    "second-line",
     "shown-nowhere",
     "no-such-section",
+    "of-another",
 )
 
 
@@ -505,13 +379,11 @@ def complaints(tmp_path_factory):
         book.write(f"{name}.md", text)
     found = {}
     book.write("claims/none.toml", "")
-    book.claims("recorded-by")
-    (book.root / "claims/recorded-by.toml").unlink()
     for name in WITH_CLAIMS:
         for old in (book.root / "claims").iterdir():
             old.unlink()
         expected = "refuted" if name == "other-verdict" else "confirmed"
-        book.claims(name, expected=expected)
+        book.claims("elsewhere" if name == "of-another" else name, expected=expected)
         found[name] = [line for line in book.build() if f"{name}.md" in line or name in line]
     for old in (book.root / "claims").iterdir():
         old.unlink()
@@ -530,59 +402,6 @@ def test_warns(name, complaints):
     assert all("WARNING" in line or "ERROR" in line for line in complaints[name])
 
 
-@pytest.mark.parametrize("full", ["conditional", "confirmed"])
-def test_what_quick_may_leave_open_it_may_decide_as_full_does_and_no_other_way(tmp_path, full):
-    book = tiny_pages.make(tmp_path)
-    book.claims("page")
-    declared = (book.root / "claims/page.toml").read_text()
-    left_open = f'expected = {{quick = "inconclusive", full = "{full}"}}'
-    book.write("claims/page.toml", declared.replace('expected = "conditional"', left_open))
-    book.write("page.md", bad(TABLE + "\n(smoothly)=\n## Smoothly\n\nWords.\n"))
-    told = [line for line in book.build() if "the prose discusses" in line]
-    if full == "conditional":
-        assert told == []
-    else:
-        assert "DD-7.7: the prose discusses the verdict 'inconclusive' or 'confirmed'" in told[0]
-        assert "profile quick measured 'conditional'" in told[0]
-
-
-def full_record(book, name, **values):
-    path = committed(book.root, name, "full")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"records": {}, "values": values}))
-
-
-def test_a_value_of_the_last_full_run_is_that_of_its_record_and_follows_it(tmp_path):
-    book = tiny_pages.make(tmp_path)
-    book.write("claims/none.toml", "")
-    book.write(
-        "page.md", "# A page\n\nIt is {full}`shares|mean:.2f`, at most {full}`shares|max`.\n"
-    )
-    full_record(book, "page", shares=[0.25, 0.75])
-    assert book.build() == []
-    shown = book.page("page").select("span[data-full]")
-    assert [value.text for value in shown] == ["0.50", "0.75"]
-    assert all(value["title"] == "measured by the last full run" for value in shown)
-    full_record(book, "page", shares=[0.5, 1.0])
-    assert book.build() == []
-    shown = book.page("page").select("span[data-full]")
-    assert [value.text for value in shown] == ["0.75", "1"]
-
-
-def test_a_value_that_no_full_run_measured_fails_the_build(tmp_path):
-    book = tiny_pages.make(tmp_path)
-    book.write("claims/none.toml", "")
-    book.write("other.md", "# A page\n\nIt is {full}`share`.\n")
-    book.write("page.md", "# A page\n\nIt is {full}`shre`.\n")
-    full_record(book, "page", share=0.5)
-    told = "\n".join(book.build())
-    assert re.search(r"page\.md.*in the last full run: no measured value 'shre'.*share", told)
-    assert re.search(
-        r"other\.md.*no record of a full run \(.*/other/results/legacy-full\.json\).*asks for share",
-        told,
-    )
-
-
 def test_a_claim_of_a_chapter_that_is_not_in_the_book(tmp_path):
     book = tiny_pages.make(tmp_path)
     book.claims("elsewhere")
@@ -596,8 +415,6 @@ def test_a_claim_of_a_chapter_that_is_not_in_the_book(tmp_path):
 
 
 def test_a_chapter_that_leaves_the_book_while_it_covers_claims(good, tmp_path):
-    import shutil
-
     shutil.copytree(good.root, tmp_path / "copy")
     book = tiny_pages.Tiny(tmp_path / "copy")
     assert book.build() == []
@@ -609,8 +426,6 @@ def test_a_chapter_that_leaves_the_book_while_it_covers_claims(good, tmp_path):
 
 def test_a_contradiction_fails_every_build_until_it_is_gone(good, tmp_path):
     """Without any flag: warnings alone would let the book be printed."""
-    import shutil
-
     shutil.copytree(good.root, tmp_path / "copy")
     book = tiny_pages.Tiny(tmp_path / "copy")
     book.claims("good", expected="refuted")
@@ -631,8 +446,6 @@ def test_other_warnings_fail_nothing_by_themselves(tmp_path):
 
 
 def test_a_changed_registry_makes_the_page_anew(good, tmp_path):
-    import shutil
-
     shutil.copytree(good.root, tmp_path / "copy")
     book = tiny_pages.Tiny(tmp_path / "copy")
     book.build()
@@ -647,11 +460,9 @@ def test_reading_and_writing_in_parallel_gives_the_same_pages(good, tmp_path):
     book.write("plain.md", "# A page without cells\n\n```{runs-table}\n```\n")
     for number in range(6):  # Sphinx reads in parallel from five pages on
         book.write(f"more-{number}.md", "# More\n")
-    import shutil
-
     shutil.copytree(good.root / "_build/.jupyter_cache", tmp_path / "_build/.jupyter_cache")
     assert book.build(parallel=2) == []
-    for selector in ("div.claim", "table.claims-table", "figure", "div.ran"):
+    for selector in ("div.claim-line", "details.fold", "figure", "div.ran-line"):
         expected = [words(node) for node in good.page("good").select(selector)]
         assert [words(node) for node in book.page("good").select(selector)] == expected
     assert "A good page" in words(book.page("plain").select_one("table.runs-table"))

@@ -10,12 +10,9 @@ import re
 import shutil
 from pathlib import Path
 
-import nbformat
+import fake_judging
 import pytest
 import tiny_pages
-from bookpress import fingerprint
-from bookpress.records import committed
-from measured_transformer.evidence import records
 
 PLANNED = """\
 chapter = "part/coming-soon"
@@ -59,7 +56,7 @@ status = "planned"
 type = "bound"
 at_most = 0
 """
-CHAPTER = f"""{tiny_pages.FRONT}
+CHAPTER = f"""{tiny_pages.ROOM_FRONT}
 # A good page
 {tiny_pages.CELLS}
 
@@ -118,25 +115,10 @@ def write(book):
     book.write("front.md", "# Front\n\n```{scorecard-counts}\n```\n")
 
 
-def full_run(book, date="2026-02-03"):
-    """Write what the chapter measured as the records of a full run, on another device."""
-    path = next((book.root / "_build/.jupyter_cache").rglob("base.ipynb"))
-    found = records.payloads(nbformat.read(path, as_version=4))
-    for record in found["records"].values():
-        record |= {"device": "cuda, Some GPU", "date": f"{date}T04:05:06+00:00"}
-    chapter = book.root / "good.md"
-    stamp = fingerprint.stamp(book.root, chapter)
-    head = {"chapter": "good", "profile": "quick", "seed_offset": 0, "stamp": stamp.digest}
-    head |= {"notebook": "0-0"}
-    records.write_records(committed(book.root, "good", "full"), head | found)
-
-
 @pytest.fixture(scope="session")
 def printed(tmp_path_factory):
     book = tiny_pages.make(tmp_path_factory.mktemp("scorecard"))
     write(book)
-    assert book.build() == []
-    full_run(book)
     assert book.build() == []
     return book
 
@@ -164,7 +146,7 @@ def cells(table, claim_id):
 
 def test_every_claim_has_a_row_with_an_anchor_of_its_own(table):
     assert [row["id"] for row in table.select("tbody tr")] == ROWS
-    assert [words(cell) for cell in table.select("th")] == ["Claim", "This build", "Last full run"]
+    assert [words(cell) for cell in table.select("th")] == ["Claim", "What was measured"]
     for row in table.select("tbody tr"):
         assert row.select_one(".claim-head a")["href"] == f"#{row['id']}"
 
@@ -182,7 +164,7 @@ def test_rows_can_be_found_by_source_chapter_and_verdict(table):
 
 
 def test_a_row_says_what_was_claimed_measured_and_where(table):
-    said, built, full = cells(table, "CS-1.3")
+    said, came = cells(table, "CS-1.3")
     assert words(said).startswith("CS-1.3 Similarity \\(s(i, j)\\) depends on the offset alone.")
     source = said.select_one(".claim-source a")
     assert words(source) == "Case study on the components, section 1"
@@ -191,23 +173,17 @@ def test_a_row_says_what_was_claimed_measured_and_where(table):
     assert not details.has_attr("open")
     for part in ("Test Deviation from", "Rule, declared beforehand No error is", "Scope The enco"):
         assert part in words(details), part
-    assert words(built).startswith("✓ confirmed Largest error 3 × 10⁻¹⁴ in 2 draws")
-    assert words(built).endswith("In A good page")
-    assert built.select_one("a")["href"] == "good.html#claim-cs-1-3"
-    assert words(full).startswith("✓ confirmed 2026-02-03, cuda, Some GPU")
-    assert "stale" not in words(full)
-    assert "Largest error" in words(full.select_one("details"))
+    assert re.match(r"✓ confirmed Largest error .* × 10⁻¹⁴ in 10 draws", words(came))
+    assert words(came).endswith("In A good page")
+    assert came.select_one("a")["href"] == "good.html#claim-cs-1-3"
 
 
-def test_a_card_in_a_chapter_leads_to_its_row(printed):
-    link = printed.page("good").select_one("div.claim .claim-more a")
+def test_a_line_in_a_chapter_leads_to_its_row(printed):
+    link = printed.page("good").select("div.claim-line a")[-1]
     assert (words(link), link["href"]) == ("CS-1.3 in the Scorecard", "scorecard.html#CS-1.3")
-    notebook = (printed.root / "_build/html/_notebooks/good.ipynb").read_text("utf-8")
-    assert "Claim CS-1.3" in notebook
-    assert "in the Scorecard" not in notebook, "it would lead nowhere from there"
 
 
-def test_the_link_leads_to_the_section_where_there_is_no_card(table, printed):
+def test_the_link_leads_to_the_section_where_there_is_no_line(table, printed):
     links = {key: cells(table, key)[1].select_one("a")["href"] for key in ("CS-1.5", "DD-7.7")}
     assert links == {"CS-1.5": "good.html#smoothly", "DD-7.7": "good.html#claim-dd-7-7"}
     for link in links.values():
@@ -215,20 +191,18 @@ def test_the_link_leads_to_the_section_where_there_is_no_card(table, printed):
 
 
 def test_parts_intervals_and_seeds_stand_in_the_row(table):
-    _, built, _ = cells(table, "DD-7.7")
-    assert "It turns on the other scheme:" in words(built)
+    _, came = cells(table, "DD-7.7")
+    assert "It turns on the other scheme:" in words(came)
     assert re.search(
-        r"against ALiBi: mean difference 3 \(95 % interval .*, 5 seeds\)", words(built)
+        r"against ALiBi: mean difference 0\.63 \(95 % interval .*, 10 seeds\)", words(came)
     )
 
 
 def test_planned_and_cited_claims_are_told_apart_from_measured_ones(table):
-    _, built, full = cells(table, "CS-2.10")
-    assert words(built) == "○ planned Chapter to come: Coming soon"
-    assert words(full) == "none yet"
-    _, built, full = cells(table, "DA-2.1")
-    assert words(built) == "§ fact Cited, not tested here. In A good page"
-    assert words(full) == "cited, not run"
+    _, came = cells(table, "CS-2.10")
+    assert words(came) == "○ planned Chapter to come: Coming soon"
+    _, came = cells(table, "DA-2.1")
+    assert words(came) == "§ fact Cited, not tested here. In A good page"
 
 
 def test_the_filters_are_hidden_without_scripts_and_know_what_there_is(printed):
@@ -262,11 +236,6 @@ def test_counts_are_computed_and_lead_to_the_rows(printed):
             "§ fact 1": f"{prefix}#verdict=fact",
             "○ planned 3": f"{prefix}#verdict=planned",
         }
-
-
-def test_the_page_says_what_this_build_ran_on(printed, table):
-    said = words(printed.page("scorecard").select_one(".score-ran"))
-    assert re.fullmatch(r"This build was measured at the quick profile, on cpu, .*\.", said)
 
 
 def test_sources_have_a_row_each(printed):
@@ -303,17 +272,49 @@ def test_rows_can_be_taken_along(printed):
     claims = {claim["id"]: claim for claim in data["claims"]}
     assert list(claims) == ROWS
     assert claims["CS-1.5"]["link"] == "good.html#smoothly"
-    assert claims["CS-1.3"]["full"]["device"] == "cuda, Some GPU"
-    sinusoidal = claims["DD-7.7"]["build"]["parts"][0]
-    assert sinusoidal["effect"] == pytest.approx(-3)
-    assert sinusoidal["interval"][0] < -3 < sinusoidal["interval"][1]
-    assert claims["CS-2.10"]["build"] is None
+    assert claims["CS-1.3"]["expected"] == "confirmed"
+    assert claims["CS-1.3"]["measured"]["device"] == "cpu, Some Processor, 2 cores"
+    alibi = claims["DD-7.7"]["measured"]["parts"][1]
+    assert alibi["effect"] == pytest.approx(0.63, abs=0.01)
+    assert alibi["interval"][0] < alibi["effect"] < alibi["interval"][1]
+    assert claims["CS-2.10"]["measured"] is None
     with (pages / "scorecard.csv").open(encoding="utf-8", newline="") as file:
         lines = {line["id"]: line for line in csv.DictReader(file)}
     assert list(lines) == ROWS
     assert lines["CS-1.3"]["verdict"] == "confirmed"
-    assert lines["DD-7.7"]["seeds"] == "5"
-    assert "against ALiBi: mean difference 3" in lines["DD-7.7"]["measured"]
+    assert (lines["DD-7.7"]["seeds"], lines["DD-7.7"]["date"]) == ("10", "2026-02-03")
+    assert "against ALiBi: mean difference 0.63" in lines["DD-7.7"]["measured"]
+    assert lines["CS-2.10"]["measured"] == ""
+
+
+MANY = """\
+[[claim]]
+id = "CS-2.9"
+source = "CS"
+place = "section 2"
+chapter = "good"
+statement = "It stays small."
+kind = "arithmetic"
+scope = "Here."
+test = "Compute it."
+expected = "conditional"
+axis = "the limit"
+""" + "".join(
+    f'[[claim.part]]\nname = "part{number}"\n[claim.part.rule]\ntype = "bound"\nat_most = {limit}\n'
+    for number, limit in enumerate((0.0, 2.0, 0.5))
+)
+
+
+def test_the_list_of_many_parts_is_folded_in_the_table_and_not_in_the_chapter(copied):
+    copied.write("claims/many.toml", MANY)
+    copied.write("good.md", CHAPTER + "\n```{claim} CS-2.9\n```\n")
+    assert copied.build() == []
+    row = copied.page("scorecard").find(id="CS-2.9")
+    assert words(row.select_one(".score-came summary")) == "3 parts: 1 confirmed, 2 refuted"
+    assert len(row.select(".score-came details li")) == 3
+    line = copied.page("good").select_one("#claim-cs-2-9")
+    assert len(line.select(".claim-measured li")) == 3
+    assert line.select_one(".claim-measured details") is None
 
 
 # The walk through a source ------------------------------------------------------------------------
@@ -337,7 +338,6 @@ def test_a_claim_of_a_source_has_its_verdict_value_and_place(printed):
         "scorecard.html#CS-1.5",
         "good.html#smoothly",
     ]
-    assert "Last full run: ✗ refuted 2026-02-03, cuda, Some GPU" in words(item)
     assert words(page.find(id="CS-2.10")).endswith("Chapter to come: Coming soon")
 
 
@@ -372,62 +372,26 @@ def test_nothing_changed_nothing_written(copied):
     assert changed(copied, before) == set()
 
 
-def test_a_new_full_run_shows_at_once(copied):
-    before = written(copied)
-    full_run(copied, "2026-03-04")
-    assert copied.build() == []
-    assert changed(copied, before) == ALL_ROWS | EXPORTS | {"good.html"}
-    full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
-    assert words(full).startswith("✓ confirmed 2026-03-04")
-    assert "2026-03-04" in words(copied.page("walk").find(id="CS-1.3"))
-    committed(copied.root, "good", "full").unlink()
-    assert copied.build() == []
-    full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
-    assert words(full) == "none yet"
-    assert "Last full run" not in words(copied.page("good"))
-
-
-def test_a_chapter_shows_the_last_full_run_beside_its_own_verdicts(printed):
-    page = printed.page("good")
-    card = words(page.select_one("div.claim"))
-    assert "Last full run" in card
-    assert "2026-02-03, cuda, Some GPU" in card
-    assert "What it measured" in card
-    rows = [words(row) for row in page.select("table.claims-table tbody tr")]
-    shown = [row.split()[0] for row in rows if "Last full run" in row]
-    assert shown == ["CS-1.3", "CS-1.5", "DD-7.7"], "a cited claim has no run"
-    assert not any("Some GPU" in row for row in rows), "the table is brief"
-
-
-def test_a_full_build_shows_its_own_verdicts_alone(copied, monkeypatch):
-    monkeypatch.setenv("MEASURED_PROFILE", "full")
-    text = (copied.root / "good.md").read_text()
-    copied.write("good.md", text.replace("error=[2e-14", "error=[5e-14"))
-    for name in ("claims/good.toml", "recorded/claims.toml"):
-        claims = (copied.root / name).read_text()
-        copied.write(name, claims.replace("full = 10", "full = 5"))
-    assert copied.build() == []
-    page = words(copied.page("good"))
-    assert "Last full run" not in page
-
-
 def test_a_chapter_that_says_or_measures_something_else_changes_the_rows(copied):
     before = written(copied)
     text = (copied.root / "good.md").read_text()
     copied.write("good.md", text.replace("# A good page", "# A better page"))
     assert copied.build() == []
     assert changed(copied, before) == ALL_ROWS | {"good.html"}
-    built = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[1]
-    assert words(built).endswith("In A better page")
+    came = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[1]
+    assert words(came).endswith("In A better page")
     before = written(copied)
     text = (copied.root / "good.md").read_text()
     copied.write("good.md", text.replace("## Does it fall", "More words.\n\n## Does it fall"))
     assert copied.build() == []
     assert changed(copied, before) == {"good.html"}, "no row has changed"
-    copied.write("good.md", text.replace("error=[2e-14", "error=[5e-14"))
+    before = written(copied)
+    fake_judging.measure_again(copied.root, error=5e-14)
     assert copied.build() == []
-    built = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[1]
-    assert "5 × 10⁻¹⁴" in words(built)
+    assert changed(copied, before) == ALL_ROWS | EXPORTS | {"good.html"}
+    came = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[1]
+    assert "5 × 10⁻¹⁴" in words(came)
+    assert "5 × 10⁻¹⁴" in words(copied.page("good").select_one("div.claim-line"))
 
 
 def test_a_changed_registry_changes_the_rows(copied):
@@ -457,7 +421,7 @@ def test_a_source_page_complains_of_a_claim_that_came_later(copied):
 
 
 def test_a_build_that_was_interrupted_is_made_up_for(copied, monkeypatch):
-    full_run(copied, "2026-03-04")
+    fake_judging.measure_again(copied.root, error=5e-14)
     from bookpress.sphinx import scorefill
 
     with monkeypatch.context() as patch:
@@ -469,8 +433,8 @@ def test_a_build_that_was_interrupted_is_made_up_for(copied, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             copied.build()
     assert copied.build() == []
-    full = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[2]
-    assert "2026-03-04" in words(full)
+    came = cells(copied.page("scorecard").select_one("table.scorecard"), "CS-1.3")[1]
+    assert "5 × 10⁻¹⁴" in words(came)
 
 
 def test_pages_do_not_depend_on_who_reads_first(printed, tmp_path):
@@ -479,7 +443,6 @@ def test_pages_do_not_depend_on_who_reads_first(printed, tmp_path):
     for number in range(6):  # Sphinx reads in parallel from six pages on
         book.write(f"a-{number}.md", "# More\n")
     shutil.copytree(printed.root / "_build/.jupyter_cache", tmp_path / "_build/.jupyter_cache")
-    shutil.copytree(printed.root / "lib", tmp_path / "lib")
     assert book.build(parallel=3) == []
     for name in ("scorecard", "walk", "front"):
         for selector in ("table", "form", "div.score-item", "ul.score-counts"):
@@ -542,32 +505,3 @@ def test_complains(name, tmp_path):
     book, lines = only_page(tmp_path, text)
     assert any(re.search(message, line) for line in lines), lines
     assert "see above" in book.failed
-
-
-def test_a_full_run_that_contradicts_the_prose(copied):
-    path = committed(copied.root, "good", "full")
-    payload = json.loads(path.read_text("utf-8"))
-    payload["records"]["CS-1.5"]["verdict"] = "confirmed"
-    records.write_records(path, payload)
-    expected = (
-        "claim CS-1.5: the prose discusses the verdict 'refuted' of a full run, but that of "
-        "2026-02-03 measured 'confirmed'"
-    )
-    for _ in range(2):
-        assert any(expected in line for line in copied.build())
-        assert copied.failed == "1 complaint, see above"
-    payload["records"]["CS-1.5"]["verdict"] = "refuted"
-    records.write_records(path, payload)
-    assert copied.build() == []
-
-
-def test_damaged_records_of_a_full_run_are_named(tmp_path):
-    book = tiny_pages.make(tmp_path)
-    book.write("claims/planned.toml", PLANNED)
-    book.write("page.md", "# Page\n\n```{scorecard}\n```\n")
-    book.write("lib/measured_transformer/chapters/page/results/legacy-full.json", '{"records": {')
-    lines = book.build()
-    assert any(
-        "legacy-full.json: expected records in JSON, got damage" in line for line in lines
-    ), lines
-    assert book.failed

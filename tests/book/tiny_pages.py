@@ -1,7 +1,7 @@
 """Pages of a book that is small enough to be printed inside a test.
 
-All pages share their cells, so the cells are executed once for all of them: jupyter-cache finds the
-outputs by the code, not by the page.
+Its one room is `fake_judging`'s. All pages share their cells, so the cells are executed once for all of them:
+jupyter-cache finds the outputs by the code, not by the page.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fake_judging
 from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
@@ -58,7 +59,7 @@ statement = "Rotary carries over better."
 kind = "experiment"
 scope = "Small decoders."
 test = "Excess loss."
-seeds = {{quick = 5, full = 10}}
+seeds = 10
 expected = "conditional"
 axis = "the other scheme"
 [[claim.part]]
@@ -104,25 +105,21 @@ kernelspec: {display_name: Python 3, language: python, name: python3}
 ---
 """
 
+ROOM_FRONT = FRONT.replace("\n---\n", "\nmeasured: {room: some_room}\n---\n", 1)
+"""The front matter of a page that belongs to the room."""
+
 CELLS = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
 from pathlib import Path
-from measured_transformer.evidence import registry
-registry._packaged = lambda: registry.read_claims(Path("recorded"))
+from measured_transformer.evidence import results
+results.results_folder = lambda room: Path("rooms") / room / "results"
 ```
 
 ```{code-cell} ipython3
-from measured_transformer.evidence.record import record, report
-report(min_distance=1.4718, rises=[0, 1, 1, 0])
-record("CS-1.3", error=[2e-14, -3e-14], control=[0.3]);
-```
+from measured_transformer.evidence.results import load_result
 
-```{code-cell} ipython3
-record("CS-1.5", value=[0, 3, -1])
-one = [1, 1.1, 0.9, 1.05, 0.95]
-record("DD-7.7", {"sinusoidal": {"treatment": [x - 3 for x in one], "baseline": one[::-1]},
-                  "alibi": {"treatment": [x + 3 for x in one], "baseline": one[::-1]}})
+accuracy = load_result("some_room", "reversal").accuracy.mean("seed")
 print("seen by the reader")
 ```
 """
@@ -168,6 +165,7 @@ CONFIG = {
     "nb_execution_raise_on_error": True,
     "numfig": True,
     "measured_claims": "claims",
+    "measured_judging": "fake_judging",
     "exclude_patterns": ["_build"],
     "exercise_style": "solution_follow_exercise",
     "templates_path": [],  # the theme writes into the default, which would last to the next build
@@ -177,11 +175,18 @@ CONFIG = {
 
 @dataclass
 class Tiny:
-    """A tiny book in a folder, with settings of its own; why its last build failed, if it did."""
+    """A tiny book in a folder.
+
+    Attributes:
+        failed: why its last build failed, if it did.
+        settings: of Sphinx, of its own.
+        states: of the room's results that do not hold: state and why.
+    """
 
     root: Path
     failed: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    states: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def write(self, name: str, text: str) -> None:
         """Write one file of the book."""
@@ -193,13 +198,12 @@ class Tiny:
         """Declare the four claims of a chapter, in a file named after it."""
         text = CLAIMS.format(chapter=chapter, expected=expected, section=section)
         self.write(f"claims/{chapter}.toml", text)
-        if not (self.root / "recorded").exists():
-            self.write("recorded/claims.toml", text)
 
     def build(self, builder: str = "html", parallel: int = 1) -> list[str]:
         """Print the book and return its warnings."""
         warnings = io.StringIO()
         build = self.root / "_build"
+        fake_judging.keep(self.root, self.states)
         with patch_docutils(), docutils_namespace():
             app = Sphinx(
                 srcdir=self.root,

@@ -70,12 +70,6 @@ with (Path.cwd() / "{up}runs.log").open("a") as log:
 
 {code}
 ```
-
-```{{code-cell}} ipython3
-from measured_transformer.evidence.record import report
-
-report(seen=seen())
-```
 """
 ONE = "from tiny.lens import seen\n\nprint('one sees', seen())"
 TWO = "from tiny.mirror import seen\n\nprint('two sees', seen())"

@@ -82,7 +82,7 @@ def test_cells_and_their_lines(new_book: SmallBook) -> None:
     chapter = load_book(new_book.root).chapters[0]
     read = notebook(chapter)
     code = [index for index, cell in enumerate(read.cells) if cell.cell_type == "code"]
-    assert [cell_line(chapter, read, index) for index in code] == [15, 24, 30]
+    assert [cell_line(chapter, read, index) for index in code] == [15, 24]
     lines = chapter.path.read_text("utf-8").splitlines()
     for index in code:
         line = lines[cell_line(chapter, read, index) - 1]

@@ -9,20 +9,25 @@ from pathlib import Path
 import nbformat
 import pytest
 from bookpress import kernel
+from bookpress.cache import FOLDER, Cache
 from small_book import SmallBook, interrupt, wait_for
 
 
-def test_the_first_run_executes_both_in_their_own_folders_and_records_them(book: SmallBook) -> None:
-    one = json.loads(book.read("_build/records/quick/one.json"))
-    two = json.loads(book.read("_build/records/quick/two.json"))
-    assert (one["chapter"], one["values"]) == ("book/one", {"seen": 2})
-    assert (two["chapter"], two["values"]) == ("book/part/two", {"seen": 20})
-    assert one["notebook"].startswith(book.stored_notebook("one").parent.name)
+def seen(book: SmallBook, name: str) -> str:
+    """What the kept run of a chapter printed."""
+    notebook = nbformat.read(book.stored_notebook(name), nbformat.NO_CONVERT)
+    printed = [out.text for cell in notebook.cells for out in cell.get("outputs", ())]
+    return "".join(printed).strip()
+
+
+def test_the_first_run_executes_both_in_their_own_folders_and_keeps_them(book: SmallBook) -> None:
+    assert seen(book, "one") == "one sees 2"
+    assert seen(book, "two") == "two sees 20"
     assert book.stale() == set()
 
 
 def test_the_seconds_of_each_cell_lie_beside_the_executed_notebook(book: SmallBook) -> None:
-    (path,) = (book.root / "_build/executed/quick").rglob("two.seconds.json")
+    (path,) = (book.root / "_build/executed").rglob("two.seconds.json")
     took = json.loads(path.read_text("utf-8"))
     notebook = json.loads(path.with_name("two.ipynb").read_text("utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -59,7 +64,7 @@ def test_a_function_behind_another_module_runs_the_one_chapter_that_uses_it(
     assert book.runs() == ["one"]
     assert "to run: book/one.md (changed: tiny.glass:base)" in done.stdout
     assert "[1/1] book/one.md ... " in done.stdout
-    assert json.loads(book.read("_build/records/quick/one.json"))["values"] == {"seen": 42}
+    assert seen(book, "one") == "one sees 42"
     assert book.stale() == set()
 
 
@@ -99,32 +104,25 @@ def test_a_touched_file_is_no_change(book: SmallBook) -> None:
     assert book.stale() == set()
 
 
-def test_taking_an_edit_back_finds_the_earlier_run_and_its_records(book: SmallBook) -> None:
-    before = book.read("_build/records/quick/one.json")
+def test_taking_an_edit_back_finds_the_earlier_run(book: SmallBook) -> None:
     book.replace("lib/tiny/lens.py", "+ 1", "+ 2")
     assert book.press("execute").returncode == 0
-    assert book.read("_build/records/quick/one.json") != before
+    assert seen(book, "one") == "one sees 3"
     book.replace("lib/tiny/lens.py", "+ 2", "+ 1")
     assert book.runs() == ["one"]
     assert book.press("execute").returncode == 0
     assert book.runs() == []
-    assert book.read("_build/records/quick/one.json") == before
+    assert seen(book, "one") == "one sees 2"
 
 
-def test_the_profile_runs_both_and_leaves_the_other_profile_as_it_was(book: SmallBook) -> None:
-    quick = book.read("_build/records/quick/one.json")
-    done = book.press("execute", MEASURED_PROFILE="full")
-    assert done.returncode == 0, done.stderr
-    assert book.runs() == ["one", "two"]
-    assert json.loads(book.read("_build/records/full/two.json"))["profile"] == "full"
-    assert book.read("_build/records/quick/one.json") == quick
-    assert book.stale() == set()
-
-
-def test_another_seed_offset_makes_both_stale(
+def test_another_set_of_seeds_runs_both_and_leaves_the_first_set_as_it_was(
     book: SmallBook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MEASURED_SEED_OFFSET", "1000")
+    done = book.press("execute", MEASURED_SEED_OFFSET="1000")
+    assert done.returncode == 0, done.stderr
+    assert book.runs() == ["one", "two"]
+    assert book.stale() == set()
+    monkeypatch.setenv("MEASURED_SEED_OFFSET", "2000")
     assert book.stale() == {"one", "two"}
 
 
@@ -135,9 +133,10 @@ def test_an_interrupt_between_two_chapters_keeps_the_finished_one(book: SmallBoo
     waiting += "    time.sleep(0.05)"
     book.replace("book/part/two.md", "from tiny.mirror", f"{waiting}\nfrom tiny.mirror")
     process = book.start_press("execute")
-    record = book.root / "_build/records/quick/one.json"
+    executed = book.root / "_build/executed/book/one.ipynb"
     log = book.root / "runs.log"
-    wait_for("chapter one's records", record.exists)
+    wait_for("chapter one's notebook", executed.exists)
+    wait_for("chapter one to be kept", lambda: "one" not in book.stale())
     wait_for("chapter two to run", lambda: "two" in log.read_text())
     kernel = book.root / "book/part/pid"
     wait_for("chapter two to wait", kernel.exists)
@@ -153,7 +152,8 @@ def test_an_interrupt_between_two_chapters_keeps_the_finished_one(book: SmallBoo
 
 
 def test_a_failing_cell_fails_every_time_and_touches_nothing_earlier(book: SmallBook) -> None:
-    kept = {path: path.read_bytes() for path in _results(book)}
+    stored = [book.stored_notebook(name) for name in ("one", "two")]
+    kept = {path: path.read_bytes() for path in stored}
     book.replace("lib/tiny/glass.py", "return 1", "raise RuntimeError('the glass is broken')")
     book.replace("lib/tiny/mirror.py", "20", "30")
     first = book.press("execute")
@@ -167,12 +167,11 @@ def test_a_failing_cell_fails_every_time_and_touches_nothing_earlier(book: Small
         assert expected in first.stdout, first.stdout
     assert "1 failed: book/one.md" in first.stderr
     assert book.runs() == ["one", "two"], "a failure stops no other chapter"
-    assert json.loads(book.read("_build/records/quick/two.json"))["values"] == {"seen": 30}
+    assert seen(book, "two") == "two sees 30"
     second = book.press("execute")
     assert second.returncode == 1
     assert "RuntimeError: the glass is broken" in second.stdout
     assert book.runs() == ["one"]
-    kept.pop(book.root / "_build/records/quick/two.json")
     assert {path: path.read_bytes() for path in kept} == kept
     book.replace("lib/tiny/glass.py", "raise RuntimeError('the glass is broken')", "return 9")
     assert book.press("execute").returncode == 0
@@ -243,18 +242,23 @@ def test_only_the_chapters_asked_for_run(new_book: SmallBook) -> None:
     assert "expected chapters of" in strange.stderr
 
 
-@pytest.mark.parametrize(("one", "two"), [("1.5", "900"), ("900", "1.5"), ("900", "null")])
-def test_where_nothing_ran_before_committed_times_decide_who_starts(
-    new_book: SmallBook, one: str, two: str
-) -> None:
-    for name, seconds in (("one", one), ("two", two)):
-        payload = f'{{"records": {{}}, "values": {{}}, "seconds": {seconds}}}'
-        new_book.write(
-            f"lib/measured_transformer/chapters/{name}/results/legacy-quick.json", payload
-        )
-    assert new_book.press("execute", "--jobs", "1").returncode == 0
-    first = "one" if two == "1.5" else "two"  # what nobody knows leads
-    assert new_book.read("runs.log").split()[0] == first
+@pytest.mark.parametrize("slow", ["one", "two"])
+def test_what_took_longest_before_starts_first(book: SmallBook, slow: str) -> None:
+    store = Cache(book.root / FOLDER, print)
+    for name in ("one", "two"):
+        notebook = nbformat.read(book.stored_notebook(name), nbformat.NO_CONVERT)
+        file = {"one": "book/one.md", "two": "book/part/two.md"}[name]
+        store.add(notebook, file, 900.0 if name == slow else 1.5, {})
+    assert book.press("execute", "--force", "--jobs", "1").returncode == 0
+    assert book.read("runs.log").split()[0] == slow
+
+
+def test_a_chapter_that_never_ran_leads(book: SmallBook) -> None:
+    text = book.read("book/one.md").replace('write("one', 'write("new')
+    book.write("book/new.md", text)
+    book.replace("_toc.yml", "- file: book/part/two", "- file: book/part/two\n- file: book/new")
+    assert book.press("execute", "--force", "--jobs", "1").returncode == 0
+    assert book.read("runs.log").split()[0] == "new"
 
 
 def test_force_runs_what_is_up_to_date(book: SmallBook) -> None:
@@ -263,47 +267,7 @@ def test_force_runs_what_is_up_to_date(book: SmallBook) -> None:
     assert book.runs() == ["one"]
 
 
-def test_records_are_copied_for_committing_only_when_all_are_up_to_date(book: SmallBook) -> None:
-    book.write("lib/measured_transformer/chapters/gone/results/legacy-quick.json", "{}")
-    line = {"name": "a", "asked": "b", "code": "c", "losses": {}}
-    book.write("_build/tuned.jsonl", json.dumps(line) + "\n")
-    assert book.press("records").returncode == 0
-    rooms = "lib/measured_transformer/chapters"
-    committed = sorted(path.parts[-3] for path in (book.root / rooms).rglob("legacy-quick.json"))
-    assert committed == ["one", "two"]
-    assert json.loads(book.read("lib/measured_transformer/training/tuned.jsonl")) == line
-    kept = book.read(f"{rooms}/one/results/legacy-quick.json")
-    assert kept == book.read("_build/records/quick/one.json")
-    book.replace("lib/tiny/mirror.py", "20", "22")
-    refused = book.press("records")
-    assert refused.returncode == 2
-    assert "book/part/two.md" in refused.stderr
-
-
-def test_a_chapter_that_reads_results_leaves_no_records_of_its_run(book: SmallBook) -> None:
-    rooms = "lib/measured_transformer/chapters"
-    assert book.press("records").returncode == 0
-    book.replace("book/one.md", "kernelspec:", "measured: {room: one}\nkernelspec:")
-    assert book.press("execute").returncode == 0
-    assert book.press("records").returncode == 0
-    committed = sorted(path.parts[-3] for path in (book.root / rooms).rglob("legacy-quick.json"))
-    assert committed == ["two"]
-
-
-def test_missing_records_are_written_again_without_running_anything(book: SmallBook) -> None:
-    before = book.read("_build/records/quick/one.json")
-    (book.root / "_build/records/quick/one.json").unlink()
-    assert book.press("execute").returncode == 0
-    assert book.runs() == []
-    assert book.read("_build/records/quick/one.json") == before
-
-
 def test_a_folder_that_is_no_book_is_refused(tmp_path) -> None:
     done = SmallBook(tmp_path).press("execute")
     assert done.returncode == 2
     assert "_toc.yml" in done.stderr
-
-
-def _results(book: SmallBook) -> list:
-    stored = [book.stored_notebook("one"), book.stored_notebook("two")]
-    return [*stored, *(book.root / "_build/records/quick").glob("*.json")]

@@ -11,11 +11,9 @@ def test_a_stamp_lists_its_ingredients(new_book: SmallBook) -> None:
     two = stamp(new_book.root, new_book.root / "book/part/two.md")
     files = ["data/numbers.csv", "lib/tiny/mirror.py", "requirements.txt"]
     assert [p.relative_to(new_book.root).as_posix() for p in two.dependencies] == files
-    assert {"data/numbers.csv", "tiny.mirror:seen", "numpy", "profile", "seed offset"} <= set(
-        two.parts
-    )
+    assert {"data/numbers.csv", "tiny.mirror:seen", "numpy", "seed offset"} <= set(two.parts)
     assert "tiny.glass:base" not in two.parts
-    assert two.parts["profile"] == "quick"
+    assert two.parts["seed offset"] == "0"
 
 
 def test_the_same_content_elsewhere_has_the_same_stamp(
@@ -25,34 +23,16 @@ def test_the_same_content_elsewhere_has_the_same_stamp(
     assert here.digest == there.digest
 
 
-def test_profile_and_seeds_change_it(new_book: SmallBook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_set_of_seeds_changes_it(
+    new_book: SmallBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = new_book.root / "book/one.md"
-    digests = {stamp(new_book.root, path).digest}
+    before = stamp(new_book.root, path).digest
     monkeypatch.setenv("MEASURED_SEED_OFFSET", "7")
-    digests.add(stamp(new_book.root, path).digest)
-    monkeypatch.setenv("MEASURED_PROFILE", "full")
-    digests.add(stamp(new_book.root, path).digest)
-    assert len(digests) == 3
-    monkeypatch.setenv("MEASURED_PROFILE", "fast")
-    with pytest.raises(ValueError, match="fast"):
+    assert stamp(new_book.root, path).digest != before
+    monkeypatch.setenv("MEASURED_SEED_OFFSET", "seven")
+    with pytest.raises(ValueError, match="'seven'"):
         stamp(new_book.root, path)
-
-
-def test_claims_are_an_ingredient(new_book: SmallBook) -> None:
-    path = new_book.root / "book/one.md"
-    new_book.replace(
-        "book/one.md",
-        "  display_name: Python 3\n",
-        "  display_name: Python 3\nmeasured: {claims: one}\n",
-    )
-    with pytest.raises(FingerprintError, match="declares claims 'one'"):
-        stamp(new_book.root, path)
-    claims = "lib/measured_transformer/chapters/one/claims.toml"
-    new_book.write(claims, "# none yet\n")
-    before = stamp(new_book.root, path)
-    assert claims in before.parts
-    new_book.write(claims, "# changed\n")
-    assert stamp(new_book.root, path).digest != before.digest
 
 
 def test_results_of_the_room_are_ingredients(new_book: SmallBook) -> None:

@@ -1,20 +1,9 @@
-"""Whether a committed run is stale: against a book that was really executed and then changed."""
+"""Claims stand in the order of their sources."""
 
 from __future__ import annotations
 
 import pytest
-from bookpress.sphinx.outcomes import base_of, full_outcomes, order
-from small_book import SmallBook
-
-
-def test_no_folder_no_outcomes(book: SmallBook) -> None:
-    assert full_outcomes(book.root, {}) == {}
-
-
-def test_damaged_records_are_named(book: SmallBook) -> None:
-    book.write("lib/measured_transformer/chapters/one/results/legacy-full.json", "{")
-    with pytest.raises(ValueError, match=r"legacy-full\.json: expected records in JSON"):
-        full_outcomes(book.root, {})
+from bookpress.sphinx.outcomes import base_of, order
 
 
 def test_ids_stand_in_the_order_of_the_sources() -> None:

@@ -60,7 +60,7 @@ def test_force_executes_and_prints_all_the_same(printed_book: SmallBook) -> None
         "_build/html/book/one.html",
         "_build/html/_static/basic.css",
         "_build/html/searchindex.js",
-        "_build/records/quick/one.json",
+        "_build/measuring/stale/one.losses-0123",
     ],
 )
 def test_a_changed_file_is_noticed(printed_book: SmallBook, path: str) -> None:

@@ -5,9 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from measured_transformer.evidence.records import read_records
 from measured_transformer.evidence.registry import Claim, claims, claims_files
-from measured_transformer.evidence.verdicts import parts_of
 
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("claim_ids.txt")
@@ -91,7 +89,6 @@ def test_each_claim_declares_what_will_judge_it(found: Claim) -> None:
     assert (found.rule is None) == bool(found.parts)
     if found.kind == "experiment":
         assert found.seeds is not None
-        assert found.seeds["quick"] <= found.seeds["full"]
     if found.status == "planned":
         assert found.expected is None
 
@@ -114,18 +111,3 @@ def test_a_room_is_named_after_its_chapter() -> None:
         chapter = next(line for line in lines if not line.startswith("#"))
         name = room.replace("_", "-")
         assert re.fullmatch(rf'chapter = "book/[a-z-]+/{name}"', chapter), room
-
-
-def test_committed_records_were_judged_by_the_rules_of_the_registry() -> None:
-    registered = claims()
-    files = sorted((ROOT / "lib/measured_transformer/chapters").glob("*/results/legacy-*.json"))
-    assert files
-    for path in files:
-        for claim_id, record in read_records(path)["records"].items():
-            found = registered[claim_id]
-            expected = [("", found.rule)] if found.rule else [(p.name, p.rule) for p in found.parts]
-            judged = {name: part["rule"] for name, part in parts_of(record).items()}
-            assert judged == {name: rule.as_dict() for name, rule in expected}, claim_id
-            assert record["combine"] == found.combine, claim_id
-            seeds = None if found.seeds is None else found.seeds[record["profile"]]
-            assert (record["seeds"] and len(record["seeds"])) == seeds, claim_id

@@ -1,32 +1,15 @@
-"""Records as data: gathered from notebooks, written whole or not at all, and put into words."""
+"""Measured values in words: numbers for readers, and expressions of the prose."""
 
 import copy
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_transformer.evidence.records import (
-    format_value,
-    number_text,
-    payloads,
-    read_records,
-    write_records,
-)
+from measured_transformer.evidence.records import format_value, number_text
+from measured_transformer.measuring.judging import with_chapter_verdicts
 
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
-
-RUN = {
-    "profile": "quick",
-    "seed_offset": 0,
-    "device": "cpu, a model, 2 cores",
-    "versions": {"python": "3.11.7"},
-    "seconds": 1.5,
-    "date": "2026-01-01T00:00:00+00:00",
-}
 
 
 def statistics(
@@ -36,18 +19,15 @@ def statistics(
 
 
 IDENTITY = {
-    "kind": "record",
     "id": "CS-1.3",
     "combine": "levels",
     "verdict": "confirmed",
     "rule": {"type": "identity", "tolerance": 1e-9, "control_above": 1e-3},
     "values": {"error": [1e-14, 1.2e-14, 3e-15], "control": [0.5]},
     "statistics": statistics("confirmed", 1.2e-14),
-    **RUN,
 }
 ARMS = {"treatment": [1.0, 2.0, 3.0], "baseline": [2.5, 3.5, 4.0]}
 PARTS = {
-    "kind": "record",
     "id": "DD-7.7",
     "combine": "levels",
     "verdict": "conditional",
@@ -65,93 +45,18 @@ PARTS = {
             "statistics": statistics("refuted", 0.5, [0.25, 0.75], 0.02),
         },
     ],
-    **RUN,
 }
-REPORT = {
-    "kind": "report",
-    "values": {"min_distance": 1.47184, "count": 5000, "losses": [3, 1, 2, 6], "solved": [1, 0, 1]},
-    **RUN,
+VALUES = {
+    "min_distance": 1.47184,
+    "count": 5000,
+    "losses": [3, 1, 2, 6],
+    "solved": [1, 0, 1],
 }
-
-
-def output(payload: object, kind: str = "display_data") -> dict[str, Any]:
-    return {"output_type": kind, "data": {}, "metadata": {"measured": payload}}
-
-
-def notebook(*cells: list[object]) -> dict[str, Any]:
-    return {
-        "cells": [
-            {"cell_type": "markdown", "source": "words"},
-            *({"cell_type": "code", "outputs": outputs} for outputs in cells),
-        ]
-    }
-
-
-STREAM = {"output_type": "stream", "name": "stdout", "text": "x"}
-FIGURE = output({"kind": "figure", "dark": "..."})
-
-
-def test_payloads_of_several_cells() -> None:
-    found = payloads(
-        notebook([STREAM, output(IDENTITY)], [], [FIGURE, output(REPORT), output(PARTS)])
-    )
-    assert list(found["records"]) == ["CS-1.3", "DD-7.7"]
-    assert found["values"] == REPORT["values"]
-    assert found["run"] == RUN
-    assert found["records"]["CS-1.3"]["values"] == IDENTITY["values"]
-
-
-def test_a_notebook_without_evidence() -> None:
-    assert payloads(notebook([STREAM, FIGURE])) == {"records": {}, "values": {}, "run": None}
-    assert payloads({}) == {"records": {}, "values": {}, "run": None}
-
-
-def test_the_verdict_is_the_one_after_holm_and_the_notebook_stays_as_it_was() -> None:
-    cells = notebook([output(PARTS)])
-    before = copy.deepcopy(cells)
-    record = payloads(cells)["records"]["DD-7.7"]
-    # 0.02 counts twice and stands; 0.03 is then at least as large and stands too.
-    assert (record["verdict"], record["verdict_alone"]) == ("conditional", "conditional")
-    assert [part["statistics"]["p_holm"] for part in record["parts"]] == pytest.approx([0.04, 0.04])
-    again = {**copy.deepcopy(PARTS), "id": "DD-7.8"}  # the same two comparisons: each counts once
-    record = payloads(notebook([output(PARTS), output(again)]))["records"]["DD-7.7"]
-    assert record["verdict"] == "conditional"
-    another = copy.deepcopy(again)
-    for part in another["parts"]:
-        for values in part["values"].values():
-            values[0] += 1e-9
-    record = payloads(notebook([output(PARTS), output(another)]))["records"]["DD-7.7"]
-    assert (record["verdict"], record["verdict_alone"]) == ("inconclusive", "conditional")
-    assert [part["statistics"]["verdict"] for part in record["parts"]] == ["confirmed", "refuted"]
-    assert {part["statistics"]["verdict_holm"] for part in record["parts"]} == {"inconclusive"}
-    assert cells == before
-
-
-def test_the_same_measurement_may_be_recorded_again() -> None:
-    later = {**copy.deepcopy(IDENTITY), "date": "2026-01-02T00:00:00+00:00", "seconds": 9.0}
-    found = payloads(notebook([output(IDENTITY)], [output(later)]))
-    assert len(found["records"]) == 1
-
-
-def test_another_measurement_of_the_same_claim_is_an_error() -> None:
-    other = copy.deepcopy(IDENTITY)
-    other["values"]["error"][0] = 2e-14  # type: ignore[index]
-    with pytest.raises(ValueError, match=r"cell 3: claim CS-1\.3 is recorded a second time"):
-        payloads(notebook([output(IDENTITY)], [output(other)]))
-
-
-def test_a_name_reported_with_other_values_is_an_error() -> None:
-    again = {**REPORT, "values": {"min_distance": 1.47184}}
-    assert payloads(notebook([output(REPORT), output(again)]))["values"] == REPORT["values"]
-    other = {**REPORT, "values": {"min_distance": 1.5}}
-    with pytest.raises(ValueError, match="cell 2: value min_distance is reported a second time"):
-        payloads(notebook([output(REPORT), output(other)]))
-    with pytest.raises(ValueError, match="identifiers as names, got 'a b'"):
-        payloads(notebook([output({**REPORT, "values": {"a b": 1}})]))
 
 
 def gathered() -> dict[str, Any]:
-    return payloads(notebook([output(IDENTITY), output(REPORT), output(PARTS)]))
+    records = {record["id"]: copy.deepcopy(record) for record in (IDENTITY, PARTS)}
+    return {"records": with_chapter_verdicts(records), "values": VALUES}
 
 
 @pytest.mark.parametrize(
@@ -255,102 +160,3 @@ def test_every_text_can_be_read_back(value: float, spec: str) -> None:
     plain = text.translate(str.maketrans(superscripts, "-0123456789"))
     plain = plain.replace(MINUS, "-").replace(f"{TIMES}10", "e")
     assert float(plain) == float(format(value, spec or ".4g"))
-
-
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "quick" / "chapter.json"
-    payload = {"chapter": "book/a", **gathered()}
-    payload["values"]["odd"] = [0.1 + 0.2, 1e-300, 5e-324]
-    payload["records"]["CS-1.3"]["note"] = 'a [ 1, 2 ] "list" in\nwords'
-    write_records(path, payload)
-    assert read_records(path) == payload
-    assert [p.name for p in path.parent.iterdir()] == ["chapter.json"]
-
-
-def test_the_same_payload_gives_the_same_bytes_in_any_order(tmp_path: Path) -> None:
-    payload = gathered()
-    backwards = dict(reversed(payload.items()))
-    write_records(tmp_path / "a.json", payload)
-    write_records(tmp_path / "b.json", backwards)
-    text = (tmp_path / "a.json").read_text("utf-8")
-    assert text == (tmp_path / "b.json").read_text("utf-8")
-    assert '"losses": [3, 1, 2, 6]' in text  # numbers of one list on one line
-
-
-numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
-texts = st.text(max_size=20)
-trees = st.recursive(
-    numbers | texts | st.booleans() | st.none(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@given(tree=trees)
-def test_any_payload_survives(tmp_path_factory: pytest.TempPathFactory, tree: object) -> None:
-    path = tmp_path_factory.mktemp("records") / "a.json"
-    payload = {"records": {"x": tree}, "values": {}}
-    write_records(path, payload)
-    assert read_records(path) == payload
-
-
-@pytest.mark.parametrize("step", ["replace", "fsync"])
-def test_a_crash_leaves_the_old_file_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    path = tmp_path / "chapter.json"
-    write_records(path, {"records": {}, "values": {"x": 1}})
-    before = path.read_bytes()
-
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, step, crash)
-    with pytest.raises(KeyboardInterrupt):
-        write_records(path, {"records": {}, "values": {"x": 2}})
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_json_cannot_hold_is_not_written(tmp_path: Path) -> None:
-    path = tmp_path / "chapter.json"
-    for value in (float("nan"), object()):
-        with pytest.raises(ValueError, match=r"finite numbers.*chapter\.json"):
-            write_records(path, {"records": {}, "values": {"x": value}})
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "got damage"),
-        (b'{"records": {}, "val', "got damage"),
-        (b'{"records": "\xff"}', "got damage"),
-        (b"[]", "expected a table, got list"),
-        (b'{"values": {}}', "expected a table 'records'"),
-        (b'{"records": {}, "values": []}', "expected a table 'values'"),
-    ],
-)
-def test_corrupt_files_are_named_with_a_way_out(tmp_path: Path, content: bytes, words: str) -> None:
-    path = tmp_path / "chapter.json"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=words) as caught:
-        read_records(path)
-    assert str(path) in str(caught.value)
-    assert "delete chapter.json and build the book again" in str(caught.value)
-
-
-def test_a_truncated_file_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
-    path = tmp_path / "chapter.json"
-    write_records(path, gathered())
-    whole = path.read_bytes()
-    for length in range(0, len(whole) - 2, 97):
-        path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="damage"):
-            read_records(path)
-    assert json.loads(whole) == gathered()
-
-
-def test_a_missing_file_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_records(tmp_path / "none.json")

@@ -34,7 +34,7 @@ statement = "Words."
 kind = "experiment"
 scope = "Small models."
 test = "A comparison."
-seeds = {quick = 5, full = 10}
+seeds = 10
 expected = "confirmed"
 [claim.rule]
 type = "difference"
@@ -86,9 +86,8 @@ def test_the_documented_example_is_valid() -> None:
     first, second = found.values()
     assert first.rule == Identity(tolerance=1e-9, control_above=1e-3)
     assert first.chapter == second.chapter == "book/positions/positional-encoding"
-    assert first.expected_at("quick") is Verdict.CONFIRMED
-    assert second.expected_at("quick") is Verdict.INCONCLUSIVE
-    assert second.expected_at("full") is Verdict.CONDITIONAL
+    assert first.expected is Verdict.CONFIRMED
+    assert second.expected is Verdict.CONDITIONAL
     assert [part.label for part in second.parts] == ["against sinusoidal", "alibi"]
     assert second.part("alibi").rule == Difference(direction="less", smallest_effect=0.1)
     with pytest.raises(KeyError, match="no part 'rope'; it has sinusoidal, alibi"):
@@ -106,13 +105,13 @@ def test_the_packaged_claims_are_valid() -> None:
 def test_cited_and_planned_claims() -> None:
     cited = parse_claims(CITED, "a.toml")["DD-7.9"]
     assert cited.rule is None
-    assert cited.expected_at("quick") is Verdict.FACT
+    assert cited.expected is Verdict.FACT
     assert cited.references == ("touvron2023llama",)
     planned = change('expected = "confirmed"', 'status = "planned"')
     found = parse_claims(planned, "a.toml")["CS-1.3"]
-    assert found.expected_at("full") is None
+    assert found.expected is None
     assert found.rule == Difference(direction="greater", smallest_effect=0.1)
-    assert found.seeds == {"quick": 5, "full": 10}
+    assert found.seeds == 10
 
 
 def test_white_space_of_long_texts_is_folded() -> None:
@@ -159,26 +158,6 @@ def change(old: str, new: str, text: str = PLAIN) -> str:
 
 
 BROKEN = {
-    "left to another profile": (
-        change('name = "two"', 'name = "two"\nonly = "quick"', PARTS),
-        ["part two", "field only", "'quick'"],
-    ),
-    "every part left": (
-        PARTS.replace("[claim.part.rule]", 'only = "full"\n[claim.part.rule]'),
-        ["field part.only", "a part that quick measures too"],
-    ),
-    "left twice": (
-        change(
-            'axis = "the scheme"',
-            'axis = "the scheme"\nonly = "full"',
-            change('name = "two"', 'name = "two"\nonly = "full"', PARTS),
-        ),
-        ["field only", "in the claim or in its parts", "both"],
-    ),
-    "left, and decided at quick": (
-        change('expected = "confirmed"', 'expected = "confirmed"\nonly = "full"'),
-        ["field expected", "inconclusive at quick, which does not measure"],
-    ),
     "no TOML": ("[[claim]", ["a.toml", "expected TOML"]),
     "one bracket": ('[claim]\nid = "CS-1.3"', ["[[claim]]", "double the brackets"]),
     "unknown at the top": ("title = 3\n" + PLAIN, ["only chapter", "got title"]),
@@ -220,29 +199,20 @@ BROKEN = {
     "bad section": (change("place =", 'section = "Of it"\nplace ='), ["field section", "label"]),
     "unknown verdict": (change('"confirmed"', '"true"'), ["field expected", "not reproduced"]),
     "fact": (change('"confirmed"', '"fact"'), ["field expected", "cited claims"]),
-    "one profile only": (
-        change('expected = "confirmed"', 'expected = {quick = "confirmed"}'),
-        ["field expected", "{quick = verdict, full = verdict}"],
+    "several verdicts": (
+        change('expected = "confirmed"', 'expected = ["confirmed", "refuted"]'),
+        ["field expected", "one of confirmed, refuted", "['confirmed', 'refuted']"],
     ),
-    "profiles differ": (
-        change('expected = "confirmed"', 'expected = {quick = "refuted", full = "confirmed"}'),
-        ["field expected", "inconclusive at quick, or a reason in why"],
-    ),
-    "full inconclusive": (
-        change('expected = "confirmed"', 'expected = {quick = "refuted", full = "inconclusive"}'),
-        ["field expected", "a reason in why"],
-    ),
-    "no seeds": (change("seeds = {quick = 5, full = 10}", ""), ["field seeds", "nothing"]),
-    "one seed": (change("quick = 5", "quick = 1"), ["field seeds", "two or more"]),
-    "one seed, single": (change("{quick = 5, full = 10}", "1"), ["field seeds", "two or more"]),
+    "no seeds": (change("seeds = 10", ""), ["field seeds", "nothing"]),
+    "one seed": (change("seeds = 10", "seeds = 1"), ["field seeds", "two or more"]),
+    "listed seeds": (change("seeds = 10", "seeds = [0, 1]"), ["field seeds", "a whole number"]),
+    "half a seed": (change("seeds = 10", "seeds = 2.5"), ["field seeds", "a whole number"]),
     "no seeds, planned": (
-        change('seeds = {quick = 5, full = 10}\nexpected = "confirmed"', 'status = "planned"'),
-        ["field seeds", "{quick = 5, full = 10}", "nothing"],
+        change('seeds = 10\nexpected = "confirmed"', 'status = "planned"'),
+        ["field seeds", "a whole number such as 10", "nothing"],
     ),
     "no seeds, but one value a seed": (
-        change('kind = "experiment"', 'kind = "arithmetic"').replace(
-            "seeds = {quick = 5, full = 10}", ""
-        ),
+        change('kind = "experiment"', 'kind = "arithmetic"').replace("seeds = 10", ""),
         ["field seeds", "nothing"],
     ),
     "no rule, planned": (
@@ -334,70 +304,6 @@ def test_broken_rules_are_explained(kind: str, table: str, words: str) -> None:
     with pytest.raises(ValueError, match=rf"a\.toml, claim CS-1\.3, {kind} rule") as caught:
         parse_claims(text, "a.toml")
     assert words in str(caught.value)
-
-
-def test_a_reason_lets_the_profiles_differ() -> None:
-    text = change(
-        'expected = "confirmed"',
-        'expected = {quick = "not reproduced", full = "confirmed", why = "too small"}',
-    )
-    found = parse_claims(text, "a.toml")["CS-1.3"]
-    assert found.expected_at("quick") is Verdict.NOT_REPRODUCED
-    assert found.expected_why == "too small"
-
-
-@pytest.mark.parametrize(
-    ("expected", "at_quick", "at_full"),
-    [
-        ('"confirmed"', ["confirmed"], ["confirmed"]),
-        (
-            '{quick = "inconclusive", full = "confirmed"}',
-            ["inconclusive", "confirmed"],
-            ["confirmed"],
-        ),
-        ('"inconclusive"', ["inconclusive"], ["inconclusive"]),
-        (
-            '{quick = "not reproduced", full = "confirmed", why = "too small"}',
-            ["not reproduced"],
-            ["confirmed"],
-        ),
-    ],
-)
-def test_few_seeds_may_decide_what_quick_is_expected_to_leave_open(
-    expected: str, at_quick: list[str], at_full: list[str]
-) -> None:
-    found = parse_claims(change('expected = "confirmed"', f"expected = {expected}"), "a.toml")
-    accepted = found["CS-1.3"].accepted_at
-    assert [verdict.value for verdict in accepted("quick")] == at_quick
-    assert [verdict.value for verdict in accepted("full")] == at_full
-
-
-def test_a_planned_claim_accepts_no_verdict() -> None:
-    planned = change('expected = "confirmed"', 'status = "planned"')
-    assert parse_claims(planned, "a.toml")["CS-1.3"].accepted_at("quick") == ()
-
-
-OPEN = '{quick = "inconclusive", full = "confirmed"}'
-
-
-def test_parts_or_a_claim_are_left_to_the_full_run() -> None:
-    part = change('name = "two"', 'name = "two"\nonly = "full"', PARTS)
-    found = parse_claims(part, "a.toml")["CS-1.3"]
-    assert [part.only for part in found.parts] == [None, "full"]
-    assert (found.left_at("quick"), found.left_at("full")) == (("two",), ())
-    whole = change('expected = "confirmed"', f'only = "full"\nexpected = {OPEN}')
-    found = parse_claims(whole, "a.toml")["CS-1.3"]
-    assert (found.left_at("quick"), found.left_at("full")) == (("",), ())
-    found = parse_claims(
-        change(
-            'axis = "the',
-            'only = "full"\naxis = "the',
-            change('expected = "confirmed"', f"expected = {OPEN}", PARTS),
-        ),
-        "a.toml",
-    )["CS-1.3"]
-    assert found.left_at("quick") == ("one", "two")
-    assert parse_claims(PARTS, "a.toml")["CS-1.3"].left_at("quick") == ()
 
 
 def test_an_id_in_two_files_names_both(tmp_path: Path) -> None:

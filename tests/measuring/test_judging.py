@@ -1,8 +1,15 @@
-"""Numbers of the prose that a room declares, and those that take arguments from the prose."""
+"""Numbers of the prose that a room declares, those that take arguments from it, and a chapter's verdicts."""
+
+from typing import Any
 
 import pytest
 from demo_room import MEASURE, Inline, Room
-from measured_transformer.measuring.judging import judge_room, results_of, value_of
+from measured_transformer.measuring.judging import (
+    judge_room,
+    results_of,
+    value_of,
+    with_chapter_verdicts,
+)
 from measured_transformer.measuring.measurement import readings_of
 from measured_transformer.measuring.scheduler import measure_all
 
@@ -72,3 +79,37 @@ def test_a_number_of_a_missing_result_says_which(room: Room) -> None:
     room.write(MEASURE + ASKED)
     with pytest.raises(ValueError, match="losses"):
         value_of(judge_room("demo"), "loss_of(pre):.2f")
+
+
+def compared(name: str, verdict: str, p: float, shift: float = 0.0) -> dict[str, Any]:
+    values = {"treatment": [1.0 + shift, 2.0], "baseline": [2.0, 4.0]}
+    statistics = {"verdict": verdict, "effect": 1.0, "interval": [0.5, 1.5], "p": p, "details": {}}
+    rule = {"type": "difference", "confidence": 0.95}
+    return {"name": name, "rule": rule, "values": values, "statistics": statistics}
+
+
+def records(*shifts: float) -> dict[str, Any]:
+    """Claims that compare the same two arms: the same comparisons where they are not shifted."""
+    return {
+        f"DD-7.{number}": {
+            "verdict": "conditional",
+            "parts": [
+                compared("rotary", "confirmed", 0.03, shift),
+                compared("alibi", "refuted", 0.02, shift),
+            ],
+        }
+        for number, shift in enumerate(shifts)
+    }
+
+
+def test_verdicts_are_those_after_holms_correction_and_the_rules_own_stand_beside() -> None:
+    # 0.02 counts twice and stands; 0.03 is then at least as large and stands too.
+    found = with_chapter_verdicts(records(0.0))["DD-7.0"]
+    assert (found["verdict"], found["verdict_alone"]) == ("conditional", "conditional")
+    assert [part["statistics"]["p_holm"] for part in found["parts"]] == pytest.approx([0.04, 0.04])
+    # the same two comparisons in another claim: each counts once
+    assert with_chapter_verdicts(records(0.0, 0.0))["DD-7.0"]["verdict"] == "conditional"
+    found = with_chapter_verdicts(records(0.0, 1e-9))["DD-7.0"]
+    assert (found["verdict"], found["verdict_alone"]) == ("inconclusive", "conditional")
+    assert [part["statistics"]["verdict"] for part in found["parts"]] == ["confirmed", "refuted"]
+    assert {part["statistics"]["verdict_holm"] for part in found["parts"]} == {"inconclusive"}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from demo_room import Inline, Room
-from measured_transformer.evidence.profile import Profile
+from measured_transformer.evidence import seeds
 from measured_transformer.evidence.results import read_result, write_result
 from measured_transformer.measuring import comparing, repeating
 from measured_transformer.measuring.repeating import attest, flipped, repeat
@@ -217,7 +217,7 @@ def test_seeds_off_by_one_fail(
     measured: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        Profile, "seeds", lambda self, *, full, **_: [10 * i + 1 for i in range(full)]
+        seeds._Profile, "seeds", lambda self, *, full, **_: [10 * i + 1 for i in range(full)]
     )
     losses, _ = again(measured, inline)
     assert not losses.passed

@@ -14,13 +14,13 @@ import torch
 from bookpress.chapters import front_matter, is_chapter, read_notebook
 from fake_cuda import fake_cuda, fakes_in
 from measured_transformer.analysis import solving
+from measured_transformer.evidence.seeds import seeds_of
 from measured_transformer.measuring.jobs import wanted_searches
 from measured_transformer.measuring.measurement import (
     Measurement,
     Variables,
     measurements_of,
     rooms,
-    seeds_of,
 )
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.task import Batch
@@ -90,6 +90,7 @@ SHORTER = {
         "LOOK_AT": 20,
         "WATCHED_STEPS": 20,
     },
+    "transformer_or_recurrent": {"EPOCHS": 1, "EPOCH": STEPS},
 }
 
 

@@ -128,6 +128,36 @@ def test_a_search_is_made_in_the_pool_and_kept(two: Room, tmp_path: Path) -> Non
     assert again.done == ["take_by_name"] * 2
 
 
+LOOKS_FOR_A_RATE = """
+
+from measured_transformer.training.tuning import search_losses
+
+
+def loss(rate, seed):
+    return abs(rate - 0.01) + seed
+
+
+@measurement(seeds=2)
+def fourth(seed):
+    \"\"\"At a rate that is chosen while it looks.\"\"\"
+    found = search_losses("own", {"steps": 1}, [loss], loss, rates=RATES, seeds=[1])
+    return {"rate": min(found, key=found.get)}
+"""
+
+
+def test_a_rate_that_is_chosen_while_looking_comes_into_the_table_and_no_other(
+    two: Room, tmp_path: Path, inline: Inline
+) -> None:
+    two.write(TWO + LOOKS_FOR_A_RATE)
+    old = {"name": "old", "asked": "0", "code": "0", "best": {"old": 0.1}, "losses": {}}
+    here = Path("_build/tuned.jsonl")
+    here.parent.mkdir(exist_ok=True)
+    here.write_text(json.dumps(old) + "\n")
+    assert run(two, inline, "fourth").written == ["demo.fourth"]
+    (line,) = map(json.loads, (tmp_path / "tuned.jsonl").read_text().splitlines())
+    assert line["best"] == {"own": 0.01}
+
+
 def test_a_search_that_fails_fails_what_waits_for_it_alone(two: Room) -> None:
     two.edit("RATES = (1e-3, 1e-2, 1e-1)", "RATES = (1e20, 1e21)")
     report = run(two, OneByOne(), "first", "third")

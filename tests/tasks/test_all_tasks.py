@@ -28,6 +28,7 @@ from measured_transformer.tasks.counting import Counting
 from measured_transformer.tasks.delay import Delay
 from measured_transformer.tasks.facts import Facts
 from measured_transformer.tasks.fixed import FixedSet
+from measured_transformer.tasks.gap_recall import GapRecall
 from measured_transformer.tasks.grammar import Grammar
 from measured_transformer.tasks.hidden_markov import HiddenMarkov
 from measured_transformer.tasks.induction import Induction
@@ -55,6 +56,7 @@ from measured_transformer.tasks.rewriting import (
     SortED,
     SortLM,
 )
+from measured_transformer.tasks.running_parity import RunningParity
 from measured_transformer.tasks.seen_lately import SeenLately
 from measured_transformer.tasks.shift import CyclicShift
 from measured_transformer.tasks.shuffled import ShuffledSentences
@@ -67,6 +69,7 @@ from measured_transformer.tasks.text import TextLM
 from measured_transformer.tasks.two_hop import JoinedTwoHop
 from measured_transformer.tasks.two_places import TwoPlaces
 from measured_transformer.tasks.variable_reversal import VariableReversal
+from measured_transformer.tasks.word_text import WordText
 from measured_transformer.training.loop import evaluate, make_model, train
 
 TASKS = [
@@ -85,6 +88,7 @@ TASKS = [
     Facts(count=40, subjects=12, relations=6, objects=8),
     FixedSet(NoisyTranslation(), size=300),
     FixedSet(Reversal(), size=9, part="test"),
+    GapRecall(gaps=(1, 3)),
     Grammar(),
     HiddenMarkov(),
     Induction(),
@@ -110,6 +114,7 @@ TASKS = [
     Reversal(),
     ReversalED(),
     ReversalLM(),
+    RunningParity(length=6),
     SeenLately(),
     SkillTables(skills=3, items=6, answers=4, length=5),
     SoonerAgain(),
@@ -120,6 +125,7 @@ TASKS = [
     TwoHopRecall(),
     TwoPlaces(),
     VariableReversal(),
+    WordText(vocab=200, length=12),
 ]
 every_task = pytest.mark.parametrize("task", TASKS, ids=repr)
 
@@ -178,8 +184,10 @@ def test_shapes_and_tokens_are_those_that_a_model_takes(task: Task, seed: int, s
 
 @every_task
 def test_a_model_that_must_not_see_ahead_is_asked_for_the_next_token(task: Task) -> None:
-    """All but the four tasks that ask about tokens of the past, and one with answers of other sequences."""
-    others = Delay | SeenLately | PermutationProducts | SkillTables | PermutedAnswers
+    """All but the tasks that ask about tokens of the past, and one with answers of other sequences."""
+    others = (
+        Delay | SeenLately | PermutationProducts | PermutedAnswers | RunningParity | SkillTables
+    )
     if task.causal and not isinstance(task, others):
         batch = drawn(task)
         assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])

@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 import torch
 from disturbed import Watched, steps_by_process, trainings
-from measured_transformer.evidence.profile import Profile
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training import ensemble, jobs, loop
-from measured_transformer.training.arms import train_arms
 from measured_transformer.training.ensemble import arrivals, train_ensemble
 from measured_transformer.training.jobs import make_jobs
 from measured_transformer.training.loop import train
@@ -97,18 +95,6 @@ def test_the_store_of_the_book_is_found(tmp_path, monkeypatch, trained):
     train_ensemble(CONFIG, TASK, [0], **ASK)
     train_ensemble(CONFIG, TASK, [0], store=str(tmp_path), **ASK)
     assert trained == [0]
-
-
-def test_arms_share_their_runs_with_ensembles(tmp_path, monkeypatch, trained):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MEASURED_RUNS_DIR", str(tmp_path))
-    options = {"steps": 3, "batch_size": 8}
-    runs = train_arms(
-        "t", {"one": CONFIG}, TASK, profile=Profile("quick", 0), rates=(1e-2,), quick=2, **options
-    )
-    assert trained == Profile("quick", 0).seeds(quick=2)
-    train_ensemble(CONFIG, TASK, [run.seed for run in runs["one"]], learning_rate=1e-2, **options)
-    assert len(trained) == 2
 
 
 def test_wrong_options_are_refused_before_anything_is_trained(tmp_path, trained):

@@ -1,18 +1,16 @@
 """The Sphinx extension that prints the book's pages.
 
-What a chapter's cells measured arrives here in the executed notebook and leaves as prose, cards,
-tables and figures: `evidence` (values, verdicts and claims), `figures` (light and dark drawings),
-`provenance` (what a page ran on), `downloads` (each page's notebook) and `offline` (pages that
-load nothing from elsewhere). `nodes` are the nodes that they put on the page, `words` what cards
-say. `page` finds the executed notebook of the page being read.
+A chapter belongs to a room, whose kept results are judged here (`rooms`) and leave as prose, claims and
+tables, while its cells, executed before, leave as figures: `evidence` (values and claims; `claim_lines` writes
+a claim as a line), `figures` (light and dark drawings), `data` (what figures show, as files; `shown_data` finds
+it in their code), `foot` (what ran), `lab_notes` (how tests came about), `provenance` (what all pages ran on),
+`downloads` (each page's notebook) and `offline` (pages that load nothing from elsewhere). `nodes` are the nodes
+that they put on the page, `words` what claims say. `page` finds the executed notebook of the page being read.
 
 `scores` gathers what came out for all claims (`outcomes`: as data, `claim_nodes`: as nodes) and keeps the
 pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
 `ranks` adds what they can be sorted by, `summaries` says what each source gets right and wrong, and
 `exports` writes the same rows as files.
-
-`rooms` is about pages whose chapter has a room: `claim_lines` writes their claims, `data` offers what their
-figures show (`shown_data` finds it in their code), `foot` says what ran, and `lab_notes` how tests came about.
 
 `front` is about the first page: the table of all chapters, and figures of chapters shown there; `courses` makes
 the table that lecturers plan with.

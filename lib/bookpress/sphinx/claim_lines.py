@@ -1,4 +1,4 @@
-"""Claims on the page of a room: one line each, which unfolds; and all of the page's claims, folded at its end.
+"""Claims on a page: one line each, which unfolds; and all of the page's claims, folded at its end.
 
 A line is the claim's own sentence, its verdict, and the effect with its interval. It unfolds to what stands
 behind it: source, test, rule, scope, seeds, each part's own effect, and the way to the Scorecard.
@@ -55,7 +55,7 @@ class Lines:
     def line(self, claim: Claim, anchor: str) -> claim_line:
         """Return a claim as a line that unfolds."""
         record = self._records.get(claim.id)
-        word = _word(claim, record)
+        word = word_of(claim, record)
         summary = claim_summary("", "", *self._sentence(claim), nodes.Text(" "), badge(word))
         summary += self._effect(claim, record)
         body = nodes.container(classes=["claim-body"])
@@ -72,7 +72,7 @@ class Lines:
         for claim in claims.values():
             record = self._records.get(claim.id)
             words = nodes.paragraph("", "", *self._sentence(claim), nodes.Text(" "))
-            words += badge(_word(claim, record))
+            words += badge(word_of(claim, record))
             words += self._effect(claim, record)
             item = claim_item("", words, claim=claim.id, section=claim.section)
             item["statement"] = claim.statement
@@ -133,7 +133,8 @@ class Lines:
             yield "Computed beside", "\n".join(lines)
 
 
-def _word(claim: Claim, record: Record | None) -> str:
+def word_of(claim: Claim, record: Record | None) -> str:
+    """Return the verdict on a claim, or that there is none."""
     if claim.kind == "cited":
         return Verdict.FACT.value
     return "not recorded" if record is None else str(record["verdict"])

@@ -177,13 +177,4 @@ def declared(claim: Claim) -> Iterator[tuple[str, str]]:
             else "\n".join(f"- {label}: {text}" for label, text in rules)
         )
         yield "Rule, declared beforehand", words
-    if left := claim.left_at("quick"):
-        labels = {part.name: part.label for part in claim.parts}
-        named = "; ".join(labels[name] for name in left if name)
-        whole = len(left) == max(len(claim.parts), 1)
-        yield (
-            "Left to the full run",
-            "The profile quick does not measure "
-            + ("this claim." if whole else f"these parts, which leaves them open there: {named}."),
-        )
     yield "Scope", claim.scope

@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
-from bookpress.chapters import Chapter, load_book
+from bookpress.chapters import Chapter, front_matter, load_book
 
 _EXERCISE = re.compile(r"^`{3,}\{exercise\}", re.MULTILINE)
 _RESULTS = "lib/measured_transformer/chapters/{room}/results"
@@ -28,7 +28,7 @@ _SHOWN = "measured_compute_table"
 class _ComputeTable(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         root = Path(self.env.srcdir)
-        chapters = [chapter for chapter in load_book(root).chapters if chapter.room]
+        chapters = with_rooms(root)
         self.env.metadata[self.env.docname][_SHOWN] = facts(root, chapters)
         body = nodes.tbody()
         for chapter in chapters:
@@ -46,11 +46,22 @@ class _ComputeTable(SphinxDirective):
         return [nodes.table("", group, classes=["compute-table"])]
 
 
+def room_of(chapter: Chapter) -> str | None:
+    """The room that a chapter's front matter names."""
+    about = front_matter(chapter.path.read_text("utf-8")).get("measured") or {}
+    return about.get("room")
+
+
+def with_rooms(root: Path) -> list[Chapter]:
+    """The chapters that have a room, in the order of the book."""
+    return [chapter for chapter in load_book(root).chapters if room_of(chapter)]
+
+
 def facts_of(root: Path, chapter: Chapter) -> tuple[int, float]:
     """Number of a chapter's exercises, and minutes that its kept results took."""
     exercises = len(_EXERCISE.findall(chapter.path.read_text("utf-8")))
     seconds = 0.0
-    for path in (root / _RESULTS.format(room=chapter.room)).glob("*.json"):
+    for path in (root / _RESULTS.format(room=room_of(chapter))).glob("*.json"):
         told = json.loads(path.read_text("utf-8")).get("provenance", {}).get("seconds", 0.0)
         seconds += float(told)
     return exercises, seconds / 60
@@ -70,7 +81,7 @@ def _read_again(
     if not showing:
         return []
     root = Path(app.srcdir)
-    now = facts(root, [chapter for chapter in load_book(root).chapters if chapter.room])
+    now = facts(root, with_rooms(root))
     return [name for name in showing if env.metadata[name][_SHOWN] != now]
 
 

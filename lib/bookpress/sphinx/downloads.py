@@ -23,12 +23,10 @@ from sphinx.environment import BuildEnvironment
 
 from bookpress.sphinx.nodes import (
     NOTEBOOKS,
-    claim_card,
     claim_line,
     data_link,
     measured_value,
     notebook_link,
-    ran_box,
     ran_line,
 )
 
@@ -370,7 +368,7 @@ _BLOCKS: list[tuple[type | tuple[type, ...], Write]] = [
     (nodes.definition_list, _write_definitions),
     (nodes.literal_block, _write_code),
     (nodes.math_block, _write_math),
-    ((nodes.block_quote, claim_card, claim_line, ran_box), _write_quote),
+    ((nodes.block_quote, claim_line), _write_quote),
     (nodes.Admonition, _write_admonition),
     (nodes.figure, _write_figure),
     (nodes.image, _write_image),

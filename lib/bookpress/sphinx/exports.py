@@ -19,7 +19,7 @@ from bookpress.sphinx.scores import SCORECARD, Row, page_with, rows_of
 from bookpress.sphinx.words import rule_in_words
 
 FORMATS = ("json", "csv")
-_RUN = ("profile", "seeds", "device", "date")
+_RUN = ("seeds", "device", "date")
 
 
 def exported(claims: Mapping[str, Claim], rows: Mapping[str, Row]) -> dict[str, Any]:
@@ -49,11 +49,10 @@ def _claim(claim: Claim, row: Row) -> dict[str, Any]:
         "references": list(claim.references),
         "chapter": claim.chapter,
         "status": claim.status,
-        "expected": dict(claim.expected) if claim.expected else None,
+        "expected": claim.expected,
         "verdict": row["verdict"],
         "link": link,
-        "build": row["outcome"],
-        "full": row["full"],
+        "measured": row["outcome"],
     }
 
 
@@ -66,23 +65,17 @@ def as_csv(data: Mapping[str, Any]) -> str:
     """Return the claims of the export as a table, a line a claim, its parts in one cell."""
     names = ["id", "source", "place", "kind", "status", "statement", "scope", "test"]
     names += ["chapter", "link", "verdict", "measured", *_RUN]
-    names += ["full_verdict", "full_measured", *(f"full_{name}" for name in _RUN)]
     text = io.StringIO()
     table = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\r\n")
     table.writeheader()
     for claim in data["claims"]:
-        build, full = claim["build"], claim["full"]
-        line = {**claim, **_run(build)}
-        line |= {f"full_{name}": value for name, value in _run(full).items()}
-        if full:
-            line |= {"full_verdict": full["verdict"]}
-        table.writerow(line)
+        table.writerow({**claim, **_run(claim["measured"])})
     return text.getvalue()
 
 
 def _run(outcome: Outcome | None) -> dict[str, Any]:
     if outcome is None:
-        return {}
+        return {"measured": ""}
     measured = "; ".join(
         f"{part['label']}: {part['words']} ({part['verdict']})" if part["name"] else part["words"]
         for part in outcome["parts"]

@@ -24,13 +24,12 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from bookpress.sphinx.nodes import drawings
 from bookpress.sphinx.page import Output, page_of, warn
 
-RECORDS = ("record", "report")
 _DRAWING = re.compile(r"<!--drawing-->.*?<!--/drawing-->", re.DOTALL)
 _BEFORE_IMAGES_ARE_COLLECTED = 100
 
 
 def place_outputs(app: Sphinx, doctree: nodes.document) -> None:
-    """Take records off the page, pair figures with their dark drawings, and check all images."""
+    """Pair figures with their dark drawings, and check all images."""
     if doctree.settings is None:
         return
     page = page_of(app.env, doctree)
@@ -45,16 +44,14 @@ def place_outputs(app: Sphinx, doctree: nodes.document) -> None:
         if bundles and len(bundles) != len(outputs):
             warn(
                 f"expected {len(outputs)} outputs of cell {cell + 1} on the page, "
-                f"got {len(bundles)}: its figures and records cannot be told apart",
+                f"got {len(bundles)}: its figures cannot be told apart",
                 "figure",
                 bundles[0],
             )
             continue
         for bundle, output in zip(bundles, outputs, strict=False):
             kind = output.measured.get("kind")
-            if kind in RECORDS:
-                _remove(bundle)
-            elif kind in ("figure", "viewer"):
+            if kind in ("figure", "viewer"):
                 themed.update(_add_dark(app, bundle, output))
                 if kind == "viewer":
                     themed.update(_place_viewer(bundle))
@@ -71,16 +68,6 @@ def _bundles(container: nodes.container) -> Iterator[nodes.container]:
 
 def _images(node: nodes.Element) -> Iterator[nodes.image]:
     yield from node.findall(nodes.image)
-
-
-def _remove(bundle: nodes.container) -> None:
-    """Take an output away, and what held nothing else."""
-    node: nodes.Element = bundle
-    while (parent := node.parent) is not None:
-        parent.remove(node)
-        if parent.children or parent.get("nb_element") == "cell_code":
-            return
-        node = parent
 
 
 def _add_dark(app: Sphinx, bundle: nodes.container, output: Output) -> list[int]:

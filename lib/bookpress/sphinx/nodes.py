@@ -24,23 +24,15 @@ _BODY_OF_EXERCISE = re.compile(r'<section id="(exercise|solution)-content">')
 
 
 class measured_value(nodes.inline):
-    """A measured number in the prose, with the `expression` it got from; `full` if of the last full run."""
+    """A measured number in the prose, with the `expression` that it comes from."""
 
 
 class verdict_badge(nodes.inline):
     """A verdict, as a sign and a word."""
 
 
-class verdict_reference(nodes.inline):
-    """A badge whose `claim` is looked for once the page is complete."""
-
-
-class claim_card(nodes.General, nodes.Element):
-    """One `claim` and its `verdict`, with all that belongs to it; `scorecard` is its row's address."""
-
-
 class claim_line(nodes.General, nodes.Element):
-    """One `claim` and its `verdict` on the page of a room: a line that unfolds, then a comment."""
+    """One `claim` and its `verdict`: a line that unfolds, then a comment."""
 
 
 class claim_fold(nodes.General, nodes.Element):
@@ -52,7 +44,7 @@ class claim_summary(nodes.paragraph):
 
 
 class claims_list(nodes.General, nodes.Element):
-    """All claims of a room's page; its items are linked once the page is complete."""
+    """All claims of a page; its items are linked once the page is complete."""
 
 
 class claim_item(nodes.list_item):
@@ -60,7 +52,7 @@ class claim_item(nodes.list_item):
 
 
 class ran_line(nodes.General, nodes.Element):
-    """What ran, in one line at the foot of a room's page, with the ways to its data behind it."""
+    """What ran, in one line at the foot of a page, with the ways to its data behind it."""
 
 
 class data_link(nodes.inline):
@@ -73,10 +65,6 @@ class figure_data(nodes.legend):
     A legend whose `<figcaption>` the caption has opened, also where several nodes stand before the caption:
     docutils opens a second one unless the caption is a figure's second node.
     """
-
-
-class claims_table(nodes.General, nodes.Element):
-    """The table of a page's claims; its rows are linked once the page is complete."""
 
 
 class fold(nodes.General, nodes.Element):
@@ -92,7 +80,7 @@ class score_item(nodes.General, nodes.Element):
 
 
 class score_outcome(nodes.General, nodes.Element):
-    """The place for `what` came out for a `claim`: in this build, in the full run, or where."""
+    """The place for `what` is known of a `claim`: its verdict, what was measured, or where."""
 
 
 class score_form(nodes.General, nodes.Element):
@@ -110,10 +98,6 @@ class drawings(nodes.General, nodes.Element):
     """
 
 
-class ran_box(nodes.General, nodes.Element):
-    """The box that says what a chapter ran on."""
-
-
 class runs_table(nodes.General, nodes.Element):
     """The table of all chapters, filled in when all are known."""
 
@@ -124,8 +108,6 @@ class notebook_link(nodes.inline):
 
 def _visit_measured(translator: HTML5Translator, node: nodes.Element) -> None:
     extra: dict[str, Any] = {"data-measured": node["expression"]}
-    if node.get("full"):
-        extra = {"data-full": node["expression"], "title": "measured by the last full run"}
     if node.get("doubt"):
         extra["title"] = node["doubt"]
         node["classes"].append("doubtful")
@@ -148,26 +130,6 @@ def _visit_badge(translator: HTML5Translator, node: nodes.Element) -> None:
 
 def _depart_span(translator: HTML5Translator, node: nodes.Element) -> None:
     translator.body.append("</span>")
-
-
-def _visit_card(translator: HTML5Translator, node: nodes.Element) -> None:
-    label = f"Claim {node['claim']}, {node['verdict']}"
-    extra: dict[str, Any] = {"role": "group", "aria-label": label, "data-claim": node["claim"]}
-    kind = f"claim claim-{node['verdict'].replace(' ', '-')}"
-    translator.body.append(translator.starttag(node, "div", CLASS=kind, **extra))
-
-
-def _depart_card(translator: HTML5Translator, node: nodes.Element) -> None:
-    if uri := node.get("scorecard"):
-        address, name = translator.encode(uri), node["claim"]
-        link = f'<a href="{address}">{name} in the Scorecard</a>'
-        translator.body.append(f'<p class="claim-more">{link}</p>\n')
-    translator.body.append("</div>\n")
-
-
-def _visit_box(translator: HTML5Translator, node: nodes.Element) -> None:
-    extra: dict[str, Any] = {"role": "group", "aria-label": "What ran"}
-    translator.body.append(translator.starttag(node, "div", CLASS="ran", **extra))
 
 
 def _visit_drawings(translator: HTML5Translator, node: nodes.Element) -> None:
@@ -237,7 +199,8 @@ def _visit_row(translator: HTML5Translator, node: nodes.Element) -> None:
     extra: dict[str, Any] = {
         f"data-{name}": node[name] for name in ("source", "chapter", "verdict")
     }
-    extra |= {f"data-{name}": str(value) for name, value in node.get("ranks", {}).items()}
+    ranks: dict[str, Any] = node.get("ranks", {})
+    extra |= {f"data-{name}": str(value) for name, value in ranks.items()}
     translator.body.append(translator.starttag(node, "tr", "", **extra))
     vars(node)["column"] = 0  # what docutils counts cells with
 
@@ -323,7 +286,6 @@ def setup(app: Sphinx) -> None:
     plain = (_nothing, _nothing)
     _add(app, measured_value, _visit_measured, _depart_measured, plain)
     _add(app, verdict_badge, _visit_badge, _depart_span, plain)
-    _add(app, claim_card, _visit_card, _depart_card, plain)
     _add(app, claim_line, _visit_line, _depart_div, plain)
     _add(app, claim_fold, _visit_unfolding, _depart_fold, plain)
     _add(app, claim_summary, _visit_summary, _depart_summary, (_as_paragraph, _after_paragraph))
@@ -333,7 +295,6 @@ def setup(app: Sphinx) -> None:
     _add(app, data_link, _visit_data, None, (_skip, None))
     _add(app, fold, _visit_fold, _depart_fold, plain)
     _add(app, drawings, _visit_drawings, _depart_div, plain)
-    _add(app, ran_box, _visit_box, _depart_div, plain)
     _add(app, notebook_link, _visit_link, None, (_skip, None))
     _add(app, score_row, _visit_row, _depart_row, (_as_row, _after_row))
     _add(app, score_item, _visit_item, _depart_div, plain)

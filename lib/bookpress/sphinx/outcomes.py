@@ -1,22 +1,19 @@
-"""What came out for a claim, as plain data: of this build's pages, and of the last full run.
+"""What came out for a claim, as plain data.
 
 An outcome is a dictionary of what pages show of a record: ``verdict``, ``axis``, ``seeds`` (how
-many), ``profile``, ``seed_offset``, ``device``, ``date`` and ``parts``, each with ``name``,
-``label``, ``words``, ``verdict`` and its statistics. A record of one rule has one part named ``""``.
+many), ``device``, ``date`` and ``parts``, each with ``name``, ``label``, ``words``, ``verdict`` and
+its statistics. A record of one rule has one part named ``""``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.records import read_records
-from measured_transformer.evidence.registry import SOURCES, Claim
+from measured_transformer.evidence.registry import SOURCES
 from measured_transformer.evidence.verdicts import parts_of
 
-from bookpress.records import all_committed
 from bookpress.sphinx.words import measurement_in_words
 
 Outcome = dict[str, Any]
@@ -32,8 +29,6 @@ def outcome_of(record: Mapping[str, Any]) -> Outcome:
         "verdict": record["verdict"],
         "axis": record.get("axis") if turns else None,
         "seeds": seeds,
-        "profile": record["profile"],
-        "seed_offset": record["seed_offset"],
         "device": record["device"],
         "date": record["date"][:10],
         "parts": [
@@ -56,24 +51,6 @@ def verdict_of_part(part: Mapping[str, Any]) -> str:
     """Return the verdict of a part, after Holm's correction where there is one."""
     statistics = part["statistics"]
     return str(statistics.get("verdict_holm", statistics["verdict"]))
-
-
-def full_outcomes(root: Path, claims: Mapping[str, Claim]) -> dict[str, Outcome]:
-    """Return the outcomes of the committed records of full runs by claim.
-
-    Args:
-        root: the book's root folder, which the chapters' names begin from.
-        claims: the registry.
-
-    Raises:
-        ValueError: a file of records is damaged; the message names it.
-    """
-    found: dict[str, Outcome] = {}
-    for path in all_committed(root, "full"):
-        payload = read_records(path)
-        for claim_id, record in payload["records"].items():
-            found[claim_id] = outcome_of(record)
-    return found
 
 
 def order(claim_id: str) -> tuple[int, int, int, str]:

@@ -45,12 +45,10 @@ class Page:
 
     Attributes:
         notebook: with all outputs; None for a page without cells.
-        seconds: how long the cells took; None where that is unknown.
         outputs: everything displayed (text streams aside), in order.
     """
 
     notebook: NotebookNode | None = None
-    seconds: float | None = None
     outputs: list[Output] = field(default_factory=list)
 
 
@@ -73,14 +71,13 @@ def _read(document: nodes.document) -> Page:
         return Page()
     client = renderer.renderer.nb_client
     notebook = cast(NotebookNode, client.notebook)
-    execution = client.exec_metadata or {}
     outputs = [
         Output(cell=index, measured=dict(output.get("metadata", {}).get("measured", {})))
         for index, cell in enumerate(notebook.cells)
         for output in cell.get("outputs", [])
         if output.output_type in ("display_data", "execute_result") and output.data
     ]
-    return Page(notebook=notebook, seconds=execution.get("runtime"), outputs=outputs)
+    return Page(notebook=notebook, outputs=outputs)
 
 
 def warn(message: str, subtype: str, location: Any) -> None:

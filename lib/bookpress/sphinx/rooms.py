@@ -1,7 +1,7 @@
-"""Pages whose chapter has a room: they print what the room's kept results say, judged as they are printed.
+"""Pages that measure something print what their room's kept results say, judged as they are printed.
 
-A page belongs to a room when its front matter says so: ``measured: {room: positional_encoding}``. Then its
-numbers and verdicts come from the room's results and not from its own cells. A result that does not hold for
+A page belongs to a room when its front matter says so: ``measured: {room: positional_encoding}``. Its
+numbers and verdicts come from the room's results. A result that does not hold for
 the code as it is now (`Shown.why` says what to run) is marked wherever it stands, and complained of: that
 fails the strict build and lets a plain one print the marked page, which every later build reads again.
 """
@@ -104,16 +104,6 @@ def _words(error: Exception) -> str:
 
 
 # Numbers and claims of a page ---------------------------------------------------------------------
-
-
-def payloads(env: BuildEnvironment, room: str) -> dict[str, Any]:
-    """Return records and values in the form in which `evidence.records.payloads` gives those of cells.
-
-    A record says under ``profile`` that there is none.
-    """
-    found = judged(env, room)
-    records = {key: {**record, "profile": None} for key, record in found.records.items()}
-    return {"records": records, "values": dict(found.values), "run": None}
 
 
 def value(env: BuildEnvironment, room: str, expression: str) -> tuple[str, str]:

@@ -36,14 +36,7 @@ from bookpress.sphinx.page import warn
 from bookpress.sphinx.scores import SCORECARD, SHOWS_ROWS, SOURCE
 
 _SHOWN = "measured_source_shows"
-_SELF, _PLACE, _BADGE, _MEASURED, _FULL, _WHERE = (
-    "self",
-    "place",
-    "badge",
-    "measured",
-    "full",
-    "where",
-)
+_SELF, _PLACE, _BADGE, _MEASURED, _WHERE = ("self", "place", "badge", "measured", "where")
 
 
 class _Rows(Shows):
@@ -88,10 +81,10 @@ class _Scorecard(_Rows):
         for claim in claims.values():
             body += self._row(claim)
         header = nodes.row()
-        for title in ("Claim", "This build", "Last full run"):
+        for title in ("Claim", "What was measured"):
             header += nodes.entry("", nodes.paragraph("", title))
-        widths = (nodes.colspec(colwidth=width) for width in (52, 28, 20))
-        group = nodes.tgroup("", *widths, nodes.thead("", header), body, cols=3)
+        widths = (nodes.colspec(colwidth=width) for width in (60, 40))
+        group = nodes.tgroup("", *widths, nodes.thead("", header), body, cols=2)
         return [form, nodes.table("", group, classes=["scorecard"])]
 
     def _row(self, claim: Claim) -> score_row:
@@ -100,11 +93,10 @@ class _Scorecard(_Rows):
         said += self.paragraph(claim.statement, "claim-statement")
         said += nodes.paragraph("", "", self.outcome(claim.id, _PLACE), classes=["claim-source"])
         said += self.folded("Test and scope", self._texts(claim))
-        built = nodes.entry(classes=["score-build"])
-        built += nodes.paragraph("", "", self.outcome(claim.id, _BADGE), classes=["score-verdict"])
-        built += [self.outcome(claim.id, what) for what in (_MEASURED, _WHERE)]
-        full = nodes.entry("", self.outcome(claim.id, _FULL), classes=["score-full"])
-        row = score_row("", said, built, full, claim=claim.id, ids=[claim.id])
+        came = nodes.entry(classes=["score-came"])
+        came += nodes.paragraph("", "", self.outcome(claim.id, _BADGE), classes=["score-verdict"])
+        came += [self.outcome(claim.id, what) for what in (_MEASURED, _WHERE)]
+        row = score_row("", said, came, claim=claim.id, ids=[claim.id])
         row["source"], row["chapter"] = claim.source, claim.chapter.rpartition("/")[2]
         row["verdict"] = ""
         return row
@@ -116,10 +108,7 @@ class _Scorecard(_Rows):
         else:
             yield from declared(claim)
         if claim.seeds is not None:
-            quick, full = claim.seeds["quick"], claim.seeds["full"]
-            yield "Seeds", str(full) if quick == full else f"{quick} at quick, {full} at full"
-        if claim.expected_why:
-            yield "Between the profiles", claim.expected_why
+            yield "Seeds", str(claim.seeds)
 
 
 class _Counts(_Rows):
@@ -193,7 +182,7 @@ class _SourceClaims(_Rows):
         place = nodes.inline("", claim.place, classes=["claim-place"])
         item += self.head(claim.id, self.outcome(claim.id, _BADGE), place)
         item += self.paragraph(claim.statement, "claim-statement")
-        item += [self.outcome(claim.id, what) for what in (_MEASURED, _WHERE, _FULL)]
+        item += [self.outcome(claim.id, what) for what in (_MEASURED, _WHERE)]
         return item
 
     def _together(self, items: list[score_item]) -> nodes.container:

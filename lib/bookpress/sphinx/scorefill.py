@@ -14,14 +14,11 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from bookpress.sphinx.claim_nodes import badge, measurement, sentence
 from bookpress.sphinx.exports import FORMATS
 from bookpress.sphinx.nodes import (
-    claim_card,
-    fold,
     score_counts,
     score_form,
     score_outcome,
     score_row,
 )
-from bookpress.sphinx.outcomes import Outcome
 from bookpress.sphinx.ranks import selects_html
 from bookpress.sphinx.scores import PLANNED, SCORECARD, SOURCE, UNRECORDED, Row, page_with, rows_of
 from bookpress.sphinx.words import SIGNS, SYMBOLS
@@ -40,10 +37,6 @@ class FillScores(SphinxPostTransform):
         rows = rows_of(self.env)
         for row in self.document.findall(score_row):
             row["verdict"] = rows[row["claim"]]["verdict"]
-            if rows[row["claim"]]["room"]:  # one verdict, which takes the place of both
-                _, built, full = row.findall(nodes.entry)
-                row.remove(full)
-                built["morecols"] = 1
         for place in list(self.document.findall(score_outcome)):
             found = self._outcome(place["claim"], place["what"], rows) if rows else ()
             place.replace_self(list(found))
@@ -51,8 +44,6 @@ class FillScores(SphinxPostTransform):
             counts.replace_self(list(self._counts(counts["form"], counts["source"], rows)))
         for form in list(self.document.findall(score_form)):
             form.replace_self(list(self._form(rows)))
-        for card in self.document.findall(claim_card):
-            card["scorecard"] = self._scorecard(card["claim"])
 
     # One claim
 
@@ -80,13 +71,8 @@ class FillScores(SphinxPostTransform):
                 yield measurement(row["outcome"], cited=row["cited"], brief=True)
         elif what == "where":
             yield self._where(row)
-        elif what == "full":
-            yield from self._full(row)
-        elif what in ("link", "inline link"):
+        else:
             yield from self._way(claim_id, is_block=what == "link")
-        elif row["full"] and not _is_full(row["outcome"]):
-            brief = what == "beside, brief"
-            yield from [self._head(row["full"], is_table=False)] if brief else self._full(row)
 
     def _way(self, claim_id: str, *, is_block: bool) -> Iterator[nodes.Node]:
         """Lead from a claim's line to its row in the Scorecard, where there is one."""
@@ -104,28 +90,6 @@ class FillScores(SphinxPostTransform):
         else:
             words += nodes.Text(f"Chapter to come: {row['title']}")
         return words
-
-    def _full(self, row: Row) -> Iterator[nodes.Node]:
-        full = row["full"]
-        is_table = self.env.metadata[self.env.docname].get(SCORECARD)
-        if full is None:
-            if is_table:
-                text = "cited, not run" if row["cited"] else "none yet"
-                yield nodes.paragraph("", text, classes=["score-none"])
-            return
-        yield self._head(full, is_table=bool(is_table))
-        seeds = f", seeds moved by {full['seed_offset']}" if full["seed_offset"] else ""
-        text = f"{full['date']}, {full['device']}{seeds}"
-        yield nodes.paragraph("", text, classes=["score-run"])
-        yield fold("", measurement(full), summary="What it measured")
-
-    def _head(self, full: Outcome, *, is_table: bool) -> nodes.paragraph:
-        head = nodes.paragraph("", "", classes=["score-verdict"])
-        if not is_table:
-            many = f", {full['seeds']} seeds" if full["seeds"] else ""
-            head += nodes.Text(f"Last full run{many}: ")
-        head += badge(full["verdict"])
-        return head
 
     # Counts
 
@@ -212,8 +176,6 @@ class FillScores(SphinxPostTransform):
     # The form
 
     def _form(self, rows: Mapping[str, Row]) -> Iterator[nodes.Node]:
-        if text := _ran(rows):
-            yield nodes.paragraph("", text, classes=["score-ran"])
         if self.app.builder.format != "html":
             return
         name = self.env.docname.rpartition("/")[2]
@@ -223,22 +185,6 @@ class FillScores(SphinxPostTransform):
         yield nodes.raw("", form_html(rows), format="html")
         text = f'<p class="score-files">Take all rows with you as {files}.</p>'
         yield nodes.raw("", text, format="html")
-
-
-def _ran(rows: Mapping[str, Row]) -> str:
-    """Say at which profile, with which seeds and on what this build was measured."""
-    outcomes = [row["outcome"] for row in rows.values() if row["outcome"] and not row["room"]]
-    runs = {(out["profile"], out["seed_offset"], out["device"]) for out in outcomes}
-    texts = [
-        f"the {profile} profile, {f'seeds moved by {offset}, ' if offset else ''}on {device}"
-        for profile, offset, device in sorted(runs)
-    ]
-    return f"This build was measured at {'; and at '.join(texts)}." if texts else ""
-
-
-def _is_full(outcome: Outcome | None) -> bool:
-    """Whether a page's own measurement is one of the full profile already."""
-    return outcome is not None and outcome["profile"] == "full"
 
 
 def form_html(rows: Mapping[str, Row]) -> str:

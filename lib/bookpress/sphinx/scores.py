@@ -1,10 +1,9 @@
 """What the Scorecard and its sister pages show: gathered while chapters are read, kept, compared.
 
 A chapter leaves what came out for its claims in the environment when it is read. Once all are
-read, this becomes one row for each claim of the registry, joined with the committed records of the
-last full run. Pages that show rows are written again exactly when a row has changed since they were
-last written, whichever page, record or file of the library changed it; chapters, which show of all rows
-the last full run alone, when something of that has.
+read, this becomes one row for each claim of the registry. Pages that show rows are written again
+exactly when a row has changed since they were last written, whichever page, result or file of the
+library changed it.
 """
 
 from __future__ import annotations
@@ -19,16 +18,11 @@ from measured_transformer.evidence.registry import Claim
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from bookpress.chapters import find_root
 from bookpress.sphinx.claim_nodes import claims_of, reread_for_registry
-from bookpress.sphinx.outcomes import full_outcomes, order, outcome_of
-from bookpress.sphinx.page import warn
-from bookpress.sphinx.rooms import room_of
+from bookpress.sphinx.outcomes import order, outcome_of
 
 SHOWS_ROWS = "measured_shows_rows"
 """Page metadata: the page shows rows."""
-SHOWS_FULL = "measured_shows_full"
-"""Page metadata: the page shows what the last full run measured beside its own verdicts."""
 SCORECARD = "measured_scorecard"
 """Page metadata: the page is the Scorecard."""
 SOURCE = "measured_source"
@@ -73,20 +67,14 @@ def page_with(env: BuildEnvironment, key: str, value: object = True) -> str | No
     return next(pages, None)
 
 
-def gather(app: Sphinx, env: BuildEnvironment) -> dict[str, Row]:
+def gather(env: BuildEnvironment) -> dict[str, Row]:
     """Return a row for each claim of the registry, in the order of the sources."""
     claims = claims_of(env)
-    try:
-        full = full_outcomes(_root(app), claims)
-    except ValueError as error:
-        warn(str(error), "record", None)
-        full = {}
     rows = {}
     for claim_id in sorted(claims, key=order):
         claim = claims[claim_id]
         kept = _outcomes(env).get(claim.chapter, {}).get(claim_id, {})
         outcome = kept.get("outcome")
-        room = room_of(env, claim.chapter) if claim.chapter in env.found_docs else None
         if claim.status == "planned":
             verdict = PLANNED
         elif claim.kind == "cited":
@@ -104,16 +92,9 @@ def gather(app: Sphinx, env: BuildEnvironment) -> dict[str, Row]:
             "anchor": kept.get("anchor"),
             "cited": claim.kind == "cited",
             "outcome": outcome,
-            "full": None if room else full.get(claim_id),
-            "room": room,
             "doubt": kept.get("doubt", ""),
         }
     return rows
-
-
-def _root(app: Sphinx) -> Path:
-    source = Path(app.srcdir).resolve()
-    return find_root(source) or source
 
 
 def _title(env: BuildEnvironment, chapter: str) -> str:
@@ -144,70 +125,39 @@ def _merge(app: Sphinx, env: BuildEnvironment, docnames: Iterable[str], other: A
 
 def _write_again(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Gather the rows, and name the pages to write again where one differs from what they show."""
-    holders = _holders(env)
-    if not any(holders.values()):
+    pages = _pages(env)
+    if not pages:
         return []
-    env.measured_rows = gather(app, env)  # type: ignore[attr-defined]
-    _check_full_run(env)
-    now, before = _digests(env), _written(app)
-    return sorted({name for what in now if now[what] != before.get(what) for name in holders[what]})
+    env.measured_rows = gather(env)  # type: ignore[attr-defined]
+    return [] if _digest(env) == _written(app) else pages
 
 
-def _holders(env: BuildEnvironment) -> dict[str, list[str]]:
-    """Return the pages that show rows, and those that show the last full run of their own."""
-    return {
-        what: sorted(name for name in env.found_docs if env.metadata[name].get(key))
-        for what, key in (("rows", SHOWS_ROWS), ("full", SHOWS_FULL))
-    }
+def _pages(env: BuildEnvironment) -> list[str]:
+    """Return the pages that show rows."""
+    return sorted(name for name in env.found_docs if env.metadata[name].get(SHOWS_ROWS))
 
 
-def _check_full_run(env: BuildEnvironment) -> None:
-    """Warn where the last full run, of the code as it is, has another verdict than the prose."""
-    claims = claims_of(env)
-    for claim_id, row in rows_of(env).items():
-        expected, full = claims[claim_id].expected_at("full"), row["full"]
-        if not row["covered"] or not full or expected == full["verdict"]:
-            continue
-        warn(
-            f"claim {claim_id}: the prose discusses the verdict {str(expected)!r} of a full run, but "
-            f"that of {full['date']} measured {full['verdict']!r}; explain what was measured, and "
-            "change `expected` in the registry to match",
-            "verdict",
-            row["chapter"],
-        )
-
-
-def _digests(env: BuildEnvironment) -> dict[str, str]:
-    """Return what changes whenever a page of rows would, and whenever a chapter's full run would."""
-    rows, holders = rows_of(env), _holders(env)
+def _digest(env: BuildEnvironment) -> str:
+    """Return what changes whenever a page of rows would."""
     pages = {
-        name: [env.metadata[name].get(key) for key in (SCORECARD, SOURCE)]
-        for name in holders["rows"]
+        name: [env.metadata[name].get(key) for key in (SCORECARD, SOURCE)] for name in _pages(env)
     }
-    full = {claim_id: row["full"] for claim_id, row in rows.items()}
-    shown = {"rows": [rows, pages], "full": [full, holders["full"]]}
-    return {
-        what: hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        for what, content in shown.items()
-    }
+    return hashlib.sha256(json.dumps([rows_of(env), pages], sort_keys=True).encode()).hexdigest()
 
 
 def _note(app: Sphinx) -> Path:
-    return Path(app.doctreedir) / f"rows-{app.builder.name}.json"
+    return Path(app.doctreedir) / f"rows-{app.builder.name}.txt"
 
 
-def _written(app: Sphinx) -> dict[str, str]:
-    """Return the digests of what the pages on disk show; none where none were written."""
-    found: dict[str, str] = (
-        json.loads(_note(app).read_text("utf-8")) if _note(app).is_file() else {}
-    )
-    return found
+def _written(app: Sphinx) -> str:
+    """Return the digest of what the pages on disk show; nothing where none were written."""
+    return _note(app).read_text("utf-8") if _note(app).is_file() else ""
 
 
 def _remember_written(app: Sphinx, error: Exception | None) -> None:
     """Note what the pages show, only now that all are written."""
     if error is None and rows_of(app.env):
-        _note(app).write_text(json.dumps(_digests(app.env)), "utf-8")
+        _note(app).write_text(_digest(app.env), "utf-8")
 
 
 def setup(app: Sphinx) -> None:

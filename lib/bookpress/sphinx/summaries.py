@@ -62,7 +62,8 @@ class FillSummaries(SphinxPostTransform):
         """Replace every placeholder of the page."""
         rows = rows_of(self.env)
         for place in list(self.document.findall(source_summary)):
-            said = {child["claim"]: child for child in place.children}
+            claimed = [child for child in place.children if isinstance(child, nodes.Element)]
+            said = {child["claim"]: child for child in claimed}
             place.replace_self(list(_summary(said, rows)) if rows else [])
 
 
@@ -87,8 +88,8 @@ def _summary(said: Mapping[str, nodes.Element], rows: Mapping[str, Row]) -> Iter
             holder += nodes.container("", head, listed)
     yield holder
     if rest := len(said) - len(tested):
-        words = "One more is" if rest == 1 else f"{rest} more are"
-        yield nodes.paragraph("", f"{words} cited, undecided or still to be tested.")
+        others = "One more is" if rest == 1 else f"{rest} more are"
+        yield nodes.paragraph("", f"{others} cited, undecided or still to be tested.")
 
 
 def choose(claims: Sequence[str], rows: Mapping[str, Row], kinds: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rules and measurements in words, for cards and tables. Pure functions of a record's data."""
+"""Rules and measurements in words, for claims and tables. Pure functions of a record's data."""
 
 from __future__ import annotations
 
@@ -47,8 +47,6 @@ def measurement_in_words(part: Part, seeds: int | None) -> str:
     Raises:
         ValueError: a type of rule that has no words here.
     """
-    if part["statistics"].get("left"):
-        return "left to the full run"
     return _of_type(_MEASUREMENTS, part["rule"])(part, seeds)
 
 

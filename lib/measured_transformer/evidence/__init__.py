@@ -1,8 +1,8 @@
-"""From measured values to a verdict: claims, rules declared beforehand, statistics and records.
+"""From measured values to a verdict: claims, rules declared beforehand, statistics and kept results.
 
-A claim lies in a registry with the rule that judges it, written down before anything is measured. `record`
-applies that rule to the values of a run and keeps verdict, seeds and versions. The statistics can be used by
-themselves.
+A claim lies in a registry with the rule that judges it, written down before anything is measured. What was
+measured lies in results; whenever the book is printed, the rule is applied to them (`measuring.judging`). The
+statistics can be used by themselves.
 
 >>> import numpy as np
 >>> from measured_transformer.evidence.registry import claim

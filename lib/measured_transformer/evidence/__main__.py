@@ -100,7 +100,7 @@ def _fields(claim: Claim) -> Iterator[tuple[str, str]]:
     if claim.references:
         yield "reference", ", ".join(claim.references)
     if claim.seeds is not None:
-        yield "seeds", _listed(claim.seeds)
+        yield "seeds", str(claim.seeds)
     if claim.rule is not None:
         yield "rule", _rule(claim.rule)
     if claim.parts:
@@ -109,7 +109,7 @@ def _fields(claim: Claim) -> Iterator[tuple[str, str]]:
         label = "" if part.label == part.name else f" ({part.label})"
         yield "", f"{part.name}{label}: {_rule(part.rule)}"
     if claim.expected is not None:
-        yield "expected", _listed(claim.expected)
+        yield "expected", claim.expected.value
 
 
 def _rule(rule: Rule) -> str:

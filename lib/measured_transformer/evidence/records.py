@@ -1,142 +1,19 @@
-"""Records as data: out of executed notebooks, to and from disk, and into words.
+"""Measured values in words: numbers, and the values and statistics of records.
 
-Nothing here imports torch or scipy (one reduction, ``interval``, asks scipy when it is used), so
-the pages can be printed without loading either.
+A record says what came out for one claim: its rule, values, statistics and verdict (`measuring.judging` makes
+them). Nothing here imports torch or scipy (one reduction, ``interval``, asks scipy when it is used), so the
+pages can be printed without loading either.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.verdicts import chapter_verdicts, parts_of
-
-CIRCUMSTANCES = ("profile", "seed_offset", "device", "versions", "seconds", "date")
-
-
-def payloads(notebook: Mapping[str, Any]) -> dict[str, Any]:
-    """Gather what the cells of an executed notebook recorded and reported.
-
-    Args:
-        notebook: a notebook as a dictionary or as nbformat gives it.
-
-    Returns:
-        ``{"records": {claim id: record}, "values": {name: number or list}, "run": ...}``. A
-        record's ``verdict`` is the one after Holm's correction over the chapter; the verdict of its
-        rule alone stays as ``verdict_alone``, and in ``statistics`` a ``verdict_holm`` and
-        ``p_holm`` stand beside each part's own. ``run`` holds the profile, device, versions,
-        seconds and date of the last payload, None where the notebook holds no payload.
-
-    Raises:
-        ValueError: a claim recorded or a name reported twice with different values.
-    """
-    records: dict[str, Any] = {}
-    values: dict[str, Any] = {}
-    run: dict[str, Any] | None = None
-    for number, payload in _measured_outputs(notebook):
-        if payload.get("kind") == "record":
-            record = json.loads(json.dumps(payload))
-            known = records.setdefault(record["id"], record)
-            if _substance(known) != _substance(record):
-                raise ValueError(
-                    f"cell {number}: claim {record['id']} is recorded a second time with other "
-                    "values; record each claim once a chapter"
-                )
-        elif payload.get("kind") == "report":
-            for name, value in payload["values"].items():
-                if not name.isidentifier():
-                    raise ValueError(f"cell {number}: expected identifiers as names, got {name!r}")
-                if values.setdefault(name, value) != value:
-                    raise ValueError(
-                        f"cell {number}: value {name} is reported a second time with other "
-                        "numbers; give each measured value its own name"
-                    )
-        else:
-            continue
-        run = {name: payload[name] for name in CIRCUMSTANCES}
-    for claim_id, (verdict, parts) in chapter_verdicts(records).items():
-        record = records[claim_id]
-        record["verdict_alone"], record["verdict"] = record["verdict"], verdict.value
-        for name, part in parts_of(record).items():
-            part["statistics"]["verdict_holm"] = parts[name][0].value
-            part["statistics"]["p_holm"] = parts[name][1]
-    return {"records": records, "values": values, "run": run}
-
-
-def _measured_outputs(notebook: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield cell number (from one, over all cells) and payload of each output that carries one."""
-    for number, cell in enumerate(notebook.get("cells", ()), start=1):
-        for output in cell.get("outputs", ()):
-            payload = output.get("metadata", {}).get("measured")
-            if isinstance(payload, Mapping):
-                yield number, payload
-
-
-def _substance(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record without what differs between two runs of the same measurement."""
-    return {name: value for name, value in record.items() if name not in CIRCUMSTANCES}
-
-
-_FLAT_LIST = re.compile(r"\[\n\s*([^\[\]{}\"]*?)\n\s*\]")
-
-
-def write_records(path: Path, payload: Mapping[str, Any]) -> None:
-    """Write records as JSON with sorted keys: the whole file or, if that fails, nothing at all.
-
-    Raises:
-        ValueError: the payload holds something that JSON cannot, such as NaN.
-    """
-    try:
-        text = json.dumps(payload, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"expected records of finite numbers, texts, lists and tables for {path}; {error}"
-        ) from error
-    # Lists of numbers on one line each; a raw line break never stands inside a JSON string.
-    text = _FLAT_LIST.sub(lambda m: "[" + re.sub(r",\n\s*", ", ", m[1]) + "]", text)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def read_records(path: Path) -> dict[str, Any]:
-    """Return what `write_records` wrote.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is not JSON, or lacks its tables of records and values.
-    """
-    remedy = f"delete {path.name} and build the book again"
-    try:
-        payload = json.loads(path.read_text("utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{path}: expected records in JSON, got damage: {error}; {remedy}"
-        ) from None
-    if not isinstance(payload, dict):
-        raise ValueError(f"{path}: expected a table, got {type(payload).__name__}; {remedy}")
-    for name in ("records", "values"):
-        if not isinstance(payload.get(name), dict):
-            raise ValueError(f"{path}: expected a table {name!r}, got none; {remedy}")
-    return payload
-
+from measured_transformer.evidence.verdicts import parts_of
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _EXPONENT = re.compile(r"e([+-]\d+)")
@@ -220,7 +97,7 @@ def format_value(payload: Mapping[str, Any], expression: str) -> str:
     An expression is a path, then perhaps ``|`` and a reduction, then perhaps ``:`` and a format of
     Python. Paths:
 
-    - ``min_distance``: a reported value;
+    - ``min_distance``: a value that has this name;
     - ``CS-1.3.error``, ``DD-7.7.rotary.treatment``: values of a record, or of a part of it;
     - ``CS-1.3.effect``, ``.interval``, ``.p`` and ``.p_holm``: its statistics;
     - ``CS-1.3.rule.tolerance``: a parameter of its declared rule.
@@ -230,7 +107,7 @@ def format_value(payload: Mapping[str, Any], expression: str) -> str:
     ``0.12 to 0.34``.
 
     Args:
-        payload: what `payloads` or `read_records` returned.
+        payload: named numbers and lists under ``values``, records by claim under ``records``.
         expression: the expression, as a role of the book holds it.
 
     Raises:

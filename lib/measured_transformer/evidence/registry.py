@@ -31,8 +31,8 @@ A claim with several parts has no ``rule``; it names the ``axis`` and has one ru
     kind = "experiment"
     scope = "Two-layer decoders of width 64 on the lag task, trained at length 32."
     test = "Excess loss at length 64, paired by seed."
-    seeds = {quick = 5, full = 10}
-    expected = {quick = "inconclusive", full = "conditional"}
+    seeds = 10
+    expected = "conditional"
     axis = "the scheme that rotary is compared with"
     combine = "levels"                # levels (the default) | readings | every | majority
     [[claim.part]]
@@ -53,16 +53,10 @@ Fields beside those of the examples:
 
 - ``chapter`` may stand in a claim instead of at the top of the file.
 - ``seeds``: required for experiments, and for any rule that takes one value a seed: the number of
-  values that each arm has. Chapters of the first edition give one for each profile.
+  values that each arm has.
 - ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"`` and when the
   source is ``LT``, a statement of the literature: the first one is where it is made.
-- ``expected`` is one verdict, or one for each profile. At ``quick`` only *inconclusive* may differ
-  from ``full``; anything else needs the reason too: ``expected = {quick = "not reproduced",
-  full = "confirmed", why = "..."}``. Where it is *inconclusive* at ``quick``, the verdict of ``full``
-  is accepted there too: few seeds may happen to decide. Required for a covered claim that has a rule.
-- ``only = "full"``, in a part or in a claim: what `quick` has no time for. `record` takes no value of it
-  there, and it counts as *inconclusive*, so that `quick` can never decide more than it measured. At least
-  one part is measured at `quick`, unless the claim itself is left to `full`.
+- ``expected``: required for a covered claim that has a rule.
 - A cited claim has no rule, no parts and the verdict *fact*. A planned claim is one that no chapter
   measures yet: its rule, parts and ``seeds`` are declared beforehand like those of a covered one,
   and only ``expected`` may be missing.
@@ -249,63 +243,28 @@ def _parts(table: _Table) -> tuple[Part, ...]:
         inner.take("name")
         label = inner.text("label", needed=False) or name
         rule = _rule(inner.take("rule"), inner.where)
-        only = _only(inner)
         inner.done()
-        parts.append(Part(name, rule, label, only))
-    if all(part.only for part in parts):
-        raise table.error(
-            "part.only", "a part that quick measures too, or only in the claim", "all"
-        )
+        parts.append(Part(name, rule, label))
     return tuple(parts)
 
 
-def _only(table: _Table) -> str | None:
-    value = table.take("only")
-    if value not in (None, "full"):
-        raise table.error("only", '"full", or nothing where both profiles measure it', value)
-    return value
-
-
-def _seeds(table: _Table) -> Mapping[str, int] | None:
+def _seeds(table: _Table) -> int | None:
     value = table.take("seeds")
     if value is None:
         return None
-    if isinstance(value, int) and not isinstance(value, bool) and value > 1:
-        return dict.fromkeys(("quick", "full"), value)
-    fits = (
-        isinstance(value, dict)
-        and set(value) == {"quick", "full"}
-        and all(isinstance(n, int) and not isinstance(n, bool) and n > 1 for n in value.values())
-    )
-    if not fits:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 2:
         raise table.error("seeds", "a whole number of two or more, such as 10", value)
-    return dict(value)
+    return value
 
 
-def _expected(table: _Table) -> tuple[Mapping[str, Verdict] | None, str | None]:
+def _expected(table: _Table) -> Verdict | None:
     value = table.take("expected")
     if value is None:
-        return None, None
-    data = {"quick": value, "full": value} if isinstance(value, str) else value
-    fits = isinstance(data, dict) and {"quick", "full"} <= set(data) <= {"quick", "full", "why"}
-    if not fits:
-        raise table.error("expected", "a verdict, or {quick = verdict, full = verdict}", value)
+        return None
     names = tuple(verdict.value for verdict in Verdict)
-    for profile in ("quick", "full"):
-        if data[profile] not in names:
-            raise table.error("expected", "one of " + ", ".join(names), data[profile])
-    verdicts = {profile: Verdict(data[profile]) for profile in ("quick", "full")}
-    why = data.get("why")
-    if why is not None and (not isinstance(why, str) or not why.strip()):
-        raise table.error("expected.why", "a reason in words", why)
-    explained = verdicts["quick"] in (verdicts["full"], Verdict.INCONCLUSIVE)
-    if not explained and why is None:
-        raise table.error(
-            "expected",
-            "the same verdict at both profiles, inconclusive at quick, or a reason in why",
-            value,
-        )
-    return verdicts, why
+    if value not in names:
+        raise table.error("expected", "one of " + ", ".join(names), value)
+    return Verdict(value)
 
 
 def _references(table: _Table) -> tuple[str, ...]:
@@ -342,7 +301,7 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
     section = table.text("section", needed=False)
     if section is not None and not _LABEL.fullmatch(section):
         raise table.error("section", "a label of lower-case words joined by hyphens", section)
-    expected, why = _expected(table)
+    expected = _expected(table)
     seeds = _seeds(table)
     references = _references(table)
     if source == "LT" and not references:
@@ -352,7 +311,6 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
     has_combine = "combine" in row
     rule_data = table.take("rule")
     parts = _parts(table)
-    only = _only(table)
     table.done()
     rule = None if rule_data is None else _rule(rule_data, where)
 
@@ -362,31 +320,22 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
         raise table.error("axis", "what the parts differ in, in words", _Words("nothing"))
     if not parts and (axis is not None or has_combine):
         raise table.error("axis, combine", "these only beside parts", _Words("no part"))
-    if only and any(part.only for part in parts):
-        raise table.error("only", "it in the claim or in its parts", _Words("both"))
-    if only and expected is not None and expected["quick"] is not Verdict.INCONCLUSIVE:
-        raise table.error(
-            "expected", "inconclusive at quick, which does not measure the claim", row["expected"]
-        )
     if kind == "cited":
-        if only is not None:
-            raise table.error("only", "nothing, because a cited claim is not tested", only)
         if rule is not None or parts:
             raise table.error("rule", "none, because a cited claim is not tested", _Words("one"))
         if not references:
             raise table.error("reference", "a key of references.bib", _Words("nothing"))
-        if expected is None:
-            expected = dict.fromkeys(("quick", "full"), Verdict.FACT)
-        if set(expected.values()) != {Verdict.FACT}:
+        expected = Verdict.FACT if expected is None else expected
+        if expected is not Verdict.FACT:
             raise table.error("expected", "fact, the verdict of cited claims", row["expected"])
     else:
-        if expected is not None and Verdict.FACT in expected.values():
+        if expected is Verdict.FACT:
             raise table.error("expected", "a measured verdict; fact is for cited claims", "fact")
         if rule is None and not parts:
             raise table.error("rule", "a rule or parts", _Words("nothing"))
         rules = [part.rule for part in parts] if rule is None else [rule]
         if seeds is None and (kind == "experiment" or any(rule.per_seed for rule in rules)):
-            raise table.error("seeds", "{quick = 5, full = 10} or alike", _Words("nothing"))
+            raise table.error("seeds", "a whole number such as 10", _Words("nothing"))
         if expected is None and status == "covered":
             raise table.error("expected", "the verdict of the prose", _Words("nothing"))
     return Claim(
@@ -407,8 +356,6 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
         seeds=seeds,
         references=references,
         expected=expected,
-        expected_why=why,
-        only=only,
     )
 
 

@@ -144,7 +144,7 @@ def load_results(room: str) -> dict[str, xarray.Dataset]:
 
 
 def result_files(folder: Path) -> list[Path]:
-    """The files of results in a folder: JSON files that are not records of an earlier form."""
+    """The files of results in a folder: JSON files that have the name of a measurement."""
     return sorted(path for path in folder.glob("*.json") if path.stem.isidentifier())
 
 

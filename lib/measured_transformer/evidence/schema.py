@@ -338,20 +338,21 @@ RULES: Mapping[str, type[Rule]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """One level, reading or half of a claim, with its own rule.
-
-    ``only`` is ``"full"`` where `quick` leaves the part to the full run, else None.
-    """
+    """One level, reading or half of a claim, with its own rule."""
 
     name: str
     rule: Rule
     label: str
-    only: str | None = None
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A row of the registry."""
+    """A row of the registry.
+
+    Attributes:
+        seeds: how many values each arm has, where a rule takes one value a seed.
+        expected: the verdict that the prose discusses; None for a planned claim.
+    """
 
     id: str
     source: str
@@ -367,38 +368,9 @@ class Claim:
     parts: tuple[Part, ...] = ()
     axis: str | None = None
     combine: str = LEVELS
-    seeds: Mapping[str, int] | None = None
+    seeds: int | None = None
     references: tuple[str, ...] = ()
-    expected: Mapping[str, Verdict] | None = None
-    expected_why: str | None = None
-    only: str | None = None
-
-    def left_at(self, profile: str) -> tuple[str, ...]:
-        """Return the names of the parts that a profile does not measure, in the registry's order.
-
-        A claim with one rule that the profile does not measure gives ``("",)``. What is left open counts
-        as *inconclusive*.
-        """
-        if self.only is not None:
-            names = tuple(part.name for part in self.parts) or ("",)
-            return names if self.only != profile else ()
-        return tuple(part.name for part in self.parts if part.only not in (None, profile))
-
-    def expected_at(self, profile: str) -> Verdict | None:
-        """Return the verdict that the prose discusses at a profile, None for a planned claim."""
-        return None if self.expected is None else self.expected[profile]
-
-    def accepted_at(self, profile: str) -> tuple[Verdict, ...]:
-        """Return the verdicts that fit the prose at a profile, none for a planned claim.
-
-        That is the one it discusses. Where `quick` is expected to leave a claim open, its few seeds may
-        happen to decide it: then the verdict of `full` fits too.
-        """
-        if self.expected is None:
-            return ()
-        verdict = self.expected[profile]
-        left_open = profile == "quick" and verdict is Verdict.INCONCLUSIVE
-        return tuple(dict.fromkeys((verdict, self.expected["full"]))) if left_open else (verdict,)
+    expected: Verdict | None = None
 
     def part(self, name: str) -> Part:
         """Return the part of this name.

@@ -31,7 +31,7 @@ MEANING: Mapping[Verdict, str] = {
     Verdict.CONDITIONAL: "it holds in some conditions and not in others",
     Verdict.NOT_REPRODUCED: "the effect does not appear at this scale; the opposite is not shown",
     Verdict.UNDERSPECIFIED: "the source leaves out a setting, and its readings disagree",
-    Verdict.INCONCLUSIVE: "too little data at this profile to decide",
+    Verdict.INCONCLUSIVE: "too little data to decide",
     Verdict.FACT: "cited, not tested here",
 }
 

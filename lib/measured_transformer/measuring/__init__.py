@@ -16,13 +16,13 @@ In a notebook, on the reader's own machine:
 >>> measure(untrained, seeds=2)  # doctest: +SKIP
 """
 
+from measured_transformer.evidence.seeds import seeds_of
 from measured_transformer.measuring.jobs import Search, job, tuned, tuning_seeds
 from measured_transformer.measuring.measurement import (
     Measurement,
     evidence,
     measurement,
     number,
-    seeds_of,
 )
 from measured_transformer.measuring.scheduler import measure
 

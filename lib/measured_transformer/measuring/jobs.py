@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from measured_transformer.measuring.measurement import seeds_of
+from measured_transformer.evidence.seeds import seeds_of
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.jobs import Job, make_jobs

@@ -267,22 +267,8 @@ def _check(
 def _record(claim: Claim, given: Mapping[str, Any], results: list[Shown]) -> dict[str, Any]:
     seeds = max((one.seeds for one in results), key=len)
     latest = max(results, key=lambda one: str(one.provenance.get("date", "")))
-    expected = claim.expected_at("full")
     record: dict[str, Any] = {
-        "kind": "record",
         "id": claim.id,
-        "chapter": claim.chapter,
-        "claim": {
-            "source": claim.source,
-            "place": claim.place,
-            "statement": claim.statement,
-            "kind": claim.kind,
-            "scope": claim.scope,
-            "test": claim.test,
-            "section": claim.section,
-            "references": list(claim.references),
-            "expected": None if expected is None else expected.value,
-        },
         "combine": claim.combine,
         "axis": claim.axis,
         "seeds": None if claim.seeds is None else seeds,
@@ -304,15 +290,10 @@ def _record(claim: Claim, given: Mapping[str, Any], results: list[Shown]) -> dic
             for part in claim.parts
         ]
     verdicts = {n: Verdict(p["statistics"]["verdict"]) for n, p in parts_of(record).items()}
-    told = latest.provenance
     return record | {
         "verdict": combine(verdicts, claim.combine).value,
-        "profile": "full",
-        "seed_offset": 0,
-        "device": told.get("device", ""),
-        "versions": told.get("versions", {}),
-        "seconds": sum(float(one.provenance.get("seconds", 0.0)) for one in results),
-        "date": told.get("date", ""),
+        "device": latest.provenance.get("device", ""),
+        "date": latest.provenance.get("date", ""),
     }
 
 

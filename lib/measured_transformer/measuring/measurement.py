@@ -14,7 +14,6 @@ from typing import Any, Literal, get_type_hints
 import numpy as np
 
 from measured_transformer.evidence import results
-from measured_transformer.evidence.profile import Profile, profile
 from measured_transformer.provenance import digest, versions
 
 CHAPTERS = "measured_transformer.chapters"
@@ -288,15 +287,3 @@ def measurements_of(room: str) -> dict[str, Measurement]:
 def readings_of(room: str) -> list[Reading]:
     """What a room's claims are judged by, and the numbers that its prose names."""
     return list(vars(measure_module(room)).get("__readings__", {}).values())
-
-
-def seeds_of(count: int, stream: str = "evaluation", offset: int | None = None) -> list[int]:
-    """The first seeds of a stream; those of evaluation and of tuning never meet.
-
-    Args:
-        count: how many.
-        stream: 'evaluation' or 'tuning'.
-        offset: which set of seeds; that of `MEASURED_SEED_OFFSET` when not given.
-    """
-    chosen = profile().seed_offset if offset is None else offset
-    return Profile("full", chosen).seeds(quick=count, full=count, stream=stream)

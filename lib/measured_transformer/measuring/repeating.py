@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from measured_transformer.evidence.results import Result, write_result
+from measured_transformer.evidence.seeds import seeds_of
 from measured_transformer.measuring.comparing import Comparison, compare, compare_first
 from measured_transformer.measuring.jobs import kept_choices, told_of
 from measured_transformer.measuring.judging import verdicts_of
-from measured_transformer.measuring.measurement import Measurement, seeds_of
+from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import Progress, Shown
 from measured_transformer.measuring.scheduler import locked, said
 from measured_transformer.measuring.state import (

@@ -27,7 +27,8 @@ from measured_transformer.evidence.results import (
     remove_parts,
     write_result,
 )
-from measured_transformer.measuring.measurement import Measurement, seeds_of
+from measured_transformer.evidence.seeds import seeds_of
+from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import Progress, Shown
 from measured_transformer.measuring.state import (
     DAMAGED,
@@ -117,6 +118,7 @@ def measure_all(
     """
     report, elsewhere = Report(), dict[Measurement, int | None]()
     with (
+        _choices_kept(),
         a_store() as store,
         Progress(progress, say) as shown,
         Workers(executor, shown, tuned_table.PACKAGED) as work,
@@ -135,6 +137,17 @@ def measure_all(
                 again = renew and _written(one) == before
                 _do(_planned(one, again, report, shown.note), work, store, report)
     return report
+
+
+@contextmanager
+def _choices_kept() -> Iterator[None]:
+    """Take the learning rates that measurements choose while they look into the library's table."""
+    here = tuned_table.build_table()
+    before = [] if here is None else tuned_table.lines_of(here)
+    yield
+    new = [] if here is None else [one for one in tuned_table.lines_of(here) if one not in before]
+    if new:
+        tuned_table.add_lines(new, tuned_table.PACKAGED)
 
 
 def _written(one: Measurement) -> int | None:

@@ -13,14 +13,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.profile import profile
 from measured_transformer.evidence.results import (
     DamagedResultError,
     Result,
     read_result,
     results_folder,
 )
-from measured_transformer.measuring.measurement import Measurement, seeds_of
+from measured_transformer.evidence.seeds import seed_offset, seeds_of
+from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.training.device import circumstances
 from measured_transformer.training.folders import build_folder
 
@@ -61,7 +61,7 @@ def folder_for(room: str, offset: int | None = None) -> Path:
     Raises:
         ValueError: a seed offset outside a book.
     """
-    chosen = profile().seed_offset if offset is None else offset
+    chosen = seed_offset() if offset is None else offset
     if not chosen:
         return results_folder(room)
     build = build_folder()

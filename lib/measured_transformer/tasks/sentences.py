@@ -19,8 +19,7 @@ class SentenceTranslation(PairTask):
 
     The text is in small letters and cut into words and punctuation. Words that training does not use often
     are unknown. Pairs with a side that is too long are left out, and pairs of validation and test whose source
-    training has too. Used by the full profile of chapters on
-    encoder-decoders. No best loss is known for it; one that does not look at the source and knows all targets
+    training has too. No best loss is known for it; one that does not look at the source and knows all targets
     by heart has `blind_loss`.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The table of tuned learning rates: one line an arm of a comparison, in a file that comes with the library.
 
 A line says what was asked for and with which code (as digests), the loss of every rate and seed, and the best
-rate. A book's own choices lie in `_build/tuned.jsonl` until they are taken into the library's table.
+rate. A book's own choices lie in `_build/tuned.jsonl`; measuring takes its own into the library's table.
 """
 
 from __future__ import annotations

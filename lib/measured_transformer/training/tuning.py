@@ -86,7 +86,6 @@ def tuned_rates(
     rates: Sequence[float],
     seeds: Sequence[int],
     steps: int,
-    profile: str = "quick",
     table: Path | None = None,
     **options: Any,
 ) -> Tuned:
@@ -97,18 +96,15 @@ def tuned_rates(
         arms: what is compared: configs, or arms where their training differs too.
         task: what all of them are trained on.
         rates: the grid, the same for all arms.
-        seeds: of the tuning runs; take them from `profile().seeds(..., stream="tuning")`.
+        seeds: of the tuning runs, such as those of `measuring.tuning_seeds`, which nothing is evaluated on.
         steps: number of batches, the same as in the comparison.
-        profile: of this run; a choice does not depend on it.
         table: the table that is searched and written to; when not given, `_build/tuned.jsonl` of the book
-        around
-            the working directory (outside a book nothing is kept) and the one that comes with the library.
+            around the working directory (outside a book nothing is kept) and that of the library.
         options: passed to `train` for all arms.
 
     Raises:
         ValueError: when there are no arms, rates or seeds, or when every rate of an arm diverged.
     """
-    del profile
     if not arms or not rates or not seeds:
         raise ValueError(
             f"tuning needs at least one arm, rate and seed, got {len(arms)}, {len(rates)}, {len(seeds)}"

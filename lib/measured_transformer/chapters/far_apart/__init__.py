@@ -1,1 +1,0 @@
-"""The chapter *Far apart*: what it claims, measures, draws and asks."""

@@ -1,1 +1,0 @@
-"""The chapter *Notation*: what it claims, measures, draws and asks."""

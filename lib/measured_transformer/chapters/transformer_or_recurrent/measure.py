@@ -1,0 +1,958 @@
+"""What the chapter on Transformers and recurrent networks measures: language, recall over gaps, pairs, parity.
+
+Four kinds of models of equal size: Transformers with attention in each block, LSTMs, linear recurrences that
+take over the four matrices of attention, and mixtures. All are decoders of the library whose blocks, or whose
+attention, something else takes the place of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+import xarray
+from jaxtyping import Float
+from torch import Tensor
+from xarray import DataArray, Dataset
+
+from measured_transformer.measuring import (
+    Search,
+    evidence,
+    job,
+    measurement,
+    number,
+    tuned,
+    tuning_seeds,
+)
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.tasks.gap_recall import GapRecall
+from measured_transformer.tasks.running_parity import RunningParity
+from measured_transformer.tasks.task import Part, Task
+from measured_transformer.tasks.word_text import WordText
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Model, Run, evaluate, make_model
+from measured_transformer.training.schedules import Constant
+from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.linear import linear
+from measured_transformer.variants.recurrent import (
+    Recurrent,
+    linear_recurrence,
+    recurrence,
+    scan,
+    state_width,
+)
+
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+"""The grid of learning rates, the same for all kinds of models."""
+DEFAULT = 1e-3
+"""The learning rate that Adam has where nobody chooses one."""
+WARMUP = 20
+WIDTH = 32
+
+# The kinds of models ----------------------------------------------------------------------------------
+
+Prepare = Callable[[Model], None]
+
+
+def first_recurrent(model: Model) -> None:
+    """Preparation for training: a linear recurrence in the place of the first block's attention alone."""
+    assert isinstance(model, Decoder)
+    kept = list(model.blocks)[1:]
+    model.blocks = torch.nn.ModuleList(list(model.blocks)[:1])
+    linear_recurrence(model)
+    model.blocks.extend(kept)
+
+
+def kind(name: str, vocab: int, **changes: Any) -> tuple[Config, dict[str, Any]]:
+    """The config of a kind of model, and the options of its training; all have as many weights in their body.
+
+    Args:
+        name: 'sheet', a post-norm Transformer without warm-up; 'Transformer', a pre-norm one with rotary
+            positions and warm-up; 'LSTM', 'open LSTM', whose forget gates start open; 'linear', a linear
+            recurrence in the place of attention; 'linear attention'; or 'hybrid', a block of each.
+        vocab: of the task.
+        changes: of the config, for all kinds alike.
+    """
+    base = Config(vocab=vocab, d_model=WIDTH, n_layers=2, n_heads=2, **changes)
+    warm = {"schedule": Constant(warmup=WARMUP)}
+    if name == "sheet":
+        return base.replace(placement="post", activation="relu"), {}
+    if name == "Transformer":
+        return base.replace(positions="rotary"), warm
+    if name == "linear attention":
+        return base, {**warm, "prepare": linear}
+    arms: dict[str, Prepare] = {
+        "LSTM": Recurrent(dropout=base.dropout),
+        "open LSTM": Recurrent(forget=OPEN, dropout=base.dropout),
+        "linear": linear_recurrence,
+        "hybrid": first_recurrent,
+    }
+    return base.replace(positions="none"), {**warm, "prepare": arms[name]}
+
+
+OPEN = 4.3
+"""An initial bias of forget gates with which a third of the state is left after 73 tokens: about ln 73."""
+
+
+def arm_job(
+    label: str,
+    name: str,
+    task: Task,
+    seed: int,
+    *,
+    steps: int,
+    tune_on: Task | None = None,
+    rates: Sequence[float] = RATES,
+    **more: Any,
+) -> Job:
+    """A training of a kind of model at the learning rate that suits it.
+
+    Args:
+        label: names the search of the learning rate.
+        name: of the kind.
+        task, seed, steps: of the training.
+        tune_on: the task on which the rate is chosen, where that is another one.
+        rates: to choose from.
+        more: options of the training and of its search.
+    """
+    config, options = kind(name, task.vocab)
+    given = {"batch_size": 32, **options}
+    named = f"recurrent-{label}-{name.replace(' ', '-').lower()}"
+    search = Search(named, config, tune_on or task, rates, tuning_seeds(2), steps, given)
+    return job(config, task, seed, steps=steps, learning_rate=tuned(search), **given, **more)
+
+
+# How many steps wait for one another ------------------------------------------------------------------
+
+LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
+CHAINS = ("Transformer", "LSTM", "linear")
+
+
+def rounds(name: str, n: int) -> int:
+    """How many steps of a layer must wait for one another before its last position is known.
+
+    >>> rounds("Transformer", 1024), rounds("LSTM", 1024), rounds("linear", 1024)
+    (1, 1024, 10)
+    """
+    return {"Transformer": 1, "LSTM": n, "linear": max(1, math.ceil(math.log2(n)))}[name]
+
+
+def longest_chain(output: Tensor) -> int:
+    """The longest chain of operations that lead to a tensor, each of which needs the result of the last.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> longest_chain((x * x + x).sum())
+    3
+    """
+    lengths: dict[Any, int] = {}
+    stack = [output.grad_fn]
+    while stack:
+        node = stack[-1]
+        before = [each for each, _ in node.next_functions if each is not None]  # type: ignore[union-attr]
+        missing = [each for each in before if each not in lengths]
+        if missing:
+            stack.extend(missing)
+            continue
+        own = 0 if type(node).__name__ == "AccumulateGrad" else 1
+        lengths[stack.pop()] = own + max((lengths[each] for each in before), default=0)
+    return lengths[output.grad_fn]
+
+
+@measurement(seeds=1, coords={"kind": CHAINS, "length": LENGTHS})
+def chains(seed: int) -> dict[str, Any]:
+    """The longest chain of operations in the forward pass of one block, and the rounds of its mixing part."""
+    found = []
+    for name in CHAINS:
+        config, options = kind(name, 10)
+        model = make_model(config.replace(n_layers=1), causal=True, seed=seed)
+        if "prepare" in options:
+            options["prepare"](model)
+        inputs = torch.zeros(1, max(LENGTHS), dtype=torch.long)
+        found.append([longest_chain(model(inputs[:, :n]).sum()) for n in LENGTHS])
+    return {
+        "operations": (("kind", "length"), found),
+        "rounds": (("kind", "length"), [[rounds(name, n) for n in LENGTHS] for name in CHAINS]),
+    }
+
+
+@measurement(
+    seeds=1,
+    coords={"draw": tuple(range(20))},
+    tolerance={"scan": 1e-12, "reversed": 1e-3},
+)
+@torch.no_grad()
+def equal(seed: int) -> dict[str, Any]:
+    """The scan against the loop, in double precision; a scan whose gates are turned round must differ."""
+    generator = make_generator(seed, "scans")
+    differences, controls = [], []
+    for _ in range(20):
+        n = int(torch.randint(2, 70, (), generator=generator))
+        keep = torch.rand(2, n, 5, generator=generator, dtype=torch.float64)
+        new = torch.randn(2, n, 5, generator=generator, dtype=torch.float64)
+        expected = recurrence(keep, new)
+        differences.append(float((scan(keep, new) - expected).abs().max()))
+        controls.append(float((scan(keep.flip(1), new) - expected).abs().max()))
+    return {"scan": ("draw", differences), "reversed": ("draw", controls)}
+
+
+# Language: windows of words -----------------------------------------------------------------------------
+
+TEXT = WordText(vocab=500, length=32, share=0.4)
+BATCH = 16
+EPOCH = 45
+"""Steps in which 16 windows of 32 words are about as many words as the training text has."""
+TEXT_RATES = (1e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+"""The grid for text, where larger rates suit some kinds, and Adam's default."""
+SEEDS = 6
+"""Of all that is trained but for parity."""
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
+
+
+@torch.no_grad()
+def cost(model: Model, part: Part, *, fresh: int = TEXT.length) -> float:
+    """Cross-entropy in nats a word over a whole part, cut into windows of 32.
+
+    Args:
+        model: of the text.
+        part: which part.
+        fresh: how many words each window is ahead of the last one: 32 for windows side by side. Only these,
+            the last ones of a window, are scored, so that every word counts once.
+    """
+    assert isinstance(model, Decoder)
+    n, whole = TEXT.length, replace(TEXT, part=part).tokens()
+    count = (len(whole) - 1 - n) // fresh + 1
+    starts = torch.arange(count)[:, None] * fresh
+    windows = whole[starts + torch.arange(n + 1)]
+    total = 0.0
+    for each in windows.split(256):
+        logits = model(each[:, :-1])[:, n - fresh :]
+        targets = each[:, 1 + n - fresh :]
+        costs = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), reduction="none"
+        )
+        total += float(costs.double().sum())
+    return total / (count * fresh)
+
+
+@torch.no_grad()
+def carried(model: Model, part: Part) -> float:
+    """The same where the state is carried on from window to window: a recurrent network reads all at once."""
+    assert isinstance(model, Decoder)
+    whole = replace(TEXT, part=part).tokens()
+    logits = model(whole[None, :-1])[0]
+    return float(torch.nn.functional.cross_entropy(logits.double(), whole[1:]))
+
+
+# One epoch, many settings --------------------------------------------------------------------------------
+
+HEADS, LAYERS, BLOCKS = (2, 8), (1, 2, 6), (1, 2, 3, 6)
+SHARES = (1.0, 0.5, 0.25, 0.125)
+PLACED = ("sheet", "Transformer")
+Setting = tuple[str, float | int, int, float]
+
+
+def field_trainings(seed: int) -> dict[Setting, Job]:
+    """One epoch each, at every rate: Transformers of several sizes and both placements, LSTMs, a recurrence."""
+    jobs: dict[Setting, Job] = {}
+    for rate in TEXT_RATES:
+        given = {"steps": EPOCH, "learning_rate": rate, "batch_size": BATCH}
+        for name in PLACED:
+            config, options = kind(name, TEXT.vocab)
+            for blocks in BLOCKS:
+                for heads in HEADS if name == "sheet" and blocks in LAYERS else HEADS[:1]:
+                    changed = config.replace(n_heads=heads, n_layers=blocks)
+                    jobs[name, heads, blocks, rate] = job(changed, TEXT, seed, **given, **options)
+        config, options = kind("LSTM", TEXT.vocab)
+        for share in SHARES:
+            own = {**options, "prepare": Recurrent(share=share)}
+            jobs["LSTM", share, 1, rate] = job(config, TEXT, seed, **given, **own)
+        config, options = kind("linear", TEXT.vocab)
+        jobs["linear", 2, 2, rate] = job(config, TEXT, seed, **given, **options)
+    return jobs
+
+
+@measurement(
+    seeds=SEEDS,
+    coords={
+        "part": ("validation", "test"),
+        "heads": HEADS,
+        "layers": LAYERS,
+        "share": SHARES,
+        "placed": PLACED,
+        "blocks": BLOCKS,
+        "rate": TEXT_RATES,
+    },
+    trainings=field_trainings,
+    repeat="opening",
+)
+def field(seed: int, runs: Mapping[Setting, Run]) -> dict[str, Any]:
+    """One epoch: nats a word of Transformers and recurrent networks of several sizes at every learning rate."""
+    del seed
+    parts: tuple[Part, ...] = ("validation", "test")
+
+    def each(name: str, sizes: Sequence[Any], depths: Sequence[int], part: Part) -> list[Any]:
+        return [
+            [[cost(runs[name, s, d, r].model, part) for r in TEXT_RATES] for d in depths]
+            for s in sizes
+        ]
+
+    deep = [each(name, HEADS[:1], BLOCKS, "validation")[0] for name in PLACED]
+    trained = [
+        [[last_half(runs[name, 2, blocks, r]) for r in TEXT_RATES] for blocks in BLOCKS]
+        for name in PLACED
+    ]
+    axes = ("placed", "blocks", "rate")
+    return {
+        "sheet": (
+            ("part", "heads", "layers", "rate"),
+            [each("sheet", HEADS, LAYERS, part) for part in parts],
+        ),
+        "lstm": (("share", "rate"), [row[0] for row in each("LSTM", SHARES, (1,), "validation")]),
+        "linear": ("rate", each("linear", (2,), (2,), "validation")[0][0]),
+        "deep": (axes, deep),
+        "deep_training": (axes, trained),
+    }
+
+
+def last_half(run: Run) -> float:
+    """Mean loss of the last half epoch's batches of training; infinite where training went astray."""
+    found = float(run.losses[-EPOCH // 2 :].mean())
+    return found if math.isfinite(found) else math.inf
+
+
+# Twenty epochs ---------------------------------------------------------------------------------------------
+
+EPOCHS = 20
+TUNED_FOR = 3 * EPOCH
+KINDS = ("sheet", "Transformer", "LSTM", "linear")
+RACERS = ("sheet", "LSTM")
+WAYS = ("side by side", "overlapping", "carried")
+LITTLE = replace(TEXT, share=TEXT.share / 10)
+FEW = 180
+"""Steps on a tenth of the text: forty times as many words as that has."""
+
+
+def text_job(name: str, seed: int, steps: int, task: WordText = TEXT, **more: Any) -> Job:
+    """A language model of a kind, at the rate that suits it best over three epochs."""
+    config, options = kind(name, TEXT.vocab)
+    given = {"batch_size": BATCH, **options}
+    named = f"recurrent-text-{name.lower()}"
+    search = Search(named, config, TEXT, TEXT_RATES, tuning_seeds(2), TUNED_FOR, given)
+    return job(config, task, seed, steps=steps, learning_rate=tuned(search), **given, **more)
+
+
+def epochs_trainings(seed: int) -> dict[tuple[str, str], Job]:
+    """Every kind for twenty epochs, and the two of the sheet on a tenth of the text."""
+    jobs = {}
+    for name in KINDS:
+        jobs[name, "all"] = text_job(name, seed, EPOCHS * EPOCH, evaluate_every=EPOCH)
+        if name in RACERS:
+            jobs[name, "tenth"] = text_job(name, seed, FEW, LITTLE, evaluate_every=15)
+    return jobs
+
+
+@measurement(
+    seeds=SEEDS,
+    coords={
+        "kind": KINDS,
+        "epoch": tuple(range(1, EPOCHS + 1)),
+        "way": WAYS,
+        "part": PARTS,
+        "racer": RACERS,
+    },
+    trainings=epochs_trainings,
+    repeat="opening",
+)
+def epochs(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+    """Twenty epochs: nats a word after each, at the end on all parts, and the best on a tenth of the text."""
+    del seed
+    whole = [runs[name, "all"] for name in KINDS]
+    tenth = [float(runs[name, "tenth"].evaluation_losses.min()) for name in RACERS]
+    ways = [
+        [
+            cost(run.model, "validation"),
+            cost(run.model, "validation", fresh=8),
+            carried(run.model, "validation") if name in ("LSTM", "linear") else math.nan,
+        ]
+        for name, run in zip(KINDS, whole, strict=True)
+    ]
+    return {
+        "validation": (("kind", "epoch"), [run.evaluation_losses for run in whole]),
+        "training": (
+            ("kind", "epoch"),
+            [run.losses.reshape(EPOCHS, EPOCH).mean(1) for run in whole],
+        ),
+        "end": (("kind", "part"), [[cost(run.model, part) for part in PARTS] for run in whole]),
+        "tenth": ("racer", tenth),
+        "ways": (("kind", "way"), ways),
+        "weights": (
+            "kind",
+            [body_weights(run.model) for run in whole],
+        ),
+    }
+
+
+def body_weights(model: Model) -> int:
+    """How many weights a model has between its embedding and its final norm."""
+    assert isinstance(model, Decoder)
+    return sum(weight.numel() for weight in model.blocks.parameters())
+
+
+# Dropout ---------------------------------------------------------------------------------------------------
+
+DROPS = ("sheet, 0.1", "LSTM, 0", "LSTM, 0.1")
+
+
+def dropout_trainings(seed: int) -> dict[str, Job]:
+    """Three epochs with the dropout that PyTorch's layers have by themselves, and with one for both."""
+    jobs = {}
+    for label in DROPS:
+        name, rate = label.split(", ")
+        config, options = kind(name, TEXT.vocab, dropout=float(rate))
+        plain = text_job(name, seed, TUNED_FOR)
+        given = {"batch_size": BATCH, **options, "learning_rate": plain.settings["learning_rate"]}
+        jobs[label] = job(config, TEXT, seed, steps=TUNED_FOR, **given)
+    return jobs
+
+
+@measurement(seeds=SEEDS, coords={"drop": DROPS}, trainings=dropout_trainings, repeat="opening")
+def dropout(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Three epochs with default and with equal dropout: nats a word of the validation part."""
+    del seed
+    return {"loss": ("drop", [cost(runs[label].model, "validation") for label in DROPS])}
+
+
+# Far apart -------------------------------------------------------------------------------------------------
+
+GAPS = (4, 16, 64)
+READERS = ("Transformer", "LSTM", "open LSTM", "linear")
+FAR_STEPS, LOOK = 300, 30
+
+
+GAP_TASK = GapRecall(pairs=3, queries=3, keys=6, values=6, gaps=GAPS, fillers="words")
+"""Three pairs of six keys and six values, all asked for behind a gap; sequences of 72 tokens."""
+
+
+def far_trainings(seed: int) -> dict[str, Job]:
+    """Every reader, at the rate that suits it."""
+    return {
+        name: arm_job("far", name, GAP_TASK, seed, steps=FAR_STEPS, evaluate_every=LOOK)
+        for name in READERS
+    }
+
+
+@torch.no_grad()
+def right_over(model: Model, gap: int, seed: int, rows: int = 256) -> float:
+    """Share of right answers over one gap, in sequences as long as those of training."""
+    assert isinstance(model, Decoder)
+    batch = GAP_TASK.batch(make_generator(seed, "evaluation"), rows * len(GAPS))
+    right = (model(batch.inputs).argmax(-1) == batch.targets)[batch.gold["gap"] == gap]
+    return float(right.double().mean())
+
+
+@measurement(
+    seeds=SEEDS,
+    coords={
+        "reader": READERS,
+        "gap": GAPS,
+        "step": tuple(range(LOOK, FAR_STEPS + 1, LOOK)),
+    },
+    trainings=far_trainings,
+    repeat="opening",
+)
+def far(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Recall over gaps of 4 to 64 tokens: right answers by gap, during training, and steps to 95 percent."""
+    each = [runs[name] for name in READERS]
+    by_gap = [[right_over(run.model, gap, seed) for gap in GAPS] for run in each]
+    return {
+        "accuracy": (("reader", "gap"), by_gap),
+        "course": (("reader", "step"), [run.evaluation_accuracies for run in each]),
+        "steps": ("reader", [steps_to(run, 0.95) for run in each]),
+    }
+
+
+def steps_to(run: Run, level: float) -> float:
+    """The last look at which less than a level was right, one look at least."""
+    below = run.evaluated[run.evaluation_accuracies < level]
+    return float(below[-1]) if len(below) else float(run.evaluated[0])
+
+
+DISTANCES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@measurement(
+    seeds=10, coords={"reader": READERS, "distance": DISTANCES}, tolerance={"influence": 1e-4}
+)
+def influence(seed: int) -> dict[str, Any]:
+    """Before training: length of a last logit's gradient with respect to a token so many positions back."""
+    task = GAP_TASK
+    found = []
+    for name in READERS:
+        config, options = kind(name, task.vocab)
+        model = make_model(config, causal=True, seed=seed).eval()
+        if "prepare" in options:
+            options["prepare"](model)
+        found.append(influence_of(model, seed))
+    return {"influence": (("reader", "distance"), found)}
+
+
+def influence_of(model: Model, seed: int, rows: int = 8) -> list[float]:
+    """Mean length, over rows, of the gradient of a drawn logit at the last position, by distance."""
+    assert isinstance(model, Decoder)
+    generator, n = make_generator(seed, "influence"), max(DISTANCES) + 1
+    tokens = torch.randint(model.config.vocab, (rows, n), generator=generator)
+    where = model.locate(tokens)
+    x, rotation, bias = model.embed(tokens, where)
+    x = x.detach().requires_grad_()
+    logits = model.unembed(model.run_blocks(x, where, rotation, bias))
+    chosen = torch.randint(model.config.vocab, (rows,), generator=generator)
+    (gradient,) = torch.autograd.grad(logits[torch.arange(rows), -1, chosen].sum(), x)
+    lengths: Float[Tensor, "position"] = gradient.norm(dim=-1).mean(0)
+    return [float(lengths[n - 1 - k]) for k in DISTANCES]
+
+
+# Many pairs ------------------------------------------------------------------------------------------------
+
+PAIRS = (4, 16)
+MEMORIES = ("Transformer", "LSTM", "linear", "linear attention", "hybrid")
+PAIR_STEPS = 300
+
+
+def pairs_task(pairs: int) -> GapRecall:
+    """Pairs of sixteen keys and eight values, four fillers, and four of the keys."""
+    return GapRecall(pairs=pairs, queries=4, keys=16, values=8, gaps=(4,))
+
+
+def pairs_trainings(seed: int) -> dict[tuple[str, int], Job]:
+    """Every memory with 4 and 16 pairs, at the rate that suits it with 8."""
+    return {
+        (name, pairs): arm_job(
+            "pairs", name, pairs_task(pairs), seed, steps=PAIR_STEPS, tune_on=pairs_task(8)
+        )
+        for name in MEMORIES
+        for pairs in PAIRS
+    }
+
+
+@measurement(
+    seeds=SEEDS,
+    coords={"memory": MEMORIES, "pairs": PAIRS},
+    trainings=pairs_trainings,
+    repeat="opening",
+)
+def recall(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+    """Recall among 4 and 16 pairs: share of right answers on sequences held out."""
+    found = [
+        [evaluate(runs[name, n].model, pairs_task(n), seed=seed).accuracy for n in PAIRS]
+        for name in MEMORIES
+    ]
+    return {"accuracy": (("memory", "pairs"), found)}
+
+
+# Parity ----------------------------------------------------------------------------------------------------
+
+COUNTERS = ("Transformer", "LSTM", "linear")
+PARITY = RunningParity(length=32)
+PARITY_STEPS = 300
+WIDER = (2.5e-4, 5e-4, *RATES, 6.4e-2, 1.28e-1)
+"""The grid for parity, where kinds differ most in the rate that suits them."""
+
+
+def parity_trainings(seed: int) -> dict[str, Job]:
+    """A Transformer, an LSTM and a linear recurrence on running parity."""
+    return {
+        name: arm_job("parity", name, PARITY, seed, steps=PARITY_STEPS, rates=WIDER)
+        for name in COUNTERS
+    }
+
+
+@measurement(
+    seeds=10,
+    coords={"counter": COUNTERS, "position": tuple(range(1, 65))},
+    trainings=parity_trainings,
+    repeat="opening",
+)
+def parity(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Running parity, learned on 32 bits: share of right answers at each of 64 positions."""
+    with torch.no_grad():
+        batch = PARITY.batch(make_generator(seed, "evaluation"), 512, length=64)
+        found = [
+            (runs[name].model(batch.inputs).argmax(-1) == batch.targets).double().mean(0)
+            for name in COUNTERS
+        ]
+    return {"accuracy": (("counter", "position"), found)}
+
+
+# What the claims are judged by -----------------------------------------------------------------------------
+
+
+def against(treatment: DataArray, baseline: DataArray) -> dict[str, DataArray]:
+    """Two arms of a comparison."""
+    return {"treatment": treatment, "baseline": baseline}
+
+
+def at_best_rate(losses: DataArray, judged: DataArray | None = None) -> DataArray:
+    """For each seed the loss at the rate that is best in the mean of the *other* seeds.
+
+    Args:
+        losses: over seeds and rates, and other axes, which choose each for itself.
+        judged: what is read at that rate, where that is something else.
+    """
+    read = losses if judged is None else judged
+    chosen = [
+        read.sel(seed=seed).isel(rate=losses.drop_sel(seed=seed).mean("seed").argmin("rate"))
+        for seed in losses.seed.values
+    ]
+    return xarray.concat([one.drop_vars("rate") for one in chosen], "seed")
+
+
+def expected_best(losses: Float[np.ndarray, "setting"], trials: int) -> float:
+    """The mean of the smallest of so many different settings, drawn evenly.
+
+    >>> expected_best(np.array([3.0, 1.0, 2.0]), 2)  # pairs: 1, 1 and 2
+    1.3333333333333333
+    """
+    values, n = np.sort(losses), len(losses)
+    ways = [math.comb(n - 1 - i, trials - 1) for i in range(n)]
+    return float(values @ np.array(ways, dtype=float) / math.comb(n, trials))
+
+
+def best_of(field: Dataset, family: str, trials: int) -> DataArray:
+    """The expected best validation loss of a family after so many settings, for each seed."""
+    losses = field.sheet.sel(part="validation") if family == "sheet" else field.lstm
+    flat = losses.stack(setting=[axis for axis in losses.dims if axis != "seed"])
+    return DataArray(
+        [expected_best(row.values, trials) for row in flat.transpose("seed", "setting")],
+        coords={"seed": losses.seed},
+        dims="seed",
+    )
+
+
+def one_epoch(field: Dataset, name: str, *, tuned_rate: bool = True) -> DataArray:
+    """Validation loss of a kind of model after an epoch, at its best rate or at Adam's default."""
+    if name in PLACED:
+        losses = field.deep.sel(placed=name, blocks=2)
+    elif name == "LSTM":
+        losses = field.lstm.sel(share=1.0)
+    else:
+        losses = field.linear
+    return at_best_rate(losses) if tuned_rate else losses.sel(rate=DEFAULT)
+
+
+@evidence("EX-3.13")
+def _(field: Dataset) -> dict[str, Any]:
+    return {
+        "sheet": against(*(one_epoch(field, n, tuned_rate=False) for n in ("sheet", "LSTM"))),
+        "tuned": against(*(one_epoch(field, n) for n in ("sheet", "LSTM"))),
+    }
+
+
+@evidence("EX-3.20")
+def _(epochs: Dataset) -> dict[str, Any]:
+    found = epochs.validation
+    late, first = found.sel(epoch=EPOCHS), found.sel(epoch=1)
+    return {
+        "equal": against(late.sel(kind="sheet"), first.sel(kind="LSTM")),
+        "gap": against(late.sel(kind="sheet"), late.sel(kind="LSTM")),
+    }
+
+
+@evidence("EX-3.25")
+def _(epochs: Dataset) -> dict[str, Any]:
+    best = epochs.validation.min("epoch")
+    return against(best.sel(kind="sheet"), best.sel(kind="LSTM"))
+
+
+TRIALS = 20
+
+
+@evidence("EX-3.24")
+def _(field: Dataset) -> dict[str, Any]:
+    return {"value": best_of(field, "sheet", TRIALS) - best_of(field, "lstm", TRIALS)}
+
+
+def flattery(field: Dataset, part: str) -> DataArray:
+    """Loss of the setting that validation chooses, less the mean of all settings, on a part."""
+    losses = field.sheet.stack(setting=("heads", "layers", "rate"))
+    chosen = losses.sel(part="validation").argmin("setting")
+    own = losses.sel(part=part)
+    found: DataArray = own.isel(setting=chosen) - own.mean("setting")
+    return found.drop_vars("setting", errors="ignore")
+
+
+@evidence("EX-3.27")
+def _(field: Dataset) -> dict[str, Any]:
+    return against(flattery(field, "test"), flattery(field, "validation"))
+
+
+@evidence("EX-3.16")
+def _(epochs: Dataset) -> dict[str, Any]:
+    ways = epochs.ways.sel(kind="sheet")
+    return {
+        "tokens": {"value": 0.0},
+        "unknown": {"value": 0.0},
+        "context": against(ways.sel(way="side by side"), ways.sel(way="overlapping")),
+    }
+
+
+SHEET_WIDTH, SHEET_WORDS = 200, 30000
+
+
+def sheet_weights() -> dict[str, tuple[int, int]]:
+    """Weights of the two bodies in PyTorch's modules, two layers of width 200, and of embedding and output."""
+    layer = torch.nn.TransformerEncoderLayer(SHEET_WIDTH, 2, SHEET_WIDTH, batch_first=True)
+    lstm = torch.nn.LSTM(SHEET_WIDTH, SHEET_WIDTH, 2)
+    bodies = [
+        2 * sum(weight.numel() for weight in layer.parameters()),
+        sum(weight.numel() for weight in lstm.parameters()),
+    ]
+    words = 2 * SHEET_WIDTH * SHEET_WORDS + SHEET_WORDS
+    return {"body": (bodies[0], bodies[1]), "all": (bodies[0] + words, bodies[1] + words)}
+
+
+@measurement(seeds=1, coords={"count": ("body", "all"), "family": ("Transformer", "LSTM")})
+def sizes(seed: int) -> dict[str, Any]:
+    """Weights of a Transformer and an LSTM of two layers of width 200, without and with their 30000 words."""
+    del seed
+    found = sheet_weights()
+    return {"weights": (("count", "family"), [list(found["body"]), list(found["all"])])}
+
+
+@evidence("EX-3.17")
+def _(sizes: Dataset) -> dict[str, Any]:
+    ratio = (sizes.weights.sel(family="Transformer") / sizes.weights.sel(family="LSTM")).squeeze(
+        "seed"
+    )
+    return {name: {"value": ratio.sel(count=name)} for name in ("all", "body")}
+
+
+@evidence("EX-3.28")
+def _(dropout: Dataset) -> dict[str, Any]:
+    sheet = dropout.loss.sel({"drop": "sheet, 0.1"})
+    gaps = [sheet - dropout.loss.sel({"drop": f"LSTM, {rate}"}) for rate in ("0", "0.1")]
+    layer = torch.nn.TransformerEncoderLayer(8, 2)
+    return {
+        "defaults": {"value": layer.dropout.p - torch.nn.LSTM(8, 8).dropout},
+        "gap": against(*gaps),
+    }
+
+
+@evidence("DA-1.1")
+def _(chains: Dataset) -> dict[str, Any]:
+    found = chains.squeeze("seed")
+    last = found.rounds.sel(length=1024)
+    ratio = found.operations.sel(kind="Transformer") / found.operations.sel(kind="LSTM")
+    return {
+        "steps": {"value": last.sel(kind=["Transformer", "LSTM"])},
+        "short": {"value": ratio.sel(length=32)},
+        "long": {"value": ratio.sel(length=1024)},
+    }
+
+
+def bias_gap(epochs: Dataset, data: str) -> DataArray:
+    """Best validation loss, Transformer less LSTM, on a `tenth` or `all` of the text."""
+    if data == "tenth":
+        found: DataArray = epochs.tenth.sel(racer="sheet") - epochs.tenth.sel(racer="LSTM")
+        return found
+    best = epochs.validation.min("epoch")
+    return DataArray(best.sel(kind="sheet") - best.sel(kind="LSTM"))
+
+
+def by_depth(field: Dataset, placed: str, what: str) -> DataArray:
+    """A loss at every depth, at the rate that is best in validation for the other seeds."""
+    return at_best_rate(field.deep.sel(placed=placed), field[what].sel(placed=placed))
+
+
+@evidence("EX-3.18")
+def _(epochs: Dataset) -> dict[str, Any]:
+    def arms(values: DataArray) -> dict[str, DataArray]:
+        return against(values.sel(kind="sheet"), values.sel(kind="LSTM"))
+
+    gaps = [bias_gap(epochs, data) for data in ("tenth", "all")]
+    return {
+        "training": arms(epochs.end.sel(part="train")),
+        "validation": arms(epochs.end.sel(part="validation")),
+        "bias": against(*gaps),
+    }
+
+
+@evidence("EX-3.22")
+def _(field: Dataset) -> dict[str, Any]:
+    losses = by_depth(field, "sheet", "deep_training")
+    return against(losses.sel(blocks=6), losses.sel(blocks=3))
+
+
+@evidence("EX-3.21")
+def _(field: Dataset) -> dict[str, Any]:
+    found = {}
+    for part, placed in (("post", "sheet"), ("pre", "Transformer")):
+        losses = by_depth(field, placed, "deep")
+        for word, blocks in (("one", 1), ("three", 3), ("six", 6)):
+            found[f"{part}_{word}"] = against(losses.sel(blocks=blocks), losses.sel(blocks=2))
+    return found
+
+
+@evidence("EX-3.19")
+def _(field: Dataset) -> dict[str, Any]:
+    losses = at_best_rate(field.sheet.sel(part="validation"))
+    heads, layers = losses.mean("layers"), losses.mean("heads")
+    return {
+        "heads": against(heads.sel(heads=2), heads.sel(heads=8)),
+        "one": against(layers.sel(layers=1), layers.sel(layers=2)),
+        "two": against(layers.sel(layers=2), layers.sel(layers=6)),
+    }
+
+
+RIVALS = {"": "LSTM", "_open": "open LSTM", "_linear": "linear"}
+
+
+@evidence("DA-2.2")
+def _(far: Dataset) -> dict[str, Any]:
+    found, logs = {}, DataArray(np.log(far.steps))
+    right = far.accuracy.sel(gap=max(GAPS))
+    for suffix, name in RIVALS.items():
+        found[f"accuracy{suffix}"] = against(
+            right.sel(reader="Transformer"), right.sel(reader=name)
+        )
+        found[f"steps{suffix}"] = against(logs.sel(reader="Transformer"), logs.sel(reader=name))
+    return found
+
+
+@evidence("LT-14.1")
+def _(far: Dataset) -> dict[str, Any]:
+    right = far.accuracy.sel(gap=max(GAPS))
+    return against(right.sel(reader="open LSTM"), right.sel(reader="LSTM"))
+
+
+def lost(recall: Dataset, memory: str) -> DataArray:
+    """Accuracy with 4 pairs less that with 16."""
+    right = recall.accuracy.sel(memory=memory)
+    found: DataArray = right.sel(pairs=PAIRS[0]) - right.sel(pairs=PAIRS[-1])
+    return found
+
+
+@evidence("LT-14.2")
+def _(recall: Dataset) -> dict[str, Any]:
+    attention = lost(recall, "Transformer")
+    return {
+        part: against(lost(recall, name), attention)
+        for part, name in (("lstm", "LSTM"), ("linear", "linear"))
+    }
+
+
+@evidence("LT-14.3")
+def _(recall: Dataset) -> dict[str, Any]:
+    right = recall.accuracy.sel(pairs=PAIRS[-1])
+    return against(right.sel(memory="hybrid"), right.sel(memory="linear"))
+
+
+@evidence("LT-14.4")
+def _(parity: Dataset) -> dict[str, Any]:
+    late = parity.accuracy.sel(position=slice(17, 32)).mean("position")
+    return {
+        part: against(late.sel(counter="LSTM"), late.sel(counter=name))
+        for part, name in (("transformer", "Transformer"), ("linear", "linear"))
+    }
+
+
+# Numbers that the prose names ------------------------------------------------------------------------------
+
+
+@number
+def perplexity(epochs: Dataset, *, kind: str, epoch: int) -> DataArray:
+    """Validation perplexity of a kind of model after an epoch, one for each seed."""
+    return DataArray(np.exp(epochs.validation.sel(kind=kind, epoch=epoch)))
+
+
+@number
+def first_epoch(field: Dataset, *, kind: str, rate: str) -> DataArray:
+    """Validation perplexity after one epoch, at the `default` or the `tuned` rate."""
+    return DataArray(np.exp(one_epoch(field, kind, tuned_rate=rate == "tuned")))
+
+
+@number
+def state(recall: Dataset) -> float:
+    """The width of an LSTM that has as many weights as two blocks."""
+    del recall
+    config, _ = kind("Transformer", 10)
+    blocks = make_model(config, causal=True, seed=0).blocks
+    return float(state_width(sum(w.numel() for w in blocks.parameters()), WIDTH))
+
+
+@number
+def unigram(epochs: Dataset) -> float:
+    """Validation perplexity of guessing by how frequent words are in training."""
+    del epochs
+    return math.exp(replace(TEXT, part="validation").unigram_loss())
+
+
+@number
+def weights(epochs: Dataset, *, kind: str) -> float:
+    """Weights between embedding and final norm."""
+    return float(epochs.weights.sel(kind=kind).values.flat[0])
+
+
+@number
+def way(epochs: Dataset, *, kind: str, name: str) -> DataArray:
+    """Validation perplexity after twenty epochs with windows cut in a way, whose name has hyphens."""
+    return DataArray(np.exp(epochs.ways.sel(kind=kind, way=name.replace("-", " "))))
+
+
+@number
+def size(sizes: Dataset, *, family: str) -> float:
+    """Weights of two of PyTorch's layers of width 200."""
+    return float(sizes.weights.sel(count="body", family=family).item())
+
+
+@number
+def best(epochs: Dataset, *, kind: str) -> DataArray:
+    """The lowest validation perplexity of twenty epochs."""
+    return DataArray(np.exp(epochs.validation.sel(kind=kind).min("epoch")))
+
+
+@number
+def best_epoch(epochs: Dataset, *, kind: str) -> DataArray:
+    """After how many epochs it is lowest."""
+    return epochs.validation.sel(kind=kind).idxmin("epoch")
+
+
+@number
+def at_end(epochs: Dataset, *, kind: str, part: str) -> DataArray:
+    """Perplexity on a whole part after twenty epochs."""
+    return DataArray(np.exp(epochs.end.sel(kind=kind, part=part)))
+
+
+@number
+def gap(epochs: Dataset, *, data: str) -> DataArray:
+    """Best validation loss, Transformer less LSTM, on a `tenth` or `all` of the text."""
+    return bias_gap(epochs, data)
+
+
+@number
+def deep(field: Dataset, *, placed: str, blocks: int, part: str) -> DataArray:
+    """Loss in `validation` or `training` of so many blocks, each seed at the best rate of the others."""
+    what = "deep_training" if part == "training" else "deep"
+    return by_depth(field, placed, what).sel(blocks=blocks)
+
+
+@number
+def dropped(dropout: Dataset, *, kind: str, rate: str) -> DataArray:
+    """Validation perplexity after three epochs with dropout."""
+    return DataArray(np.exp(dropout.loss.sel({"drop": f"{kind}, {rate}"})))
+
+
+@number
+def expected(field: Dataset, *, family: str) -> DataArray:
+    """Perplexity of the expected best of twenty settings."""
+    return DataArray(np.exp(best_of(field, family, TRIALS)))
+
+
+@number
+def late_parity(parity: Dataset, *, kind: str, first: int, last: int) -> DataArray:
+    """Right parities at positions from first to last."""
+    return parity.accuracy.sel(counter=kind, position=slice(first, last)).mean("position")
