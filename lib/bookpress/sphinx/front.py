@@ -1,9 +1,9 @@
 """The front door: the table of all chapters, and figures of chapters on another page.
 
 Directives:
-    {chapters-table}                    every chapter of the numbered parts of `_toc.yml`, with the question that
-                                        its own page asks: ``question:`` in its front matter
-    {chapter-figure} book/norms/scale   a figure of another page, as it was drawn there; `name` says which
+    {chapters-table}                   every chapter of the numbered parts of `_toc.yml`, with the question that
+                                       its own page asks: ``question:`` in front matter
+    {chapter-figure} book/norms/scale  a figure of another page, as it was drawn there; `name` says which
 
 Nothing is typed twice, so the table misses no chapter, and a figure on the front page is the chapter's own.
 """
