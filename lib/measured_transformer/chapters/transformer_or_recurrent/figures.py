@@ -151,6 +151,7 @@ def plot_race(epochs: Dataset) -> Figure:
             ends[str(name)] = float(np.log(values[:, -1].mean()))
         low, high = panel.get_ylim()
         panel.set_yscale("log")
+        panel.set_ylim(0.8 * low, high)  # room for the names of the lowest lines
         ticks = [t for t in (10, 20, 30, 40, 50, 60, 80, 100, 150, 200) if low <= t <= high]
         panel.set_yticks(ticks, [str(t) for t in ticks])
         panel.minorticks_off()
