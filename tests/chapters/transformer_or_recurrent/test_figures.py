@@ -13,9 +13,9 @@ DRAWN = {
     "plot_chains": lambda: figures.plot_chains(RESULTS["chains"]),
     "plot_rates": lambda: figures.plot_rates(RESULTS["field"]),
     "plot_race": lambda: figures.plot_race(RESULTS["epochs"]),
-    "plot_depth": lambda: figures.plot_depth(RESULTS["field"]),
+    "plot_depth": lambda: figures.plot_depth(RESULTS["depth"]),
     "plot_influence": lambda: figures.plot_influence(RESULTS["influence"]),
-    "plot_far": lambda: figures.plot_far(RESULTS["far"]),
+    "plot_far": lambda: figures.plot_far(RESULTS["far"], RESULTS["quiet"]),
     "plot_fails": lambda: figures.plot_fails(RESULTS["recall"], RESULTS["parity"]),
 }
 

@@ -20,10 +20,11 @@ from measured_transformer.chapters.transformer_or_recurrent.measure import (
     at_best_rate,
     body_weights,
     carried,
+    chosen_loss,
     cost,
     expected_best,
     first_recurrent,
-    flattery,
+    half_cost,
     influence_of,
     kind,
     longest_chain,
@@ -143,18 +144,26 @@ def test_a_rate_is_chosen_without_the_seed_that_it_judges() -> None:
     assert at_best_rate(losses).values.tolist() == [5.0, 1.0, 2.0]
 
 
-def test_flattery_is_zero_where_test_is_validation() -> None:
+def test_halves_of_windows_have_the_mean_of_all(monkeypatch) -> None:
+    model = made("sheet")
+    windows = word_tokens("validation", TEXT.vocab)[: 32 * 4 + 1]
+    monkeypatch.setattr(measure.WordText, "tokens", lambda _: windows)
+    halves = [half_cost(model, half) for half in ("even", "odd")]
+    assert halves[0] != pytest.approx(halves[1], rel=1e-4)
+    assert np.mean(halves) == pytest.approx(cost(model, "validation"), rel=1e-5)
+
+
+def test_a_choice_flatters_nobody_where_both_halves_agree() -> None:
     values = np.random.default_rng(1).normal(size=(2, 4, 2, 3, 6))
-    values[1] = values[0]
-    sheet = xarray.DataArray(
-        values,
-        dims=("part", "seed", "heads", "layers", "rate"),
-        coords={"part": ["validation", "test"], "seed": range(4)},
-    )
-    field = xarray.Dataset({"sheet": sheet})
-    np.testing.assert_allclose(flattery(field, "test"), flattery(field, "validation"))
-    wanted = values[0].reshape(4, -1).min(1) - values[0].reshape(4, -1).mean(1)
-    np.testing.assert_allclose(flattery(field, "validation"), wanted)
+    dims = ("half", "seed", "heads", "layers", "rate")
+    coords = {"half": ["even", "odd"], "seed": range(4)}
+    field = xarray.Dataset({"halves": xarray.DataArray(values, dims=dims, coords=coords)})
+    on_own, on_other = (chosen_loss(field, own=own) for own in (True, False))
+    flat = values.reshape(2, 4, -1)
+    np.testing.assert_allclose(on_own, (flat.min(2) - flat.mean(2)).mean(0))
+    assert (on_other > on_own).all()
+    field.halves[1] = field.halves[0].values
+    np.testing.assert_allclose(chosen_loss(field, own=False), chosen_loss(field, own=True))
 
 
 def test_pytorchs_layers_by_formula() -> None:

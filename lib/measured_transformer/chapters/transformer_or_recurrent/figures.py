@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from xarray import Dataset
 
-from measured_transformer.chapters.transformer_or_recurrent.measure import by_depth
 from measured_transformer.figures.plots import panel_letters, seed_lines, subplots
 from measured_transformer.figures.style import COLOURS, theme, themed, tint
 
@@ -152,6 +151,7 @@ def plot_race(epochs: Dataset) -> Figure:
             ends[str(name)] = float(np.log(values[:, -1].mean()))
         low, high = panel.get_ylim()
         panel.set_yscale("log")
+        panel.set_ylim(0.8 * low, high)  # room for the names of the lowest lines
         ticks = [t for t in (10, 20, 30, 40, 50, 60, 80, 100, 150, 200) if low <= t <= high]
         panel.set_yticks(ticks, [str(t) for t in ticks])
         panel.minorticks_off()
@@ -175,17 +175,11 @@ def plot_rates(field: Dataset) -> Figure:
         field: the result ``field``.
     """
     figure, axes = subplots(height=3.4)
-    own = {
-        "sheet": field.deep.sel(placed="sheet", blocks=2),
-        "Transformer": field.deep.sel(placed="Transformer", blocks=2),
-        "LSTM": field.lstm.sel(share=1.0),
-        "linear": field.linear,
-    }
     rates, ends = field.rate.values, {}
-    for name, losses in own.items():
-        values = np.exp(losses.transpose("seed", "rate").values)
-        seed_lines(axes, rates, values, concept=_CONCEPTS[name])
-        ends[name] = float(values[:, -1].mean())
+    for name in field.kind.values:
+        values = np.exp(field.one.sel(kind=name).transpose("seed", "rate").values)
+        seed_lines(axes, rates, values, concept=_CONCEPTS[str(name)])
+        ends[str(name)] = float(values[:, -1].mean())
     axes.set_xscale("log")
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
@@ -198,19 +192,18 @@ def plot_rates(field: Dataset) -> Figure:
 
 
 @themed
-def plot_depth(field: Dataset) -> Figure:
+def plot_depth(depth: Dataset) -> Figure:
     """Draw the loss over the number of blocks, (a) in validation and (b) in training, each seed faint.
 
     Args:
-        field: the result ``field``.
+        depth: the result ``depth``.
     """
     figure, axes = subplots(2, 1, height=2.6, sharex=True)
-    x = field.blocks.values
+    x = depth.blocks.values
     for panel, part in zip(axes, ("validation", "training"), strict=True):
         ends = {}
-        for name in field.placed.values:
-            what = "deep" if part == "validation" else "deep_training"
-            values = by_depth(field, str(name), what).transpose("seed", "blocks").values
+        for name in depth.placed.values:
+            values = depth[part].sel(placed=name).transpose("seed", "blocks").values
             seed_lines(panel, x, values, concept=_CONCEPTS[str(name)])
             ends[str(name)] = float(values[:, -1].mean())
         span = panel.get_ylim()[1] - panel.get_ylim()[0]
@@ -250,31 +243,34 @@ def plot_influence(influence: Dataset) -> Figure:
 
 
 @themed
-def plot_far(far: Dataset) -> Figure:
-    """Draw the share of right answers (a) by gap, at the end, and (b) during training; each seed faint.
+def plot_far(far: Dataset, quiet: Dataset) -> Figure:
+    """Draw the share of right answers by gap (a), during training (b), and over silent fillers (c).
 
     Args:
-        far: the result ``far``.
+        far, quiet: the results of these names.
     """
-    figure, axes = subplots(2, 1, height=2.8)
+    figure, axes = subplots(3, 1, height=2.4)
+    last = int(far.step.values[-1])
     panels = (
         (far.accuracy, "gap", 70.0, "fillers between the pairs and the questions"),
-        (far.course, "step", 306.0, "steps of training"),
+        (far.course, "step", last * 1.02, "steps of training, fillers that interfere"),
+        (quiet.course, "step", last * 1.02, "steps of training, one filler repeated"),
     )
     for panel, (values, axis, behind, label) in zip(axes, panels, strict=True):
         ends = {}
-        for name in far.reader.values:
+        for name in values.reader.values:
             lines = values.sel(reader=name).transpose("seed", axis).values
             seed_lines(panel, values[axis].values, lines, concept=_CONCEPTS[str(name)])
             ends[str(name)] = float(lines[:, -1].mean())
-        _names_and_chance(panel, behind, ends, 1 / 6)
+        _names_and_chance(panel, behind, ends, 1 / 6, 0.13)
         panel.set_xlabel(label)
         panel.set_ylabel("right answers")
     axes[0].set_xscale("log", base=2)
     axes[0].set_xticks(far.gap.values, [str(n) for n in far.gap.values])
     axes[0].set_xlim(3.7, 190)
-    axes[1].set_xlim(20, 420)
-    axes[1].set_xticks([30, 90, 150, 210, 270])
+    for panel in axes[1:]:
+        panel.set_xlim(last / 15, last * 1.4)
+        panel.set_xticks(list(range(100, last + 1, 100)))
     panel_letters(axes)
     return figure
 

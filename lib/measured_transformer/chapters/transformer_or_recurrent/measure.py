@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -209,8 +209,9 @@ EPOCH = 45
 TEXT_RATES = (1e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
 """The grid for text, where larger rates suit some kinds, and Adam's default."""
 SEEDS = 6
-"""Of all that is trained but for parity."""
+"""Of most of what is trained."""
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
+KINDS = ("sheet", "Transformer", "LSTM", "linear")
 
 
 @torch.no_grad()
@@ -250,86 +251,92 @@ def carried(model: Model, part: Part) -> float:
 
 # One epoch, many settings --------------------------------------------------------------------------------
 
-HEADS, LAYERS, BLOCKS = (2, 8), (1, 2, 6), (1, 2, 3, 6)
+HEADS, LAYERS = (2, 8), (1, 2, 6)
 SHARES = (1.0, 0.5, 0.25, 0.125)
 PLACED = ("sheet", "Transformer")
+Half = Literal["even", "odd"]
+SPLITS: tuple[Half, ...] = ("even", "odd")
 Setting = tuple[str, float | int, int, float]
 
 
+@torch.no_grad()
+def half_cost(model: Model, half: Half) -> float:
+    """Nats a word over every second window of the validation part, from the first or from the second one."""
+    assert isinstance(model, Decoder)
+    n, whole = TEXT.length, replace(TEXT, part="validation").tokens()
+    starts = torch.arange(SPLITS.index(half), (len(whole) - 1) // n, 2)[:, None] * n
+    windows = whole[starts + torch.arange(n + 1)]
+    logits = model(windows[:, :-1])
+    costs = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1).double(), windows[:, 1:].flatten()
+    )
+    return float(costs)
+
+
 def field_trainings(seed: int) -> dict[Setting, Job]:
-    """One epoch each, at every rate: Transformers of several sizes and both placements, LSTMs, a recurrence."""
+    """One epoch each, at every rate: post-norm Transformers and LSTMs of several sizes, and two more kinds.
+
+    As on the exercise sheet, neither the post-norm Transformers nor the LSTMs are warmed up.
+    """
     jobs: dict[Setting, Job] = {}
     for rate in TEXT_RATES:
         given = {"steps": EPOCH, "learning_rate": rate, "batch_size": BATCH}
-        for name in PLACED:
-            config, options = kind(name, TEXT.vocab)
-            for blocks in BLOCKS:
-                for heads in HEADS if name == "sheet" and blocks in LAYERS else HEADS[:1]:
-                    changed = config.replace(n_heads=heads, n_layers=blocks)
-                    jobs[name, heads, blocks, rate] = job(changed, TEXT, seed, **given, **options)
-        config, options = kind("LSTM", TEXT.vocab)
+        config, options = kind("sheet", TEXT.vocab)
+        for heads in HEADS:
+            for layers in LAYERS:
+                changed = config.replace(n_heads=heads, n_layers=layers)
+                jobs["sheet", heads, layers, rate] = job(changed, TEXT, seed, **given, **options)
+        config, _ = kind("LSTM", TEXT.vocab)
         for share in SHARES:
-            own = {**options, "prepare": Recurrent(share=share)}
+            own = {"prepare": Recurrent(share=share)}
             jobs["LSTM", share, 1, rate] = job(config, TEXT, seed, **given, **own)
-        config, options = kind("linear", TEXT.vocab)
-        jobs["linear", 2, 2, rate] = job(config, TEXT, seed, **given, **options)
+        for name in ("Transformer", "linear"):
+            config, options = kind(name, TEXT.vocab)
+            jobs[name, 2, 2, rate] = job(config, TEXT, seed, **given, **options)
     return jobs
 
 
 @measurement(
     seeds=SEEDS,
     coords={
-        "part": ("validation", "test"),
+        "kind": KINDS,
+        "half": SPLITS,
         "heads": HEADS,
         "layers": LAYERS,
         "share": SHARES,
-        "placed": PLACED,
-        "blocks": BLOCKS,
         "rate": TEXT_RATES,
     },
     trainings=field_trainings,
     repeat="opening",
 )
 def field(seed: int, runs: Mapping[Setting, Run]) -> dict[str, Any]:
-    """One epoch: nats a word of Transformers and recurrent networks of several sizes at every learning rate."""
+    """One epoch: validation loss of each kind, and of Transformers and LSTMs of several sizes, at every rate.
+
+    Of the Transformers it is taken on either half of the windows, too.
+    """
     del seed
-    parts: tuple[Part, ...] = ("validation", "test")
 
-    def each(name: str, sizes: Sequence[Any], depths: Sequence[int], part: Part) -> list[Any]:
-        return [
-            [[cost(runs[name, s, d, r].model, part) for r in TEXT_RATES] for d in depths]
-            for s in sizes
-        ]
+    def each(name: str, size: float | int, layers: int, half: Half | None = None) -> list[float]:
+        models = [runs[name, size, layers, rate].model for rate in TEXT_RATES]
+        return [cost(m, "validation") if half is None else half_cost(m, half) for m in models]
 
-    deep = [each(name, HEADS[:1], BLOCKS, "validation")[0] for name in PLACED]
-    trained = [
-        [[last_half(runs[name, 2, blocks, r]) for r in TEXT_RATES] for blocks in BLOCKS]
-        for name in PLACED
-    ]
-    axes = ("placed", "blocks", "rate")
+    def sheets(half: Half | None = None) -> list[list[list[float]]]:
+        return [[each("sheet", heads, layers, half) for layers in LAYERS] for heads in HEADS]
+
+    own = {"sheet": (2, 2), "Transformer": (2, 2), "LSTM": (1.0, 1), "linear": (2, 2)}
+    sizes = ("heads", "layers", "rate")
     return {
-        "sheet": (
-            ("part", "heads", "layers", "rate"),
-            [each("sheet", HEADS, LAYERS, part) for part in parts],
-        ),
-        "lstm": (("share", "rate"), [row[0] for row in each("LSTM", SHARES, (1,), "validation")]),
-        "linear": ("rate", each("linear", (2,), (2,), "validation")[0][0]),
-        "deep": (axes, deep),
-        "deep_training": (axes, trained),
+        "one": (("kind", "rate"), [each(name, *own[name]) for name in KINDS]),
+        "sheet": (sizes, sheets()),
+        "halves": (("half", *sizes), [sheets(half) for half in SPLITS]),
+        "lstm": (("share", "rate"), [each("LSTM", share, 1) for share in SHARES]),
     }
-
-
-def last_half(run: Run) -> float:
-    """Mean loss of the last half epoch's batches of training; infinite where training went astray."""
-    found = float(run.losses[-EPOCH // 2 :].mean())
-    return found if math.isfinite(found) else math.inf
 
 
 # Twenty epochs ---------------------------------------------------------------------------------------------
 
 EPOCHS = 20
 TUNED_FOR = 3 * EPOCH
-KINDS = ("sheet", "Transformer", "LSTM", "linear")
 RACERS = ("sheet", "LSTM")
 WAYS = ("side by side", "overlapping", "carried")
 LITTLE = replace(TEXT, share=TEXT.share / 10)
@@ -403,6 +410,45 @@ def body_weights(model: Model) -> int:
     return sum(weight.numel() for weight in model.blocks.parameters())
 
 
+# Three epochs, by depth -------------------------------------------------------------------------------------
+
+BLOCKS = (1, 2, 3, 6)
+
+
+def depth_job(placed: str, blocks: int, seed: int) -> Job:
+    """A Transformer for three epochs, at the rate that suits its depth."""
+    config, options = kind(placed, TEXT.vocab)
+    config = config.replace(n_layers=blocks)
+    given = {"batch_size": BATCH, **options}
+    named = f"recurrent-depth-{placed.lower()}-{blocks}"
+    search = Search(named, config, TEXT, TEXT_RATES, tuning_seeds(2), TUNED_FOR, given)
+    return job(config, TEXT, seed, steps=TUNED_FOR, learning_rate=tuned(search), **given)
+
+
+def depth_trainings(seed: int) -> dict[tuple[str, int], Job]:
+    """Three epochs with either placement of the norm, at every depth and at the rate that suits it."""
+    return {(name, blocks): depth_job(name, blocks, seed) for name in PLACED for blocks in BLOCKS}
+
+
+@measurement(
+    seeds=10,
+    coords={"placed": PLACED, "blocks": BLOCKS},
+    trainings=depth_trainings,
+    repeat="opening",
+)
+def depth(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+    """Three epochs: nats a word in validation and in training, by placement of the norm and depth."""
+    del seed
+    parts: tuple[Part, ...] = ("validation", "train")
+    return {
+        name: (
+            ("placed", "blocks"),
+            [[cost(runs[placed, blocks].model, part) for blocks in BLOCKS] for placed in PLACED],
+        )
+        for name, part in zip(("validation", "training"), parts, strict=True)
+    }
+
+
 # Dropout ---------------------------------------------------------------------------------------------------
 
 DROPS = ("sheet, 0.1", "LSTM, 0", "LSTM, 0.1")
@@ -431,7 +477,7 @@ def dropout(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 GAPS = (4, 16, 64)
 READERS = ("Transformer", "LSTM", "open LSTM", "linear")
-FAR_STEPS, LOOK = 300, 30
+FAR_STEPS, LOOK = 600, 60
 
 
 GAP_TASK = GapRecall(pairs=3, queries=3, keys=6, values=6, gaps=GAPS, fillers="words")
@@ -446,11 +492,26 @@ def far_trainings(seed: int) -> dict[str, Job]:
     }
 
 
+QUIET_TASK = replace(GAP_TASK, fillers="one")
+"""The same with fillers that are all one token, which no memory can mistake for a message."""
+GATES = ("LSTM", "open LSTM")
+
+
+def quiet_trainings(seed: int) -> dict[str, Job]:
+    """Both LSTMs over fillers that do not interfere, each at the rate that suits it there."""
+    return {
+        name: arm_job("quiet", name, QUIET_TASK, seed, steps=FAR_STEPS, evaluate_every=LOOK)
+        for name in GATES
+    }
+
+
 @torch.no_grad()
-def right_over(model: Model, gap: int, seed: int, rows: int = 256) -> float:
+def right_over(
+    model: Model, gap: int, seed: int, task: GapRecall = GAP_TASK, rows: int = 256
+) -> float:
     """Share of right answers over one gap, in sequences as long as those of training."""
     assert isinstance(model, Decoder)
-    batch = GAP_TASK.batch(make_generator(seed, "evaluation"), rows * len(GAPS))
+    batch = task.batch(make_generator(seed, "evaluation"), rows * len(GAPS))
     right = (model(batch.inputs).argmax(-1) == batch.targets)[batch.gold["gap"] == gap]
     return float(right.double().mean())
 
@@ -473,6 +534,26 @@ def far(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         "accuracy": (("reader", "gap"), by_gap),
         "course": (("reader", "step"), [run.evaluation_accuracies for run in each]),
         "steps": ("reader", [steps_to(run, 0.95) for run in each]),
+    }
+
+
+@measurement(
+    seeds=SEEDS,
+    coords={
+        "reader": GATES,
+        "gap": GAPS,
+        "step": tuple(range(LOOK, FAR_STEPS + 1, LOOK)),
+    },
+    trainings=quiet_trainings,
+    repeat="opening",
+)
+def quiet(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Recall over gaps of one repeated filler: right answers by gap, and during training."""
+    each = [runs[name] for name in GATES]
+    by_gap = [[right_over(run.model, gap, seed, QUIET_TASK) for gap in GAPS] for run in each]
+    return {
+        "accuracy": (("reader", "gap"), by_gap),
+        "course": (("reader", "step"), [run.evaluation_accuracies for run in each]),
     }
 
 
@@ -540,7 +621,7 @@ def pairs_trainings(seed: int) -> dict[tuple[str, int], Job]:
 
 
 @measurement(
-    seeds=SEEDS,
+    seeds=10,
     coords={"memory": MEMORIES, "pairs": PAIRS},
     trainings=pairs_trainings,
     repeat="opening",
@@ -596,16 +677,14 @@ def against(treatment: DataArray, baseline: DataArray) -> dict[str, DataArray]:
     return {"treatment": treatment, "baseline": baseline}
 
 
-def at_best_rate(losses: DataArray, judged: DataArray | None = None) -> DataArray:
+def at_best_rate(losses: DataArray) -> DataArray:
     """For each seed the loss at the rate that is best in the mean of the *other* seeds.
 
     Args:
         losses: over seeds and rates, and other axes, which choose each for itself.
-        judged: what is read at that rate, where that is something else.
     """
-    read = losses if judged is None else judged
     chosen = [
-        read.sel(seed=seed).isel(rate=losses.drop_sel(seed=seed).mean("seed").argmin("rate"))
+        losses.sel(seed=seed).isel(rate=losses.drop_sel(seed=seed).mean("seed").argmin("rate"))
         for seed in losses.seed.values
     ]
     return xarray.concat([one.drop_vars("rate") for one in chosen], "seed")
@@ -624,7 +703,7 @@ def expected_best(losses: Float[np.ndarray, "setting"], trials: int) -> float:
 
 def best_of(field: Dataset, family: str, trials: int) -> DataArray:
     """The expected best validation loss of a family after so many settings, for each seed."""
-    losses = field.sheet.sel(part="validation") if family == "sheet" else field.lstm
+    losses = field.sheet if family == "sheet" else field.lstm
     flat = losses.stack(setting=[axis for axis in losses.dims if axis != "seed"])
     return DataArray(
         [expected_best(row.values, trials) for row in flat.transpose("seed", "setting")],
@@ -635,12 +714,7 @@ def best_of(field: Dataset, family: str, trials: int) -> DataArray:
 
 def one_epoch(field: Dataset, name: str, *, tuned_rate: bool = True) -> DataArray:
     """Validation loss of a kind of model after an epoch, at its best rate or at Adam's default."""
-    if name in PLACED:
-        losses = field.deep.sel(placed=name, blocks=2)
-    elif name == "LSTM":
-        losses = field.lstm.sel(share=1.0)
-    else:
-        losses = field.linear
+    losses = field.one.sel(kind=name)
     return at_best_rate(losses) if tuned_rate else losses.sel(rate=DEFAULT)
 
 
@@ -676,18 +750,23 @@ def _(field: Dataset) -> dict[str, Any]:
     return {"value": best_of(field, "sheet", TRIALS) - best_of(field, "lstm", TRIALS)}
 
 
-def flattery(field: Dataset, part: str) -> DataArray:
-    """Loss of the setting that validation chooses, less the mean of all settings, on a part."""
-    losses = field.sheet.stack(setting=("heads", "layers", "rate"))
-    chosen = losses.sel(part="validation").argmin("setting")
-    own = losses.sel(part=part)
-    found: DataArray = own.isel(setting=chosen) - own.mean("setting")
-    return found.drop_vars("setting", errors="ignore")
+def chosen_loss(field: Dataset, *, own: bool) -> DataArray:
+    """Loss of the setting that one half of the validation text chooses, on that half or on the other.
+
+    Less the mean of all settings on the half that is read; the mean of both ways round.
+    """
+    losses = field.halves.stack(setting=("heads", "layers", "rate"))
+    found = []
+    for half, other in (SPLITS, SPLITS[::-1]):
+        chosen = losses.sel(half=half).argmin("setting")
+        read = losses.sel(half=half if own else other)
+        found.append((read.isel(setting=chosen) - read.mean("setting")).drop_vars("setting"))
+    return DataArray((found[0] + found[1]).drop_vars("half", errors="ignore") / 2)
 
 
 @evidence("EX-3.27")
 def _(field: Dataset) -> dict[str, Any]:
-    return against(flattery(field, "test"), flattery(field, "validation"))
+    return against(chosen_loss(field, own=False), chosen_loss(field, own=True))
 
 
 @evidence("EX-3.16")
@@ -763,11 +842,6 @@ def bias_gap(epochs: Dataset, data: str) -> DataArray:
     return DataArray(best.sel(kind="sheet") - best.sel(kind="LSTM"))
 
 
-def by_depth(field: Dataset, placed: str, what: str) -> DataArray:
-    """A loss at every depth, at the rate that is best in validation for the other seeds."""
-    return at_best_rate(field.deep.sel(placed=placed), field[what].sel(placed=placed))
-
-
 @evidence("EX-3.18")
 def _(epochs: Dataset) -> dict[str, Any]:
     def arms(values: DataArray) -> dict[str, DataArray]:
@@ -782,16 +856,16 @@ def _(epochs: Dataset) -> dict[str, Any]:
 
 
 @evidence("EX-3.22")
-def _(field: Dataset) -> dict[str, Any]:
-    losses = by_depth(field, "sheet", "deep_training")
+def _(depth: Dataset) -> dict[str, Any]:
+    losses = depth.training.sel(placed="sheet")
     return against(losses.sel(blocks=6), losses.sel(blocks=3))
 
 
 @evidence("EX-3.21")
-def _(field: Dataset) -> dict[str, Any]:
+def _(depth: Dataset) -> dict[str, Any]:
     found = {}
     for part, placed in (("post", "sheet"), ("pre", "Transformer")):
-        losses = by_depth(field, placed, "deep")
+        losses = depth.validation.sel(placed=placed)
         for word, blocks in (("one", 1), ("three", 3), ("six", 6)):
             found[f"{part}_{word}"] = against(losses.sel(blocks=blocks), losses.sel(blocks=2))
     return found
@@ -799,7 +873,7 @@ def _(field: Dataset) -> dict[str, Any]:
 
 @evidence("EX-3.19")
 def _(field: Dataset) -> dict[str, Any]:
-    losses = at_best_rate(field.sheet.sel(part="validation"))
+    losses = at_best_rate(field.sheet)
     heads, layers = losses.mean("layers"), losses.mean("heads")
     return {
         "heads": against(heads.sel(heads=2), heads.sel(heads=8)),
@@ -824,9 +898,12 @@ def _(far: Dataset) -> dict[str, Any]:
 
 
 @evidence("LT-14.1")
-def _(far: Dataset) -> dict[str, Any]:
-    right = far.accuracy.sel(gap=max(GAPS))
-    return against(right.sel(reader="open LSTM"), right.sel(reader="LSTM"))
+def _(far: Dataset, quiet: Dataset) -> dict[str, Any]:
+    def arms(result: Dataset) -> dict[str, DataArray]:
+        right = result.accuracy.sel(gap=max(GAPS))
+        return against(right.sel(reader="open LSTM"), right.sel(reader="LSTM"))
+
+    return {"one": arms(quiet), "words": arms(far)}
 
 
 def lost(recall: Dataset, memory: str) -> DataArray:
@@ -841,7 +918,7 @@ def _(recall: Dataset) -> dict[str, Any]:
     attention = lost(recall, "Transformer")
     return {
         part: against(lost(recall, name), attention)
-        for part, name in (("lstm", "LSTM"), ("linear", "linear"))
+        for part, name in (("lstm", "LSTM"), ("linear", "linear"), ("matrix", "linear attention"))
     }
 
 
@@ -931,13 +1008,6 @@ def at_end(epochs: Dataset, *, kind: str, part: str) -> DataArray:
 def gap(epochs: Dataset, *, data: str) -> DataArray:
     """Best validation loss, Transformer less LSTM, on a `tenth` or `all` of the text."""
     return bias_gap(epochs, data)
-
-
-@number
-def deep(field: Dataset, *, placed: str, blocks: int, part: str) -> DataArray:
-    """Loss in `validation` or `training` of so many blocks, each seed at the best rate of the others."""
-    what = "deep_training" if part == "training" else "deep"
-    return by_depth(field, placed, what).sel(blocks=blocks)
 
 
 @number
