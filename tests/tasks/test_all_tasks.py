@@ -183,7 +183,9 @@ def test_shapes_and_tokens_are_those_that_a_model_takes(task: Task, seed: int, s
 @every_task
 def test_a_model_that_must_not_see_ahead_is_asked_for_the_next_token(task: Task) -> None:
     """All but the tasks that ask about tokens of the past, and one with answers of other sequences."""
-    others = Delay | SeenLately | PermutationProducts | PermutedAnswers | RunningParity | SkillTables
+    others = (
+        Delay | SeenLately | PermutationProducts | PermutedAnswers | RunningParity | SkillTables
+    )
     if task.causal and not isinstance(task, others):
         batch = drawn(task)
         assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
