@@ -150,7 +150,7 @@ def plot_race(epochs: Dataset) -> Figure:
             seed_lines(panel, x, values, concept=_CONCEPTS[str(name)])
             ends[str(name)] = float(np.log(values[:, -1].mean()))
         found = np.exp(epochs[part].values)
-        low, high = 0.8 * found.min(), 1.1 * found.max()  # room for the names of the lowest lines
+        low, high = 0.75 * found.min(), 1.1 * found.max()  # room for the names of the lowest lines
         panel.set_yscale("log")
         panel.set_ylim(low, high)
         ticks = [t for t in (10, 20, 30, 40, 60, 80, 100, 150, 200) if low <= t <= high]
