@@ -149,10 +149,11 @@ def plot_race(epochs: Dataset) -> Figure:
             values = np.exp(epochs[part].sel(kind=name).transpose("seed", "epoch").values)
             seed_lines(panel, x, values, concept=_CONCEPTS[str(name)])
             ends[str(name)] = float(np.log(values[:, -1].mean()))
-        low, high = panel.get_ylim()
+        found = np.exp(epochs[part].values)
+        low, high = 0.75 * found.min(), 1.1 * found.max()  # room for the names of the lowest lines
         panel.set_yscale("log")
-        panel.set_ylim(0.8 * low, high)  # room for the names of the lowest lines
-        ticks = [t for t in (10, 20, 30, 40, 50, 60, 80, 100, 150, 200) if low <= t <= high]
+        panel.set_ylim(low, high)
+        ticks = [t for t in (10, 20, 30, 40, 60, 80, 100, 150, 200) if low <= t <= high]
         panel.set_yticks(ticks, [str(t) for t in ticks])
         panel.minorticks_off()
         span = float(np.log(panel.get_ylim()[1] / panel.get_ylim()[0]))
