@@ -1,0 +1,50 @@
+"""What the Scorecard sorts by, and which claims the summary of a source shows."""
+
+from __future__ import annotations
+
+from bookpress.sphinx import ranks, summaries
+
+
+def row(verdict, *parts, chapter="book/a"):
+    """A row whose parts are given as verdict, effect and half-width of the interval."""
+    told = [
+        {"verdict": word, "effect": effect, "interval": [effect - half, effect + half]}
+        for word, effect, half in parts
+    ]
+    return {"verdict": verdict, "outcome": {"parts": told, "axis": None}, "chapter": chapter}
+
+
+def test_the_sharper_contradiction_is_the_more_surprising():
+    rows = [
+        row("refuted", ("refuted", -3.0, 0.5)),
+        row("refuted", ("refuted", -3.0, 1.0), ("confirmed", 9.0, 0.1)),
+        row("refuted"),
+        row("conditional", ("refuted", 90.0, 0.1)),
+        row("confirmed", ("confirmed", 90.0, 0.1)),
+        row("inconclusive", ("inconclusive", 0.1, 1.0)),
+    ]
+    found = [ranks.surprise_rank(one) for one in rows]
+    assert found == sorted(found, reverse=True)
+    assert len(set(found)) == len(found)
+
+
+def test_sharpness_is_the_effect_in_half_widths_of_its_interval():
+    assert ranks.sharpness(row("confirmed", ("confirmed", -3.0, 0.5))) == 6.0
+    assert ranks.sharpness(row("confirmed")) is None
+    assert ranks.sharpness({"verdict": "planned", "outcome": None}) is None
+    assert ranks.sharpness(row("confirmed", ("confirmed", 1.0, 0.0))) is None
+
+
+def test_another_set_of_seeds_agrees_differs_or_is_unknown():
+    kept = {"CS-1.1": ("confirmed", 10), "CS-1.2": ("refuted", 10)}
+    found = [ranks.again(claim, row("confirmed"), kept) for claim in ("CS-1.1", "CS-1.2", "CS-1.3")]
+    assert found == ["same", "other", "none"]
+
+
+def test_a_summary_takes_claims_of_many_chapters_and_never_two_rows_of_one():
+    rows = {f"CS-1.{n}": row("refuted", chapter=f"book/{n % 3}") for n in range(1, 9)}
+    rows |= {f"CS-2.1{letter}": row("refuted", chapter="book/9") for letter in "ab"}
+    chosen = summaries.choose(list(rows), rows, dict.fromkeys(rows, "experiment"))
+    assert len(chosen) == summaries.MANY
+    assert {rows[claim]["chapter"] for claim in chosen} == {"book/0", "book/1", "book/2", "book/9"}
+    assert len({claim.rstrip("ab") for claim in chosen}) == len(chosen)
