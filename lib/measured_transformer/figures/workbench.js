@@ -11,8 +11,11 @@
   const bdi = (text) => make("bdi", {}, text);
   const quoted = (text) => bdi(`\u201c${text}\u201d`);
   const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
-  const share = (value) => value.toFixed(value > 0.9995 || value < 0.0005 ? 3 : 2);
-  const signed = (value, digits = 2) => (value < 0 ? "\u2212" : "+") + Math.abs(value).toFixed(digits);
+  const share = (value) => value.toFixed(2);
+  const signed = (value, digits = 2) => {
+    const size = Math.abs(value).toFixed(digits);
+    return (value < 0 && +size ? "\u2212" : "+") + size; // no minus before nothing
+  };
   const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.trim().slice(at, at + 2), 16));
   const mix = (from, to, part) => from.map((value, at) => value + (to[at] - value) * part);
   const highest = (values) => values.reduce((best, value, at) => (value > values[best] ? at : best), 0);

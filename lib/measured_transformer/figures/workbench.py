@@ -553,7 +553,13 @@ def _at_a_glance(found: Examination, names: Mapping[int, str], instead: Instead)
             value = effect[layer, head]
             shade = ink if abs(value) < 0.5 * most else "#000000"
             heads.text(
-                head, layer, f"{value:.2f}", ha="center", va="center", fontsize=10, color=shade
+                head,
+                layer,
+                f"{round(value, 2) + 0.0:.2f}",
+                ha="center",
+                va="center",
+                fontsize=10,
+                color=shade,
             )
     heads.set_xticks(range(effect.shape[1]))
     heads.set_yticks(range(effect.shape[0]))
