@@ -1,8 +1,9 @@
 """One side of an encoder-decoder as a model of its own, with the other side's tokens held fixed.
 
-Instruments of attribution, lenses and patching take one sequence of tokens; an `EncoderDecoder` takes two. Which
-of the two is asked about has to be said, and the other one is given beforehand. A side shares its parts, and so
-its weights, with the model that it was made of; its taps are called as those of a `Decoder` or `Encoder`.
+Instruments of attribution, lenses and patching take one sequence of tokens; an `EncoderDecoder` takes two. So
+it has to be said which of the two is asked about, and the other one is given beforehand. A side shares its
+parts, and so its weights, with the model that it was made of; its taps are called as those of a `Decoder` or
+an `Encoder`.
 
 - `SourceSide`: on which tokens of the source does an answer depend?
 - `TargetSide`: on which tokens written so far, and what can be read from the decoder's stream?
@@ -29,8 +30,8 @@ _PARTS = (
 class TargetSide(Decoder):
     """The writing side of an encoder-decoder: a language model that has read one source.
 
-    Tokens written so far in, for each of them the logits of the next one out. Its taps are those of a `Decoder`;
-    its blocks have `cross_attention` as well. What it has read of the source is computed once, when it is made.
+    Tokens written so far in, for each of them the logits of the next one out. Its taps are those of a `Decoder`
+    whose blocks have `cross_attention` as well. The source is read once, when the side is made.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config
@@ -94,8 +95,8 @@ class TargetSide(Decoder):
 class SourceSide(Encoder):
     """The reading side of an encoder-decoder, in front of one target: tokens of the source in, answers out.
 
-    The logits belong to the positions of the *target*: `answer_logit(-1, ...)` explains what comes after its last
-    token. Taps are those of an `Encoder`, and under `writer` those of the decoder.
+    The logits belong to the positions of the *target*: `answer_logit(-1, ...)` explains what comes after its
+    last token. Taps are those of an `Encoder`, and under `writer` those of the decoder.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config
@@ -152,9 +153,9 @@ class SourceSide(Encoder):
             ValueError: always.
         """
         raise ValueError(
-            "the stream of the source is read by cross-attention, and no unembedding belongs to it: for a lens "
-            "take the TargetSide; to ask what the source's states hold, fit a probe (analysis.readers) or patch "
-            "them (analysis.patching)"
+            "the stream of the source is read by cross-attention, and no unembedding belongs to it: for a "
+            "lens take the TargetSide; to ask what the source's states hold, fit a probe (analysis.readers) or "
+            "patch them (analysis.patching)"
         )
 
 
