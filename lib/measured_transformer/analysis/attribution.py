@@ -248,8 +248,9 @@ def integrated_gradients(
     r"""Integrated gradients, summed over the entries of each position.
 
     $(x - b) \cdot \int_0^1 \nabla F(b + \alpha (x - b))\, d\alpha$ by Gauss-Legendre quadrature, as Captum's
-    `LayerIntegratedGradients` has it by default: 50 points, and a baseline of zeros. They add up to
-    $F(x) - F(b)$ as far as the quadrature is exact: `completeness_gap`. Source: Sundararajan et al. (2017).
+    `IntegratedGradients` of these vectors has it by default: 50 points, and a baseline of zeros. (The default
+    of its `LayerIntegratedGradients` is what the layer makes of tokens 0.) They add up to $F(x) - F(b)$ as far
+    as the quadrature is exact: `completeness_gap`. Source: Sundararajan et al. (2017).
 
     Args:
         model, tokens, target: as for `gradients`.
