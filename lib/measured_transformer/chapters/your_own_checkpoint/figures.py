@@ -14,7 +14,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from measured_transformer.figures.plots import heat_map, panel_letters, subplots
+from measured_transformer.figures.plots import heat_map, legend_above, panel_letters, subplots
 from measured_transformer.figures.style import COLOURS, themed
 
 METHOD_COLOURS = ("residual", "attention", "ffn")
@@ -33,32 +33,31 @@ def plot_sentence(
         scores: of each method, for every token; drawn as shares of its largest size.
         restored: what comes back when one state of the sentence is put into another run.
     """
-    figure, (left, right) = subplots(2, 1, height=3.1)
+    figure, (above, below) = subplots(2, 1, height=3.1)
     places = np.arange(len(tokens))
     for i, (method, values) in enumerate(scores.items()):
         sizes = values.detach().double().abs().numpy()
-        left.bar(
+        above.bar(
             places + 0.27 * (i - 1),
             sizes / sizes.max(),
             width=0.25,
             color=COLOURS[METHOD_COLOURS[i]],
             label=method,
         )
-    left.set_xticks(places, tokens)
-    left.set_xlim(-0.6, len(tokens) - 0.4)
-    left.set_ylabel("share of the largest score")
-    left.legend(loc="upper right")
+    above.set_xticks(places, tokens)
+    above.set_xlim(-0.6, len(tokens) - 0.4)
+    above.set_ylabel("share of the largest score")
+    legend_above(above)
     grid = restored.detach().double().numpy()
     heat_map(
-        right,
+        below,
         grid,
         label="similarity that comes back",
         x_label="token whose state is put in",
         y_label="blocks passed",
     )
-    right.set_xticks(places, tokens)
-    panel_letters([left, right])
-    figure.tight_layout()
+    below.set_xticks(places, tokens)
+    panel_letters([above, below])
     return figure
 
 
