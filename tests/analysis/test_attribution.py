@@ -29,6 +29,7 @@ from measured_transformer.analysis.handmade import induction_model, previous_tok
 from measured_transformer.analysis.residual import random_model
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.training.loop import make_model
 from scipy.stats import spearmanr
 
 
@@ -55,10 +56,15 @@ def test_weights_and_weighted_values_add_up_to_what_attention_writes():
     assert (norms.sum(-1) >= written.norm(dim=-1) - 1e-9).all()
 
 
-def test_weighted_norms_need_values_of_their_own():
-    model, tokens, _ = drawn(n_heads=4, n_kv_heads=2, d_model=16)
-    with pytest.raises(ValueError, match="n_kv_heads=2"):
-        weighted_norms(model, tokens)
+def test_heads_that_share_values_fetch_what_they_would_with_copies_of_their_own():
+    shared, tokens, _ = drawn(n_heads=4, n_kv_heads=2, d_model=16, n_layers=2)
+    own = make_model(shared.config.replace(n_kv_heads=None), causal=True, seed=0).double()
+    weights = shared.state_dict()
+    for name, weight in weights.items():
+        if ".key." in name or ".value." in name:
+            weights[name] = weight.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1)
+    own.load_state_dict(weights)
+    assert weighted_norms(shared, tokens).allclose(weighted_norms(own, tokens))
 
 
 def test_rollout_is_the_product_with_the_last_layer_on_the_left():

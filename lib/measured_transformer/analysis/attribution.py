@@ -91,25 +91,19 @@ def weighted_norms(
     r"""Length of what each query fetches from each key, all heads together.
 
     $\lVert \sum_h \alpha^h_{ij} f^h(x_j) \rVert$ with $f^h(x) = (x W_V^h + b_V^h) W_O^h$: a weight on a key
-    whose value is zero counts for nothing. Source: Kobayashi et al. (2020), equation 6.
-
-    Raises:
-        ValueError: when heads share keys and values.
+    whose value is zero counts for nothing. Heads that share their values (grouped-query attention) each have
+    their own part of $W_O$. Source: Kobayashi et al. (2020), equation 6.
     """
     found = []
     with capture(model, "blocks.*.attention.pattern", "blocks.*.attention.values") as seen:
         model(tokens)
     for i, block in enumerate(model.blocks):
         attention = cast(Block, block).attention
-        if attention.n_kv_heads != attention.n_heads:
-            raise ValueError(
-                "norms are weighted head by head, each with values of its own; got "
-                f"n_heads={attention.n_heads} and n_kv_heads={attention.n_kv_heads}"
-            )
+        shared = attention.n_heads // attention.n_kv_heads
         fetched = torch.einsum(
             "ehqk,ehkw,hwd->eqkd",
             seen[f"blocks.{i}.attention.pattern"],
-            seen[f"blocks.{i}.attention.values"],
+            seen[f"blocks.{i}.attention.values"].repeat_interleave(shared, 1),
             _output_blocks(attention),
         )
         found.append(fetched.norm(dim=-1))
@@ -254,8 +248,9 @@ def integrated_gradients(
     r"""Integrated gradients, summed over the entries of each position.
 
     $(x - b) \cdot \int_0^1 \nabla F(b + \alpha (x - b))\, d\alpha$ by Gauss-Legendre quadrature, as Captum's
-    `LayerIntegratedGradients` has it by default: 50 points, and a baseline of zeros. They add up to
-    $F(x) - F(b)$ as far as the quadrature is exact: `completeness_gap`. Source: Sundararajan et al. (2017).
+    `IntegratedGradients` of these vectors has it by default: 50 points, and a baseline of zeros. (The default
+    of its `LayerIntegratedGradients` is what the layer makes of tokens 0.) They add up to $F(x) - F(b)$ as far
+    as the quadrature is exact: `completeness_gap`. Source: Sundararajan et al. (2017).
 
     Args:
         model, tokens, target: as for `gradients`.
@@ -403,8 +398,9 @@ class DirectLogits:
     """What each part adds to the logits, the final norm's scale held at its value.
 
     Attributes:
-        names: `embedding`, `blocks.0.attention head 0`, ..., `blocks.0.attention bias`, `blocks.0.feedforward`,
-            ..., and `bias`: what the final norm and the unembedding add by themselves.
+        names: `embedding`, `blocks.0.attention head 0`, ..., `blocks.0.attention bias` (and the same for
+            `cross_attention`, where a block has it), `blocks.0.feedforward`, ..., and `bias`: what the final
+            norm and the unembedding add by themselves.
         logits: of each part; they sum to the model's.
     """
 
@@ -428,21 +424,25 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
     if config.placement != "pre" or not config.residual or config.head != "linear":
         raise ValueError(
             "logits split into writes in pre-norm models with residual connections and a linear head, got "
-            f"placement={config.placement!r}, residual={config.residual} and head={config.head!r}"
+            f"placement={config.placement!r}, residual={config.residual} and head={config.head!r}; what a part "
+            "is worth in other models, patching (analysis.patching) and ablation (analysis.ablation) tell"
         )
     norm = model.final_norm
-    taps = ["embedding", "*.attention.head_outputs", "*.feedforward.out"]
+    taps = ["embedding", "blocks.*attention.head_outputs", "blocks.*.feedforward.out"]
     if isinstance(norm, LayerNorm | RMSNorm):
         taps.append("final_norm.scale")
     with capture(model, *taps) as seen:
         logits = model(tokens)
     parts: dict[str, Tensor] = {"embedding": seen["embedding"]}
     for i, block in enumerate(model.blocks):
-        attention = cast(Block, block).attention
-        for head, write in enumerate(seen[f"blocks.{i}.attention.head_outputs"].unbind(1)):
-            parts[f"blocks.{i}.attention head {head}"] = write
-        if attention.output.bias is not None:
-            parts[f"blocks.{i}.attention bias"] = attention.output.bias.expand_as(write)
+        for name in ("attention", "cross_attention"):
+            attention = cast(MultiHeadAttention | None, getattr(block, name))
+            if attention is None:
+                continue
+            for head, write in enumerate(seen[f"blocks.{i}.{name}.head_outputs"].unbind(1)):
+                parts[f"blocks.{i}.{name} head {head}"] = write
+            if attention.output.bias is not None:
+                parts[f"blocks.{i}.{name} bias"] = attention.output.bias.expand_as(write)
         parts[f"blocks.{i}.feedforward"] = seen[f"blocks.{i}.feedforward.out"]
     stacked = torch.stack(list(parts.values()))
     constant = torch.zeros_like(stacked[0])

@@ -56,6 +56,9 @@ def logit_lens(model: Reader, batch: Batch) -> EarlyReading:
 
     The last reading is the model's own.
 
+    Raises:
+        ValueError: when the model has no head.
+
     >>> from measured_transformer.analysis.handmade import reversal_model
     >>> from measured_transformer.tasks.reversal import Reversal
     >>> batch = Reversal(5, 4).batch(torch.Generator().manual_seed(0), 50)
@@ -63,6 +66,39 @@ def logit_lens(model: Reader, batch: Batch) -> EarlyReading:
     1.0
     """
     return _read(model, depths(model, batch), batch)
+
+
+@torch.no_grad()
+def lens_logits(
+    model: Reader, tokens: Int[Tensor, "batch position"]
+) -> Float[Tensor, "depth batch position vocab"]:
+    """The logits that the logit lens reads at each depth, where there are no right answers to compare with.
+
+    The last ones are the model's own. Of BERT's head the layer before the unembedding is part of the reading.
+
+    Args:
+        model: with a head; of an encoder-decoder its `interop.sides.TargetSide`.
+        tokens: what it reads.
+
+    Raises:
+        ValueError: when the model has no head.
+
+    >>> from measured_transformer.analysis.handmade import reversal_model
+    >>> lens_logits(reversal_model(vocab=5, length=4), torch.tensor([[3, 1, 4, 2]]))[-1, 0].argmax(-1)
+    tensor([2, 4, 1, 3])
+    """
+    _check_head(model)
+    return torch.stack([model.unembed(each) for each in ledger(model, tokens).blocks])
+
+
+def _check_head(model: Reader) -> None:
+    """Refuse a model from which nothing reads logits."""
+    if model.config.head == "none":
+        raise ValueError(
+            "a lens reads the stream as the model itself would, and this model has no head to read with "
+            "(config.head='none'): ask a probe what its states hold (analysis.readers, analysis.probing), or "
+            "measure on the final state what changes (analysis.attribution, analysis.patching)"
+        )
 
 
 # A map for each depth -------------------------------------------------------------------------------
@@ -122,8 +158,9 @@ def fit_tuned_lens(
         rate: the first learning rate.
 
     Raises:
-        ValueError: when steps, size or rate are not positive.
+        ValueError: when steps, size or rate are not positive, or the model has no head.
     """
+    _check_head(model)
     if steps < 1 or size < 1 or not rate > 0:
         raise ValueError(f"expected positive steps, size and rate, got {steps}, {size} and {rate}")
     states = depths(model, batch)[:, batch.scored].detach()  # depth, position, d_model
@@ -163,6 +200,7 @@ def fit_tuned_lens(
 
 
 def _read(model: Reader, states: Tensor, batch: Batch) -> EarlyReading:
+    _check_head(model)
     read = torch.stack([model.unembed(each) for each in states])
     losses = [float(cross_entropy(each, batch.targets, batch.scored)) for each in read]
     right = (read.argmax(-1) == batch.targets)[:, batch.scored]

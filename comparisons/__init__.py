@@ -1,0 +1,1 @@
+"""Our instruments beside Captum's, TransformerLens' and the models of `transformers`, on the same weights."""
