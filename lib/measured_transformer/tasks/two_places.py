@@ -14,7 +14,7 @@ from measured_transformer.tasks.task import Batch, check_sizes
 
 @dataclass(frozen=True)
 class TwoPlaces:
-    """The label at position t is a fixed table's entry for the tokens `near` and `far` places back.
+    """The label at position t is a fixed table's entry for the tokens `near` and ``far`` places back.
 
     Tokens are independent and uniform. The table is drawn once: its rows are permutations of the labels, and so
     are its columns, so that either token alone says nothing about the label, and which of the two stood
@@ -40,7 +40,7 @@ class TwoPlaces:
 
     Raises:
         ValueError: when a size is not a positive whole number, not near < far, or `length` does not reach
-            beyond `far`.
+            beyond ``far``.
     """
 
     vocab: int = 8
@@ -66,7 +66,7 @@ class TwoPlaces:
         """Draw `size` sequences.
 
         Raises:
-            ValueError: when a size is not a positive whole number or `length` does not reach beyond `far`.
+            ValueError: when a size is not a positive whole number or `length` does not reach beyond ``far``.
         """
         n = self.length if length is None else length
         check_sizes(size=size, length=n)
