@@ -157,7 +157,7 @@
     const [insteadLabel, insteadBox] = select("In its place", [["mean", "its mean"], ["zero", "zeros"]]);
     const switches = make("div", { class: "wb-switches" }, off_button, insteadLabel);
     const effects = make("p", { class: "wb-note" });
-    const left = make("div", { class: "wb-left" }, shownLabel, grid, effects, switches);
+    const left = make("div", { class: "wb-left" }, switches, shownLabel, grid, effects);
 
     const TABS = [
       ["looks", "Looks at"], ["writes", "Writes"], ...(speaks ? [["lens", "Lens"]] : []),
@@ -252,6 +252,10 @@
       live.style.setProperty("--wb-many", many);
       live.style.setProperty("--wb-thumb", `${clamp(Math.floor((room - (beside ? 62 : 0)) / many) - 10, 32, 56)}px`);
       thumbs.forEach((button, at) => paint(button.firstChild, Math.floor(at / heads), at % heads));
+      const chosen = thumbs[layer * heads + head]; // many heads are a list that scrolls
+      if (chosen.offsetTop + chosen.offsetHeight > grid.scrollTop + grid.clientHeight || chosen.offsetTop < grid.scrollTop) {
+        grid.scrollTop = chosen.offsetTop - grid.clientHeight / 2;
+      }
     };
 
     // The sentence: each token with the weight that the chosen head gives it from the chosen token.
@@ -275,7 +279,7 @@
       });
       mark([...strip.children], position, "aria-checked");
       hint.replaceChildren("Choose a token. Bars and numbers: the weight that ", make("b", {}, headName()),
-        " gives each token, seen from the chosen one", off ? "; below, what its absence costs there." : ".");
+        " gives each token, seen from the chosen one", off && scored() ? "; below, what its absence costs there." : ".");
     };
 
     const said = () => { // what the model says at the token, as pieces of text
