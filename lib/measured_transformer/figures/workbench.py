@@ -550,7 +550,7 @@ def _at_a_glance(found: Examination, names: Mapping[int, str], instead: Instead)
     heads.imshow(effect, cmap=colours, vmin=-most, vmax=most, aspect="auto")
     if effect.size <= 40:
         for layer, head in np.ndindex(effect.shape):
-            value = effect[layer, head]
+            value = float(effect[layer, head])
             shade = ink if abs(value) < 0.5 * most else "#000000"
             heads.text(
                 head,
