@@ -18,6 +18,8 @@ from typing import Any
 
 from measured_transformer.evidence.profile import profile
 
+from bookpress.edition import COMMIT, EDITION
+
 PAGES = "_build/html"
 NOTE = "_build/printed.json"
 _READ = "_build/.doctrees/environment.pickle"
@@ -78,7 +80,8 @@ def sources(root: Path) -> str:
     packages = Path(sysconfig.get_path("purelib")).glob("*.dist-info")
     told.update("\0".join(sorted(path.name for path in packages)).encode())
     now = profile()
-    told.update(json.dumps([sys.version, now.name, now.seed_offset]).encode())
+    named = [os.environ.get(EDITION, ""), os.environ.get(COMMIT, "")]
+    told.update(json.dumps([sys.version, now.name, now.seed_offset, *named]).encode())
     return told.hexdigest()
 
 

@@ -13,6 +13,10 @@ pages that show it up to date: `scorecard` has their directives, `scorefill` com
 `rooms` is about pages whose chapter has a room: `claim_lines` writes their claims, `data` offers what their
 figures show (`shown_data` finds it in their code), `foot` says what ran, and `lab_notes` how tests came about.
 
+`editions` knows which edition is printed, `cite` says how to cite chapters and claims, `landing` writes the
+page that is a claim's address, `head` tells others of a page's address, picture (`cards`) and edition,
+`licences` lists what others wrote, and `letters` tells works of one year apart.
+
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
 second process read a share of the pages.
@@ -30,14 +34,21 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from bookpress.sphinx import (
+    cards,
     citations,
+    cite,
     data,
     downloads,
+    editions,
     evidence,
     exports,
     figures,
     foot,
+    head,
     lab_notes,
+    landing,
+    letters,
+    licences,
     navigation,
     nodes,
     numbers,
@@ -58,8 +69,10 @@ from bookpress.staleness import setup_staleness
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything; Sphinx calls this once for each build."""
     for part in (
+        editions,
         parallel_read,
         citations,
+        letters,
         navigation,
         numbers,
         nodes,
@@ -69,6 +82,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         figures,
         data,
         foot,
+        cite,
         lab_notes,
         provenance,
         downloads,
@@ -76,7 +90,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         reference,
     ):
         part.setup(app)
-    for part in (scores, scorecard, scorefill, exports, strict):
+    for part in (scores, scorecard, scorefill, exports, landing, licences, cards, head, strict):
         part.setup(app)
     setup_staleness(app)
     return {
