@@ -50,6 +50,7 @@ def shortened(text: str, longest: int = _LONGEST) -> str:
 def tags(edition: Edition, pagename: str, title: str, description: str, card: str) -> str:
     """Return a page's `<meta>` elements, for networks, search engines and managers of references."""
     whole = edition.title if title == edition.title else f"{title} ({edition.title})"
+    drawn = "" if card.endswith(f"/{cards.BOOK}.png") else ", and a figure of the page"
     properties = {
         "og:type": "article",
         "og:site_name": edition.title,
@@ -59,7 +60,7 @@ def tags(edition: Edition, pagename: str, title: str, description: str, card: st
         "og:image": edition.address(card, LATEST),
         "og:image:width": str(cards.WIDTH),
         "og:image:height": str(cards.HEIGHT),
-        "og:image:alt": f"{whole}: a figure of the page, and its title",
+        "og:image:alt": f"The title, {whole}{drawn}",
     }
     names = {
         "description": description,
@@ -111,7 +112,9 @@ def _footer(app: Sphinx, edition: Edition, pagename: str) -> str:
     words = edition_words(edition)
     first = f"{words[0].upper()}{words[1:]}"
     line = " \N{MIDDLE DOT} ".join([escape(first), *ways])
-    about = f' data-site="{escape(edition.site)}" data-edition="{edition.name}"' if edition.site else ""
+    about = (
+        f' data-site="{escape(edition.site)}" data-edition="{edition.name}"' if edition.site else ""
+    )
     return f'<p class="edition"{about}>{line}</p>'
 
 
