@@ -23,6 +23,8 @@ NOTE = "edition.json"
 """The file beside the pages that says which edition they are."""
 CLAIMS = "claims"
 """Folder of the pages that are the claims' addresses."""
+PDF = "measured-transformer.pdf"
+"""The file beside the published pages that has the book as one PDF."""
 _TAG = re.compile(r"v\d+\.\d+(\.\d+)?")
 _HASH = re.compile(r"[0-9a-f]{7,40}")
 

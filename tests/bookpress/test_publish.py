@@ -110,7 +110,7 @@ def test_a_release_is_written_once(tmp_path: Path, remote: Path):
     before = git(remote, "rev-parse", "pages")
     same = publish(printed(folder, "v0.2", "a"), str(remote))
     assert same[0] == "pages: v0.2 is there, and stays as it is"
-    with pytest.raises(ValueError, match="not published yet, got v0.2"):
+    with pytest.raises(ValueError, match=r"not published yet, got v0\.2"):
         publish(printed(folder, "v0.2", "b", page="changed"), str(remote))
     assert git(remote, "rev-parse", "pages") == before
     publish(folder, str(remote), replace=True)

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape as xml
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from bookpress.edition import CLAIMS, LATEST, NOTE, Edition, told
+from bookpress.edition import CLAIMS, LATEST, NOTE, PDF, Edition, told
 from bookpress.sphinx import cards
 from bookpress.sphinx.editions import edition_in, edition_words, write_if_new
 
@@ -109,6 +109,8 @@ def _footer(app: Sphinx, edition: Edition, pagename: str) -> str:
     if edition.site:
         site = escape(f"{edition.site}/")
         ways.insert(0, f'<a class="editions" href="{site}editions.html">other editions</a>')
+    if edition.site and edition.commit:  # it is published, and its PDF with it
+        ways.append(f'<a href="{escape(edition.address(PDF))}">PDF</a>')
     words = edition_words(edition)
     first = f"{words[0].upper()}{words[1:]}"
     line = " \N{MIDDLE DOT} ".join([escape(first), *ways])
