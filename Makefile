@@ -3,18 +3,23 @@
 
 PYTHON ?=
 VENV ?= .venv
+# Where `make publish` pushes to: a remote of this repository, an address or a path.
+REMOTE ?= origin
 PY := $(VENV)/bin/python
 
 .NOTPARALLEL:
-.PHONY: help book measure attest test lab serve lock clean distclean environment
+.PHONY: help book pdf measure attest test lab serve publish release lock clean distclean environment
 
 help:
 	@echo 'make book       print the book into _build/html (sets up .venv first)'
+	@echo 'make pdf        print the book as one file, _build/measured-transformer.pdf (needs Chromium)'
 	@echo 'make measure    measure what is missing or stale, with all seeds (CHAPTER=norm_placement: one chapter)'
 	@echo 'make attest     show that changed code gives the values that are kept'
 	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
+	@echo 'make publish    print the latest edition and push it to the branches pages and notebooks (REMOTE=...)'
+	@echo 'make release    commit and tag a version (VERSION=0.2.0); nothing is pushed'
 	@echo 'make lock       renew requirements.txt from pyproject.toml (all pins: make lock UPGRADE=1)'
 	@echo 'make clean      remove what was printed and executed (_build)'
 	@echo 'make distclean  remove the environment too (.venv)'
@@ -26,6 +31,9 @@ environment:
 
 book: environment
 	@$(PY) -m bookpress build
+
+pdf: book
+	@$(PY) -m bookpress.pdf
 
 measure: environment
 	@$(PY) -m measured_transformer.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)')
@@ -59,6 +67,16 @@ serve:
 	@test -f _build/html/index.html || { echo 'error: nothing printed yet; run: make book' >&2; exit 1; }
 	@echo 'http://localhost:8000 (stop with Ctrl-C)'
 	@$(PY) -m http.server 8000 --bind 127.0.0.1 --directory _build/html
+
+# The commit that is checked out, as the edition that its tag names, or else as the latest.
+publish: environment
+	@test -z "$$(git status --porcelain)" || { echo 'error: commit first; what is published has a commit' >&2; exit 1; }
+	@MEASURED_COMMIT=$$(git rev-parse HEAD) MEASURED_EDITION=$$(git describe --tags --exact-match 2>/dev/null || echo latest) \
+	  $(PY) -m bookpress build
+	@$(PY) -m bookpress.publish --remote '$(REMOTE)'
+
+release: environment
+	@$(PY) -m bookpress.publish --release '$(VERSION)'
 
 lock: environment
 	@$(PY) -m pip install --quiet --disable-pip-version-check uv

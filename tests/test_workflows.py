@@ -36,8 +36,8 @@ def steps_using(job: Job, action: str) -> list[dict[str, Any]]:
     return [step for step in job["steps"] if step.get("uses", "").startswith(f"{action}@")]
 
 
-def test_the_two_workflows_are_there():
-    assert [path.name for path in FILES] == ["checks.yml", "gpu.yml"]
+def test_the_workflows_are_there():
+    assert [path.name for path in FILES] == ["checks.yml", "gpu.yml", "pages.yml", "preview.yml"]
 
 
 def test_they_follow_the_schema_of_workflows():
@@ -75,6 +75,9 @@ def test_each_job_has_the_permissions_it_needs_and_no_other():
         ("gpu.yml", "measure"): {"contents": "read"},
         ("gpu.yml", "publish"): {"pages": "write", "id-token": "write"},
         ("gpu.yml", "report"): {"issues": "write"},
+        ("pages.yml", "print"): {"contents": "read"},
+        ("pages.yml", "push"): {"contents": "write"},
+        ("preview.yml", "preview"): {"contents": "read"},
     }
 
 
@@ -157,6 +160,43 @@ def test_a_scheduled_run_that_fails_opens_an_issue():
     (step,) = report["steps"]
     assert "gh issue create" in step["run"]
     assert "${{" not in step["run"], "values reach a script through its environment"
+
+
+def test_main_and_releases_are_printed_and_tested_without_a_gpu_and_within_the_hour():
+    pages = load("pages.yml")
+    assert pages["on"]["push"] == {"branches": ["main"], "tags": ["v*"]}
+    assert set(pages["env"]) >= {"MEASURED_EDITION", "MEASURED_COMMIT"}, "pages know their edition"
+    printing = pages["jobs"]["print"]
+    assert printing["timeout-minutes"] <= 60
+    assert any(step.get("run") == ".ci/run" for step in printing["steps"]), "tests, repeats, prints"
+    (python,) = steps_using(printing, "actions/setup-python")
+    assert "cache" not in python["with"], "what another run has cached does not reach the pages"
+    (handed,) = steps_using(printing, "actions/upload-artifact")
+    assert printing["steps"][-1] is handed
+    assert "if" not in handed, "only after every step before it passed"
+
+
+def test_only_what_passed_is_pushed_by_a_job_that_runs_nothing_else():
+    jobs_of = load("pages.yml")["jobs"]
+    push = jobs_of["push"]
+    assert push["needs"] == "print"
+    assert push["if"].startswith("needs.print.result == 'success' &&")
+    (fetched,) = steps_using(push, "actions/download-artifact")
+    (handed,) = steps_using(jobs_of["print"], "actions/upload-artifact")
+    assert fetched["with"] == {"name": handed["with"]["name"], "path": handed["with"]["path"]}
+    (script,) = [step["run"] for step in push["steps"] if "run" in step]
+    assert "python3 -m bookpress.publish" in script
+    assert "pip" not in script
+    assert "${{" not in script, "values reach a script through its environment"
+
+
+def test_a_preview_asks_for_no_right_to_write_and_shows_pages_and_what_moved():
+    preview = load("preview.yml")
+    assert set(preview["on"]) == {"pull_request"}
+    steps = preview["jobs"]["preview"]["steps"]
+    assert any("--diff" in step.get("run", "") for step in steps)
+    assert any("GITHUB_STEP_SUMMARY" in step.get("run", "") for step in steps)
+    assert steps[-1]["with"]["path"] == "_build/html"
 
 
 def test_the_gpu_runner_never_runs_code_of_a_pull_request():

@@ -18,6 +18,8 @@ from typing import Any
 
 from measured_transformer.evidence.seeds import seed_offset
 
+from bookpress.edition import COMMIT, EDITION
+
 PAGES = "_build/html"
 NOTE = "_build/printed.json"
 _READ = "_build/.doctrees/environment.pickle"
@@ -77,7 +79,8 @@ def sources(root: Path) -> str:
         told.update(hashlib.sha256(path.read_bytes()).digest())
     packages = Path(sysconfig.get_path("purelib")).glob("*.dist-info")
     told.update("\0".join(sorted(path.name for path in packages)).encode())
-    told.update(json.dumps([sys.version, seed_offset()]).encode())
+    named = [os.environ.get(EDITION, ""), os.environ.get(COMMIT, "")]
+    told.update(json.dumps([sys.version, seed_offset(), *named]).encode())
     return told.hexdigest()
 
 

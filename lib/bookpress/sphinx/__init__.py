@@ -15,6 +15,10 @@ pages that show it up to date: `scorecard` has their directives, `scorefill` com
 `front` is about the first page: the table of all chapters, and figures of chapters shown there; `courses` makes
 the table that lecturers plan with.
 
+`editions` knows which edition is printed, `cite` says how to cite chapters and claims, `landing` writes the
+page that is a claim's address, `head` tells others of a page's address, picture (`cards`) and edition,
+`licences` lists what others wrote, and `letters` tells works of one year apart.
+
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
 second process read a share of the pages.
@@ -32,16 +36,23 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from bookpress.sphinx import (
+    cards,
     citations,
+    cite,
     courses,
     data,
     downloads,
+    editions,
     evidence,
     exports,
     figures,
     foot,
     front,
+    head,
     lab_notes,
+    landing,
+    letters,
+    licences,
     navigation,
     nodes,
     numbers,
@@ -64,8 +75,10 @@ from bookpress.staleness import setup_staleness
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register everything; Sphinx calls this once for each build."""
     for part in (
+        editions,
         parallel_read,
         citations,
+        letters,
         navigation,
         numbers,
         nodes,
@@ -76,6 +89,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         data,
         front,
         foot,
+        cite,
         lab_notes,
         courses,
         provenance,
@@ -84,7 +98,19 @@ def setup(app: Sphinx) -> dict[str, Any]:
         reference,
     ):
         part.setup(app)
-    for part in (scores, scorecard, scorefill, ranks, summaries, exports, strict):
+    for part in (
+        scores,
+        scorecard,
+        scorefill,
+        ranks,
+        summaries,
+        exports,
+        landing,
+        licences,
+        cards,
+        head,
+        strict,
+    ):
         part.setup(app)
     setup_staleness(app)
     return {

@@ -21,8 +21,10 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
+from bookpress.sphinx.editions import edition_in
 from bookpress.sphinx.nodes import (
     NOTEBOOKS,
+    cite_box,
     claim_line,
     data_link,
     measured_value,
@@ -346,6 +348,7 @@ def _write_footnote(writer: Writer, node: nodes.Element) -> list[str]:
 
 
 _SILENT = (
+    cite_box,
     nodes.raw,
     nodes.comment,
     nodes.target,
@@ -408,7 +411,8 @@ def colab_address(app: Sphinx, pagename: str) -> str:
     colab = app.config.html_theme_options["launch_buttons"]["colab_url"].rstrip("/")
     owner, name = repository_of(app).rsplit("/", 2)[1:]
     branch = app.config.measured_notebooks_branch
-    return f"{colab}/github/{owner}/{name}/blob/{branch}/{pagename}.ipynb"
+    edition = edition_in(app).name
+    return f"{colab}/github/{owner}/{name}/blob/{branch}/{edition}/{pagename}.ipynb"
 
 
 def repository_of(app: Sphinx) -> str:
@@ -445,10 +449,10 @@ def page_notebook(app: Sphinx, docname: str, doctree: nodes.document) -> Noteboo
 def _install_cell(app: Sphinx) -> NotebookNode:
     return nbformat.v4.new_code_cell(
         "# This notebook needs the book's library. Where it is missing (on Colab, say), this "
-        "installs it.\n"
+        "installs it,\n# as it was when this page was printed.\n"
         "import importlib.util\n\n"
         'if importlib.util.find_spec("measured_transformer") is None:\n'
-        f"    %pip install --quiet git+{repository_of(app)}"
+        f"    %pip install --quiet git+{repository_of(app)}@{edition_in(app).code_at}"
     )
 
 

@@ -13,6 +13,7 @@ from sphinx.environment import BuildEnvironment
 
 from bookpress.sphinx import data, lab_notes, rooms
 from bookpress.sphinx.downloads import repository_of
+from bookpress.sphinx.editions import edition_in
 from bookpress.sphinx.nodes import fold, notebook_link, ran_line
 from bookpress.sphinx.page import page_of
 from bookpress.sphinx.rooms import Judged, Shown, room_of
@@ -75,9 +76,8 @@ def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.para
         words.append(f"commit {told['Commit']}")
     line = nodes.paragraph("", "", nodes.strong("", "What ran"), nodes.Text(": "))
     line += nodes.Text(f"{', '.join(words) or 'nothing yet'}. ")
-    branch = app.config.html_theme_options.get("repository_branch") or "main"
     code = f"lib/measured_transformer/chapters/{room}/measure.py"
-    uri = f"{repository_of(app)}/blob/{branch}/{code}"
+    uri = f"{repository_of(app)}/blob/{edition_in(app).code_at}/{code}"
     ways: list[nodes.Node] = [nodes.reference("", "Code", refuri=uri, internal=False)]
     if has_cells:
         ways.append(notebook_link(docname=env.docname, words="Notebook"))

@@ -55,6 +55,10 @@ class ran_line(nodes.General, nodes.Element):
     """What ran, in one line at the foot of a page, with the ways to its data behind it."""
 
 
+class cite_box(nodes.General, nodes.Element):
+    """How to cite what it stands behind; pages have it, notebooks do not."""
+
+
 class data_link(nodes.inline):
     """A visible link from the page `docname` to a `file` of data; `label` says which."""
 
