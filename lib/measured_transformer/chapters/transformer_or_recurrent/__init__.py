@@ -1,1 +1,1 @@
-"""The planned chapter `book/language-models/transformer-or-recurrent`: its claims."""
+"""The chapter *Transformer or recurrent*: what it claims, measures, draws and asks."""
