@@ -103,7 +103,7 @@ CASES = {
     ),
     "bert": Case(bert, whole, "", ids, lambda model: model.bert.encoder.layer, read_bert),
     "t5, source": Case(
-        t5,
+        lambda: t5(feed_forward_proj="gated-gelu"),
         lambda model: SourceSide(model, WRITTEN),
         "encoder_",
         lambda tokens: {"input_ids": tokens, "decoder_input_ids": WRITTEN},
@@ -111,7 +111,7 @@ CASES = {
         None,
     ),
     "t5, target": Case(
-        t5,
+        lambda: t5(feed_forward_proj="gated-gelu"),
         lambda model: TargetSide(model, OTHER),
         "decoder_",
         lambda tokens: {"input_ids": OTHER, "decoder_input_ids": tokens},

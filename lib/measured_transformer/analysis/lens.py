@@ -129,7 +129,11 @@ class TunedLens:
         return states + moved + self.bias[:, None, None]
 
     def read(self, model: Reader, batch: Batch) -> EarlyReading:
-        """Read the stream of other sequences through these maps, the final norm and the unembedding."""
+        """Read the stream of other sequences through these maps, the final norm and the unembedding.
+
+        Raises:
+            ValueError: when the model has no head.
+        """
         with torch.no_grad():
             return _read(model, self.translated(depths(model, batch)), batch)
 
