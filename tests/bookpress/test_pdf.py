@@ -14,7 +14,8 @@ ONE = """<html><body><nav>menu</nav><article class="bd-article"><section id="one
 <a class="headerlink" href="#one">#</a></h1>
 <p>See <a href="two.html#deep">two</a>, <a href="#fig">the figure</a>, <a href="../reference/x.html#y">x</a>,
 <a href="https://example.org/">elsewhere</a>.</p>
-<figure id="fig"><a href="../../_images/l.png"><img class="only-light" loading="lazy" src="../../_images/l.png"></a>
+<figure id="fig"><a href="../../_images/l.png">
+<img class="only-light" loading="lazy" src="../../_images/l.png"></a>
 <img class="only-dark" src="../../_images/d.png"><figcaption>Seen.</figcaption></figure>
 <details class="hide"><summary>Show the source</summary><pre>code</pre></details>
 <details><summary>Solution</summary><p>It is 3.</p></details>
