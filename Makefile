@@ -8,7 +8,7 @@ EXECUTE ?= --again 4
 PY := $(VENV)/bin/python
 
 .NOTPARALLEL:
-.PHONY: help book measure attest test lab serve lock clean distclean environment
+.PHONY: help book measure attest test lab serve lock clean distclean environment printing
 
 help:
 	@echo 'make book       print the book into _build/html (sets up .venv first)'
@@ -17,7 +17,7 @@ help:
 	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
-	@echo 'make lock       renew requirements.txt from pyproject.toml (all pins: make lock UPGRADE=1)'
+	@echo 'make lock       renew the locks from pyproject.toml (all pins: make lock UPGRADE=1)'
 	@echo 'make clean      remove what was printed and executed (_build)'
 	@echo 'make distclean  remove the environment too (.venv)'
 	@echo
@@ -26,7 +26,10 @@ help:
 environment:
 	@tools/environment '$(VENV)' '$(PYTHON)'
 
-book: environment
+printing:
+	@tools/environment '$(VENV)' '$(PYTHON)' book
+
+book: printing
 	@$(PY) -m bookpress build
 
 measure: environment
@@ -54,7 +57,7 @@ test: environment
 	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'
 	@MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
-lab: environment
+lab: printing
 	@$(PY) -m jupyter lab book
 
 serve:

@@ -22,7 +22,7 @@ from bookpress import chapters
 from bookpress.memo import Code, memo_of
 
 LIBRARY = "lib"
-REQUIREMENTS = "requirements.txt"
+REQUIREMENTS = ("requirements.txt", "requirements-torch.txt")
 CLAIMS = "lib/measured_transformer/chapters/{room}/claims.toml"
 RESULTS = "lib/measured_transformer/chapters/{room}/results/*"
 PACKAGED = (".css", ".js")
@@ -65,10 +65,10 @@ def stamp(root: Path, chapter_path: Path, current: Profile | None = None) -> Sta
     parts |= {path.relative_to(root).as_posix(): _hash(path.read_bytes()) for path in data}
     told = [code.digest, *(value for name, value in sorted(parts.items()) if "/" in name)]
     files |= data
-    requirements = root / REQUIREMENTS
-    if requirements.is_file():
-        files[requirements] = None
-        parts |= _versions(requirements.read_text("utf-8"))
+    for requirements in (root / name for name in REQUIREMENTS):
+        if requirements.is_file():
+            files[requirements] = None
+            parts |= _versions(requirements.read_text("utf-8"))
     current = current or profile()
     parts["profile"] = current.name
     parts["seed offset"] = str(current.seed_offset)
