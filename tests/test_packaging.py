@@ -366,7 +366,9 @@ def test_all_packages_serve_for_the_book_and_those_of_the_book_not_for_all(made:
     assert f"packages of {LOCK}" in done.stdout
 
 
-@pytest.mark.parametrize(("index", "given"), [("", []), ("file:///cpu", ["--index-url file:///cpu"])])
+@pytest.mark.parametrize(
+    ("index", "given"), [("", []), ("file:///cpu", ["--index-url file:///cpu"])]
+)
 def test_only_torch_comes_without_a_hash_and_from_an_index_of_its_own(
     made: Path, index: str, given: list[str]
 ):

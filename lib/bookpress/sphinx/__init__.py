@@ -12,6 +12,7 @@ pages that show it up to date: `scorecard` has their directives, `scorefill` com
 
 `rooms` is about pages whose chapter has a room: `claim_lines` writes their claims, `data` offers what their
 figures show (`shown_data` finds it in their code), `foot` says what ran, and `lab_notes` how tests came about.
+`parity` puts what a GPU measured beside what a CPU did.
 
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
@@ -44,6 +45,7 @@ from bookpress.sphinx import (
     offline,
     page,
     parallel_read,
+    parity,
     provenance,
     reference,
     rooms,
@@ -70,6 +72,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         data,
         foot,
         lab_notes,
+        parity,
         provenance,
         downloads,
         offline,
