@@ -8,16 +8,21 @@ EXECUTE ?= --again 4
 PY := $(VENV)/bin/python
 
 .NOTPARALLEL:
-.PHONY: help book measure attest test lab serve lock clean distclean environment printing
+.PHONY: help book measure attest plan parity test lab serve lock links audit canary clean distclean environment printing
 
 help:
 	@echo 'make book       print the book into _build/html (sets up .venv first)'
 	@echo 'make measure    measure what is missing or stale, with all seeds (CHAPTER=norm_placement: one chapter)'
 	@echo 'make attest     show that changed code gives the values that are kept'
+	@echo 'make plan       say what measuring everything would take on one GPU'
+	@echo 'make parity     measure the GPU'"'"'s own set of results into results-gpu, and what that changes'
 	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
 	@echo 'make lock       renew the locks from pyproject.toml (all pins: make lock UPGRADE=1)'
+	@echo 'make links      check the addresses that the book links to'
+	@echo 'make audit      look for known weaknesses of the pinned packages'
+	@echo 'make canary     print with the newest Sphinx and MyST-NB, without Jupyter Book'
 	@echo 'make clean      remove what was printed and executed (_build)'
 	@echo 'make distclean  remove the environment too (.venv)'
 	@echo
@@ -37,6 +42,14 @@ measure: environment
 
 attest: environment
 	@$(PY) -m measured_transformer.measuring $(CHAPTER) --attest
+
+plan: environment
+	@$(PY) -m measured_transformer.measuring $(CHAPTER) --plan
+
+parity: environment
+	@$(PY) -m measured_transformer.measuring --device
+	@tools/renew parity _build/renewed '$(VENV)'
+	@cat _build/renewed/changes.md
 
 # A stage of `make test`: its number, its name, its command. The seconds follow when it passed.
 define stage
@@ -68,6 +81,18 @@ serve:
 lock: environment
 	@$(PY) -m pip install --quiet --disable-pip-version-check uv
 	@tools/lock '$(PY)' $(if $(UPGRADE),--upgrade)
+
+links: printing
+	@PRESS=1 $(PY) -m sphinx -q -b linkcheck -c tools/plain . _build/links
+
+# Everything pinned, torch included; a tool of its own, which is no part of the environment.
+audit:
+	@$(or $(PYTHON),python3) -m venv _build/audit
+	@_build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	@_build/audit/bin/pip-audit --disable-pip --no-deps -r requirements.txt -r requirements-torch.txt
+
+canary:
+	@tools/canary _build/canary '$(or $(PYTHON),python3)'
 
 clean:
 	rm -rf _build
