@@ -73,8 +73,8 @@ def test_with_both_every_claim_and_measurement_stands_side_by_side(source: Path)
     assert all(cpu == gpu and not differs for _, cpu, gpu, differs in rows)
     assert claims.find("a")["href"].startswith("book/scorecard.html#")
     (row,) = measurements("tr")[1:]
-    assert [td.get_text(strip=True) for td in row("td")][0] == f"{ROOM}.border"
-    assert [td.get_text(strip=True) for td in row("td")][-2:] == ["0", "0"]
+    label, *_, within, outside = (td.get_text(strip=True) for td in row("td"))
+    assert (label, within, outside) == (f"{ROOM}.border", "0", "0")
 
 
 def test_what_differs_is_marked(source: Path):

@@ -46,7 +46,7 @@ def test_a_set_beside_itself_has_no_changes(measured: Room):
     assert (found.count("within"), found.count("outside")) == (0, 0)
     assert found.count("equal") == 3 * 2 + 2 * 2
     assert found.judged == 2
-    assert not (found.verdicts or found.intervals or found.unjudged)
+    assert (found.verdicts, found.intervals, found.unjudged) == ([], [], {})
     assert "**0 intervals moved, 0 verdicts flipped** (of 2 claims judged" in as_markdown(found)
 
 
@@ -71,7 +71,7 @@ def test_rounding_moves_nothing(measured: Room, tmp_path: Path):
     other = another(measured, tmp_path / "gpu", losses={"loss": 1e-8})
     found = changes(kept(), results_in(other), ["demo"])
     assert found.count("within") == 6
-    assert not (found.verdicts or found.intervals or found.count("outside"))
+    assert (found.verdicts, found.intervals, found.count("outside")) == ([], [], 0)
 
 
 def test_an_identity_that_fails_flips(measured: Room, tmp_path: Path):

@@ -1,7 +1,7 @@
 """The book with Sphinx and MyST-NB as they are today, without Jupyter Book, and without the press unless asked.
 
-    sphinx-build -c tools/plain . _build/plain              # every page as text; what the press fills in is missing
-    PRESS=1 sphinx-build -c tools/plain . _build/plain      # with the press's extension
+    sphinx-build -c tools/plain . _build/plain            # what the press fills in is missing
+    PRESS=1 sphinx-build -c tools/plain . _build/plain    # with the press's extension
 
 Settings come from `_config.yml`. Cells are not executed unless EXECUTE says how (`force`, `cache`).
 """

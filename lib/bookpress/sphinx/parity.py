@@ -36,8 +36,8 @@ class _Parity(SphinxDirective):
         from measured_transformer.measuring.changes import changes, kept, results_in
 
         own = kept()
-        for path in (one.path for room in own.values() for one in room.values()):
-            self.env.note_dependency(str(path))
+        for one in (result for room in own.values() for result in room.values()):
+            self.env.note_dependency(str(one.path))
         folder = Path(self.env.srcdir) / self.env.config.measured_parity
         told = changes(own, results_in(folder))
         card = self.env.app.builder.get_relative_uri(self.env.docname, _SCORECARD)
@@ -62,8 +62,8 @@ def _summary(told: Any) -> list[nodes.Node]:
     first = (
         f"{len(told.compared)} measurements have been made on both, and {missing} on the CPU alone (where a "
         "claim needs one of those, the CPU's stands in). "
-        f"Of {sum(counts.values()):,} values {counts['equal']:,} are equal, {counts['within']:,} lie within the "
-        f"spread of the seeds and {counts['outside']:,} outside. Of {told.judged} claims "
+        f"Of {sum(counts.values()):,} values {counts['equal']:,} are equal, {counts['within']:,} lie within "
+        f"the spread of the seeds and {counts['outside']:,} outside. Of {told.judged} claims "
         f"{len(told.verdicts)} get another verdict; {len(told.intervals)} intervals moved so far that one "
         "effect lies outside of the other's interval."
     )

@@ -21,8 +21,8 @@ def device_in_words() -> str:
         raise ValueError(missing())
     told = circumstances()
     return (
-        f"{told['device']}, driver for {told.get('driver', 'an unknown CUDA')}; torch {told['torch']} built for "
-        f"CUDA {told.get('cuda', 'of no version')}; host {cpu_name()}"
+        f"{told['device']}, driver for {told.get('driver', 'an unknown CUDA')}; torch {told['torch']} built "
+        f"for CUDA {told.get('cuda', 'of no version')}; host {cpu_name()}"
     )
 
 
@@ -33,18 +33,18 @@ def missing() -> str:
     again = "then make distclean and set up anew"
     if build is None:
         return (
-            f"{found}: it is a build without CUDA. Set TORCH_INDEX (in the workflow: the repository's variable "
-            f"TORCH_INDEX) to the index of a build with CUDA, {again}"
+            f"{found}: it is a build without CUDA. Set TORCH_INDEX (in the workflow: the repository's "
+            f"variable TORCH_INDEX) to the index of a build with CUDA, {again}"
         )
     if driver is None:
         return (
-            f"{found}: nvidia-smi does not answer, so that no driver for NVIDIA cards seems to be installed, or "
-            "no card to be there"
+            f"{found}: nvidia-smi does not answer, so that no driver for NVIDIA cards seems to be installed, "
+            "or no card to be there"
         )
     if _number(driver) < _number(build):
         return (
-            f"{found}: it was built for CUDA {build}, and the driver knows CUDA up to {driver}. Install a newer "
-            f"driver, or set TORCH_INDEX to the index of a build for CUDA {driver} or older, {again}"
+            f"{found}: it was built for CUDA {build}, and the driver knows CUDA up to {driver}. Install a "
+            f"newer driver, or set TORCH_INDEX to the index of a build for CUDA {driver} or older, {again}"
         )
     return (
         f"{found}, though the driver knows CUDA up to {driver} and it was built for CUDA {build}: is the card "

@@ -2,7 +2,7 @@
 
 Nothing is trained. The plan groups the runs of all measurements as `work` does on an accelerator, where runs
 that differ in their seeds alone are one stack, and so are the searches for learning rates. The seconds are a
-model with three numbers, see `SECONDS_A_LAYER`, `PRODUCTS_A_SECOND` and `draw_seconds`.
+model of what launching, multiplying and drawing batches take, see `dividing`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from typing import Any
 
 from measured_transformer.measuring import jobs as own_jobs
 from measured_transformer.measuring import seeds_of
+from measured_transformer.measuring.dividing import (
+    can_stack,
+    core_seconds,
+    device_seconds,
+    parts_of,
+    suits_cores,
+)
 from measured_transformer.measuring.jobs import Search, wanted_searches
 from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.provenance import plain
-from measured_transformer.training.ensemble import LARGEST_STACK
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.seeding import make_generator
 
-SECONDS_A_LAYER = 1.5e-3
-"""What a step of a stack takes for each block, and once more for all else, however small its models are.
-
-On an H200, 142 s for the first seeds of 239 measurements, looks and all, bound it from above.
-"""
-PRODUCTS_A_SECOND = 5e12
-"""Multiplications with an addition that an H100-class GPU does in float32 without TF32, at a tenth of its peak."""
+CORES = 16
+"""How many cores a machine with an H100-class GPU has."""
 _LIMIT = 3600.0
 
 
@@ -49,8 +50,8 @@ class Stack:
 
     @property
     def stacks(self) -> bool:
-        """Whether the trainer takes them at once; dropout and looks after each step forbid it."""
-        return not self.job.config.dropout and self.job.settings["after_step"] is None
+        """Whether the trainer takes them at once."""
+        return can_stack(self.job)
 
     @property
     def steps(self) -> int:
@@ -61,15 +62,11 @@ class Stack:
     @property
     def parts(self) -> list[int]:
         """How many members each stack has, where there are more than one stack may have."""
-        largest, left = (LARGEST_STACK if self.stacks else 1), len(self.seeds)
-        return [min(largest, left - done) for done in range(0, left, largest)]
+        return parts_of(self.job, len(self.seeds))
 
     def seconds(self, draw: float) -> float:
-        """About how long all of them take, with so many seconds to draw one batch."""
-        config = self.job.config
-        launched = (1 + config.n_layers) * SECONDS_A_LAYER
-        member = draw + products(self.job) / PRODUCTS_A_SECOND
-        return sum(self.steps * (launched + count * member) for count in self.parts)
+        """About how long all of them take on a GPU, with so many seconds to draw one batch."""
+        return device_seconds(self.job, len(self.seeds), draw=draw)
 
 
 @dataclass
@@ -90,7 +87,14 @@ class Plan:
 
     def seconds(self, stacks: Iterable[Stack]) -> float:
         """About how long these take."""
-        return sum(one.seconds(self.draws[_drawn(one.job)]) for one in stacks)
+        return sum((one.seconds(self.draws[_drawn(one.job)]) for one in stacks), 0.0)
+
+    def divided(self) -> tuple[float, float]:
+        """The same, where cores train what suits them, as `work` does: seconds of the GPU, and of the cores."""
+        theirs = {told: suits_cores(s.job, len(s.seeds), CORES) for told, s in self.stacks.items()}
+        work = sum(core_seconds(s.job) * len(s.seeds) for t, s in self.stacks.items() if theirs[t])
+        gpu = self.seconds(one for told, one in self.stacks.items() if not theirs[told])
+        return gpu, work / CORES
 
     def merged(self) -> list[Stack]:
         """The same, if runs that differ in their learning rates could be one stack, too."""
@@ -130,22 +134,14 @@ def plan(measurements: Iterable[Measurement], *, seeds: int | None = None) -> Pl
     return found
 
 
-def products(job: Job) -> float:
-    """About how many multiplications one training step of one run takes: three for each weight and token."""
-    config, rows = job.config, job.settings["batch_size"]
-    batch = job.task.batch(make_generator(0, "training"), 1)
-    weights = config.n_layers * 12 * config.d_model**2 + config.vocab * config.d_model
-    return float(3 * rows * batch.inputs.shape[1] * weights)
-
-
 def draw_seconds(job: Job) -> float:
-    """How long one batch takes to draw here, on one core."""
+    """How long one batch takes to draw here, of one core's time."""
     generator, size = make_generator(0, "training"), job.settings["batch_size"]
     job.task.batch(generator, size)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(3):
         job.task.batch(generator, size)
-    return (time.perf_counter() - start) / 3
+    return (time.process_time() - start) / 3
 
 
 def as_text(found: Plan) -> str:
@@ -166,10 +162,17 @@ def as_text(found: Plan) -> str:
             f"cannot be stacked), {steps / 1e6:.2f} million steps of a stack, about "
             f"{_minutes(found.seconds(stacks))}"
         )
-    total, merged = found.seconds(every), found.seconds(found.merged())
-    within = "within" if total <= _LIMIT else "more than"
-    lines.append(f"all together: about {_minutes(total)} of one GPU, {within} an hour")
-    lines.append(f"if runs with other learning rates were stacked, too: about {_minutes(merged)}")
+    gpu, cores = found.divided()
+    within = "within" if max(gpu, cores) <= _LIMIT else "more than"
+    lines.append(
+        f"all together: about {_minutes(gpu)} of one GPU and meanwhile {_minutes(cores)} of {CORES} cores, "
+        f"which train what suits them: {within} an hour"
+    )
+    alone, merged = found.seconds(every), found.seconds(found.merged())
+    lines.append(
+        f"on the GPU alone it would be about {_minutes(alone)}, and {_minutes(merged)} if runs with other "
+        "learning rates were stacked, too"
+    )
     slowest = sorted(every, key=lambda one: -found.seconds([one]))[:5]
     lines.append("the longest:")
     lines += [
@@ -181,12 +184,8 @@ def as_text(found: Plan) -> str:
 
 
 def _add(found: Plan, job: Job, *, search: bool) -> None:
-    told = _told(job)
-    stack = found.stacks.get(told)
-    if stack is None:
-        stack = found.stacks[told] = Stack(job, search)
-    stack.seeds.add(job.seed)
-    stack.search = stack.search and search
+    told = f"{search} {_told(job)}"  # a search comes first, and its seeds are none of the results'
+    found.stacks.setdefault(told, Stack(job, search)).seeds.add(job.seed)
 
 
 def _told(job: Job, *, without: tuple[str, ...] = ()) -> str:
@@ -212,7 +211,7 @@ def _all_searches(found: dict[str, Search]) -> Iterator[None]:
         found[repr(search)] = search
         return known(search)
 
-    own_jobs.Search.known = noted  # type: ignore[method-assign]
+    own_jobs.Search.known = noted  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
