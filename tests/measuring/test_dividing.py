@@ -8,7 +8,7 @@ from measured_transformer.tasks.lag import Lag
 from measured_transformer.training.jobs import Job
 
 
-def one(width: int = 32, **options: object) -> Job:
+def one(width: int = 16, **options: object) -> Job:
     dropout = float(options.pop("dropout", 0.0))  # type: ignore[arg-type]
     config = Config(vocab=8, d_model=width, n_layers=2, positions="rotary", dropout=dropout)
     return job(config, Lag(vocab=8, lag=3), 0, steps=100, learning_rate=0.01, **options)

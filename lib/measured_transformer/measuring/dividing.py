@@ -26,6 +26,9 @@ CORE = 4.2
 """How many times longer than `progress.cost` says a run takes on one core: so long the kept results took, looks
 and all."""
 
+MARGIN = 3.0
+"""How many times sooner cores must be done to train what the accelerator could: so both end at about one time."""
+
 
 def can_stack(job: Job) -> bool:
     """Whether runs from other seeds may be trained with it: no dropout, no look after each step."""
@@ -59,14 +62,14 @@ def core_seconds(job: Job) -> float:
 
 
 def suits_cores(job: Job, members: int, cores: int) -> bool:
-    """Whether all cores together are done with so many runs before the accelerator would be.
+    """Whether all cores together are done with so many runs well before the accelerator would be.
 
     Args:
         job: one of the runs.
         members: how many, which differ in their seeds alone.
         cores: how many there are beside the accelerator.
     """
-    return members * core_seconds(job) / cores < device_seconds(job, members)
+    return MARGIN * members * core_seconds(job) / cores < device_seconds(job, members)
 
 
 def products(job: Job) -> float:
