@@ -8,19 +8,25 @@ REMOTE ?= origin
 PY := $(VENV)/bin/python
 
 .NOTPARALLEL:
-.PHONY: help book pdf measure attest test lab serve publish release lock clean distclean environment
+.PHONY: help book pdf measure attest plan parity test lab serve publish release lock links audit canary clean distclean
+.PHONY: environment printing
 
 help:
 	@echo 'make book       print the book into _build/html (sets up .venv first)'
 	@echo 'make pdf        print the book as one file, _build/measured-transformer.pdf (needs Chromium)'
 	@echo 'make measure    measure what is missing or stale, with all seeds (CHAPTER=norm_placement: one chapter)'
 	@echo 'make attest     show that changed code gives the values that are kept'
+	@echo 'make plan       say what measuring everything would take on one GPU'
+	@echo 'make parity     measure the GPU'"'"'s own set of results into results-gpu, and what that changes'
 	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
 	@echo 'make publish    print the latest edition and push it to the branches pages and notebooks (REMOTE=...)'
 	@echo 'make release    commit and tag a version (VERSION=0.2.0); nothing is pushed'
-	@echo 'make lock       renew requirements.txt from pyproject.toml (all pins: make lock UPGRADE=1)'
+	@echo 'make lock       renew the locks from pyproject.toml (all pins: make lock UPGRADE=1)'
+	@echo 'make links      check the addresses that the book links to'
+	@echo 'make audit      look for known weaknesses of the pinned packages'
+	@echo 'make canary     print with the newest Sphinx and MyST-NB, without Jupyter Book'
 	@echo 'make clean      remove what was printed and executed (_build)'
 	@echo 'make distclean  remove the environment too (.venv)'
 	@echo
@@ -29,7 +35,10 @@ help:
 environment:
 	@tools/environment '$(VENV)' '$(PYTHON)'
 
-book: environment
+printing:
+	@tools/environment '$(VENV)' '$(PYTHON)' book
+
+book: printing
 	@$(PY) -m bookpress build
 
 pdf: book
@@ -40,6 +49,14 @@ measure: environment
 
 attest: environment
 	@$(PY) -m measured_transformer.measuring $(CHAPTER) --attest
+
+plan: environment
+	@$(PY) -m measured_transformer.measuring $(CHAPTER) --plan
+
+parity: environment
+	@$(PY) -m measured_transformer.measuring --device
+	@tools/renew parity _build/renewed '$(VENV)'
+	@cat _build/renewed/changes.md
 
 # A stage of `make test`: its number, its name, its command. The seconds follow when it passed.
 define stage
@@ -60,7 +77,7 @@ test: environment
 	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'
 	@MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
-lab: environment
+lab: printing
 	@$(PY) -m jupyter lab book
 
 serve:
@@ -81,6 +98,18 @@ release: environment
 lock: environment
 	@$(PY) -m pip install --quiet --disable-pip-version-check uv
 	@tools/lock '$(PY)' $(if $(UPGRADE),--upgrade)
+
+links: printing
+	@PRESS=1 $(PY) -m sphinx -q -b linkcheck -c tools/plain . _build/links
+
+# Everything pinned, torch included; a tool of its own, which is no part of the environment.
+audit:
+	@$(or $(PYTHON),python3) -m venv _build/audit
+	@_build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	@_build/audit/bin/pip-audit --disable-pip --no-deps -r requirements.txt -r requirements-torch.txt
+
+canary:
+	@tools/canary _build/canary '$(or $(PYTHON),python3)'
 
 clean:
 	rm -rf _build

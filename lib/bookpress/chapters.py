@@ -191,15 +191,13 @@ def _title(text: str) -> str | None:
 @functools.cache
 def _extensions(root: Path) -> frozenset[str]:
     """The MyST syntax extensions of a book: those in its `_config.yml`, else Jupyter Book's own."""
-    defaults = yaml.safe_load(
-        resources.files("jupyter_book").joinpath("default_config.yml").read_text()
-    )
     path = root / CONFIG
     config = (yaml.safe_load(path.read_text("utf-8")) if path.is_file() else None) or {}
     sphinx = (config.get("sphinx") or {}).get("config") or {}
-    chosen = (
-        sphinx.get("myst_enable_extensions")
-        or (config.get("parse") or {}).get("myst_enable_extensions")
-        or defaults["parse"]["myst_enable_extensions"]
+    chosen = sphinx.get("myst_enable_extensions") or (config.get("parse") or {}).get(
+        "myst_enable_extensions"
     )
+    if not chosen:
+        told = resources.files("jupyter_book").joinpath("default_config.yml").read_text()
+        chosen = yaml.safe_load(told)["parse"]["myst_enable_extensions"]
     return frozenset(chosen)

@@ -22,7 +22,7 @@ from bookpress import chapters
 from bookpress.memo import Code, memo_of
 
 LIBRARY = "lib"
-REQUIREMENTS = "requirements.txt"
+REQUIREMENTS = ("requirements.txt", "requirements-torch.txt")
 RESULTS = "lib/measured_transformer/chapters/{room}/results/*"
 PACKAGED = (".css", ".js")
 """Kinds of files that a module of the same name puts into what it shows."""
@@ -62,10 +62,10 @@ def stamp(root: Path, chapter_path: Path) -> Stamp:
     parts |= {path.relative_to(root).as_posix(): _hash(path.read_bytes()) for path in data}
     told = [code.digest, *(value for name, value in sorted(parts.items()) if "/" in name)]
     files |= data
-    requirements = root / REQUIREMENTS
-    if requirements.is_file():
-        files[requirements] = None
-        parts |= _versions(requirements.read_text("utf-8"))
+    for requirements in (root / name for name in REQUIREMENTS):
+        if requirements.is_file():
+            files[requirements] = None
+            parts |= _versions(requirements.read_text("utf-8"))
     parts["seed offset"] = str(seed_offset())
     told += [f"{name} {parts[name]}" for name in (*VERSIONS, "seed offset") if name in parts]
     inside = tuple(sorted(path for path in files if path.is_relative_to(root)))

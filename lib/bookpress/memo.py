@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = "_build/chapters.json"
-_BESIDE = ("requirements.txt", "_config.yml")
+_BESIDE = ("requirements.txt", "requirements-torch.txt", "_config.yml")
 
 
 @dataclass(frozen=True)

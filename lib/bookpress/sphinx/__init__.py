@@ -13,7 +13,7 @@ pages that show it up to date: `scorecard` has their directives, `scorefill` com
 `exports` writes the same rows as files.
 
 `front` is about the first page: the table of all chapters, and figures of chapters shown there; `courses` makes
-the table that lecturers plan with.
+the table that lecturers plan with; `parity` puts what a GPU measured beside what a CPU did.
 
 `editions` knows which edition is printed, `cite` says how to cite chapters and claims, `landing` writes the
 page that is a claim's address, `head` tells others of a page's address, picture (`cards`) and edition,
@@ -59,6 +59,7 @@ from bookpress.sphinx import (
     offline,
     page,
     parallel_read,
+    parity,
     provenance,
     ranks,
     reference,
@@ -92,6 +93,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         cite,
         lab_notes,
         courses,
+        parity,
         provenance,
         downloads,
         offline,

@@ -10,7 +10,11 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any
 
+from measured_transformer.evidence.results import chapters_folder
+from measured_transformer.measuring.changes import as_markdown, changes, results_in, set_at
+from measured_transformer.measuring.machine import device_in_words
 from measured_transformer.measuring.measurement import Measurement, measurements_of, rooms
+from measured_transformer.measuring.planning import as_text, plan
 from measured_transformer.measuring.progress import Shown
 from measured_transformer.measuring.repeating import attest, flipped, repeat
 from measured_transformer.measuring.scheduler import measure_all
@@ -21,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 when all is well, 1 for failures, 2 for bad words."""
     options = _parser().parse_args(arguments)
     try:
+        if options.diff is not None:
+            return _diff(options)
         chosen = _measurements(options.chapters)
         with cluster(options.cluster) as options.executor:
             status: int = options.command(chosen, options)
@@ -117,6 +123,28 @@ def _status(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     return int(bool(wrong))
 
 
+def _device(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
+    """Name the GPU that trains, or say why there is none."""
+    del chosen, options
+    _say(device_in_words())
+    return 0
+
+
+def _plan(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
+    """Say what measuring would take on one GPU, all learning rates chosen anew; train nothing."""
+    del options
+    _say(as_text(plan(chosen)))
+    return 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    """Say, as Markdown, what one set of results changes beside another."""
+    chosen = [name.replace("-", "_") for name in options.chapters]
+    with set_at(options.diff) as before, set_at(options.to or str(chapters_folder())) as after:
+        _say(as_markdown(changes(results_in(before), results_in(after), chosen)))
+    return 0
+
+
 def _measurements(names: Sequence[str]) -> list[Measurement]:
     chosen = [name.replace("-", "_") for name in names] or rooms()
     return [one for room in chosen for one in measurements_of(room).values()]
@@ -142,10 +170,16 @@ def _parser() -> argparse.ArgumentParser:
         "--cluster", metavar="ADDRESS", help="of a dask scheduler, whose workers do all"
     )
     parser.add_argument("--progress", action="store_true", help="show a bar in a log as well")
-    for command in (_attest, _repeat, _status):
+    for command in (_attest, _repeat, _status, _plan, _device):
         name = f"--{command.__name__.strip('_')}"
         told = (command.__doc__ or "").rstrip(".")
         parser.add_argument(name, dest="command", action="store_const", const=command, help=told)
+    parser.add_argument(
+        "--diff",
+        metavar="SET",
+        help="print as Markdown what changed since a set of results: a folder, a commit, or COMMIT:FOLDER",
+    )
+    parser.add_argument("--to", metavar="SET", help="what --diff compares with (default: as it is)")
     return parser
 
 

@@ -21,7 +21,13 @@ from measured_transformer.measuring.measurement import (
     measurements_of,
     readings_of,
 )
-from measured_transformer.measuring.state import HOLDS, Standing, standing
+from measured_transformer.measuring.state import (
+    CURRENT,
+    HOLDS,
+    MISSING,
+    Standing,
+    standing,
+)
 
 _CALL = re.compile(r"(?P<name>\w+)\((?P<given>[^()]*)\)")
 _PATH = re.compile(r"(?P<result>\w+)\.(?P<variable>\w+)(?:\[(?P<where>[^\]]*)\])?")
@@ -114,6 +120,32 @@ def judge_room(room: str, replaced: Mapping[str, Result] | None = None) -> Judge
         at: Standing = standing(one)
         result = (replaced or {}).get(name, at.result)
         shown[name] = Shown(name, one.what, at.state, at.why, result)
+    return _judged_room(room, shown)
+
+
+def judge_results(room: str, results: Mapping[str, Result]) -> Judged:
+    """Judge the claims of a room from a set of results alone, whatever code they were measured with.
+
+    Args:
+        room: the room.
+        results: by the names of their measurements; what reads one that is not there is not judged.
+
+    Raises:
+        ValueError: as `judge_room`.
+    """
+    shown = {}
+    for name, one in measurements_of(room).items():
+        found = results.get(name)
+        missing = f"{room}.{name} is not in this set of results"
+        shown[name] = (
+            Shown(name, one.what, MISSING, missing, None)
+            if found is None
+            else Shown(name, one.what, CURRENT, "", found)
+        )
+    return _judged_room(room, shown)
+
+
+def _judged_room(room: str, shown: Mapping[str, Shown]) -> Judged:
     datasets = {n: one.result.dataset for n, one in shown.items() if one.result is not None}
     known = {c: claim for c, claim in claims().items() if _room(claim) == room}
     found: dict[str, Any] = {}

@@ -32,6 +32,7 @@ CURRENT, ATTESTED, UNATTESTED, STALE, DAMAGED, MISSING = (
     "damaged",
     "missing",
 )
+RESULTS_VARIABLE = "MEASURED_RESULTS_DIR"
 HOLDS = (CURRENT, ATTESTED)
 """The states in which a page shows a result without a mark."""
 
@@ -57,13 +58,16 @@ def folder_for(room: str, offset: int | None = None) -> Path:
     """Where results are read from and written to.
 
     With a seed offset, results lie apart, in `_build/seeds-<offset>`, and never mix with those of the book.
+    `MEASURED_RESULTS_DIR` names a folder for another set of the same seeds, such as a GPU's: there a room's
+    results lie in `<room>/results`.
 
     Raises:
         ValueError: a seed offset outside a book.
     """
     chosen = seed_offset() if offset is None else offset
     if not chosen:
-        return results_folder(room)
+        own, elsewhere = results_folder(room), os.environ.get(RESULTS_VARIABLE, "")
+        return Path(elsewhere) / room / "results" if elsewhere else own
     build = build_folder()
     if build is None:
         raise ValueError(

@@ -1,0 +1,112 @@
+"""What measuring would take on a GPU, told without training anything."""
+
+import pytest
+from demo_room import MEASURE, Inline, Room
+from measured_transformer.measuring import Search, planning
+from measured_transformer.measuring.__main__ import main
+from measured_transformer.measuring.measurement import measurements_of
+from measured_transformer.measuring.planning import as_text, plan
+from measured_transformer.training import ensemble, loop
+
+SEARCHED = """
+
+from measured_transformer.measuring import Search, tuned
+
+RATES = (1e-3, 1e-2, 1e-1)
+
+
+def chosen(seed):
+    search = Search("arm", shaped("pre", 8), TASK, RATES, [1, 11], 7)
+    return {"it": job(shaped("pre", 8), TASK, seed, steps=7, learning_rate=tuned(search))}
+
+
+def dropped(seed):
+    config = Config(vocab=4, d_model=8, n_heads=2, n_layers=2, dropout=0.1)
+    return {"it": job(config, TASK, seed, steps=5, learning_rate=RATE)}
+
+
+@measurement(seeds=2, trainings=chosen)
+def searched(seed, runs):
+    return {"loss": runs["it"].losses[-1]}
+
+
+@measurement(seeds=4, trainings=dropped)
+def alone(seed, runs):
+    return {"loss": runs["it"].losses[-1]}
+
+
+@measurement(seeds=4, trainings=dropped)
+def again(seed, runs):
+    return {"loss": runs["it"].losses[-1]}
+"""
+
+
+@pytest.fixture
+def planned(room: Room, monkeypatch: pytest.MonkeyPatch) -> planning.Plan:
+    def trained(*_: object, **__: object) -> None:
+        raise AssertionError("a plan trains nothing")
+
+    monkeypatch.setattr(loop, "train", trained)
+    monkeypatch.setattr(ensemble, "train_stacked", trained)
+    room.write(MEASURE + SEARCHED)
+    return plan(measurements_of("demo").values())
+
+
+def counts(found: planning.Plan, *, search: bool) -> list[tuple[int, int, list[int]]]:
+    return sorted(
+        (one.steps, len(one.seeds), one.parts)
+        for one in found.stacks.values()
+        if one.search is search
+    )
+
+
+def test_runs_that_differ_in_their_seeds_alone_are_one_stack(planned: planning.Plan):
+    assert counts(planned, search=False) == [
+        (4, 3, [3]),  # an arm each
+        (4, 3, [3]),
+        (
+            5,
+            4,
+            [1, 1, 1, 1],
+        ),  # dropout cannot be stacked; what two measurements ask for counts once
+        (7, 2, [2]),
+    ]
+    assert planned.looks == 3 + 2 + 2 + 4 + 4
+
+
+def test_searches_are_in_it_a_stack_for_each_rate(planned: planning.Plan):
+    assert counts(planned, search=True) == [(7, 2, [2])] * 3
+
+
+def test_searches_that_were_made_already_count_as_well(room: Room, inline: Inline, monkeypatch):
+    room.write(MEASURE + SEARCHED)
+    before = counts(plan(measurements_of("demo").values()), search=True)
+    monkeypatch.setattr(
+        Search, "known", lambda self: type("Known", (), {"rates": {self.name: 0.01}})()
+    )
+    found = plan(measurements_of("demo").values())
+    assert counts(found, search=True) == before
+    assert Search.known.__name__ == "<lambda>", "what was put in its place is gone"
+
+
+def test_stacking_over_rates_would_make_one_of_three(planned: planning.Plan):
+    merged = [one for one in planned.merged() if one.search]
+    assert [(one.steps, one.parts) for one in merged] == [(7, [6])]
+    assert planned.seconds(planned.merged()) < planned.seconds(planned.stacks.values())
+
+
+def test_more_members_than_a_stack_may_have_are_several_stacks(planned: planning.Plan):
+    one = next(one for one in planned.stacks.values() if one.stacks)
+    one.seeds = set(range(ensemble.LARGEST_STACK + 3))
+    assert one.parts == [ensemble.LARGEST_STACK, 3]
+
+
+def test_the_command_says_it_in_words(room: Room, capsys):
+    room.write(MEASURE + SEARCHED)
+    assert main(["demo", "--plan"]) == 0
+    told = capsys.readouterr().out
+    assert "5 measurements, 15 seeds to look at." in told
+    assert "results: 12 runs in 7 stacks (1.7 runs each; 4 runs cannot be stacked)" in told
+    assert "searches for learning rates: 6 runs in 3 stacks" in told
+    assert "of 16 cores, which train what suits them: within an hour" in told
+    assert as_text(plan(measurements_of("demo").values())).splitlines()[0] in told
