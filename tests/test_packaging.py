@@ -132,7 +132,8 @@ def test_the_book_is_printed_with_what_its_own_lock_brings():
     brought = set(pins(files=(BOOK, TORCH)))
     needed = third_party("lib/bookpress") | third_party(f"lib/{NAME}")
     lacking = {name: file for name, file in needed.items() if name not in brought}
-    assert set(lacking) == {"dask", "pytest"}, "of --cluster and of `pytest --nbmake book` alone"
+    others = {"dask", "playwright", "pytest"}
+    assert set(lacking) == others, "of --cluster, `make pdf` and `pytest --nbmake book` alone"
     code = "import sys, bookpress.cli, bookpress.sphinx; sys.exit('pytest' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 

@@ -69,6 +69,7 @@ GUESTS = {
     **dict.fromkeys(("EX-2.7", "DD-14.7"), "attention"),
     **dict.fromkeys(("CS-3.9", "DD-4.9", "DD-14.14"), "residual stream"),
     "DD-4.8": "norms",
+    **dict.fromkeys(("DA-1.1", "DA-2.2"), "language models"),
 }
 
 
