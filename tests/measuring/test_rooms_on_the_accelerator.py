@@ -83,6 +83,7 @@ SHORTER = {
         "LOOK_AT": 20,
         "WATCHED_STEPS": 20,
     },
+    "workbench": {"WINDOWS": 4},
 }
 
 
