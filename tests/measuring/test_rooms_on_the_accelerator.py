@@ -91,6 +91,7 @@ SHORTER = {
         "WATCHED_STEPS": 20,
     },
     "transformer_or_recurrent": {"EPOCHS": 1, "EPOCH": STEPS},
+    "workbench": {"WINDOWS": 4},
 }
 
 

@@ -139,9 +139,9 @@
     const status = make("p", { class: "wb-status", role: "status", "aria-live": "polite" });
 
     const [shownLabel, shownBox] = select("Number on each head", [
-      ["effect", "effect of removal, whole sentence"], ["here", "effect of removal, at the token"],
-      ["size", "length of what it writes, at the token"],
-      ...(pushes ? [["push", "push on the answer, at the token"]] : []),
+      ["effect", "effect, whole sentence"], ["here", "effect, at the token"],
+      ["size", "length written, at the token"],
+      ...(pushes ? [["push", "push on the answer"]] : []),
     ]);
     const grid = make("div", { class: "wb-heads", role: "radiogroup", "aria-label": "Choose a head" });
     const thumbs = Array.from({ length: layers }, (_, l) => {
