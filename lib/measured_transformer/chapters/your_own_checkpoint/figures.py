@@ -87,7 +87,7 @@ class Table:
             for row in self.rows
         )
         return (
-            '<div class="pst-scrollable-table-container"><table class="table">'
+            '<div class="pst-scrollable-table-container"><table class="table dataframe">'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
