@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -80,15 +81,20 @@ class Table:
         return "\n".join(" | ".join(row) for row in (self.header, *self.rows))
 
     def _repr_html_(self) -> str:
-        head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in self.header)
+        head = "".join(f'<th scope="col">{_breakable(cell)}</th>' for cell in self.header)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>" + "".join(f"<td>{_breakable(cell)}</td>" for cell in row) + "</tr>"
             for row in self.rows
         )
         return (
-            '<div class="pst-scrollable-table-container"><table class="table">'
+            '<div class="pst-scrollable-table-container"><table class="table dataframe">'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
+
+
+def _breakable(text: str) -> str:
+    """A text as HTML in which long names may go on in the next line."""
+    return re.sub(r"([_.(=]|(?<=[a-z])(?=[A-Z]))", r"\1<wbr>", html.escape(text))
 
 
 def comparison() -> dict[str, Any]:
@@ -123,7 +129,7 @@ def peer(found: Mapping[str, Any], name: str) -> Table:
         known = sorted({row["peer"] for row in found["rows"]})
         raise ValueError(f"expected one of {', '.join(known)}, got {name!r}")
     return Table(
-        ("quantity", "here", "there", "difference"),
+        ("quantity", "here; there", "difference"),
         tuple(_compared(quantity, rows) for quantity, rows in grouped.items()),
     )
 
@@ -149,8 +155,8 @@ def _compared(quantity: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ..
     worst = _power(max(row["difference"] for row in rows))
     if not first["same"]:
         left = _power(max(row["after"] for row in rows))
-        worst = f"{worst}: {first['why']}. That undone, {left}"
-    return quantity, first["ours"], first["theirs"], worst
+        quantity, worst = f"{quantity} ({first['why']})", f"{worst}; undone {left}"
+    return quantity, f"{first['ours']}; {first['theirs']}", worst
 
 
 def _power(share: float) -> str:
