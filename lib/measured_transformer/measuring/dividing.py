@@ -27,7 +27,7 @@ CORE = 4.2
 and all."""
 
 MARGIN = 3.0
-"""How many times sooner cores must be done to train what the accelerator could: so both end at about one time."""
+"""How many times sooner cores must be done than the accelerator would be: so both end at about one time."""
 
 
 def can_stack(job: Job) -> bool:
