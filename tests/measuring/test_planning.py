@@ -108,5 +108,6 @@ def test_the_command_says_it_in_words(room: Room, capsys):
     assert "5 measurements, 15 seeds to look at." in told
     assert "results: 12 runs in 7 stacks (1.7 runs each; 4 runs cannot be stacked)" in told
     assert "searches for learning rates: 6 runs in 3 stacks" in told
-    assert "of 16 cores, which train what suits them: within an hour" in told
+    assert "of one GPU, within an hour" in told
+    assert "if 16 cores trained what suits them" in told
     assert as_text(plan(measurements_of("demo").values())).splitlines()[0] in told

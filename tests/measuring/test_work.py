@@ -19,7 +19,6 @@ from measured_transformer.measuring.repeating import attest, repeat
 from measured_transformer.measuring.scheduler import Report, measure, measure_all
 from measured_transformer.measuring.trials import header_of
 from measured_transformer.training import ensemble, jobs, tuned_table, tuning
-from measured_transformer.training.device import find_device
 from measured_transformer.training.processes import ProcessDiedError
 from measured_transformer.training.store import Store
 from safetensors import SafetensorError
@@ -313,7 +312,6 @@ def test_on_an_accelerator_nothing_is_trained_twice(
     two: Room, monkeypatch: pytest.MonkeyPatch, inline: Inline
 ) -> None:
     monkeypatch.setattr(work.Workers, "_own", lambda self: inline)
-    monkeypatch.setattr(work, "suits_cores", lambda *_: False)
     stacks: list[tuple[int, int]] = []
     kept = ensemble.train_stacked
 
@@ -336,43 +334,6 @@ def test_on_an_accelerator_nothing_is_trained_twice(
         assert told["kind"] == "cuda Fake CUDA"
         assert run(two, None, renew=True).written == ["demo.first", "demo.second"]
     assert len(stacks) == 2
-
-
-def test_what_suits_the_cores_is_trained_there_and_taken_from_there(
-    two: Room, monkeypatch: pytest.MonkeyPatch, inline: Inline
-) -> None:
-    monkeypatch.setattr(work.Workers, "_own", lambda self: inline)
-    monkeypatch.setattr(work, "suits_cores", lambda job, *_: job.settings["steps"] == 3)
-    stacks: list[int] = []
-    kept, devices = ensemble.train_stacked, []
-
-    def counted(config: Any, task: Any, seeds: Any, **options: Any) -> Any:
-        stacks.append(options["steps"])
-        return kept(config, task, seeds, **options)
-
-    alone = jobs.train
-
-    def on(*args: Any, **options: Any) -> Any:
-        devices.append(find_device().type)
-        return alone(*args, **options)
-
-    monkeypatch.setattr(ensemble, "train_stacked", counted)
-    monkeypatch.setattr(jobs, "train", on)
-    monkeypatch.setenv("MEASURED_DEVICE", "cuda")
-    with fake_cuda():
-        assert not run(two, None).failed
-        assert stacks == [6]
-        assert devices == ["cpu", "cpu"], "each of the short ones once, on a core"
-        assert sorted(set(inline.calls)) == ["take_by_name", "train_on_cpu"]
-        told = {
-            n: read_result(two.results / f"{n}.json").provenance["kind"]
-            for n in ("first", "second")
-        }
-        assert told["first"].startswith("cpu ")
-        assert told["second"].startswith("cpu ")
-        assert told["second"].endswith("and cuda Fake CUDA")
-        assert run(two, None, renew=True).written == ["demo.first", "demo.second"]
-        assert (stacks, len(devices)) == ([6], 2), "nothing is trained twice"
 
 
 def test_a_full_disk_or_no_folder_at_all_costs_what_is_kept_on_the_way_alone(

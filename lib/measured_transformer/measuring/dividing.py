@@ -1,4 +1,6 @@
-"""Who trains what on a machine with an accelerator: it does large stacks, the cores beside it all else.
+"""Who would best train what on a machine with an accelerator: it large stacks, the cores beside it all else.
+
+The plan counts with it; `work` does not do so yet, and leaves all training to the accelerator.
 
 A model of a few thousand weights leaves an accelerator idle; what its steps take is how fast one core hands out
 the work. Many such models in one stack cost little more than one. Few of them, or those that cannot be stacked,
@@ -27,7 +29,7 @@ CORE = 4.2
 and all."""
 
 MARGIN = 3.0
-"""How many times sooner cores must be done to train what the accelerator could: so both end together."""
+"""How many times sooner cores must be done than the accelerator would be: so both end at about one time."""
 
 
 def can_stack(job: Job) -> bool:

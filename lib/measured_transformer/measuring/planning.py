@@ -90,7 +90,7 @@ class Plan:
         return sum((one.seconds(self.draws[_drawn(one.job)]) for one in stacks), 0.0)
 
     def divided(self) -> tuple[float, float]:
-        """The same, where cores train what suits them, as `work` does: seconds of the GPU, and of the cores."""
+        """The same, if cores trained what suits them: seconds of the GPU, and of the cores."""
         theirs = {told: suits_cores(s.job, len(s.seeds), CORES) for told, s in self.stacks.items()}
         work = sum(core_seconds(s.job) * len(s.seeds) for t, s in self.stacks.items() if theirs[t])
         gpu = self.seconds(one for told, one in self.stacks.items() if not theirs[told])
@@ -162,16 +162,16 @@ def as_text(found: Plan) -> str:
             f"cannot be stacked), {steps / 1e6:.2f} million steps of a stack, about "
             f"{_minutes(found.seconds(stacks))}"
         )
-    gpu, cores = found.divided()
-    within = "within" if max(gpu, cores) <= _LIMIT else "more than"
-    lines.append(
-        f"all together: about {_minutes(gpu)} of one GPU and meanwhile {_minutes(cores)} of {CORES} cores, "
-        f"which train what suits them: {within} an hour"
-    )
     alone, merged = found.seconds(every), found.seconds(found.merged())
+    within = "within" if alone <= _LIMIT else "more than"
+    lines.append(f"all together: about {_minutes(alone)} of one GPU, {within} an hour")
+    gpu, cores = found.divided()
     lines.append(
-        f"on the GPU alone it would be about {_minutes(alone)}, and {_minutes(merged)} if runs with other "
-        "learning rates were stacked, too"
+        f"if {CORES} cores trained what suits them: {_minutes(gpu)} of the GPU and meanwhile {_minutes(cores)} "
+        "of the cores"
+    )
+    lines.append(
+        f"if runs with other learning rates were stacked, too: {_minutes(merged)} of the GPU"
     )
     slowest = sorted(every, key=lambda one: -found.seconds([one]))[:5]
     lines.append("the longest:")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +17,7 @@ from measured_transformer.evidence.results import pack, unpack, write_whole
 from measured_transformer.measuring.measurement import Measurement, Variables, measurements_of
 from measured_transformer.measuring.openings import double_opening, first_losses
 from measured_transformer.training.checkpoints import read_tensors
-from measured_transformer.training.device import (
-    VARIABLE,
-    circumstances,
-    cpu_threads,
-    find_device,
-)
+from measured_transformer.training.device import circumstances, cpu_threads, find_device
 from measured_transformer.training.jobs import Job, perform
 from measured_transformer.training.loop import Run
 from measured_transformer.training.store import Store
@@ -114,26 +107,6 @@ def train_one(job: Job, store: Store) -> None:
             perform(timed(job, checkpoint_every=CHECKPOINT_EVERY), store)
         except (OSError, SafetensorError):  # a full disk holds no such state
             perform(timed(job), store)
-
-
-def train_on_cpu(job: Job, store: Store) -> None:
-    """The same on a core, on a machine that trains other runs on an accelerator."""
-    with _on_cpu():
-        train_one(job, store)
-
-
-@contextmanager
-def _on_cpu() -> Iterator[None]:
-    """As if there were no accelerator."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "cpu"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = before
 
 
 def take(
@@ -248,21 +221,12 @@ def name_of(training: Any) -> str:
 def stored_key(job: Job, store: Store) -> str | None:
     """The key under which a store has a run, in whatever form; None where it has none.
 
-    On an accelerator a run that was trained in a stack is as good as one that was trained alone, and one that
-    a core of that machine trained is, too.
+    On an accelerator a run that was trained in a stack is as good as one that was trained alone.
     """
-
-    def has(key: str | None) -> bool:
-        return key is not None and store.file(key).exists()
-
-    forms = (False,) if find_device().type == "cpu" else (False, True)
-    for stacked in forms:
-        if has(key := job.key(stacked=stacked)):
+    for stacked in (False,) if find_device().type == "cpu" else (False, True):
+        key = job.key(stacked=stacked)
+        if key is not None and store.file(key).exists():
             return key
-    if len(forms) > 1:
-        with _on_cpu():
-            if has(key := job.key()):
-                return key
     return None
 
 

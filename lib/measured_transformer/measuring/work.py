@@ -1,7 +1,6 @@
 """Doing what measurements ask for, all of them together: searches, trainings, looks.
 
-Every training is done once, however many measurements and seeds ask for it, the longest first. On a machine
-with an accelerator that trains stacks, and the cores beside it what suits them better (`dividing`). A seed is
+Every training is done once, however many measurements and seeds ask for it, the longest first. A seed is
 looked at as soon as its own trainings are there. Where learning rates are still to be chosen, the trainings of
 those searches come in the same pool, and what waits for them follows.
 """
@@ -26,7 +25,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from measured_transformer.measuring.dividing import suits_cores
 from measured_transformer.measuring.jobs import (
     Search,
     kept_choices,
@@ -43,7 +41,6 @@ from measured_transformer.measuring.trials import (
     take,
     take_by_name,
     timed,
-    train_on_cpu,
     train_one,
 )
 from measured_transformer.training.device import find_device
@@ -54,8 +51,6 @@ from measured_transformer.training.store import Store
 from measured_transformer.training.tuning import Arm, Tuned, keep_rates
 
 Part = Literal["all", "single", "double", "both"]
-_AHEAD = 8
-"""How many times the cores' number of calls is under way where an accelerator trains meanwhile."""
 _BROKE = (BrokenExecutor, ProcessDiedError)
 
 
@@ -214,7 +209,6 @@ class _Work:
         self._broken: dict[str, str] = {}  # trainings that failed, and how
         self._queue: list[tuple[float, int, _Training]] = []  # a heap: the longest first
         self._looks: deque[_Item] = deque()
-        self._beside: deque[_Training] = deque()  # what cores train while the accelerator does
         self._running: dict[Future[Any], _Item | _Training] = {}
         self._died: set[int] = set()
         self._found: deque[Outcome] = deque()
@@ -227,7 +221,7 @@ class _Work:
         while True:
             while self._found:
                 yield self._found.popleft()
-            if not (self._queue or self._looks or self._beside or self._running):
+            if not (self._queue or self._looks or self._running):
                 return
             self._start()
             on_device = bool(self._queue) and self._workers.on_device
@@ -307,14 +301,6 @@ class _Work:
                 continue
             call = partial(train_one, training.job, self._store)
             self._running[self._workers.submit(call)] = training
-        # Nothing is handed out while the accelerator trains: so there is a queue before the cores.
-        while self._beside and len(self._running) < _AHEAD * places:
-            training = self._beside.popleft()
-            if training.is_refused:
-                self._trained(training, None)
-                continue
-            call = partial(train_on_cpu, training.job, self._store)
-            self._running[self._workers.submit(call)] = training
 
     def _look(self, item: _Item) -> Future[Trial]:
         one, where = item.wanted, item.wanted.measurement
@@ -334,10 +320,7 @@ class _Work:
         return future
 
     def _train_a_stack(self) -> None:
-        """Train, here and now, all queued runs that differ from the longest one in their seeds alone.
-
-        Those that suit the cores beside the accelerator are put aside for these.
-        """
+        """Train, here and now, all queued runs that differ from the longest one in their seeds alone."""
         first = self._queue[0][2].job
 
         def alike(job: Job) -> bool:
@@ -347,9 +330,6 @@ class _Work:
         together = {entry[2].job.seed: entry[2] for entry in self._queue if alike(entry[2].job)}
         self._queue = [entry for entry in self._queue if not alike(entry[2].job)]
         heapq.heapify(self._queue)
-        if suits_cores(first, len(together), max(1, available_cores())):
-            self._beside.extend(together.values())
-            return
         jobs = [Job(first.config, first.task, seed, first.settings) for seed in together]
         for job, run in arrivals([timed(job, len(jobs)) for job in jobs], store=self._store):
             self._trained(together[job.seed], run if isinstance(run, Exception) else None)
