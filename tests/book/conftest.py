@@ -81,7 +81,8 @@ def pages(built: Path) -> list[str]:
     found = sorted(
         name
         for name in names
-        if not name.startswith(("_", "reports/", "claims/")) and name not in ("index.html", "search.html")
+        if not name.startswith(("_", "reports/", "claims/"))
+        and name not in ("index.html", "search.html")
     )
     assert found, f"no page in {built}"
     return found

@@ -99,9 +99,7 @@ def test_a_claims_page_passes_and_asks_for_nothing(built: Path, browser):
     from axe_playwright_python.sync_playwright import Axe
 
     for width, theme in ((390, "light"), (1280, "dark")):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme
-        )
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
         page = context.new_page()
         asked: list[str] = []
         page.on("request", lambda request, asked=asked: asked.append(request.url))
