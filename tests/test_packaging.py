@@ -151,7 +151,7 @@ def test_the_lock_is_made_of_every_extra_but_the_benchmarks():
     script = (ROOT / "tools" / "lock").read_text()
     whole, book = (re.findall(r"--extra (\w+)", part) for part in script.split("The book's pins"))
     assert whole == list(LOCKED)
-    assert book == ["notebook", "book", "language"]
+    assert book == ["notebook", "book", "language", "pretrained"]
     assert not {"transformer-lens", "x-transformers"} & set(pins())
 
 
