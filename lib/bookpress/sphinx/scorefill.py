@@ -106,7 +106,12 @@ class FillScores(SphinxPostTransform):
         words = nodes.paragraph("", "", classes=["score-total"])
         claims = f"{len(chosen)} {'claim' if len(chosen) == 1 else 'claims'}"
         words += self._filtered(claims, here)
-        words += nodes.Text(f": {covered} covered by a chapter, {len(chosen) - covered} planned.")
+        planned = len(chosen) - covered
+        words += nodes.Text(
+            f": {covered} covered by a chapter, {planned} planned."
+            if planned
+            else ", all covered by a chapter."
+        )
         yield words
         listed = nodes.bullet_list(classes=["score-counts"])
         for verdict in VERDICTS:
