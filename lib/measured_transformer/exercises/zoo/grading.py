@@ -9,6 +9,7 @@ import os
 import random
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -70,7 +71,8 @@ class Grade:
         found = {bug.name: bug for bug in bugs_of()}
         lines = [f"caught {len(self.caught)} of {len(self.caught) + len(self.alive)}"]
         for name, test in self.caught.items():
-            lines += ["", f"{name} (by {test})", f"  {found[name].story}"]
+            story = textwrap.wrap(found[name].story, 70)
+            lines += ["", f"{name} (by {test})", *(f"  {line}" for line in story)]
             lines += [f"  {line}" for line in difference(found[name]).splitlines()]
         wings = [found[name].wing for name in self.alive]
         if wings:
