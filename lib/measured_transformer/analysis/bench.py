@@ -1,7 +1,7 @@
 r"""A bench for finished models: where parameters lie, where heads look, how large states are, who is missed.
 
-Every function takes a model of this library, trained by anybody (`interop.from_huggingface` reads checkpoints of
-BERT, GPT-2, Llama and T5), and sequences of its own tokens. Sequences of one length stand together, so that
+Every function takes a model of this library, trained by anybody (`interop.from_huggingface` reads checkpoints
+of BERT, GPT-2 and Llama), and sequences of its own tokens. Sequences of one length stand together, so that
 nothing is padded, and a head's output on one sequence can stand in for that on another.
 
 States are counted by how many blocks they have passed: 0 is the embedding. *Ordinary* tokens are all but the
@@ -114,7 +114,7 @@ def parameter_map(model: nn.Module) -> dict[str, int]:
 def shuffled(model: Reader, generator: torch.Generator) -> Reader:
     """A model with the same numbers in each tensor, and every tensor in an order drawn at random.
 
-    What is left of training is how large the numbers of each tensor are. The model that is given stays as it is.
+    What is left of training is how large the numbers of each tensor are. The given model stays as it is.
     """
     with torch.random.fork_rng(devices=[]):
         other = type(model)(model.config)
@@ -126,7 +126,7 @@ def shuffled(model: Reader, generator: torch.Generator) -> Reader:
 
 @torch.no_grad()
 def redrawn(model: Reader, generator: torch.Generator, deviation: float = 0.02) -> Reader:
-    """The same architecture before training, as BERT draws it: matrices and tables normal, norms one, biases zero.
+    """The same architecture before training, as BERT draws it: normal matrices, norms one, biases zero.
 
     The published code cuts the normal distribution off at two standard deviations; this does not.
     """
@@ -347,9 +347,9 @@ def kinship(words: Words) -> Float[ndarray, "state kin"]:
     r"""How alike the states of two words are that have one thing in common.
 
     The mean of $\langle x_i - \mu, x_j - \mu \rangle$ over pairs of words, divided by the mean of
-    $\|x_i - \mu\|^2$, with $\mu$ the mean of all states: 1 where the one thing decides the state, about 0 where it
-    says nothing. The pairs: the same token in two texts, at different positions; the same position in two texts,
-    with different tokens; two different tokens in the same text.
+    $\|x_i - \mu\|^2$, with $\mu$ the mean of all states: 1 where the one thing decides the state, about 0
+    where it says nothing. The pairs: the same token in two texts, at different positions; the same position in
+    two texts, with different tokens; two different tokens in the same text.
 
     >>> x = torch.tensor([[[1.0], [-1.0], [1.0], [-1.0]]])  # two texts of two tokens; the token decides
     >>> words = Words(x, torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 0]))
@@ -373,8 +373,8 @@ def kinship(words: Words) -> Float[ndarray, "state kin"]:
 def cka(states: Float[Tensor, "state word d_model"]) -> Float[ndarray, "state state"]:
     r"""Linear centred kernel alignment of every two states (Kornblith et al., 2019).
 
-    $\|X^\top Y\|_F^2 / (\|X^\top X\|_F \|Y^\top Y\|_F)$ with centred columns: 1 where one is the other, turned and
-    scaled. With few more words than dimensions it is too large by chance; give many.
+    $\|X^\top Y\|_F^2 / (\|X^\top X\|_F \|Y^\top Y\|_F)$ with centred columns: 1 where one is the other,
+    turned and scaled. With few more words than dimensions it is too large by chance; give many.
 
     >>> x = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]])
     >>> cka(torch.stack((x, 2 * x.flip(-1)))).round(6).tolist()

@@ -342,11 +342,11 @@ def firing(model: Reader, texts: Texts) -> list[float]:
 
 
 def tampered(model: Reader, texts: Texts, seed: int) -> list[tuple[float, float]]:
-    """Retrieval, and how far texts move, when one entry of [CLS] is overwritten after every block but the last.
+    """Retrieval, and how far texts move, when one entry of [CLS] is overwritten after blocks 1 to 5.
 
-    The entry is the one that sticks out most after the third block. It is set to zero, or to its mean over these
-    texts; three others, drawn at random, are set to zero one at a time, and the mean is given. How far a text
-    moves is one minus the cosine between its vectors.
+    The entry is the one that sticks out most after the third block. It is set to zero, or to its mean over
+    these texts; three others, drawn at random, are set to zero one at a time, and the mean is given. How far a
+    text moves is one minus the cosine between its vectors.
     """
     states = torch.cat([stream_of(model, group)[:, :, 0] for group in texts.groups], 1)
     entry = int(states[3].abs().mean(0).argmax())
@@ -463,7 +463,8 @@ def own(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     texts = Texts((batch.inputs,), torch.arange(WINDOWS), (PROSE.vocab - 1,))
     trained = runs["gpt"].model
     untrained = make_model(GPT, causal=True, seed=seed).eval()
-    assert isinstance(trained, Decoder) and isinstance(untrained, Decoder)
+    assert isinstance(trained, Decoder)
+    assert isinstance(untrained, Decoder)
     models = (trained, untrained)
     atlas = [attention_atlas(model, texts, START) for model in models]
     words = [read_words(model, texts) for model in models]
