@@ -25,7 +25,6 @@ def budget(answer: Answer) -> None:
     table, networks = answer.numbers("(a)", "(b)")
     way = "a table of V d numbers, and 12 d d in each block"
     slips = {
-        0.75 / 1.75: "that table has V d numbers, not the blocks as many more",
         23.4 / 84.9: "that is the table over the blocks; asked for is its share in both together",
     }
     demand_number(table, 23.4 / (23.4 + 84.9), way=way, name="(a)", within=0.005, slips=slips)
