@@ -43,7 +43,7 @@ def plot_parameters(parameters: Dataset) -> Figure:
     names = {"book": "the book's model", "MiniLM": "MiniLM"}
     for row, (model, name) in enumerate(names.items()):
         count = parameters["count"].sel(model=model).values.reshape(-1).astype(float)
-        start, small = 0.0, 0
+        start = 0.0
         for part, share in zip(parameters.part.values.tolist(), count / count.sum(), strict=True):
             if not share:
                 continue
@@ -51,9 +51,9 @@ def plot_parameters(parameters: Dataset) -> Figure:
             if share > 0.1:
                 axes.text(
                     start + share / 2, row, f"{part}\n{share:.0%}", ha="center", va="center",
-                    color="black", fontsize=9,
+                    color="white" if part == "tokens" else "black", fontsize=9,
                 )  # fmt: skip
-            start, small = start + share, small + (share <= 0.1)
+            start += share
         total = count.sum()
         told = f"{total / 1e6:.1f} million" if total > 1e6 else f"{total / 1e3:.0f} thousand"
         axes.text(0, row + 0.37, f"{name}, {told} parameters", va="bottom", fontsize=9)
@@ -107,7 +107,7 @@ def plot_sink(attention: Dataset) -> Figure:
             "its share of what arrives",
             (3.05, 0.095),
         ),
-        (atlas.sel(arm="shuffled"), "random", "weight, numbers shuffled", (4.4, 0.008)),
+        (atlas.sel(arm="shuffled"), "random", "weight, numbers shuffled", (4.2, 0.004)),
     )
     for values, concept, name, at in lines:
         seed_lines(axes, values.block.values, _rows(values, "block"), concept=concept)
@@ -131,7 +131,7 @@ def plot_massive(stream: Dataset) -> Figure:
     kinds = {
         "first": ("attention", "[CLS]", (2.2, 520.0)),
         "separator": ("norm", "[SEP]", (2.4, 27.0)),
-        "text": ("residual", "words", (3.6, 6.6)),
+        "text": ("residual", "words", (2.05, 11.4)),
     }
     for where, (concept, name, at) in kinds.items():
         rows = _rows(trained.sel(where=where), "state")
@@ -172,7 +172,7 @@ def plot_words(stream: Dataset) -> Figure:
     figure, axes = subplots(1, 3, height=3.4, sharey=True)
     kinds = {
         "token": ("residual", "same token"),
-        "position": ("sinusoidal", "same position"),
+        "position": ("alibi", "same position"),
         "text": ("attention", "same sentence"),
     }
     titles = {
@@ -200,21 +200,21 @@ def plot_layers(stream: Dataset) -> Figure:
     Args:
         stream: the result of this name.
     """
-    figure, axes = subplots(1, 2, height=3.3, sharey=True)
+    figure, axes = subplots(1, 2, height=3.3)
     for arm, concept in _ARMS.items():
         rows = _rows(stream.retrieval.sel(arm=arm), "state")
         seed_lines(axes[0], stream.state.values, rows, concept=concept)
     _name(axes[0], "MiniLM", (2.6, 0.5), "residual")
     _name(axes[0], "untrained", (4.2, 0.3), "none")
-    _name(axes[0], "shuffled", (4.0, 0.11), "none")
+    _name(axes[0], "shuffled", (4.0, 0.08), "none")
+    axes[0].set_ylim(0, 0.75)
     axes[0].set_xlabel("blocks passed")
     axes[0].set_ylabel("reciprocal rank of the partner")
-    whole = stream.retrieval.sel(arm="trained", state=6)
-    axes[1].axhline(float(whole.mean()), color=theme().ink, linestyle="--", linewidth=1)
-    axes[1].text(1, float(whole.mean()) + 0.012, "with all blocks", fontsize=9)
-    seed_lines(axes[1], stream.block.values, _rows(stream.skipped, "block"), concept="attention")
+    fall = stream.skipped - stream.retrieval.sel(arm="trained", state=6)
+    axes[1].axhline(0, color=theme().ink, linestyle="--", linewidth=1)
+    seed_lines(axes[1], stream.block.values, _rows(fall, "block"), concept="attention")
     axes[1].set_xlabel("block left out")
-    axes[1].set_ylim(0, 0.72)
+    axes[1].set_ylabel("change of the reciprocal rank")
     panel_letters(axes)
     return figure
 
