@@ -501,7 +501,7 @@ LATER = slice(2, 6)
 
 def share(parameters: Dataset, model: str, parts: Sequence[str]) -> float:
     """The share of the feed-forward networks in these parts of a model."""
-    count = parameters["count"].sel(model=model)
+    count = parameters["count"].sel(model=model).isel(seed=0)
     return float(count.sel(part="feed-forward") / count.sel(part=list(parts)).sum())
 
 
@@ -619,21 +619,15 @@ def _(stream: Dataset) -> dict[str, Any]:
 
 
 @number
-def parameters_in(parameters: Dataset, *, model: str, part: str) -> float:
-    """Millions of parameters in a part of a model."""
-    return float(parameters["count"].sel(model=model, part=part)) / 1e6
-
-
-@number
 def all_parameters(parameters: Dataset, *, model: str) -> float:
     """Millions of parameters of a model."""
-    return float(parameters["count"].sel(model=model).sum()) / 1e6
+    return float(parameters["count"].sel(model=model).isel(seed=0).sum()) / 1e6
 
 
 @number
 def share_of(parameters: Dataset, *, model: str, part: str) -> float:
     """The share of a part in all parameters of a model."""
-    count = parameters["count"].sel(model=model)
+    count = parameters["count"].sel(model=model).isel(seed=0)
     return float(count.sel(part=part) / count.sum())
 
 
