@@ -250,7 +250,7 @@ def silencing(model: Decoder, task: Facts, chosen: Bool[Tensor, "fact d_ff"]) ->
 
 
 def related(task: Facts) -> dict[str, Bool[Tensor, "fact fact"]]:
-    """Which pairs are the same fact (`own`), share a subject or a relation, or are different (`others`)."""
+    """Which pairs are the same fact (``own``), share a subject or a relation, or are different (`others`)."""
     table = task.table()
     own = torch.eye(task.count, dtype=torch.bool)
     subject, relation = (table[:, [i]] == table[:, i] for i in (0, 1))
