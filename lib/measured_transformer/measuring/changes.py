@@ -35,7 +35,7 @@ from measured_transformer.measuring.trials import Trial
 
 Set = Mapping[str, Mapping[str, Result]]
 """A set of results: room -> measurement -> result."""
-KEPT = "lib/measured_transformer/chapters"
+_KEPT = "lib/measured_transformer/chapters"
 """Where the results that pages show lie in a commit."""
 SHOWN = 60
 """How many rows of a table are shown; what is left is counted."""
@@ -150,7 +150,7 @@ def set_at(place: str, repository: Path | None = None) -> Iterator[Path]:
         yield folder
         return
     ref, _, within = place.partition(":")
-    within = within.strip("/") or KEPT
+    within = within.strip("/") or _KEPT
     command = ["git", "archive", "--format=tar", f"{ref}:{within}"]
     try:
         done = subprocess.run(command, cwd=repository, capture_output=True, check=False)
