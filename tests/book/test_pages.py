@@ -70,7 +70,9 @@ def test_no_number_is_missing(articles):
         for node in article.select(
             "span.measured, .claim-line, .claim-items, .ran-line, .cell_output"
         ):
-            problems[page] += re.findall(r".{0,30}(?<!math\.)\b(?:nan|NaN|inf)\b.{0,30}", node.get_text(" "))
+            problems[page] += re.findall(
+                r".{0,30}(?<!math\.)\b(?:nan|NaN|inf)\b.{0,30}", node.get_text(" ")
+            )
         problems[page] += [str(node) for node in article.select("span.measured") if not node.text]
     none(problems)
 

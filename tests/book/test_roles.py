@@ -187,7 +187,7 @@ def test_header_offers_the_notebook_and_colab_can_open_it(good):
     links = {link.get_text(strip=True): link["href"] for link in good.page("good").select("a.btn")}
     assert links[".ipynb"] == "_notebooks/good.ipynb"
     assert links["Colab"] == (
-        "https://colab.research.google.com/github/somebody/some-book/blob/notebooks/good.ipynb"
+        "https://colab.research.google.com/github/somebody/some-book/blob/notebooks/latest/good.ipynb"
     )
     assert not (good.root / "_build/html/_sources/good.ipynb").exists()
 
