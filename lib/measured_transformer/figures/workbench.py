@@ -555,7 +555,7 @@ def _at_a_glance(found: Examination, names: Mapping[int, str], instead: Instead)
             heads.text(
                 head,
                 layer,
-                f"{round(value, 2) + 0.0:.2f}",
+                f"{round(float(value), 2) + 0.0:.2f}",
                 ha="center",
                 va="center",
                 fontsize=10,
