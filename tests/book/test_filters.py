@@ -187,7 +187,7 @@ def test_words_are_found_in_any_order_and_case(open_at):
 
 def test_counts_of_a_filter_say_what_choosing_it_would_leave(open_at, rows):
     page = open_at("#source=CS&verdict=refuted")
-    for verdict in ("refuted", "planned"):
+    for verdict in ("refuted", "conditional"):
         label = page.locator("label.verdict", has_text=verdict)
         count = int(re.search(r"\d+", label.inner_text())[0])
         assert count == len(ids(rows, source="CS", verdict=verdict))

@@ -15,15 +15,7 @@ from PIL import Image
 from pybtex.database import parse_string
 from visiting import none, soup_of
 
-OWN = {
-    "claim.css",
-    "editions.js",
-    "favicon.svg",
-    "measured.css",
-    "print.js",
-    "scorecard.css",
-    "scorecard.js",
-}
+OWN = {path.name for path in (Path(__file__).parents[2] / "book" / "_static").iterdir()}
 
 
 def meta(soup: BeautifulSoup) -> dict[str, str]:
