@@ -49,7 +49,14 @@ def few_translations() -> tuple[Batch, Batch]:
 SHORTER = {
     "activations_and_widths": {"PRODUCT_STEPS": 20},
     "allocation": {"STEPS": 24, "EVERY": 2},
-    "attribution": {"SIZE": 2, "POINTS": (1, 2, 3), "FURTHER": 2},
+    "attribution": {
+        "DEPTHS": {"recall": (1, 2), "induction": (2,), "two hops": (2,)},
+        "MODELS": (("recall", 2), ("induction", 2), ("two hops", 2)),
+        "NAMES": ("recall 2", "induction 2", "two hops 2"),
+        "SIZE": 2,
+        "POINTS": (1, 2, 3),
+        "FURTHER": 2,
+    },
     "depth_and_heads": {"sentences": few_translations},
     "facts": {"EDITS": 1, "answered_right": all_right},
     "language_models": {
