@@ -457,7 +457,7 @@ def own_trainings(seed: int) -> dict[str, Job]:
     data=(TEXT,),
 )
 @torch.no_grad()
-def own(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+def book_model(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """The book's language model on the same bench, trained and untrained."""
     batch = OpenedText(64, "validation").batch(make_generator(seed, "bench"), WINDOWS)
     texts = Texts((batch.inputs,), torch.arange(WINDOWS), (PROSE.vocab - 1,))
@@ -522,9 +522,9 @@ def _(attention: Dataset) -> dict[str, Any]:
 
 
 @evidence("LT-18.3")
-def _(attention: Dataset, own: Dataset) -> dict[str, Any]:
+def _(attention: Dataset, book_model: Dataset) -> dict[str, Any]:
     ours = attention.atlas.sel(statistic="first", block=LATER).mean(("block", "head"))
-    theirs = own.atlas.sel(statistic="first", block=2).mean("head")
+    theirs = book_model.atlas.sel(statistic="first", block=2).mean("head")
     return {
         "minilm": {"treatment": ours.sel(arm="trained"), "baseline": ours.sel(arm="shuffled")},
         "own": {
@@ -708,6 +708,6 @@ def firing_in(stream: Dataset, *, arm: str) -> DataArray:
 
 
 @number
-def own_first(own: Dataset, *, model: str, block: int) -> DataArray:
+def own_first(book_model: Dataset, *, model: str, block: int) -> DataArray:
     """Weight of the book's model on its start token, mean over the heads of a block."""
-    return own.atlas.sel(model=model, statistic="first", block=block).mean("head")
+    return book_model.atlas.sel(model=model, statistic="first", block=block).mean("head")
