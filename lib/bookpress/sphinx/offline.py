@@ -25,7 +25,8 @@ _PREFIXES = {"fas": "fas", "fa-solid": "fas", "fab": "fab", "fa-brands": "fab"} 
     "far": "far",
     "fa-regular": "far",
 }
-_ICON = re.compile(r'"?([a-z0-9-]+)"?:\[(\d+),(\d+),\[[^\]]*\],"[0-9a-f]+","([^"]+)"\]')
+_ICON = re.compile(r'"?([a-z0-9-]+)"?:\[(\d+),(\d+),\[([^\]]*)\],"[0-9a-f]+","([^"]+)"\]')
+_FORMER_NAME = re.compile(r'"([a-z0-9-]+)"')
 _USED = re.compile(r'class="([^"]*\bfa-[^"]*)"')
 
 _SCRIPT = """/* The icons of this book, from Font Awesome Free (https://fontawesome.com, CC BY 4.0). */
@@ -123,8 +124,9 @@ def _icons(script: str) -> dict[str, dict[str, tuple[int, int, str]]]:
             prefix = next(prefixes, "")
         last = match.end()
         if prefix:
-            name, width, height, path = match.groups()
-            found.setdefault(prefix, {})[name] = (int(width), int(height), path)
+            name, width, height, former, path = match.groups()
+            for known in (name, *_FORMER_NAME.findall(former)):
+                found.setdefault(prefix, {})[known] = (int(width), int(height), path)
     return found if len(found) == 3 else {}
 
 
