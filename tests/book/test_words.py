@@ -195,7 +195,11 @@ def test_icons_are_told_apart_by_their_set():
     assert icons == {
         "fab": {"git-hub": (496, 512, "M1 1z")},
         "far": {"file": (384, 512, "M2 2z")},
-        "fas": {"file": (384, 512, "M3 3z"), "sun": (512, 512, "M4 4z")},
+        "fas": {  # "a" is a former name of the file
+            "file": (384, 512, "M3 3z"),
+            "a": (384, 512, "M3 3z"),
+            "sun": (512, 512, "M4 4z"),
+        },
     }
 
 
