@@ -38,6 +38,7 @@ from matplotlib.pyplot import figure as new_figure
 from numpy.typing import NDArray
 from torch import Tensor
 
+from measured_transformer.figures import _saved
 from measured_transformer.figures._viewer_input import (
     MAX_TOKENS,
     MAX_WEIGHTS,
@@ -164,20 +165,7 @@ class AttentionViewer:
         Raises:
             ValueError: the name ends in something else.
         """
-        path = Path(path)
-        if path.suffix.lower() == ".png":
-            return self.static.save(path)
-        if path.suffix.lower() != ".html":
-            raise ValueError(f"expected a file name ending in .html or .png, got {path.name!r}")
-        path.write_text(
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-            f"<title>{html.escape(self.title)}</title>\n</head>\n<body>\n<main>\n"
-            f"<h1>{html.escape(self.title)}</h1>\n{self.html}\n</main>\n</body>\n</html>\n",
-            "utf-8",
-        )
-        return path
+        return _saved.save(path, title=self.title, content=self.html, drawing=self.static)
 
     def __repr__(self) -> str:
         """Say what there is to choose from."""

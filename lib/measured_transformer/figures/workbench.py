@@ -46,6 +46,7 @@ from measured_transformer.analysis.examination import (
     examine,
     mean_mixtures,
 )
+from measured_transformer.figures import _saved
 from measured_transformer.figures._viewer_input import visible
 from measured_transformer.figures.style import COLOURS, WIDTH, ThemedFigure, theme, themed
 from measured_transformer.internals.names import taps
@@ -217,20 +218,7 @@ class Workbench:
         Raises:
             ValueError: the name ends in something else.
         """
-        path = Path(path)
-        if path.suffix.lower() == ".png":
-            return self.static.save(path)
-        if path.suffix.lower() != ".html":
-            raise ValueError(f"expected a file name ending in .html or .png, got {path.name!r}")
-        path.write_text(
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-            f"<title>{html.escape(self.title)}</title>\n</head>\n<body>\n<main>\n"
-            f"<h1>{html.escape(self.title)}</h1>\n{self.html}\n</main>\n</body>\n</html>\n",
-            "utf-8",
-        )
-        return path
+        return _saved.save(path, title=self.title, content=self.html, drawing=self.static)
 
     def __repr__(self) -> str:
         """Say what there is to choose from."""

