@@ -31,7 +31,7 @@ class GapRecall:
     >>> task = GapRecall(pairs=2, queries=1, keys=10, values=5, gaps=(1, 3))
     >>> batch = task.batch(torch.Generator().manual_seed(1), 2)
     >>> batch.inputs.tolist(), batch.gold["gap"][batch.scored].tolist()
-    ([[15, 15, 62, 49, 15, 9], [52, 19, 15, 15, 15, 0]], [1, 3])
+    ([[15, 15, 16, 45, 15, 5], [15, 15, 36, 44, 15, 5]], [1, 1])
 
     Raises:
         ValueError: as `JoinedRecall`, and when there is no gap, or no such kind of fillers.
