@@ -34,7 +34,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 NAME = "Fake CUDA"
 _HERE, _THERE, _BELOW = torch.device("cpu"), torch.device("cuda", 0), torch.device("meta")
@@ -200,9 +199,9 @@ def _below(value: Any, *, words: bool) -> Any:
 
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
     kwargs = dict(kwargs or {})
-    given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    given = _tensors([args, kwargs])
     fakes = [tensor for tensor in given if isinstance(tensor, FakeCuda)]
-    if fakes:
+    if fakes and len(fakes) < len(given):
         _refuse_mixtures(func, args, given)
     there = bool(fakes)
     if kwargs.get("device") is not None:
@@ -212,15 +211,17 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any
         raise RuntimeError(
             f"Expected a 'cuda' device type for generator but found '{generator.device.type}'"
         )
-    out = func(*tree_map(_held, args), **tree_map(_held, kwargs))
+    out = func(*_each(_held, args), **_each(_held, kwargs)) if fakes else func(*args, **kwargs)
+    if not there:
+        return out
     whose = {id(fake.held): fake for fake in fakes}  # in-place operations give back what they got
 
     def wrapped(one: Any) -> Any:
-        if not isinstance(one, Tensor) or isinstance(one, FakeCuda) or not there:
+        if isinstance(one, FakeCuda):
             return one
         return whose[id(one)] if id(one) in whose else FakeCuda(one)
 
-    found = tree_map(wrapped, out)
+    found = _each(wrapped, out)
     for fake in fakes:
         if fake.shape != fake.held.shape:
             raise NotImplementedError(
@@ -229,8 +230,29 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any
     return found
 
 
-def _held(one: Any) -> Any:
+def _held(one: Tensor) -> Tensor:
     return one.held if isinstance(one, FakeCuda) else one
+
+
+def _tensors(thing: Any) -> list[Tensor]:
+    """The tensors in nested arguments; PyTorch's own walk takes longer than the operations of small models."""
+    if isinstance(thing, Tensor):
+        return [thing]
+    if isinstance(thing, (tuple, list, dict)):
+        inside = thing.values() if isinstance(thing, dict) else thing
+        return [found for one in inside for found in _tensors(one)]
+    return []
+
+
+def _each(change: Callable[[Tensor], Tensor], thing: Any) -> Any:
+    """The same nested arguments or outputs with each tensor changed."""
+    if isinstance(thing, Tensor):
+        return change(thing)
+    if isinstance(thing, (tuple, list)):
+        return type(thing)([_each(change, one) for one in thing])
+    if isinstance(thing, dict):
+        return {name: _each(change, one) for name, one in thing.items()}
+    return thing
 
 
 def _refuse_mixtures(func: Any, args: tuple[Any, ...], given: list[Tensor]) -> None:
@@ -239,7 +261,7 @@ def _refuse_mixtures(func: Any, args: tuple[Any, ...], given: list[Tensor]) -> N
         return
     if kind in _INDEXED:
         here = not isinstance(args[0], FakeCuda)
-        if here and any(isinstance(one, FakeCuda) for one in tree_leaves(args[1])):
+        if here and any(isinstance(one, FakeCuda) for one in _tensors(args[1])):
             raise RuntimeError(
                 "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
             )
