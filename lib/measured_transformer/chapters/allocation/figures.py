@@ -145,7 +145,7 @@ def plot_learning_to_read(reading: Dataset) -> Figure:
 
 @themed
 def plot_remedies(reading: Dataset) -> Figure:
-    """Draw R2 with each remedy, a row each with a dot a seed; dashed where nothing would be lost."""
+    """Draw R2 with each remedy, a row each with a dot per seed; dashed where nothing would be lost."""
     found = {str(name): reading.remedied.sel(remedy=name).values for name in reading.remedy.values}
     figure, axes = subplots(height=0.5 * len(found) + 0.8)
     concepts = {name: _SERIES[place % len(_SERIES)] for place, name in enumerate(found)}

@@ -197,7 +197,7 @@ def plot_heads(alignment: Dataset) -> Figure:
 
 @themed
 def plot_worth(worth: Dataset) -> Figure:
-    """Draw the share of sequences that are wholly right, by what the decoder reads: (a) reversal, (b) numbers.
+    """Draw the share of sequences that are entirely right, by what the decoder reads: (a) reversal, (b) numbers.
 
     Args:
         worth: the result ``worth``.
@@ -210,7 +210,7 @@ def plot_worth(worth: Dataset) -> Figure:
         seed_strip(
             panel,
             groups,
-            label=f"{text}: share of sequences wholly right",
+            label=f"{text}: share of sequences entirely right",
             concepts=dict(_READS[name] for name in names),
         )
         panel.set_xlim(-0.03, 1.03)
@@ -220,7 +220,7 @@ def plot_worth(worth: Dataset) -> Figure:
 
 @themed
 def plot_lengths(worth: Dataset) -> Figure:
-    """Draw the share of reversals that are wholly right by their length, a line for each seed.
+    """Draw the share of reversals that are entirely right by their length, a line for each seed.
 
     Args:
         worth: the result ``worth``.
@@ -246,7 +246,7 @@ def plot_lengths(worth: Dataset) -> Figure:
     axes.set_xlim(x[0] - 0.2, x[-1] + 0.3)
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel("tokens of the source")
-    axes.set_ylabel("share of sequences\nwholly right")
+    axes.set_ylabel("share of sequences\nentirely right")
     return figure
 
 

@@ -220,7 +220,7 @@ def plot_methods(
         _name(axes[0], name, at, concept)
     _frame(axes[0], trained, None)
     axes[0].set_xlabel("position")
-    axes[0].set_ylabel("nats a character\nmore than with a window")
+    axes[0].set_ylabel("nats per character\nmore than with a window")
     before, after = more
     for row, method in enumerate(before.method.values):
         concept, _ = METHODS[str(method)]
@@ -248,7 +248,7 @@ def plot_methods(
     )
     axes[1].set_ylim(before.method.size - 0.5, -0.5)
     axes[1].grid(visible=False, axis="y")
-    axes[1].set_xlabel("nats a character more than with a window, positions 128 to 255")
+    axes[1].set_xlabel("nats per character more than with a window, positions 128 to 255")
     panel_letters(axes)
     return figure
 

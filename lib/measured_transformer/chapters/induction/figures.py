@@ -198,7 +198,7 @@ def plot_text(text: Dataset) -> Figure:
     above.set_xlim(0.8, ROUNDS + 0.2)
     above.set_ylim(bottom=0)
     above.set_xlabel("how often the piece has come")
-    above.set_ylabel("loss (nats a character)")
+    above.set_ylabel("loss (nats per character)")
     legend_above(above, columns=1)
     for name, concept in zip(text.text.values, ("none", "attention"), strict=True):
         of = text.sel(text=name, layer=1)

@@ -191,7 +191,7 @@ def plot_groups(untrained_groups: Dataset) -> Figure:
     panels = (
         (untrained_groups.entropy, "entropy of\nattention"),
         (np.log2(untrained_groups.growth), "growth of the\nstream, doublings"),
-        (untrained_groups.loss, "first loss\n(nats a byte)"),
+        (untrained_groups.loss, "first loss\n(nats per byte)"),
     )
     ends = (("/ 4", "v", "residual", -0.16), ("x 4", "^", "attention", 0.16))
     for panel, (values, label) in zip(axes, panels, strict=True):
@@ -291,7 +291,7 @@ def plot_transfer(transfer: Dataset) -> Figure:
         panel.xaxis.set_minor_locator(NullLocator())
         panel.set_xlabel("learning rate")
         panel.set_title(name, loc="right", fontsize=11)
-    axes[0].set_ylabel("loss after training (nats a byte)")
+    axes[0].set_ylabel("loss after training (nats per byte)")
     lowest = float(transfer.loss.min())
     axes[0].set_ylim(lowest - 0.08, lowest + 1.3)
     handles = [

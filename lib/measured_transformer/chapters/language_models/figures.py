@@ -190,7 +190,7 @@ def plot_peeking(peeking: Dataset) -> Figure:
 
 @themed
 def plot_author(author: Dataset) -> Figure:
-    """Draw bits a byte on validation text while the book's model and a longer training learn.
+    """Draw bits per byte on validation text while the book's model and a longer training learn.
 
     Args:
         author: the result ``author``.
@@ -313,8 +313,8 @@ def plot_writing(writing: Dataset) -> Figure:
         )
     axes.set_xlim(left=0)
     axes.set_ylim(0, 1)
-    axes.set_xlabel("bits per byte that the texts cost the model")
-    axes.set_ylabel("share of runs of 12 bytes\nthat came before")
+    axes.set_xlabel("bits per byte under the model")
+    axes.set_ylabel("share of runs of 12 bytes\nthat occurred before")
     return figure
 
 

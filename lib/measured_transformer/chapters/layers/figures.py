@@ -226,7 +226,7 @@ def plot_read_early(doing: Dataset, declared: float) -> Figure:
 
 @themed
 def plot_made_by_training(panels: Mapping[str, DataArray]) -> Figure:
-    """Draw a statistic of the order of layers in each kind of model, a panel each and a dot a seed.
+    """Draw a statistic of the order of layers in each kind of model, a panel each and a dot per seed.
 
     Args:
         panels: label of the axis -> values over kind and seed.

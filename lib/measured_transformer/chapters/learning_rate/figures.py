@@ -302,7 +302,7 @@ def plot_decay(decays: Dataset) -> Figure:
     axes.set_xticks(decays.tenth.values)
     axes.set_ylim(0.5, 1.0)
     axes.set_xlabel("tenth of the weights, from the smallest gradients to the largest")
-    axes.set_ylabel("length left, of that without decay")
+    axes.set_ylabel("length relative to no decay")
     return figure
 
 

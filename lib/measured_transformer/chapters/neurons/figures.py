@@ -357,7 +357,7 @@ def plot_pairing(writing: Dataset) -> Figure:
         "values exchanged": changed.sel(change="other values").values,
     }
     concepts = dict(zip(losses, ("ffn", "random", "attention"), strict=True))
-    seed_strip(panels[1], losses, label="loss in nats a character", concepts=concepts)
+    seed_strip(panels[1], losses, label="loss in nats per character", concepts=concepts)
     panel_letters(panels)
     return figure
 

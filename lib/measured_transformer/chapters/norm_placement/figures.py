@@ -18,7 +18,7 @@ NAMES = {"pre": "pre-norm", "post": "post-norm"}
 
 @themed
 def plot_two_blocks(two_blocks: Dataset) -> Figure:
-    """Draw the steps of every training of two blocks: a dot a seed, the geometric mean as a bar."""
+    """Draw the steps of every training of two blocks: a dot per seed, the geometric mean as a bar."""
     rows = [
         (placement, rate)
         for rate in two_blocks.rate.values.tolist()

@@ -116,7 +116,7 @@ def plot_spares(spares: Dataset) -> Figure:
 
 @themed
 def plot_additivity(additivity: Dataset) -> Figure:
-    """Draw the share of joint effects that single effects do not explain, by depth, a faint line a seed.
+    """Draw the share of joint effects that single effects do not explain, by depth, a faint line per seed.
 
     Args:
         additivity: the result ``additivity``.
@@ -166,7 +166,7 @@ def plot_curves(orders: Dataset) -> Figure:
 
 @themed
 def plot_shares(orders: Dataset, *, claimed: tuple[float, float] = (0.1, 0.2)) -> Figure:
-    """Draw the largest share of heads that can go, a row for each task and order, a dot a seed.
+    """Draw the largest share of heads that can go, a row for each task and order, a dot per seed.
 
     Args:
         orders: the result ``orders``.

@@ -217,7 +217,7 @@ def plot_tables(tables: Dataset) -> Figure:
         axes.set_xticks(at)
         axes.set_xlabel("characters looked at")
     left.set_ylim(0, None)
-    left.set_ylabel("nats a character")
+    left.set_ylabel("nats per character")
     right.set_ylabel("contexts never seen, %")
     left.set_title("(a)", loc="left", fontweight="bold")
     right.set_title("(b)", loc="left", fontweight="bold")
@@ -251,7 +251,7 @@ def plot_learning(sitting: Dataset, tables: Dataset, vocab: int) -> Figure:
     axes.set_xlim(0, steps[-1])
     axes.set_ylim(0, 1.06 * curve.max())
     axes.set_xlabel("training steps")
-    axes.set_ylabel("nats a character, held out")
+    axes.set_ylabel("nats per character, held out")
     return figure
 
 
@@ -274,6 +274,6 @@ def plot_by_position(sitting: Dataset, tables: Dataset) -> Figure:
     axes.set_xticks([1, 2, 4, 8, 16, 32, 64], ["1", "2", "4", "8", "16", "32", "64"])
     axes.set_ylim(0, None)
     axes.set_xlabel("characters looked at")
-    axes.set_ylabel("nats a character, held out")
+    axes.set_ylabel("nats per character, held out")
     axes.legend(loc="lower left")
     return figure

@@ -204,7 +204,7 @@ def plot_needed(puzzles: Dataset, text: Dataset) -> Figure:
     axes.set_ylim(-0.03, top)
     axes.axvline(0, color=theme().ink, linewidth=1)
     axes.set_xlabel("built without it: rise of the loss in nats")
-    axes.set_ylabel("taken away after training: rise in nats")
+    axes.set_ylabel("removed after training: rise in nats")
     _keys(figure)
     return figure
 

@@ -74,7 +74,7 @@ def plot_word_patterns(
 
 @themed
 def plot_accuracy(reversal: Dataset, arms: Sequence[str], floor: float) -> Figure:
-    """Draw the accuracy of some arms on reversal, a dot a seed; a dashed line at what a bag allows."""
+    """Draw the accuracy of some arms on reversal, a dot per seed; a dashed line at what a bag allows."""
     figure, axes = subplots(height=0.9 + 0.42 * len(arms))
     groups = {name: reversal.accuracy.sel(arm=name).values for name in arms}
     concepts = {name: _CONCEPTS[name] for name in arms}
@@ -85,7 +85,7 @@ def plot_accuracy(reversal: Dataset, arms: Sequence[str], floor: float) -> Figur
 
 @themed
 def plot_nearest(reversal: Dataset) -> Figure:
-    """Draw the distance of every table's two closest vectors, a dot a seed, full where the task is learned.
+    """Draw the distance of every table's two closest vectors, a dot per seed, full where the task is learned.
 
     Tables are in the order of that distance; beside each stands the mean accuracy.
     """

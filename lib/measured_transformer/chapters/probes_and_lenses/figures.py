@@ -118,7 +118,7 @@ def plot_rounds(sentences: Dataset) -> Figure:
         panel.set_xscale("log", base=2)
         panel.set_xticks(one.rounds.values, [str(rounds) for rounds in one.rounds.values])
         panel.set_ylim(0.3, 1.08)
-        panel.set_xlabel("directions taken away")
+        panel.set_xlabel("directions removed")
         panel.set_title(name, fontsize=10)
     axes[0].set_ylabel("accuracy")
     _name(axes[1], "agreement of the model", (1.0, 1.03), "attention")

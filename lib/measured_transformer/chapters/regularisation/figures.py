@@ -136,7 +136,7 @@ def plot_passes(remedies: Dataset) -> Figure:
         label = NAMES[arm]
         seed_lines(axes[1], x, rows, concept=CONCEPTS[arm], label=label, marker_every=1)
     axes[1].axhline(0, color=theme().ink, linewidth=1)
-    axes[1].set_ylabel("taken off by a remedy (nats)")
+    axes[1].set_ylabel("loss reduction by a remedy (nats)")
     axes[1].legend(loc="upper left", fontsize=9)
     for panel in axes:
         panel.set_xscale("log")
@@ -293,7 +293,7 @@ def _drop(axes: Axes, centre: tuple[float, float], number: str, concept: str) ->
 
 @themed
 def plot_noise(noise: Dataset, rate: float = 0.1) -> Figure:
-    """Draw the share of noise on the stream over the sublayers, with dropout before and behind the addition.
+    """Draw the share of noise on the stream over the sublayers, with dropout before and after the addition.
 
     Args:
         noise: the result of this name.
@@ -426,7 +426,7 @@ def plot_reliability(remedies: Dataset) -> Figure:
         axes.set_xlim(0, 1.03)
         axes.set_ylim(0, 1.03)
         axes.set_title(f"({letter}) {KINDS[passes]}", loc="left")
-        axes.set_xlabel("probability promised")
+        axes.set_xlabel("predicted probability")
     panels[0].set_ylabel("share of right answers")
     panels[1].legend(loc="lower right", fontsize=9)
     return figure

@@ -309,7 +309,7 @@ def plot_rules(results: Mapping[str, Dataset], limits: Sequence[int]) -> Figure:
 
 
 def _strip(axes: Axes, steps: ArrayLike, row: int, concept: str, limit: int) -> None:
-    """A dot a seed in one row, hollow at the limit; the mean with its interval where all get there."""
+    """A dot per seed in one row, hollow at the limit; the mean with its interval where all get there."""
     values, colour = np.asarray(steps, dtype=float), look(concept)["color"]
     shift = np.linspace(-0.28, 0.28, len(values))
     there = values < limit

@@ -254,7 +254,7 @@ FORM_CONCEPTS: Mapping[str, str] = {
 
 @themed
 def plot_forms(forms: Dataset) -> Figure:
-    """Draw the accuracy of every form on both tasks, a dot a seed, at the trained length.
+    """Draw the accuracy of every form on both tasks, a dot per seed, at the trained length.
 
     Hollow diamonds are means for rows with four times as many pairs or symbols.
     """

@@ -76,7 +76,7 @@ def plot_lengths(lengths: Dataset) -> Figure:
             if kind != "constant" or steps == LENGTH:
                 _seeds(below, np.asarray(AT, dtype=float)[seen], curve[:, seen], CONCEPTS[kind])
     above.set_ylabel("rate, $10^{-3}$")
-    below.set_ylabel("loss, nats a byte")
+    below.set_ylabel("loss, nats per byte")
     below.set_xlabel("step")
     below.set_xlim(0, LENGTH + 8)
     for kind, x, y in (("constant", 280, 0.97), ("cosine", 280, 0.89), ("cooldown", 280, 0.81)):
@@ -206,7 +206,7 @@ def plot_lines(valley: Dataset) -> Figure:
             panel.plot(at, mean, "o", color=COLOURS[concept], mec=theme().ink, zorder=4)
         panel.set_xticks((0, 1), ends)
         panel.set_xlabel(title)
-    axes[0].set_ylabel("loss, nats a byte")
+    axes[0].set_ylabel("loss, nats per byte")
     panel_letters(axes)
     return figure
 
@@ -261,7 +261,7 @@ def plot_race(final: Dataset, text: Dataset) -> Figure:
     concepts = {NAMES.get(name, name): concept for name, concept in CONCEPTS.items()}
     for panel, groups, label in (
         (axes[0], translation, "final loss on map-and-reverse, nats"),
-        (axes[1], spoken, "final loss on text, nats a byte"),
+        (axes[1], spoken, "final loss on text, nats per byte"),
     ):
         order = sorted(groups, key=lambda name: float(np.mean(groups[name])))
         seed_strip(panel, {name: groups[name] for name in order}, label=label, concepts=concepts)
@@ -293,5 +293,5 @@ def plot_law(annealing: Dataset) -> Figure:
     for panel in axes[1]:
         panel.set_xlabel("step")
     for panel in axes[:, 0]:
-        panel.set_ylabel("loss, nats a byte")
+        panel.set_ylabel("loss, nats per byte")
     return figure

@@ -26,7 +26,7 @@ CONCEPTS: Mapping[str, str] = {
 """What an arm is drawn as."""
 NAMES: Mapping[str, str] = {
     **{arm: PLACEMENTS[arm] for arm in ("pre", "post", "deep")},
-    "none": "nobody (no norm)",
+    "none": "nothing (no norm)",
     "scaled": "no norm, divided",
     "gate": "no norm, gates",
 }
@@ -58,11 +58,11 @@ def plot_steps(untrained: Dataset) -> Figure:
     for panel in axes:
         panel.set_xlabel("block")
         panel.xaxis.set_major_locator(FixedLocator((1, 6, 12, 18, 24)))
-    _name(axes[0], "none", (10.5, 1500.0), "nobody", ha="right")
+    _name(axes[0], "none", (10.5, 1500.0), "nothing", ha="right")
     _name(axes[0], "pre", (17.0, 7.0), ha="center")
     _name(axes[0], "deep", (12.0, 0.42), "all others", ha="center")
     beside = {"none": 57, "post": 50.5, "pre": 13.5, "scaled": 8, "deep": 2.7, "gate": -2.6}
-    short = {"none": "nobody", "scaled": "divided", "gate": "gates"}
+    short = {"none": "nothing", "scaled": "divided", "gate": "gates"}
     for arm, y in beside.items():
         _name(axes[1], arm, (24.8, float(y)), short.get(arm, NAMES[arm]), va="center")
     axes[1].set_xlim(0, 34)
@@ -164,7 +164,7 @@ def _over_depth(axes: Axes, rates: Dataset, towers: Dataset, deepest: Dataset) -
         axes.plot([*found], [values.mean() for values in found.values()], color=colour, linewidth=2)
     _name(axes, "pre", (27.5, 0.89), va="center")
     _name(axes, "post", (21.0, 0.5))
-    _name(axes, "none", (2.0, 0.4), "nobody")
+    _name(axes, "none", (2.0, 0.4), "nothing")
     axes.axhline(1 / 3, color=theme().faint, linestyle="--", linewidth=1.2, zorder=1)
     axes.set_xscale("log")
     axes.set_xticks((2, 6, 12, 24), ["2", "6", "12", "24"])

@@ -211,7 +211,7 @@ def plot_depth(depth: Dataset) -> Figure:
         for name, y in _apart(ends, 0.2 * span).items():
             told = {"sheet": "post-norm,\nno warm-up", "Transformer": "pre-norm,\nwarm-up"}[name]
             panel.text(6.12, y, told, color=COLOURS[_CONCEPTS[name]], va="center", fontsize=9)
-        panel.set_ylabel(f"nats a word,\n{part}")
+        panel.set_ylabel(f"nats per word,\n{part}")
         panel.set_xlim(0.8, 7.6)
         panel.set_xticks(x, [str(n) for n in x])
     axes[1].set_xlabel("blocks")

@@ -12,7 +12,7 @@ from measured_transformer.figures.style import look, theme, themed
 SHOWN = {
     "first": "weight on the first token",
     "previous": "weight on the previous token",
-    "induction": "weight behind the earlier copy",
+    "induction": "weight on the token after the earlier copy",
     "harm": "nats lost without the head",
 }
 """What is drawn, by the name of the variable."""
