@@ -147,7 +147,7 @@ def arm(job: Job) -> str:
 
 def shortened(settings: Mapping[str, Any]) -> dict[str, Any]:
     every = settings["evaluate_every"]
-    return {**settings, "steps": STEPS, "evaluate_every": None if every is None else 1}
+    return {**settings, "steps": STEPS, "evaluate_every": None if every is None else 5}
 
 
 def live_pages() -> list[Path]:

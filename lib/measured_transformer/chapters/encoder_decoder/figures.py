@@ -197,7 +197,7 @@ def plot_heads(alignment: Dataset) -> Figure:
 
 @themed
 def plot_worth(worth: Dataset) -> Figure:
-    """Draw the share of sequences that are entirely right, by what the decoder reads: (a) reversal, (b) numbers.
+    """Draw the share of sequences that are entirely right, by what the decoder reads: reversal, numbers.
 
     Args:
         worth: the result ``worth``.
