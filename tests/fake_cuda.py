@@ -159,6 +159,8 @@ class _Above(TorchFunctionMode):
             return args[0].to(_BELOW)
         if func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):
             return _from_data(func, args, dict(kwargs))
+        if not kwargs and not any(isinstance(arg, torch.device | str) for arg in args):
+            return func(*args)  # nearly always: nothing here names a device
         args = tuple(_below(arg, words=func is Tensor.to) for arg in args)
         return func(*args, **{n: _below(each, words=n == "device") for n, each in kwargs.items()})
 

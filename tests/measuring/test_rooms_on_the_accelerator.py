@@ -13,9 +13,9 @@ import pytest
 import torch
 from bookpress.chapters import front_matter, is_chapter, read_notebook
 from fake_cuda import fake_cuda, fakes_in
-from measured_transformer.analysis import solving
+from measured_transformer.analysis import early_stopping, solving
 from measured_transformer.evidence.seeds import seeds_of
-from measured_transformer.measuring.jobs import wanted_searches
+from measured_transformer.measuring.jobs import Search, wanted_searches
 from measured_transformer.measuring.measurement import (
     Measurement,
     Variables,
@@ -29,7 +29,7 @@ from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Run
 from measured_transformer.training.stacked import CannotStackError, train_stacked
 
-STEPS = solving.WINDOW
+STEPS = 4
 BOOK = Path(__file__).parents[2] / "book"
 
 
@@ -147,7 +147,7 @@ def arm(job: Job) -> str:
 
 def shortened(settings: Mapping[str, Any]) -> dict[str, Any]:
     every = settings["evaluate_every"]
-    return {**settings, "steps": STEPS, "evaluate_every": None if every is None else 5}
+    return {**settings, "steps": STEPS, "evaluate_every": None if every is None else 2}
 
 
 def live_pages() -> list[Path]:
@@ -176,6 +176,14 @@ def run_cells(text: str, path: Path) -> dict[str, Any]:
     ]
     assert not left, left
     return names
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """No rate is looked up, and as few steps as are trained here tell whether a run has solved its task."""
+    monkeypatch.setattr(Search, "known", lambda self: None)
+    for module in (early_stopping, solving):
+        monkeypatch.setattr(module, "WINDOW", STEPS)
 
 
 @pytest.mark.parametrize("chapter", [name for name in rooms() if measurements_of(name)])
