@@ -49,6 +49,7 @@ from measured_transformer.analysis.bench import (
     stream_of,
     texts_of,
     vectors_without_heads,
+    words_of,
 )
 from measured_transformer.analysis.probing import fit_probe
 from measured_transformer.internals.capture import capture
@@ -237,7 +238,7 @@ PLACES = 20
 """The first so many positions behind [CLS] are asked for by the probe for positions."""
 WHERE = ("first", "separator", "text")
 TAMPERED = ("whole", "largest to zero", "largest to its mean", "others to zero")
-OTHERS = 3
+OTHERS = 2
 
 
 @measurement(
@@ -267,13 +268,16 @@ def stream(seed: int) -> dict[str, Any]:
     """What states are like, what they hold after each block, and whether a block or an entry is missed."""
     texts = texts_of(drawn(seed, READ, "stream"), special=(FIRST, SEPARATOR))
     models = arms(seed)
-    words = {arm: read_words(model, texts) for arm, model in models.items()}
-    large = {arm: entries(model, texts) for arm, model in models.items()}
+    streams = {
+        arm: [stream_of(model, group) for group in texts.groups] for arm, model in models.items()
+    }
+    words = {arm: words_of(streams[arm], texts) for arm in ARMS}
+    large = {arm: entries(streams[arm]) for arm in ARMS}
     without = []
     for block in range(len(BLOCKS)):
         with skipped(minilm(), block):
             without.append(found_first(sentence_vectors(minilm(), texts)))
-    changed = tampered(minilm(), texts, seed)
+    changed = tampered(minilm(), texts, [states[:, :, 0] for states in streams["trained"]], seed)
     axes = ("arm", "state")
 
     def each(of: Any) -> tuple[tuple[str, str], list[list[float]]]:
@@ -287,7 +291,7 @@ def stream(seed: int) -> dict[str, Any]:
         "kinship": (("arm", "state", "kin"), np.stack([kinship(words[arm]) for arm in ARMS])),
         "alike": (("arm", "state", "other"), np.stack([cka(words[arm].states) for arm in ARMS])),
         "position": each(read_position),
-        "retrieval": (axes, [retrieval_by_state(models[arm], texts) for arm in ARMS]),
+        "retrieval": (axes, [retrieval_by_state(streams[arm], texts) for arm in ARMS]),
         "firing": (("arm", "block"), [firing(models[arm], texts) for arm in ARMS]),
         "skipped": ("block", without),
         "tampered": ("change", [score for score, _ in changed]),
@@ -295,13 +299,17 @@ def stream(seed: int) -> dict[str, Any]:
     }
 
 
+Streams = Sequence[Float[Tensor, "..."]]
+"""What `stream_of` gives for each group of texts: (state text position d_model) each."""
+
+
 def entries(
-    model: Reader, texts: Texts
+    streams: Streams,
 ) -> tuple[Float[np.ndarray, "state where"], Float[np.ndarray, "state"]]:
     """How far largest entries stick out at [CLS], at [SEP] and in the text (means), and the most of all."""
     found: list[list[Tensor]] = [[], [], []]
-    for group in texts.groups:
-        far = outsized(stream_of(model, group))  # (state, text, position)
+    for states in streams:
+        far = outsized(states)  # (state, text, position)
         for i, part in enumerate((far[..., :1], far[..., -1:], far[..., 1:-1])):
             found[i].append(part.flatten(1))
     joined = [torch.cat(one, 1) for one in found]
@@ -318,14 +326,11 @@ def read_position(states: Float[Tensor, "word d_model"], words: Words) -> float:
     return float((probe.answers(states[asked]) == words.places[asked] - 1).double().mean())
 
 
-def retrieval_by_state(model: Reader, texts: Texts) -> list[float]:
+def retrieval_by_state(streams: Streams, texts: Texts) -> list[float]:
     """How well texts find their partners by the mean of their states after each number of blocks."""
-    n, width = model.config.n_layers + 1, model.config.d_model
-    vectors, first = torch.empty(n, len(texts.order), width), 0
-    for group in texts.groups:
-        where = texts.order[first : first + len(group)]
-        vectors[:, where] = F.normalize(stream_of(model, group).mean(2), dim=-1)
-        first += len(group)
+    means = torch.cat([F.normalize(states.mean(2), dim=-1) for states in streams], 1)
+    vectors = torch.empty_like(means)
+    vectors[:, texts.order] = means
     return [found_first(one) for one in vectors]
 
 
@@ -341,14 +346,20 @@ def firing(model: Reader, texts: Texts) -> list[float]:
     return (above / count).tolist()
 
 
-def tampered(model: Reader, texts: Texts, seed: int) -> list[tuple[float, float]]:
+def tampered(model: Reader, texts: Texts, first: Streams, seed: int) -> list[tuple[float, float]]:
     """Retrieval, and how far texts move, when one entry of [CLS] is overwritten after blocks 1 to 5.
 
     The entry is the one that sticks out most after the third block. It is set to zero, or to its mean over
-    these texts; three others, drawn at random, are set to zero one at a time, and the mean is given. How far a
+    these texts; two others, drawn at random, are set to zero one at a time, and the mean is given. How far a
     text moves is one minus the cosine between its vectors.
+
+    Args:
+        model: an encoder.
+        texts: what it reads.
+        first: its states at [CLS], (state text d_model) for each group of texts.
+        seed: of the other entries.
     """
-    states = torch.cat([stream_of(model, group)[:, :, 0] for group in texts.groups], 1)
+    states = torch.cat(list(first), 1)
     entry = int(states[3].abs().mean(0).argmax())
     means = states[:, :, entry].mean(1)
     whole = sentence_vectors(model, texts)
