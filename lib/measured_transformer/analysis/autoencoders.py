@@ -91,7 +91,7 @@ def fit_autoencoder(
 
 
 def cosine_after_warmup(step: int, steps: int, warmup: int) -> float:
-    """Share of the highest learning rate: a straight rise over the first steps, times half a cosine over all."""
+    """Share of the highest learning rate: a rise over the first steps, times half a cosine."""
     return min(1.0, (step + 1) / warmup) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
