@@ -82,7 +82,7 @@ def test_what_may_be_said_of_a_place_is_true_there(monkeypatch: pytest.MonkeyPat
     }
     assert told["token"] == {(0, 43), (2, 45)}  # 5 and 7; 6 does not come in both halves
     assert told["before"] == {(1, 44)}
-    assert told["behind"] == {(1, 44)}
+    assert told["after"] == {(1, 44)}
     assert told["position"] >= {(2, 45)}
     assert told["sentence"] == {(0, 43), (2, 45)}  # 7 two before, 5 two behind
 

@@ -26,7 +26,7 @@ _BASES = ("latents", "neurons", "random")
 _KINDS = {
     "token": "token",
     "before": "token before",
-    "behind": "token behind",
+    "after": "token after",
     "position": "position",
     "sentence": "other words",
 }

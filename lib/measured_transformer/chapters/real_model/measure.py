@@ -516,7 +516,7 @@ def book_model(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 # Sparse features ----------------------------------------------------------------------------------
 
 MIDDLE = 3
-"""The block behind which states are taken apart."""
+"""The block after which states are taken apart."""
 PARAGRAPHS = 1000
 """So many paragraphs are read; a fifth of them, drawn anew for each seed, is held out."""
 SIZES_READ = (8, 64)
@@ -527,7 +527,7 @@ FEATURE_STEPS, FEATURE_RATE = 500, 1e-2
 SOURCES = ("trained", "untrained", "noise")
 """Whose states are taken apart; noise is normal, with the trained states' covariance."""
 BASES = ("latents", "neurons", "random")
-ASKED = ("token", "before", "behind", "position", "sentence")
+ASKED = ("token", "before", "after", "position", "sentence")
 NAMED, RARE, OFTEN = 100, 400, 10
 """How many tokens are asked for, and how many as words of the sentence; and in how many places of each half."""
 SAME = 0.7
@@ -556,7 +556,7 @@ def reading(count: int) -> tuple[tuple[tuple[int, ...], ...], Int[Tensor, "sente
 def middle(
     model: Reader, count: int
 ) -> tuple[Float[Tensor, "place d_model"], Float[Tensor, "place neuron"]]:
-    """The stream behind the middle block, and every third neuron of that block, at each word of `reading`."""
+    """The stream after the middle block, and every third neuron of that block, at each word of `reading`."""
     sentences, _ = reading(count)
     texts = texts_of(sentences, special=(FIRST, SEPARATOR))
     sizes = torch.tensor([len(one) - 2 for one in sentences])
@@ -592,7 +592,7 @@ def asked_for(
 ) -> tuple[tuple[str, ...], Bool[Tensor, "property place"]]:
     """What may be said of a place in a sentence, and where it holds; what is too rare is left out.
 
-    The token there, the one before and the one behind (of the most frequent ones); the position, from 1; and
+    The token there, the one before and the one after (of the most frequent ones); the position, from 1; and
     words that stand elsewhere in the sentence, neither here nor next to here.
 
     Args:
@@ -602,18 +602,18 @@ def asked_for(
     rows = [torch.tensor(one) for one in sentences]
     here = torch.cat([one[1:-1] for one in rows])
     before = torch.cat([one[:-2] for one in rows])
-    behind = torch.cat([one[2:] for one in rows])
+    after = torch.cat([one[2:] for one in rows])
     place = torch.cat([torch.arange(1, len(one) - 1) for one in rows])
     row = torch.repeat_interleave(torch.tensor([len(one) - 2 for one in rows]))
     named = torch.tensor(list(frequent[:NAMED]))[:, None]
     rarer = torch.tensor(list(frequent[:RARE]))
     has = torch.stack([torch.isin(rarer, one) for one in rows], 1)  # (token, sentence)
     has &= has.double().mean(1, keepdim=True) < 0.1
-    near = (rarer[:, None] == here) | (rarer[:, None] == before) | (rarer[:, None] == behind)
+    near = (rarer[:, None] == here) | (rarer[:, None] == before) | (rarer[:, None] == after)
     held = {
         "token": here == named,
         "before": before == named,
-        "behind": behind == named,
+        "after": after == named,
         "position": place == torch.arange(1, PLACES + 1)[:, None],
         "sentence": has[:, row] & ~near,
     }
@@ -646,7 +646,7 @@ def asked_for(
     data=(TEXT,),
 )
 def features(seed: int) -> dict[str, Any]:
-    """States behind the middle block as few latents out of many: how much is kept, what latents answer to."""
+    """States after the middle block as few latents out of many: how much is kept, what latents answer to."""
     sentences, paragraph = reading(PARAGRAPHS)
     order = torch.randperm(int(paragraph.max()) + 1, generator=make_generator(seed, "held out"))
     out = torch.isin(paragraph, order[: len(order) // 5])
