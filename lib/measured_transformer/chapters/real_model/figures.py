@@ -22,7 +22,7 @@ _PARTS = {
     "head": "none",
 }
 
-_BASES = ("latents", "neurons", "random")
+_BASES = {"latents": "all latents", "neurons": "neurons", "random": "random directions"}
 _KINDS = {
     "token": "token",
     "before": "token before",
@@ -279,7 +279,7 @@ def plot_features(features: Dataset) -> Figure:
     figure, (kept, judged) = subplots(1, 2, height=4.0, width_ratios=(1, 1.15))
     names = {
         "untrained": ("none", "untrained", (5.2, 0.965)),
-        "trained": ("residual", "MiniLM", (4.2, 0.615)),
+        "trained": ("residual", "MiniLM", (4.2, 0.755)),
         "noise": ("random", "noise", (5.4, 0.24)),
     }
     for source, (concept, name, at) in names.items():
@@ -288,29 +288,36 @@ def plot_features(features: Dataset) -> Figure:
         _name(kept, name, at, "none" if concept == "random" else concept)
     token = float(features.token_alone.sel(model="trained").mean())
     kept.axhline(token, color=theme().ink, linestyle="--", linewidth=1)
-    kept.text(64, token - 0.01, "knowing the token", ha="right", va="top", fontsize=9)
+    kept.text(4, token - 0.01, "knowing the token", ha="left", va="top", fontsize=9)
     kept.set_xscale("log", base=2)
     kept.set_xticks(features.speaking.values, [str(k) for k in features.speaking.values])
     kept.set_ylim(0, 1)
     kept.set_xlabel("latents that may speak at once")
     kept.set_ylabel("share of variance rebuilt")
-    lines = [(f"all: {basis}", features.own.sel(basis=basis)) for basis in _BASES]
+    lines = [(name, features.own.sel(basis=basis)) for basis, name in _BASES.items()]
     best = features.best.sel(basis="latents")
     lines += [(name, best.sel(kind=kind)) for kind, name in _KINDS.items()]
-    for row, (_, values) in enumerate(lines):
-        gap = row + 0.6 * (row >= len(_BASES))
-        for model, concept, shift in (("untrained", "none", 0.17), ("trained", "residual", -0.17)):
+    places = [row + 0.6 * (row >= len(_BASES)) for row in range(len(lines))]
+    for place, (_, values) in zip(places, lines, strict=True):
+        for model, concept, shift in (("untrained", "none", 0.19), ("trained", "residual", -0.19)):
             here = values.sel(model=model).values
             judged.plot(
-                here, np.full(len(here), gap + shift), "o", color=COLOURS[concept], alpha=0.5,
-                markersize=4, mew=0,
+                here, place + shift + np.linspace(-0.12, 0.12, len(here)), "o",
+                color=COLOURS[concept], alpha=0.6, markersize=4, mew=0,
             )  # fmt: skip
             judged.plot(
-                here.mean(), gap + shift, "D", color=COLOURS[concept], mec=theme().ink, markersize=6
+                here.mean(),
+                place + shift,
+                "D",
+                color=COLOURS[concept],
+                mec=theme().ink,
+                markersize=5,
             )
-    places = [row + 0.6 * (row >= len(_BASES)) for row in range(len(lines))]
+    own = lines[0][1].mean("seed")
+    _name(judged, "MiniLM", (float(own.sel(model="trained")), -0.4), "residual", ha="right")
+    _name(judged, "untrained", (float(own.sel(model="untrained")), -0.2), "none", ha="left")
     judged.set_yticks(places, [name for name, _ in lines])
-    judged.set_ylim(places[-1] + 0.5, -0.6)
+    judged.set_ylim(places[-1] + 0.5, -0.85)
     judged.tick_params(axis="y", length=0)
     judged.grid(visible=False, axis="y")
     judged.set_xlim(0, 1)
