@@ -74,7 +74,14 @@ SHORTER = {
     "one_sitting": {"WRITTEN": 20},
     "pieces": {"BINS": STEPS},
     "probes_and_lenses": {"KNOWN": 240, "ASKED": 160, "ROWS": 60},
-    "real_model": {"LOOKED_AT": 2, "READ": 20, "REMOVED_ON": 2, "WINDOWS": 4},
+    "real_model": {
+        "LOOKED_AT": 2,
+        "READ": 20,
+        "REMOVED_ON": 2,
+        "WINDOWS": 4,
+        "PARAGRAPHS": 60,
+        "FEATURE_STEPS": 3,
+    },
     "regularisation": {"TURNING_STEPS": 20, "TURNING_LAST": 5},
     "schedules": {
         "ACROSS": (0.0, 1.0),

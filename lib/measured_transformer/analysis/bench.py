@@ -293,12 +293,16 @@ class Words:
     places: Int[Tensor, "word"]
 
 
-@torch.no_grad()
 def read_words(model: Reader, texts: Texts) -> Words:
     """Let a model read texts, and keep the stream at every ordinary token."""
+    return words_of([stream_of(model, group) for group in texts.groups], texts)
+
+
+def words_of(streams: Sequence[Float[Tensor, "..."]], texts: Texts) -> Words:
+    """The ordinary tokens among what `stream_of` gives for each group."""
     states, tokens, rows, places, first = [], [], [], [], 0
-    for group, asked in zip(texts.groups, texts.ordinary(), strict=True):
-        states.append(stream_of(model, group)[:, asked])
+    for stream, group, asked in zip(streams, texts.groups, texts.ordinary(), strict=True):
+        states.append(stream[:, asked])
         tokens.append(group[asked])
         where = asked.nonzero()
         rows.append(texts.order[first + where[:, 0]])
@@ -335,8 +339,10 @@ def mean_cosine(states: Float[Tensor, "word d_model"], texts: Int[Tensor, "word"
     0.5
     """
     unit = F.normalize(states.double(), dim=-1)
-    other = texts[:, None] != texts
-    return float((unit @ unit.T)[other].mean())
+    number, sizes = texts.unique(return_inverse=True, return_counts=True)[1:]
+    sums = torch.zeros(len(sizes), unit.shape[1], dtype=unit.dtype).index_add(0, number, unit)
+    between = sums.sum(0).square().sum() - sums.square().sum()  # over pairs of different texts
+    return float(between / (sizes.sum().square() - sizes.square().sum()))
 
 
 KIN = ("token", "position", "text")

@@ -17,6 +17,24 @@ def _rank(*, itself=False, how="reciprocal"):
     return rank
 
 
+def _token_alone(*, peeking=False, unknown="mean", centred=True, other=False):
+    def token_alone(states, tokens, held):
+        seen = torch.ones_like(held) if peeking else ~held
+        asked = ~held if other else held
+        base = states[seen].mean(0) if unknown == "mean" else torch.zeros(states.shape[1])
+        said = torch.stack(
+            [
+                states[seen & (tokens == one)].mean(0) if (seen & (tokens == one)).any() else base
+                for one in tokens[asked]
+            ]
+        )
+        middle = states[asked].mean(0) if centred else 0
+        left = (states[asked] - said).square().sum()
+        return float(1 - left / (states[asked] - middle).square().sum())
+
+    return token_alone
+
+
 WRONG = {
     "real_model.budget": {
         "half": ((0.216, 0.5), "four times as wide"),
@@ -35,6 +53,12 @@ WRONG = {
             lambda a, f: a[:, 0] * f[0].norm() / (a @ f).norm(dim=-1),
             "not the length of the sum",
         ),
+    },
+    "real_model.token_alone": {
+        "peeking": (_token_alone(peeking=True), "must not see"),
+        "zero": (_token_alone(unknown="zero"), "mean of all other"),
+        "around zero": (_token_alone(centred=False), "around the mean"),
+        "on the fitted": (_token_alone(other=True), "held out"),
     },
     "real_model.rank": {
         "itself": (_rank(itself=True), "diagonal"),

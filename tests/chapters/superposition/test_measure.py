@@ -108,52 +108,6 @@ def test_a_child_never_comes_without_its_parent() -> None:
     assert (alone > 0).sum(-1).unique().tolist() == [1]
 
 
-def test_an_autoencoder_keeps_k_and_takes_known_states_apart() -> None:
-    eye = torch.eye(4)
-    sparse = m.SparseAutoencoder(eye, torch.zeros(4), eye, torch.zeros(4), 2)
-    x = torch.tensor([[3.0, 1.0, 2.0, -4.0]])
-    assert sparse.encode(x).tolist() == [[3, 0, 2, 0]]
-    assert sparse.decode(sparse.encode(x)).tolist() == [[3, 0, 2, 0]]
-    assert (
-        m.explained(
-            x.repeat(2, 1) * torch.tensor([[1.0], [2.0]]),
-            x.repeat(2, 1) * torch.tensor([[1.0], [2.0]]),
-        )
-        == 1
-    )
-    known = torch.nn.functional.normalize(
-        torch.randn(10, 6, generator=torch.Generator().manual_seed(0)), dim=1
-    )
-
-    def states():
-        generator = torch.Generator().manual_seed(1)
-        while True:
-            on = torch.rand(128, 10, generator=generator) < 0.08
-            yield on * (0.5 + torch.rand(128, 10, generator=generator)) @ known
-
-    found = m.fit_autoencoder(
-        states(), 6, 16, torch.Generator().manual_seed(2), k=2, steps=600, learning_rate=1e-2
-    )
-    assert float(m.best_match(known, found.decoder)[0].mean()) > 0.9
-    assert found.decoder.norm(dim=1).tolist() == pytest.approx([1] * 16, abs=1e-5)
-
-
-def test_scores_find_the_unit_that_names_a_property() -> None:
-    generator = torch.Generator().manual_seed(0)
-    held = torch.rand(3, 4000, generator=generator) < 0.1
-    units = torch.randn(4000, 5, generator=generator)
-    units[:, 1] += 8 * held[2]
-    units[:, 4] -= 8 * held[0]  # speaks by falling silent, which does not count
-    scores = m.score(units, held)
-    assert float(scores.best[2]) > 0.9
-    assert float(scores.best[[0, 1]].max()) < 0.4
-    assert float(scores.own[1]) > 0.9
-    assert float(scores.swapped[1]) < 0.4
-    probe = m.probe_f1(units, held)
-    assert probe[[0, 2]].min() > 0.9
-    assert probe[1] < 0.4
-
-
 def test_independent_components_are_found() -> None:
     generator = torch.Generator().manual_seed(0)
     source = torch.randn(6000, 4, generator=generator).pow(3)

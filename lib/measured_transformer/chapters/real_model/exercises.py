@@ -100,3 +100,55 @@ def rank(answer: Answer) -> None:
             "take the mean of one over the rank, not one over the mean",
         )
         demand(close(found, right), f"expected {right:.4f} for {count} texts, got {found:.4f}")
+
+
+def _explained(
+    states: Tensor, tokens: Tensor, *, seen: Tensor, asked: Tensor, unknown: Tensor, middle: Tensor
+) -> float:
+    """Share of what is asked, around `middle`, that the means of what was seen with each token explain."""
+    said = torch.stack(
+        [
+            states[same].mean(0) if bool((same := seen & (tokens == token)).any()) else unknown
+            for token in tokens[asked]
+        ]
+    )
+    left = (states[asked] - said).square().sum()
+    return float(1 - left / (states[asked] - middle).square().sum())
+
+
+@exercise(_CHAPTER)
+def token_alone(answer: Answer) -> None:
+    """Write `token_alone(states, tokens, held)`: share of the held-out variance that token means explain."""
+    for count, seed in ((60, 0), (90, 1)):
+        generator = torch.Generator().manual_seed(seed)
+        tokens = torch.randint(0, 8, (count,), generator=generator)
+        tokens[-3:] = 8  # comes only where it is held out
+        held = torch.arange(count) >= 2 * count // 3
+        states = _drawn((9, 4), seed + 5)[tokens] + _drawn((count, 4), seed + 9) / 2 + 2
+        here: dict[str, Tensor] = {
+            "seen": ~held,
+            "asked": held,
+            "unknown": states[~held].mean(0),
+            "middle": states[held].mean(0),
+        }
+        zero = torch.zeros_like(states[0])
+        found = number(answer(states.clone(), tokens.clone(), held.clone()))
+        slips: tuple[tuple[dict[str, Tensor], str], ...] = (
+            (
+                {"seen": torch.ones_like(held)},
+                "the means must not see the places that are held out",
+            ),
+            (
+                {"unknown": zero},
+                "a token that comes only where it is held out gets the mean of all other states",
+            ),
+            ({"middle": zero}, "variance is around the mean: subtract it before you square"),
+            (
+                {"asked": ~held, "middle": states[~held].mean(0)},
+                "score the places that are held out",
+            ),
+        )
+        for slip, text in slips:
+            demand(not close(found, _explained(states, tokens, **(here | slip))), text)
+        right = _explained(states, tokens, **here)
+        demand(close(found, right), f"expected {right:.4f}, got {found:.4f}")

@@ -22,6 +22,15 @@ _PARTS = {
     "head": "none",
 }
 
+_BASES = {"latents": "all latents", "neurons": "neurons", "random": "random directions"}
+_KINDS = {
+    "token": "token",
+    "before": "token before",
+    "after": "token after",
+    "position": "position",
+    "sentence": "other words",
+}
+
 
 def _rows(values: DataArray, along: str) -> NDArray[np.float64]:
     return np.asarray(values.transpose("seed", along).values, dtype=float)
@@ -238,4 +247,80 @@ def plot_heads(heads: Dataset) -> Figure:
         panel.set_yticks(range(6), [str(i) for i in range(1, 7)])
         letter = "ab"[how == "resample"]
         panel.set_title(f"({letter}) {name}", loc="left", fontsize=10)
+    return figure
+
+
+@themed
+def plot_alike(stream: Dataset) -> Figure:
+    """Draw how alike the states after each two numbers of blocks are, in the model and with shuffled numbers.
+
+    Args:
+        stream: the result of this name.
+    """
+    figure, axes = subplots(1, 2, height=3.1)
+    titles = {"trained": "(a) MiniLM", "shuffled": "(b) numbers shuffled"}
+    for panel, (arm, title) in zip(axes, titles.items(), strict=True):
+        cells = stream.alike.sel(arm=arm).mean("seed").transpose("state", "other").values
+        heat_map(
+            panel, cells, label="CKA", x_label="blocks passed", y_label="blocks passed",
+            limits=(0.0, 1.0),
+        )  # fmt: skip
+        panel.set_title(title, loc="left", fontsize=10)
+    return figure
+
+
+@themed
+def plot_features(features: Dataset) -> Figure:
+    """Draw how much of the states few latents keep, and how well units answer to what can be said of a word.
+
+    Args:
+        features: the result of this name.
+    """
+    figure, (kept, judged) = subplots(1, 2, height=4.0, width_ratios=(1, 1.15))
+    names = {
+        "untrained": ("none", "untrained", (5.2, 0.965)),
+        "trained": ("residual", "MiniLM", (4.2, 0.755)),
+        "noise": ("random", "noise", (5.4, 0.24)),
+    }
+    for source, (concept, name, at) in names.items():
+        rows = _rows(features.explained.sel(source=source), "speaking")
+        seed_lines(kept, features.speaking.values, rows, concept=concept)
+        _name(kept, name, at, "none" if concept == "random" else concept)
+    token = float(features.token_alone.sel(model="trained").mean())
+    kept.axhline(token, color=theme().ink, linestyle="--", linewidth=1)
+    kept.text(4, token - 0.01, "knowing the token", ha="left", va="top", fontsize=9)
+    kept.set_xscale("log", base=2)
+    kept.set_xticks(features.speaking.values, [str(k) for k in features.speaking.values])
+    kept.set_ylim(0, 1)
+    kept.set_xlabel("latents that may speak at once")
+    kept.set_ylabel("share of variance rebuilt")
+    lines = [(name, features.own.sel(basis=basis)) for basis, name in _BASES.items()]
+    best = features.best.sel(basis="latents")
+    lines += [(name, best.sel(kind=kind)) for kind, name in _KINDS.items()]
+    places = [row + 0.6 * (row >= len(_BASES)) for row in range(len(lines))]
+    for place, (_, values) in zip(places, lines, strict=True):
+        for model, concept, shift in (("untrained", "none", 0.19), ("trained", "residual", -0.19)):
+            here = values.sel(model=model).values
+            judged.plot(
+                here, place + shift + np.linspace(-0.12, 0.12, len(here)), "o",
+                color=COLOURS[concept], alpha=0.6, markersize=4, mew=0,
+            )  # fmt: skip
+            judged.plot(
+                here.mean(),
+                place + shift,
+                "D",
+                color=COLOURS[concept],
+                mec=theme().ink,
+                markersize=5,
+            )
+    own = lines[0][1].mean("seed")
+    _name(judged, "MiniLM", (float(own.sel(model="trained")), -0.4), "residual", ha="right")
+    _name(judged, "untrained", (float(own.sel(model="untrained")), -0.2), "none", ha="left")
+    judged.set_yticks(places, [name for name, _ in lines])
+    judged.set_ylim(places[-1] + 0.5, -0.85)
+    judged.tick_params(axis="y", length=0)
+    judged.grid(visible=False, axis="y")
+    judged.set_xlim(0, 1)
+    judged.set_xlabel("mean F1")
+    panel_letters((kept, judged))
     return figure

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import lzma
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -20,11 +21,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 from xarray import DataArray, Dataset
 
+from measured_transformer.analysis.autoencoders import (
+    SparseAutoencoder,
+    batches,
+    best_match,
+    explained,
+    fit_autoencoder,
+    score,
+)
 from measured_transformer.analysis.bench import (
     KIN,
     MAP,
@@ -49,6 +58,7 @@ from measured_transformer.analysis.bench import (
     stream_of,
     texts_of,
     vectors_without_heads,
+    words_of,
 )
 from measured_transformer.analysis.probing import fit_probe
 from measured_transformer.internals.capture import capture
@@ -237,7 +247,7 @@ PLACES = 20
 """The first so many positions behind [CLS] are asked for by the probe for positions."""
 WHERE = ("first", "separator", "text")
 TAMPERED = ("whole", "largest to zero", "largest to its mean", "others to zero")
-OTHERS = 3
+OTHERS = 2
 
 
 @measurement(
@@ -267,13 +277,16 @@ def stream(seed: int) -> dict[str, Any]:
     """What states are like, what they hold after each block, and whether a block or an entry is missed."""
     texts = texts_of(drawn(seed, READ, "stream"), special=(FIRST, SEPARATOR))
     models = arms(seed)
-    words = {arm: read_words(model, texts) for arm, model in models.items()}
-    large = {arm: entries(model, texts) for arm, model in models.items()}
+    streams = {
+        arm: [stream_of(model, group) for group in texts.groups] for arm, model in models.items()
+    }
+    words = {arm: words_of(streams[arm], texts) for arm in ARMS}
+    large = {arm: entries(streams[arm]) for arm in ARMS}
     without = []
     for block in range(len(BLOCKS)):
         with skipped(minilm(), block):
             without.append(found_first(sentence_vectors(minilm(), texts)))
-    changed = tampered(minilm(), texts, seed)
+    changed = tampered(minilm(), texts, [states[:, :, 0] for states in streams["trained"]], seed)
     axes = ("arm", "state")
 
     def each(of: Any) -> tuple[tuple[str, str], list[list[float]]]:
@@ -287,7 +300,7 @@ def stream(seed: int) -> dict[str, Any]:
         "kinship": (("arm", "state", "kin"), np.stack([kinship(words[arm]) for arm in ARMS])),
         "alike": (("arm", "state", "other"), np.stack([cka(words[arm].states) for arm in ARMS])),
         "position": each(read_position),
-        "retrieval": (axes, [retrieval_by_state(models[arm], texts) for arm in ARMS]),
+        "retrieval": (axes, [retrieval_by_state(streams[arm], texts) for arm in ARMS]),
         "firing": (("arm", "block"), [firing(models[arm], texts) for arm in ARMS]),
         "skipped": ("block", without),
         "tampered": ("change", [score for score, _ in changed]),
@@ -295,13 +308,17 @@ def stream(seed: int) -> dict[str, Any]:
     }
 
 
+Streams = Sequence[Float[Tensor, "..."]]
+"""What `stream_of` gives for each group of texts: (state text position d_model) each."""
+
+
 def entries(
-    model: Reader, texts: Texts
+    streams: Streams,
 ) -> tuple[Float[np.ndarray, "state where"], Float[np.ndarray, "state"]]:
     """How far largest entries stick out at [CLS], at [SEP] and in the text (means), and the most of all."""
     found: list[list[Tensor]] = [[], [], []]
-    for group in texts.groups:
-        far = outsized(stream_of(model, group))  # (state, text, position)
+    for states in streams:
+        far = outsized(states)  # (state, text, position)
         for i, part in enumerate((far[..., :1], far[..., -1:], far[..., 1:-1])):
             found[i].append(part.flatten(1))
     joined = [torch.cat(one, 1) for one in found]
@@ -318,14 +335,11 @@ def read_position(states: Float[Tensor, "word d_model"], words: Words) -> float:
     return float((probe.answers(states[asked]) == words.places[asked] - 1).double().mean())
 
 
-def retrieval_by_state(model: Reader, texts: Texts) -> list[float]:
+def retrieval_by_state(streams: Streams, texts: Texts) -> list[float]:
     """How well texts find their partners by the mean of their states after each number of blocks."""
-    n, width = model.config.n_layers + 1, model.config.d_model
-    vectors, first = torch.empty(n, len(texts.order), width), 0
-    for group in texts.groups:
-        where = texts.order[first : first + len(group)]
-        vectors[:, where] = F.normalize(stream_of(model, group).mean(2), dim=-1)
-        first += len(group)
+    means = torch.cat([F.normalize(states.mean(2), dim=-1) for states in streams], 1)
+    vectors = torch.empty_like(means)
+    vectors[:, texts.order] = means
     return [found_first(one) for one in vectors]
 
 
@@ -341,14 +355,20 @@ def firing(model: Reader, texts: Texts) -> list[float]:
     return (above / count).tolist()
 
 
-def tampered(model: Reader, texts: Texts, seed: int) -> list[tuple[float, float]]:
+def tampered(model: Reader, texts: Texts, first: Streams, seed: int) -> list[tuple[float, float]]:
     """Retrieval, and how far texts move, when one entry of [CLS] is overwritten after blocks 1 to 5.
 
     The entry is the one that sticks out most after the third block. It is set to zero, or to its mean over
-    these texts; three others, drawn at random, are set to zero one at a time, and the mean is given. How far a
+    these texts; two others, drawn at random, are set to zero one at a time, and the mean is given. How far a
     text moves is one minus the cosine between its vectors.
+
+    Args:
+        model: an encoder.
+        texts: what it reads.
+        first: its states at [CLS], (state text d_model) for each group of texts.
+        seed: of the other entries.
     """
-    states = torch.cat([stream_of(model, group)[:, :, 0] for group in texts.groups], 1)
+    states = torch.cat(list(first), 1)
     entry = int(states[3].abs().mean(0).argmax())
     means = states[:, :, entry].mean(1)
     whole = sentence_vectors(model, texts)
@@ -493,6 +513,261 @@ def book_model(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
+# Sparse features ----------------------------------------------------------------------------------
+
+MIDDLE = 3
+"""The block after which states are taken apart."""
+PARAGRAPHS = 1000
+"""So many paragraphs are read; a fifth of them, drawn anew for each seed, is held out."""
+SIZES_READ = (8, 64)
+"""Shortest and longest sentence that is read for this, [CLS] and [SEP] included."""
+LATENTS, SPEAKING = 512, (4, 16, 64)
+"""Latents of an autoencoder, and how many may speak at once; those of the second number are described."""
+FEATURE_STEPS, FEATURE_RATE = 500, 1e-2
+SOURCES = ("trained", "untrained", "noise")
+"""Whose states are taken apart; noise is normal, with the trained states' covariance."""
+BASES = ("latents", "neurons", "random")
+ASKED = ("token", "before", "after", "position", "sentence")
+NAMED, RARE, OFTEN = 100, 400, 10
+"""How many tokens are asked for, and how many as words of the sentence; and in how many places of each half."""
+SAME = 0.7
+"""Two directions with at least this cosine count as one; a unit with at least this F1 is clear."""
+
+
+@cache
+def reading(count: int) -> tuple[tuple[tuple[int, ...], ...], Int[Tensor, "sentence"]]:
+    """The sentences of so many paragraphs, each once, as tokens; and the paragraph that each is of."""
+    known: set[str] = set()
+    found: list[tuple[int, ...]] = []
+    of: list[int] = []
+    for sentences in paragraphs():
+        fresh = [one for one in dict.fromkeys(sentences) if one not in known]
+        known.update(fresh)
+        fitting = [x for x in encode(fresh) if SIZES_READ[0] <= len(x) <= SIZES_READ[1]]
+        number = of[-1] + 1 if of else 0
+        if number == count:
+            break
+        found += [tuple(one) for one in fitting]
+        of += [number] * len(fitting)
+    return tuple(found), torch.tensor(of)
+
+
+@torch.no_grad()
+def middle(
+    model: Reader, count: int
+) -> tuple[Float[Tensor, "place d_model"], Float[Tensor, "place neuron"]]:
+    """The stream after the middle block, and every third neuron of that block, at each word of `reading`."""
+    sentences, _ = reading(count)
+    texts = texts_of(sentences, special=(FIRST, SEPARATOR))
+    sizes = torch.tensor([len(one) - 2 for one in sentences])
+    starts = sizes.cumsum(0) - sizes
+    states = torch.empty(int(sizes.sum()), model.config.d_model)
+    assert model.config.d_ff is not None
+    neurons = torch.empty(len(states), -(-model.config.d_ff // 3))
+    first = 0
+    for group in texts.groups:
+        x, rotation, score_bias = model.embed(group, model.locate(group))
+        with capture(model, f"blocks.{MIDDLE - 1}.feedforward.neurons") as seen:
+            for block in model.blocks[:MIDDLE]:
+                x = block(x, causal=model.causal, rotation=rotation, score_bias=score_bias)
+        rows = texts.order[first : first + len(group)]
+        where = (starts[rows][:, None] + torch.arange(group.shape[1] - 2)).flatten()
+        states[where] = x[:, 1:-1].flatten(0, 1)
+        fired = seen[f"blocks.{MIDDLE - 1}.feedforward.neurons"][..., ::3]
+        neurons[where] = fired[:, 1:-1].flatten(0, 1)
+        first += len(group)
+    return states, neurons
+
+
+@cache
+def middle_of_minilm(
+    count: int,
+) -> tuple[Float[Tensor, "place d_model"], Float[Tensor, "place neuron"]]:
+    """`middle` of the checkpoint, which is the same for all seeds."""
+    return middle(minilm(), count)
+
+
+def asked_for(
+    sentences: Sequence[Sequence[int]], frequent: Sequence[int]
+) -> tuple[tuple[str, ...], Bool[Tensor, "property place"]]:
+    """What may be said of a place in a sentence, and where it holds; what is too rare is left out.
+
+    The token there, the one before and the one after (of the most frequent ones); the position, from 1; and
+    words that stand elsewhere in the sentence, neither here nor next to here.
+
+    Args:
+        sentences: as tokens, with [CLS] and [SEP].
+        frequent: tokens, the most frequent first.
+    """
+    rows = [torch.tensor(one) for one in sentences]
+    here = torch.cat([one[1:-1] for one in rows])
+    before = torch.cat([one[:-2] for one in rows])
+    after = torch.cat([one[2:] for one in rows])
+    place = torch.cat([torch.arange(1, len(one) - 1) for one in rows])
+    row = torch.repeat_interleave(torch.tensor([len(one) - 2 for one in rows]))
+    named = torch.tensor(list(frequent[:NAMED]))[:, None]
+    rarer = torch.tensor(list(frequent[:RARE]))
+    has = torch.stack([torch.isin(rarer, one) for one in rows], 1)  # (token, sentence)
+    has &= has.double().mean(1, keepdim=True) < 0.1
+    near = (rarer[:, None] == here) | (rarer[:, None] == before) | (rarer[:, None] == after)
+    held = {
+        "token": here == named,
+        "before": before == named,
+        "after": after == named,
+        "position": place == torch.arange(1, PLACES + 1)[:, None],
+        "sentence": has[:, row] & ~near,
+    }
+    joined, half = torch.cat([held[kind] for kind in ASKED]), len(here) // 2
+    often = (joined[:, :half].sum(1) >= OFTEN) & (joined[:, half:].sum(1) >= OFTEN)
+    kinds = [kind for kind in ASKED for _ in held[kind]]
+    return tuple(k for k, kept in zip(kinds, often.tolist(), strict=True) if kept), joined[often]
+
+
+@measurement(
+    seeds=5,
+    coords={
+        "source": SOURCES,
+        "speaking": SPEAKING,
+        "model": OWN,
+        "basis": BASES,
+        "kind": ASKED,
+    },
+    tolerance={
+        "explained": 0.02,
+        "dead": 0.05,
+        "nearest": 0.05,
+        "matched": 0.1,
+        "own": 0.05,
+        "clear": 0.1,
+        "best": 0.1,
+        "by_token": 0.05,
+        "token_alone": 0.02,
+    },
+    data=(TEXT,),
+)
+def features(seed: int) -> dict[str, Any]:
+    """States after the middle block as few latents out of many: how much is kept, what latents answer to."""
+    sentences, paragraph = reading(PARAGRAPHS)
+    order = torch.randperm(int(paragraph.max()) + 1, generator=make_generator(seed, "held out"))
+    out = torch.isin(paragraph, order[: len(order) // 5])
+    held = out.repeat_interleave(torch.tensor([len(one) - 2 for one in sentences]))
+    tokens = torch.tensor([token for one in sentences for token in one[1:-1]])
+    frequent = [token for token, _ in Counter(tokens[~held].tolist()).most_common(RARE)]
+    kinds, places = asked_for([sentences[i] for i in out.nonzero()[:, 0].tolist()], frequent)
+    untrained = redrawn(minilm(), make_generator(seed, "untrained"))
+    read = {"trained": middle_of_minilm(PARAGRAPHS), "untrained": middle(untrained, PARAGRAPHS)}
+    states = {name: sized(x, ~held) for name, (x, _) in read.items()}
+    states["noise"] = noise_like(states["trained"][~held], len(held), make_generator(seed, "noise"))
+    directions = torch.randn(
+        untrained.config.d_model, LATENTS, generator=make_generator(seed, "axes")
+    )
+
+    compressed, described = [], []
+    for source, x in states.items():
+        made = [take_apart(x[~held], k, make_generator(seed, "autoencoder")) for k in SPEAKING]
+        said = [one.encode(x[held]) for one in made]
+        compressed.append(
+            {
+                "explained": [
+                    explained(x[held], one.decode(z)) for one, z in zip(made, said, strict=True)
+                ],
+                "dead": [float((z == 0).all(0).double().mean()) for z in said],
+            }
+        )
+        if source in read:
+            again = take_apart(x[~held], SPEAKING[1], make_generator(seed, "another"))
+            likest = best_match(made[1].decoder, again.decoder)[0]
+            units = (made[1].encode(x), read[source][1], x @ directions)
+            scores = [score(one[held], places) for one in units]
+            shares = [share_by_token(one, tokens, held).double() for one in units]
+            described.append(
+                {
+                    "own": [float(one.own.mean()) for one in scores],
+                    "clear": [float((one.own >= SAME).double().mean()) for one in scores],
+                    "best": [by_kind(one.best, kinds) for one in scores],
+                    "by_token": [float(one[one.isfinite()].mean()) for one in shares],
+                    "nearest": float(likest.mean()),
+                    "matched": float((likest >= SAME).double().mean()),
+                    "token_alone": explained_by_token(x, tokens, held),
+                }
+            )
+    axes: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(("explained", "dead"), ("source", "speaking")),
+        **dict.fromkeys(("own", "clear", "by_token"), ("model", "basis")),
+        "best": ("model", "basis", "kind"),
+        **dict.fromkeys(("nearest", "matched", "token_alone"), ("model",)),
+    }
+    lines = {name: compressed if name in compressed[0] else described for name in axes}
+    return {name: (axes[name], [one[name] for one in lines[name]]) for name in axes}
+
+
+def sized(
+    states: Float[Tensor, "place d_model"], fitted: Bool[Tensor, "place"]
+) -> Float[Tensor, "place d_model"]:
+    """States without the mean of those that are fitted, and in units of their root summed variance."""
+    centred = states - states[fitted].mean(0)
+    return centred / centred[fitted].square().sum(1).mean().sqrt()
+
+
+def noise_like(
+    states: Float[Tensor, "place d_model"], count: int, generator: torch.Generator
+) -> Float[Tensor, "other d_model"]:
+    """So many normally distributed states with the covariance of those that are given."""
+    values, vectors = torch.linalg.eigh(states.T @ states / len(states))
+    drawn = torch.randn(count, states.shape[1], generator=generator)
+    return drawn @ (vectors * values.clamp(min=0).sqrt()).T
+
+
+def take_apart(
+    states: Float[Tensor, "place d_model"], k: int, generator: torch.Generator
+) -> SparseAutoencoder:
+    """An autoencoder for these states, of whose latents k may speak at once."""
+    return fit_autoencoder(
+        batches(states, generator),
+        states.shape[1],
+        LATENTS,
+        generator,
+        k=k,
+        steps=FEATURE_STEPS,
+        learning_rate=FEATURE_RATE,
+    )
+
+
+def token_means(
+    values: Float[Tensor, "place unit"], tokens: Int[Tensor, "place"], held: Bool[Tensor, "place"]
+) -> Float[Tensor, "other unit"]:
+    """What one who knows only the token would say of each held-out place: the mean of the other places with it.
+
+    A token that does not come elsewhere gets the mean of all other places.
+    """
+    size, fitted = int(tokens.max()) + 1, values[~held]
+    count = torch.zeros(size).index_add(0, tokens[~held], torch.ones(len(fitted)))[:, None]
+    total = torch.zeros(size, values.shape[1]).index_add(0, tokens[~held], fitted)
+    return torch.where(count > 0, total / count.clamp(min=1), fitted.mean(0))[tokens[held]]
+
+
+def explained_by_token(
+    values: Float[Tensor, "place unit"], tokens: Int[Tensor, "place"], held: Bool[Tensor, "place"]
+) -> float:
+    """Share of the variance of held-out states that knowing the token explains."""
+    return explained(values[held], token_means(values, tokens, held))
+
+
+def share_by_token(
+    values: Float[Tensor, "place unit"], tokens: Int[Tensor, "place"], held: Bool[Tensor, "place"]
+) -> Float[Tensor, "unit"]:
+    """The same for each unit alone; not a number for a unit that says the same at all held-out places."""
+    here = values[held]
+    left = (here - token_means(values, tokens, held)).square().sum(0)
+    return 1 - left / (here - here.mean(0)).square().sum(0)
+
+
+def by_kind(best: Float[Tensor, "property"], kinds: Sequence[str]) -> list[float]:
+    """Means over the properties of each kind."""
+    named = [torch.tensor([kind == one for one in kinds]) for kind in ASKED]
+    return [float(best[one].mean()) for one in named]
+
+
 # What the claims are judged by --------------------------------------------------------------------
 
 LATER = slice(2, 6)
@@ -615,6 +890,22 @@ def _(stream: Dataset) -> dict[str, Any]:
     return {"treatment": firing.sel(arm="trained"), "baseline": firing.sel(arm="untrained")}
 
 
+@evidence("LT-18.12")
+def _(features: Dataset) -> dict[str, Any]:
+    kept = features.explained.sel(speaking=SPEAKING[1])
+    ours = kept.sel(source="trained")
+    return {
+        control: {"treatment": ours, "baseline": kept.sel(source=control)}
+        for control in ("noise", "untrained")
+    }
+
+
+@evidence("LT-18.13")
+def _(features: Dataset) -> dict[str, Any]:
+    own = features.own.sel(basis="latents")
+    return {"treatment": own.sel(model="trained"), "baseline": own.sel(model="untrained")}
+
+
 # Numbers that the prose names ---------------------------------------------------------------------
 
 
@@ -711,3 +1002,10 @@ def firing_in(stream: Dataset, *, arm: str) -> DataArray:
 def own_first(book_model: Dataset, *, model: str, block: int) -> DataArray:
     """Weight of the book's model on its start token, mean over the heads of a block."""
     return book_model.atlas.sel(model=model, statistic="first", block=block).mean("head")
+
+
+@number
+def smallest_step(stream: Dataset, *, arm: str) -> float:
+    """The smallest alignment between the states before and after one of the first five blocks."""
+    alike = stream.alike.sel(arm=arm).mean("seed")
+    return min(float(alike.sel(state=i, other=i + 1)) for i in range(5))

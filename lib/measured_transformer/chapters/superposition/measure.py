@@ -25,6 +25,17 @@ from torch import Tensor
 from torch.nn import functional as F
 from xarray import DataArray, Dataset
 
+from measured_transformer.analysis.autoencoders import (
+    FEWEST,
+    SparseAutoencoder,
+    batches,
+    best_match,
+    cosine_after_warmup,
+    explained,
+    fit_autoencoder,
+    probe_f1,
+    score,
+)
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.measuring import evidence, job, measurement, number
@@ -135,14 +146,10 @@ def train_toys(
         loss = (importance * wrong.square()).sum(-1).mean(-1)
         updates.zero_grad()
         loss.sum().backward()
-        updates.param_groups[0]["lr"] = learning_rate * _cosine(step, steps, 50)
+        updates.param_groups[0]["lr"] = learning_rate * cosine_after_warmup(step, steps, 50)
         updates.step()
         late += loss.detach() * (step >= steps - LATE) / LATE
     return Toys(weight.detach(), bias.detach()[:, 0], late)
-
-
-def _cosine(step: int, steps: int, warmup: int) -> float:
-    return min(1.0, (step + 1) / warmup) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
 # Two features, one dimension ----------------------------------------------------------------------
@@ -227,7 +234,7 @@ def train_pairs(generator: torch.Generator) -> Float[Tensor, "density importance
             loss = loss + importance[:, i] * ((points[:, i] - read).square() * chance).sum(-1)
         updates.zero_grad()
         loss.sum().backward()
-        updates.param_groups[0]["lr"] = 0.03 * _cosine(step, PHASE_STEPS, 1)
+        updates.param_groups[0]["lr"] = 0.03 * cosine_after_warmup(step, PHASE_STEPS, 1)
         updates.step()
     best = loss.argmin(0)
     return weight.detach()[best, torch.arange(len(p))].view(len(DENSITIES), len(IMPORTANCES), 2)
@@ -383,82 +390,6 @@ def dimensions(seed: int) -> dict[str, Any]:
 # A sparse autoencoder -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SparseAutoencoder:
-    """States as sums of a few directions out of many.
-
-    Attributes:
-        encoder, encoder_bias: what each latent reads, a row each, and what it adds to it.
-        decoder: what each latent writes, a row each, of length one.
-        centre: subtracted before and added afterwards.
-        k: how many latents of a state may speak; None for as many as are positive.
-    """
-
-    encoder: Float[Tensor, "latent d_model"]
-    encoder_bias: Float[Tensor, "latent"]
-    decoder: Float[Tensor, "latent d_model"]
-    centre: Float[Tensor, "d_model"]
-    k: int | None = None
-
-    def encode(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch latent"]:
-        """How much of each latent is in a state."""
-        z = ((x - self.centre) @ self.encoder.T + self.encoder_bias).relu()
-        if self.k is None:
-            return z
-        top = z.topk(self.k, dim=1)
-        return torch.zeros_like(z).scatter(1, top.indices, top.values)
-
-    def decode(self, z: Float[Tensor, "batch latent"]) -> Float[Tensor, "batch d_model"]:
-        """The state that they make up."""
-        return z @ self.decoder + self.centre
-
-
-def fit_autoencoder(
-    states: Iterator[Float[Tensor, "batch d_model"]],
-    d_model: int,
-    latents: int,
-    generator: torch.Generator,
-    *,
-    k: int | None = None,
-    penalty: float = 0.0,
-    steps: int,
-    learning_rate: float,
-) -> SparseAutoencoder:
-    """Train an autoencoder with Adam, a warm-up of 100 steps and a cosine.
-
-    Args:
-        states: batches of what is to be taken apart.
-        d_model, latents: width of a state, and number of latents.
-        generator: of the initial directions.
-        k: keep the k largest latents of each state (TopK).
-        penalty: what the sum of the latents costs (L1).
-        steps: number of batches.
-        learning_rate: at its highest.
-    """
-    decoder = F.normalize(torch.randn(latents, d_model, generator=generator), dim=1)
-    encoder, bias = decoder.clone().requires_grad_(), torch.zeros(latents, requires_grad=True)
-    decoder, centre = decoder.requires_grad_(), torch.zeros(d_model, requires_grad=True)
-    updates = torch.optim.Adam([encoder, bias, decoder, centre])
-    for step in range(steps):
-        x = next(states)
-        sparse = SparseAutoencoder(encoder, bias, decoder, centre, k)
-        z = sparse.encode(x)
-        wrong = (x - sparse.decode(z)).square().sum(1).mean()
-        loss = wrong + penalty * z.sum(1).mean()
-        updates.zero_grad()
-        loss.backward()
-        updates.param_groups[0]["lr"] = learning_rate * _cosine(step, steps, 100)
-        updates.step()
-        with torch.no_grad():
-            decoder /= decoder.norm(dim=1, keepdim=True)
-    return SparseAutoencoder(encoder.detach(), bias.detach(), decoder.detach(), centre.detach(), k)
-
-
-def explained(x: Float[Tensor, "batch d_model"], y: Float[Tensor, "batch d_model"]) -> float:
-    """Share of the variance of states that their reconstructions explain."""
-    return float(1 - (x - y).square().sum() / (x - x.mean(0)).square().sum())
-
-
 # A world whose features are known -----------------------------------------------------------------
 
 KNOWN, WORLD_WIDTH, FAMILIES = 96, 32, 16
@@ -511,14 +442,6 @@ def make_world(seed: int) -> World:
     """Random directions."""
     drawn = torch.randn(KNOWN, WORLD_WIDTH, generator=make_generator(seed, "world"))
     return World(F.normalize(drawn, dim=1))
-
-
-def best_match(
-    true: Float[Tensor, "feature d_model"], found: Float[Tensor, "latent d_model"]
-) -> tuple[Float[Tensor, "feature"], Int[Tensor, "feature"]]:
-    """For each feature the largest cosine with a latent's direction, and that latent; all of length one."""
-    cosine = (true @ found.T).max(1)
-    return cosine.values, cosine.indices
 
 
 def fit_world(world: World, arm: str, seed: int) -> SparseAutoencoder:
@@ -620,8 +543,6 @@ SEEN_FROM = 8
 WINDOWS = 240
 LATENTS, ACTIVE = 256, 8
 SAE_STEPS = 1200
-FEWEST = 20
-"""So often a property must come in each half of the text that judges."""
 MODELS = ("trained", "untrained")
 BASES = ("latents", "neurons", "ICA", "PCA", "random")
 KINDS = ("character", "character before", "pair", "triple", "class")
@@ -698,69 +619,6 @@ def labels() -> tuple[tuple[str, ...], Bool[Tensor, "property place"]]:
     return kinds, held[often]
 
 
-QUANTILES = tuple(1 - 2 ** (-i / 2) for i in range(2, 19))
-"""Thresholds that a unit may have: from one half of its values up to one in five hundred."""
-
-
-@dataclass(frozen=True)
-class Scores:
-    """How well single units name properties of the text, by F1 on text that nothing was chosen on.
-
-    Attributes:
-        best: for each property the F1 of the unit that names it best.
-        own: for each unit that speaks often enough the F1 of the property that it names best.
-        swapped: the same with another unit in its place.
-        per_unit: as `own`, but for every unit.
-    """
-
-    best: Float[Tensor, "property"]
-    own: Float[Tensor, "unit"]
-    swapped: Float[Tensor, "unit"]
-    per_unit: Float[Tensor, "every"]
-
-
-def score(units: Float[Tensor, "place unit"], held: Bool[Tensor, "property place"]) -> Scores:
-    """Choose units, properties and thresholds on the first half of the places, and score them on the second.
-
-    A unit names a place when it lies above a threshold, one of seventeen quantiles of its own values.
-    """
-    half, n = len(units) // 2, units.shape[1]
-    threshold = torch.quantile(units[:half], torch.tensor(QUANTILES), dim=0)  # (quantile, unit)
-
-    def f1(values: Tensor, true: Tensor) -> Tensor:
-        named = (values[:, None] > threshold).float().flatten(1)
-        both = true.float() @ named
-        sizes = named.sum(0) + true.float().sum(1)[:, None]
-        return (2 * both / sizes.clamp(min=1)).view(len(true), len(QUANTILES), n)
-
-    chosen, judged = f1(units[:half], held[:, :half]), f1(units[half:], held[:, half:])
-    best = judged.flatten(1).gather(1, chosen.flatten(1).argmax(1, keepdim=True))[:, 0]
-    pick = chosen.flatten(0, 1).argmax(0)  # property and quantile of each unit
-    by_unit = judged.flatten(0, 1)
-    spoken = ((units[:half] > 0).sum(0) >= FEWEST) & ((units[half:] > 0).sum(0) >= FEWEST)
-    each = torch.arange(n)
-    own, swapped = by_unit[pick, each], by_unit[pick, each.roll(1)]
-    return Scores(best, own[spoken], swapped[spoken], own)
-
-
-def probe_f1(
-    states: Float[Tensor, "place d_model"], held: Bool[Tensor, "property place"]
-) -> Float[Tensor, "property"]:
-    """F1 of a linear probe for each property: ridge regression and a threshold, both from the first half."""
-    half = len(states) // 2
-    x, y = states[:half].double(), held[:, :half].double().T
-    moments = x.T @ x + 0.1 * torch.eye(x.shape[1], dtype=torch.float64)
-    says = (states.double() @ torch.linalg.solve(moments, x.T @ (y - y.mean(0)))).float()
-    threshold = torch.quantile(says[:half], torch.tensor(QUANTILES), dim=0)
-
-    def f1(values: Tensor, true: Tensor) -> Tensor:
-        named = values > threshold[:, None]
-        return 2 * (named & true.T).sum(1) / (named.sum(1) + true.sum(1)).clamp(min=1)
-
-    best = f1(says[:half], held[:, :half]).argmax(0, keepdim=True)
-    return f1(says[half:], held[:, half:]).gather(0, best)[0]
-
-
 def independent_components(
     states: Float[Tensor, "place d_model"], generator: torch.Generator, rounds: int = 40
 ) -> Float[Tensor, "d_model component"]:
@@ -795,11 +653,6 @@ def loss_with(model: Model, change: Any) -> float:
     with intervene(model, {TAP: change}):
         logits = model(inputs)[:, SEEN_FROM:]
     return float(F.cross_entropy(logits.flatten(0, 1), targets[:, SEEN_FROM:].flatten()))
-
-
-def _drawn(states: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
-    while True:
-        yield states[torch.randint(len(states), (256,), generator=generator)]
 
 
 @dataclass(frozen=True)
@@ -837,7 +690,7 @@ def fit_stream(model: Model, seed: int) -> Stream:
     fitted = (states - middle) / spread
     generator = make_generator(seed, "autoencoder")
     sparse = fit_autoencoder(
-        _drawn(fitted, generator),
+        batches(fitted, generator),
         states.shape[1],
         LATENTS,
         generator,
