@@ -417,13 +417,14 @@ def view(kind: str, batch: Batch, what: str, where: str) -> tuple[Batch, Arcs]:
     return hidden(batch, what.split()[-1]), gold
 
 
-def _evaluation(seed: int) -> Batch:
+def evaluation_batch(seed: int) -> Batch:
+    """The sentences of one seed on which heads are scored."""
     return Grammar(LENGTH).batch(make_generator(seed, "evaluation"), ROWS)
 
 
 def _found(kind: str, model: Model, seed: int) -> Float[ndarray, "view relation by"]:
     """F1 of the best head, the best offset, the best head before training, and that of swapped rows."""
-    batch, untrained = _evaluation(seed), fresh(kind, seed)
+    batch, untrained = evaluation_batch(seed), fresh(kind, seed)
     scores = np.zeros((len(VIEWS), len(LOOKED_FOR), len(BY)))
     for i, where in enumerate(VIEWS):
         for j, what in enumerate(LOOKED_FOR):
@@ -438,7 +439,7 @@ def _found(kind: str, model: Model, seed: int) -> Float[ndarray, "view relation 
 
 def _preferred(kind: str, model: Model, seed: int) -> float:
     """How often the best head of pronouns prefers the noun that is meant, where there are two."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     weights = patterns(model, batch)
     chosen = best(weights.argmax(-1), arcs(batch, "reference")).head
     other = Grammar(LENGTH).batch(make_generator(seed, "samples"), ROWS)
@@ -447,7 +448,7 @@ def _preferred(kind: str, model: Model, seed: int) -> float:
 
 def _second_noun(model: Model, seed: int) -> float:
     """How often an encoder's head for adjectives finds a noun that stands two words ahead."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     gold, looked = arcs(batch, "adjective"), patterns(model, batch).argmax(-1)
     chosen = best(looked, gold).head
     return float(head_scores(looked[1::2, [chosen]], gold.farther(1).half(1))[0])
@@ -503,7 +504,7 @@ DISTANCES = tuple(range(-14, 4))
 @measurement(seeds=10, coords={"relation": tuple(NAMES), "distance": DISTANCES})
 def distances(seed: int) -> dict[str, Any]:
     """How many words the arrows of each relation span, and how often a pronoun has one noun to choose from."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     gold = {relation: arcs(batch, relation) for relation in NAMES}
     spans = {relation: one.distances() for relation, one in gold.items()}
     alone = 1 - float((rivals(batch) >= 0).sum() / (gold["reference"].end >= 0).sum())
@@ -525,7 +526,7 @@ FEW = 10
 @measurement(seeds=10, coords={"scored": ("same rows", "other rows")})
 def chosen_on_few(seed: int) -> dict[str, Any]:
     """The best head of an untrained encoder for pronouns, chosen on ten rows: scored on them, and on others."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     looked = patterns(fresh("encoder", seed), batch).argmax(-1)
     gold = arcs(batch, "reference")
     pairs = []
@@ -579,7 +580,7 @@ def without_role(
 )
 def roles(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """The largest weight of a head on neighbours and boundaries, and how many heads have no role."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     trained = [patterns(runs[kind].model, batch) for kind in READERS]
     before = [patterns(fresh(kind, seed), batch) for kind in READERS]
     return {
@@ -603,7 +604,7 @@ ONES = ("best", "mean of the others", "most missed")
 
 def far_subject_scores(kind: str, model: Model, seed: int) -> Float[ndarray, "head"]:
     """F1 of each head for far subjects, where the verb is predicted."""
-    shown, gold = view(kind, _evaluation(seed), "far agreement", "predicted")
+    shown, gold = view(kind, evaluation_batch(seed), "far agreement", "predicted")
     return head_scores(patterns(model, shown).argmax(-1), gold)
 
 
@@ -783,7 +784,7 @@ def perfect_swapped() -> float:
     """What a head that finds every far subject keeps on exchanged rows, from the word before the verb."""
     kept = []
     for seed in seeds_of(10):
-        gold = relation_arcs(_evaluation(seed), "far agreement").earlier()
+        gold = relation_arcs(evaluation_batch(seed), "far agreement").earlier()
         mixed = swapped(gold.end[:, None], gold, make_generator(seed, "samples"))
         kept.append(head_scores(mixed, gold)[0])
     return float(np.mean(kept))

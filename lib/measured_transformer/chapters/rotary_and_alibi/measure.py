@@ -454,8 +454,8 @@ def outcomes(rule: Rule, seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     return {"steps": ("scheme", needed), "accuracy": ("scheme", [s.accuracy for s in scores])}
 
 
-_BACK = Lag(vocab=8, length=32)
-BACK = Rule("lag", _BACK, 200, 16, _BACK.bayes_loss(), 2)
+BACK_TASK = Lag(vocab=8, length=32)
+BACK = Rule("lag", BACK_TASK, 200, 16, BACK_TASK.bayes_loss(), 2)
 COPY = Rule("copy", Induction(vocab=8, length=32, shortest=3, longest=6), 300, 16, 0.0, 1)
 MIRROR = Rule("mirror", Reversal(vocab=8, length=12), 200, 16, 0.0, 1)
 TOLERANCE = {"steps": 100.0, "accuracy": 0.2}
@@ -477,14 +477,16 @@ def three_back(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     models: dict[str, Any] = {name: run.model for name, run in runs.items()}
 
     def excess(name: str, **where: int) -> float:
-        lost = excess_loss(models[name], _BACK, seed=seed, size=32, length=_BACK.length, **where)
+        lost = excess_loss(
+            models[name], BACK_TASK, seed=seed, size=32, length=BACK_TASK.length, **where
+        )
         return float(np.nanmean(lost))
 
     return {
         **outcomes(BACK, seed, runs),
         "inside": ("scheme", [excess(name) for name in SCHEMES]),
         "moved": ("scheme", [excess(name, shift=100) for name in SCHEMES]),
-        "place": ("layer", position_r2_by_layer(models["none"], _BACK, seed=seed)),
+        "place": ("layer", position_r2_by_layer(models["none"], BACK_TASK, seed=seed)),
     }
 
 
@@ -625,13 +627,13 @@ def lag_best() -> float:
 @number
 def guess_excess() -> float:
     """What guessing at random loses beyond it."""
-    return math.log(_BACK.vocab) - BACK.best
+    return math.log(BACK_TASK.vocab) - BACK.best
 
 
 @number
 def best_accuracy() -> float:
     """The best possible share of right answers on it."""
-    return _BACK.fidelity + (1 - _BACK.fidelity) / _BACK.vocab
+    return BACK_TASK.fidelity + (1 - BACK_TASK.fidelity) / BACK_TASK.vocab
 
 
 @number

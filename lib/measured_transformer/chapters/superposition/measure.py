@@ -647,12 +647,13 @@ CLASSES = {
 
 
 @cache
-def _alphabet() -> str:
+def alphabet() -> str:
+    """The characters of the text in the order of their tokens."""
     return "".join(sorted(set(lzma.decompress(TEXT.read_bytes()).decode("utf-8"))))
 
 
 def _text(tokens: Int[Tensor, "position"]) -> str:
-    return "".join(_alphabet()[token] for token in tokens.tolist())
+    return "".join(alphabet()[token] for token in tokens.tolist())
 
 
 @cache
@@ -1073,7 +1074,7 @@ def at_once() -> float:
 
 def text_of(tokens: list[int]) -> str:
     """The characters that tokens stand for; the start token is none."""
-    return "".join(_alphabet()[token] if token < PROSE.vocab - 1 else " " for token in tokens)
+    return "".join(alphabet()[token] if token < PROSE.vocab - 1 else " " for token in tokens)
 
 
 @number
