@@ -75,7 +75,6 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.regularisation": (
         "analysis.calibration",
         "chapters.regularisation.measure",
-        "chapters.regularisation.reading",
         "variants.dropout",
     ),
     "analysis.relations": ("chapters.heads_and_grammar.measure",),

@@ -14,9 +14,9 @@ from measured_transformer.chapters.regularisation.measure import (
     connections_dropped,
     drop_only_at,
     every_mask,
+    smoothed_ideal,
     stream_noise,
 )
-from measured_transformer.chapters.regularisation.reading import smoothed_ideal
 from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing

@@ -267,6 +267,39 @@ def noise(seed: int) -> dict[str, Any]:
     return {"noise": (("order", "passed"), found)}
 
 
+# What smoothing costs when there is nothing left to learn ------------------------------------------
+
+
+def smoothed_ideal(task: NoisyTranslation, label_smoothing: float) -> tuple[float, float]:
+    r"""What smoothing costs a model that has learnt everything: its loss in nats, and its calibration error.
+
+    The smoothed loss is smallest when the model says $q = (1 - \varepsilon)\pi + \varepsilon / V$ where $\pi$
+    are the true probabilities. It then promises $q$ where $\pi$ is kept. Both numbers are averages over real
+    tokens, the end among them, of the loss without smoothing and of the gap between the two.
+
+    Raises:
+        ValueError: when label_smoothing is not between 0 and 1.
+
+    >>> task = NoisyTranslation(noise=0.3)
+    >>> loss, gap = smoothed_ideal(task, 0.0)
+    >>> math.isclose(loss, task.bayes_loss(), rel_tol=1e-12), gap
+    (True, 0.0)
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing is a share between 0 and 1, got {label_smoothing}")
+
+    def said(chance: float) -> float:
+        return (1 - label_smoothing) * chance + label_smoothing / task.vocab
+
+    stray = task.noise / task.symbols
+    follows = 1 - task.noise + stray
+    pairs = ((1, follows), (task.symbols - 1, stray))
+    word = -math.fsum(count * p * math.log(said(p)) for count, p in pairs if p > 0)
+    tokens = task.mean_tokens(task.length)
+    gaps = tokens * abs(follows - said(follows)) + abs(1 - said(1.0))
+    return (tokens * word - math.log(said(1.0))) / (tokens + 1), gaps / (tokens + 1)
+
+
 # Four remedies, four kinds of data ----------------------------------------------------------------
 
 NOISY = NoisyTranslation(symbols=10, length=8, pad_share=0.3, noise=0.1)
