@@ -45,7 +45,10 @@ MOVED: dict[str, tuple[str, ...]] = {
     "analysis.learned_scale": ("variants.attention",),
     "analysis.learning_rate": ("chapters.learning_rate.measure",),
     "analysis.left_out": ("variants.component_ablation",),
-    "analysis.network_or_attention": ("chapters.feed_forward.measure",),
+    "analysis.network_or_attention": (
+        "chapters.feed_forward.measure",
+        "chapters.feed_forward.reading",
+    ),
     "analysis.neuron_patterns": ("chapters.neurons.measure",),
     "analysis.norm_arms": (
         "variants.norms",

@@ -280,7 +280,7 @@ def test_a_claim_without_evidence_and_a_room_that_there_is_not(printed, tmp_path
     extra = extra.split("\n\n")[0].replace("CS-1.3", "CS-2.1")
     book.write("claims/more.toml", extra)
     told = "\n".join(book.build())
-    assert 'declare it in chapters/some_room/measure.py: @evidence("CS-2.1")' in told
+    assert 'declare it in chapters/some_room/reading.py: @evidence("CS-2.1")' in told
     book.write("good.md", room_pages.PAGE.replace("some_room}", "no_room}"))
     assert "room no_room: expected a chapter that declares measurements" in "\n".join(book.build())
 

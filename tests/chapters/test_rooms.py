@@ -16,7 +16,7 @@ LIBRARY = ROOT / "lib" / PACKAGE
 ROOMS = sorted(
     path for path in (LIBRARY / "chapters").iterdir() if (path / "__init__.py").is_file()
 )
-NAMES = {"claims.toml", "measure.py", "figures.py", "exercises.py", "results"}
+NAMES = {"claims.toml", "measure.py", "reading.py", "figures.py", "exercises.py", "results"}
 INSTRUMENTS = {
     "analysis.alarms",
     "analysis.alignment",
@@ -55,7 +55,31 @@ def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
     elif room.name == "your_own_checkpoint":
         assert names_in(room) == {"figures.py", "results"}  # what it shows was compared elsewhere
     else:
-        assert names_in(room) == NAMES
+        assert names_in(room) | {"reading.py"} == NAMES
+
+
+def declares_readings(path: Path) -> bool:
+    """Whether a module says what claims are judged by, or names numbers of the prose."""
+    functions = [
+        x for x in ast.parse(path.read_text("utf-8")).body if isinstance(x, ast.FunctionDef)
+    ]
+    words = [ast.unparse(one) for function in functions for one in function.decorator_list]
+    return any(word == "number" or word.startswith("evidence(") for word in words)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(LIBRARY.glob("chapters/*/measure.py")), ids=lambda p: p.parent.name
+)
+def test_how_results_are_read_stands_beside_what_is_measured(path: Path):
+    """Only a small room has both in one file, and no room has readings in two."""
+    reading = path.with_name("reading.py")
+    if reading.exists():
+        assert declares_readings(reading)
+        assert not declares_readings(path)
+        assert f"chapters.{path.parent.name}.reading" not in path.read_text("utf-8")
+        assert "@measurement" not in reading.read_text("utf-8")
+    else:
+        assert len(path.read_text("utf-8").splitlines()) <= 300
 
 
 def figure_functions(path: Path) -> list[str]:

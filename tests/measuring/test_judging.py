@@ -49,6 +49,21 @@ def test_a_number_gets_what_the_prose_says_in_parentheses(judged) -> None:
     assert results_of(judged, "nth(0)") == ("draws",)
 
 
+def test_readings_may_stand_in_a_file_of_their_own(room: Room, inline: Inline) -> None:
+    at = MEASURE.index('@evidence("CS-1.3")')
+    imports = "from measured_transformer.measuring import evidence, number\n\n\n"
+    room.write(MEASURE[:at])
+    measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None)
+    assert readings_of("demo") == []
+    (room.folder / "reading.py").write_text(imports + MEASURE[at:])
+    room.reload()
+    assert [one.name for one in readings_of("demo")] == ["CS-1.3", "DD-7.7", "best"]
+    assert set(judge_room("demo").records) == {"CS-1.3", "DD-7.7"}
+    room.write(MEASURE)
+    with pytest.raises(ValueError, match=r"in reading\.py, got CS-1\.3, DD-7\.7, best in measure"):
+        readings_of("demo")
+
+
 def test_numbers_without_arguments_stay_as_they_are(judged) -> None:
     assert (
         value_of(judged, "best:.6f") == f"{float(judged.results['losses'].dataset.loss.min()):.6f}"

@@ -259,7 +259,7 @@ def _unrecorded(claim: Claim, room: str | None) -> str:
         )
     return (
         f"claim {claim.id} is covered by {claim.chapter}, but its room gives no evidence for it; "
-        f'declare it in chapters/{room}/measure.py: @evidence("{claim.id}")'
+        f'declare it in chapters/{room}/reading.py: @evidence("{claim.id}")'
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from docutils import nodes
+from measured_transformer.evidence.results import chapters_folder
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -76,9 +77,14 @@ def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.para
         words.append(f"commit {told['Commit']}")
     line = nodes.paragraph("", "", nodes.strong("", "What ran"), nodes.Text(": "))
     line += nodes.Text(f"{', '.join(words) or 'nothing yet'}. ")
-    code = f"lib/measured_transformer/chapters/{room}/measure.py"
-    uri = f"{repository_of(app)}/blob/{edition_in(app).code_at}/{code}"
-    ways: list[nodes.Node] = [nodes.reference("", "Code", refuri=uri, internal=False)]
+    files = {"Code": "measure.py"}
+    if (chapters_folder() / room / "reading.py").is_file():
+        files = {"Measuring code": "measure.py", "Judging code": "reading.py"}
+    code = f"{repository_of(app)}/blob/{edition_in(app).code_at}/lib/measured_transformer/chapters"
+    ways: list[nodes.Node] = [
+        nodes.reference("", named, refuri=f"{code}/{room}/{file}", internal=False)
+        for named, file in files.items()
+    ]
     if has_cells:
         ways.append(notebook_link(docname=env.docname, words="Notebook"))
     if notes := lab_notes.way_to(env, env.docname):

@@ -195,9 +195,9 @@ def declared(text: str) -> str | None:
 
 def _reached(room: str) -> list[Path]:
     """The files of the library that a room's measurements, and what its claims are judged by, may use."""
-    name = f"measured_transformer.chapters.{room}.measure"
+    names = [f"measured_transformer.chapters.{room}.{file}" for file in ("measure", "reading")]
     with unchanging():
-        return files_of_source([f"import {name}\n{name}"])
+        return files_of_source([f"import {name}\n{name}" for name in names])
 
 
 def _read_marked_again(

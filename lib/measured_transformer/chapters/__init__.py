@@ -1,7 +1,8 @@
-"""One room a chapter, with the same names in each: what it claims, what it measures, draws and asks.
+"""One room a chapter, with the same names in each: what it claims, measures, reads off, draws and asks.
 
 - `claims.toml`: what the sources say, and the rule that each claim is judged by.
 - `measure.py`: what the chapter measures.
+- `reading.py`: how the results are read: what claims are judged by, and the numbers that the prose names.
 - `figures.py`: what it draws.
 - `exercises.py`: the checkers of its exercises.
 - `results/`: what was measured.

@@ -1,6 +1,7 @@
 """Measuring: functions of one seed, run for all their seeds, kept, repeated, and judged at print.
 
-A chapter's room declares what it measures in `measure.py`:
+A chapter's room declares what it measures in `measure.py`, and how that is read in `reading.py` (a small
+room has both in `measure.py`):
 
 - a `measurement` is a function of one seed that gives named arrays; what it trains, it declares, so that a
   scheduler trains for all seeds and all measurements together, and nothing twice;

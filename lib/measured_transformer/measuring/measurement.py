@@ -284,6 +284,23 @@ def measurements_of(room: str) -> dict[str, Measurement]:
     return {one.name: one for one in found if isinstance(one, Measurement) and one.room == room}
 
 
+def reading_module(room: str) -> ModuleType:
+    """The module of a room that says how its results are read: `reading.py`, or without one `measure.py`.
+
+    Raises:
+        ValueError: no room of that name declares measurements, or one with a `reading.py` declares readings in
+            `measure.py` too, where nobody would look for them.
+    """
+    measuring = measure_module(room)
+    if not (results.chapters_folder() / room / "reading.py").is_file():
+        return measuring
+    if astray := vars(measuring).get("__readings__"):
+        raise ValueError(
+            f"{room}: expected evidence and numbers in reading.py, got {', '.join(astray)} in measure.py"
+        )
+    return importlib.import_module(f"{CHAPTERS}.{room}.reading")
+
+
 def readings_of(room: str) -> list[Reading]:
     """What a room's claims are judged by, and the numbers that its prose names."""
-    return list(vars(measure_module(room)).get("__readings__", {}).values())
+    return list(vars(reading_module(room)).get("__readings__", {}).values())

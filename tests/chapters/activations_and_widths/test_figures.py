@@ -1,7 +1,7 @@
 """Figures on activations and widths draw every seed of what was measured."""
 
 import numpy as np
-from measured_transformer.chapters.activations_and_widths import figures, measure
+from measured_transformer.chapters.activations_and_widths import figures, measure, reading
 from measured_transformer.evidence.results import load_results
 
 RESULTS = load_results("activations_and_widths")
@@ -35,7 +35,7 @@ def test_each_activation_multiplies_in_a_panel_of_its_own():
 def test_every_learned_product_is_drawn_at_the_rate_that_was_chosen_for_it():
     multiplied = RESULTS["multiplied"]
     (axes,) = figures.plot_learned_products(multiplied).figure.axes
-    errors = np.exp(measure.log_errors(multiplied).values)
+    errors = np.exp(reading.log_errors(multiplied).values)
     heights = of_lines(axes, "y")
     assert np.isclose(errors.ravel()[:, None], heights, rtol=1e-9).any(1).all()
     assert {text.get_text() for text in axes.texts} == set(figures.KIND_NAMES.values())

@@ -12,12 +12,11 @@ from measured_transformer.chapters.activations_and_widths.measure import (
     activation_arms,
     at_equal_parameters,
     at_width,
-    fitted_loss,
     learned_product,
-    log_errors,
     product_network,
     products,
 )
+from measured_transformer.chapters.activations_and_widths.reading import fitted_loss, log_errors
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing
 from measured_transformer.models.config import Config

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer.chapters.allocation import measure
+from measured_transformer.chapters.allocation import reading as readings
 from measured_transformer.chapters.allocation.measure import (
     Reader,
     ReaderSizes,
@@ -240,7 +241,7 @@ def test_rollout_is_that_of_repeated_mixing():
 
 def test_results_are_of_this_code_and_say_what_the_page_says():
     reading = load_result("allocation", "reading")
-    assert measure.formula_error(reading) < 0.02
+    assert readings.formula_error(reading) < 0.02
     alone = reading.read.sel(needed=1, tokens=2048)
     assert (alone < reading.read.sel(needed=10, tokens=2048)).all()
     nothing = load_result("allocation", "nothing")

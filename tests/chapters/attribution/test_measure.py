@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer.analysis.ablation import Component, heads, loss
-from measured_transformer.chapters.attribution import measure
+from measured_transformer.chapters.attribution import reading
 from measured_transformer.chapters.attribution.measure import (
     DEPTHS,
     METHODS,
@@ -12,15 +12,17 @@ from measured_transformer.chapters.attribution.measure import (
     NAMES,
     TASKS,
     WithoutHead,
-    chosen_elsewhere,
     config_of,
     copied,
-    known,
-    of_depth,
-    of_task,
     questions,
     scores_of,
     sublayers,
+)
+from measured_transformer.chapters.attribution.reading import (
+    chosen_elsewhere,
+    known,
+    of_depth,
+    of_task,
 )
 from measured_transformer.evidence.results import load_results
 from measured_transformer.internals.at import at
@@ -128,4 +130,4 @@ def test_nothing_is_found_where_there_is_nothing_to_find() -> None:
     areas = RESULTS["controls"].area
     for state in ("untrained", "permuted"):
         assert np.abs(areas.sel(state=state).mean("seed") - 0.5).max() < 0.2
-    assert measure.KNOWS == 0.99
+    assert reading.KNOWS == 0.99

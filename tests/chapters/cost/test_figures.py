@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from measured_transformer.analysis.cost import Operations
+from measured_transformer.analysis.roofline import A100
 from measured_transformer.chapters.cost import figures as cost
 from measured_transformer.chapters.cost import measure
 from measured_transformer.chapters.cost.measure import Times, crossovers
@@ -68,7 +69,7 @@ def test_tiles_of_the_future_are_not_drawn():
 
 def test_every_point_stands_on_the_roof():
     points = measure.intensities()
-    axes = cost.plot_roofline(measure.A100, points).figure.axes[0]
+    axes = cost.plot_roofline(A100, points).figure.axes[0]
     single = [
         (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
         for line in axes.get_lines()

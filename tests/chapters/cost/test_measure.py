@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer.analysis.cost import Operations
+from measured_transformer.analysis.roofline import A100
 from measured_transformer.chapters.cost import measure
 from measured_transformer.chapters.cost.measure import (
     Measured,
@@ -137,10 +138,10 @@ def test_intensities_have_the_limits_that_the_page_names():
     assert plain == pytest.approx(32, rel=1e-3)
     tiled = measure.intensity(4 * n * n * 64, measure.tiled_traffic(n, 64, 128))
     assert tiled == pytest.approx(128, rel=1e-3)
-    assert measure.A100.ridge == pytest.approx(312e12 / 2.039e12)
-    assert measure.A100.attainable(measure.A100.ridge) == pytest.approx(312e12)
-    assert measure.A100.attainable(1.0) == 2.039e12
-    assert measure.A100.attainable(1e6) == 312e12
+    assert A100.ridge == pytest.approx(312e12 / 2.039e12)
+    assert A100.attainable(A100.ridge) == pytest.approx(312e12)
+    assert A100.attainable(1.0) == 2.039e12
+    assert A100.attainable(1e6) == 312e12
 
 
 def test_pieces_of_a_model_are_those_of_the_formula():

@@ -16,17 +16,19 @@ from measured_transformer.chapters.depth_and_heads.measure import (
     WORLD,
     Arm,
     Unmasked,
-    by_size,
-    places,
-    ranges,
     sacre,
     scores,
     sentences,
     text,
     translations,
-    variance_shares,
     violations,
     without_masks,
+)
+from measured_transformer.chapters.depth_and_heads.reading import (
+    by_size,
+    places,
+    ranges,
+    variance_shares,
 )
 from measured_transformer.evidence.results import load_results
 from measured_transformer.inference.beams import BeamSearch

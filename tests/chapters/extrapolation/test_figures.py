@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from measured_transformer.chapters.extrapolation import figures
-from measured_transformer.chapters.extrapolation.measure import more_training
+from measured_transformer.chapters.extrapolation.reading import more_training
 from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 

@@ -19,10 +19,10 @@ from measured_transformer.chapters.extrapolation.measure import (
     fit_longer,
     keeping,
     longest_within,
-    more_training,
     slowed,
     weight_on_start,
 )
+from measured_transformer.chapters.extrapolation.reading import more_training
 from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing

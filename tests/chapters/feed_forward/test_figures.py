@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from measured_transformer.chapters.feed_forward import figures, measure
+from measured_transformer.chapters.feed_forward import figures, measure, reading
 from measured_transformer.chapters.feed_forward.measure import Fit, by_hand
 from xarray import Dataset
 
@@ -85,7 +85,7 @@ def test_both_ways_of_taking_a_part_away_are_drawn_for_each_seed():
     jobs = drawn_values(("loss",), job=measure.JOBS, arm=measure.THREE).merge(
         drawn_values(("taken",), job=measure.JOBS, part=measure.PARTS)
     )
-    found, drawn = measure.rises(jobs), figures.plot_taken(jobs)
+    found, drawn = reading.rises(jobs), figures.plot_taken(jobs)
     for panel, part in enumerate(measure.PARTS):
         rows = [x for x, _ in lines(drawn, panel) if len(x) == 3]
         for rise in found.values():

@@ -9,6 +9,7 @@ import torch
 from measured_transformer.analysis.ablation import loss
 from measured_transformer.analysis.handmade import heads_model, induction_model
 from measured_transformer.chapters.feed_forward import measure as ff
+from measured_transformer.chapters.feed_forward import reading
 from measured_transformer.evidence.results import load_results
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
@@ -354,7 +355,7 @@ def test_a_head_that_looks_at_fixed_places_may_be_frozen_and_one_that_asks_may_n
 
 def test_rises_are_paired_by_seed():
     axes = ("seed", "job", "arm")
-    found = ff.rises(
+    found = reading.rises(
         Dataset(
             {
                 "loss": (axes, [[[1.0, 1.5, 3.0]], [[2.0, 1.0, 2.5]]]),

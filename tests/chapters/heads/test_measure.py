@@ -10,7 +10,6 @@ from measured_transformer.chapters.heads.measure import (
     PATHS,
     PairEffects,
     as_torch,
-    best_count,
     best_numbers,
     concatenated,
     drawn_attention,
@@ -27,6 +26,7 @@ from measured_transformer.chapters.heads.measure import (
     right,
     two_maps,
 )
+from measured_transformer.chapters.heads.reading import best_count
 from measured_transformer.internals.capture import capture
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.tasks.induction import Induction

@@ -9,7 +9,7 @@ import pytest
 import torch
 import xarray as xr
 from measured_transformer.analysis.handmade import induction_model
-from measured_transformer.chapters.induction import measure
+from measured_transformer.chapters.induction import measure, reading
 from measured_transformer.chapters.induction.measure import (
     NOISE,
     POINTS,
@@ -247,9 +247,9 @@ def test_crossings_lie_between_two_looks() -> None:
         dims=("seed", "look"),
         coords={"seed": [0], "look": list(measure.LOOKS)},
     )
-    assert float(measure._first(rows, 1.0, falls=True)[0]) == pytest.approx(30)
-    assert float(measure._first(-rows, -3.0, falls=False)[0]) == pytest.approx(10)
-    assert float(measure._first(rows, -1.0, falls=True)[0]) == measure.LOOKS[-1]
+    assert float(reading._first(rows, 1.0, falls=True)[0]) == pytest.approx(30)
+    assert float(reading._first(-rows, -3.0, falls=False)[0]) == pytest.approx(10)
+    assert float(reading._first(rows, -1.0, falls=True)[0]) == measure.LOOKS[-1]
 
 
 def test_what_the_text_calls_solved_is_solved() -> None:

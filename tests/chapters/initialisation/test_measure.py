@@ -5,7 +5,7 @@ import pytest
 import torch
 import xarray
 from measured_transformer.analysis.states import rms
-from measured_transformer.chapters.initialisation import measure
+from measured_transformer.chapters.initialisation import measure, reading
 from measured_transformer.chapters.initialisation.measure import (
     ScaledGroup,
     best_log_rate,
@@ -177,7 +177,7 @@ def test_each_seed_gets_the_rate_that_is_best_for_the_others():
         dims=("seed", "arm", "rate"),
         coords={"seed": [0, 10, 20, 30], "arm": ["one"], "rate": [0.1, 0.2]},
     )
-    assert measure.at_best_rate(losses).values.ravel().tolist() == [9.0, 1.0, 1.0, 1.0]
+    assert reading.at_best_rate(losses).values.ravel().tolist() == [9.0, 1.0, 1.0, 1.0]
 
 
 def test_the_best_rate_of_no_width_lies_at_the_edge_of_the_grid():
@@ -195,7 +195,7 @@ def test_no_tuned_rate_of_the_deep_models_lies_at_the_edge_of_its_grid():
 
 def test_with_mup_the_best_rate_has_no_slope_and_the_standard_way_could_have_shown_one():
     slopes = RESULTS["transfer"].slope
-    rule = Equivalence(margin=measure.MARGIN, control=True)
+    rule = Equivalence(margin=reading.MARGIN, control=True)
     values = {
         "treatment": slopes.sel(rule="maximal-update").values,
         "baseline": np.zeros(slopes.sizes["seed"]),

@@ -7,7 +7,7 @@ import pytest
 import torch
 import xarray
 from measured_transformer.analysis.residual import random_model
-from measured_transformer.chapters.layer_norm import measure
+from measured_transformer.chapters.layer_norm import measure, reading
 from measured_transformer.chapters.layer_norm.measure import (
     by_formula,
     clocked,
@@ -195,7 +195,7 @@ def test_a_model_that_guesses_is_as_far_off_as_one_that_diverged():
 def test_each_seed_gets_the_learning_rate_that_is_best_for_the_others():
     values = [[0.1, 1.0], [1.0, 0.1], [1.0, 0.1], [1.0, 0.1]]
     table = xarray.DataArray(values, dims=("seed", "rate"))
-    assert measure.at_own_rate(table).tolist() == [1.0, 0.1, 0.1, 0.1]
+    assert reading.at_own_rate(table).tolist() == [1.0, 0.1, 0.1, 0.1]
 
 
 def test_no_arm_is_best_at_the_edge_of_the_grid():
@@ -211,5 +211,5 @@ def test_the_committed_times_are_of_many_rounds():
     with pytest.raises(ValueError, match="RMSNorm"):
         clocked("BatchNorm")
     assert np.isclose(
-        measure.kernel_ratio(), np.median(clocked("RMSNorm")) / np.median(clocked("LayerNorm"))
+        reading.kernel_ratio(), np.median(clocked("RMSNorm")) / np.median(clocked("LayerNorm"))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from measured_transformer.chapters.layers import figures
-from measured_transformer.chapters.layers.measure import climb
+from measured_transformer.chapters.layers.reading import climb
 from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 

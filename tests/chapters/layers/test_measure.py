@@ -10,16 +10,12 @@ from measured_transformer.analysis.layers import (
 )
 from measured_transformer.chapters.layers.measure import (
     CONFIG,
-    EARLY,
     IN_THIRDS,
     LAYERS,
     agreement_learnt,
     carrying_model,
-    centres,
-    climb,
     evened,
     first_mass,
-    in_third,
     lens,
     locality,
     null_distances,
@@ -32,6 +28,7 @@ from measured_transformer.chapters.layers.measure import (
     thirds,
     word_kinds,
 )
+from measured_transformer.chapters.layers.reading import EARLY, centres, climb, in_third
 from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing

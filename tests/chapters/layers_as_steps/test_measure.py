@@ -15,7 +15,7 @@ from measured_transformer.analysis.lens import (
     rise_chosen_apart,
 )
 from measured_transformer.analysis.residual import ledger, random_model
-from measured_transformer.chapters.layers_as_steps import measure
+from measured_transformer.chapters.layers_as_steps import measure, reading
 from measured_transformer.chapters.layers_as_steps.measure import (
     common_shares,
     contributions,
@@ -402,7 +402,7 @@ def test_what_was_measured_adds_up():
 def test_surplus_blocks_are_those_that_are_missed_least():
     six = RESULTS["six"].isel(seed=0).sel(task="reversal", arm="plain")
     least = np.argsort(six.skip.values)[:4]
-    found = measure.surplus_ratio(RESULTS["six"]).isel(seed=0).sel(task="reversal", arm="plain")
+    found = reading.surplus_ratio(RESULTS["six"]).isel(seed=0).sel(task="reversal", arm="plain")
     assert float(found) == pytest.approx(six.ratio.values[least].mean())
 
 
@@ -412,9 +412,9 @@ def test_only_rises_that_another_sample_has_as_well_count_as_worse():
         dims=("seed", "sample", "state"),
         coords={"sample": list(measure.SAMPLES)},
     )
-    assert measure.worsened(read).values == pytest.approx([0.25 - 0.1])
+    assert reading.worsened(read).values == pytest.approx([0.25 - 0.1])
     falling = read.copy(data=[[[3.0, 2.0, 1.0, 0.5, 0.4], [3.0, 2.0, 2.25, 1.0, 0.9]]])
-    assert measure.worsened(falling).values.tolist() == [0.0]
+    assert reading.worsened(falling).values.tolist() == [0.0]
 
 
 def test_a_sublayer_is_made_up_for_where_others_say_more():
@@ -422,12 +422,12 @@ def test_a_sublayer_is_made_up_for_where_others_say_more():
     direct = [[[-9.0, -9.0, -1.0, -1.0, -0.01, -0.2]]]
     later = [[[9.0, 9.0, 0.5, -0.5, 0.5, 0.001]]]
     axes = ("seed", "task", "sublayer")
-    found = measure.rerouted(Dataset({"direct": (axes, direct), "later": (axes, later)}))
+    found = reading.rerouted(Dataset({"direct": (axes, direct), "later": (axes, later)}))
     assert found.values.tolist() == [[0.25]]
 
 
 def test_climbs_are_those_of_a_straight_line():
     rows = np.stack([np.linspace(1, 3, 12), np.linspace(2, 1, 12)])[None]
     kinds = {"kind": list(measure.TRAINED_ON)}
-    found = measure.climbs(Dataset({"distance": (("seed", "kind", "block"), rows)}, coords=kinds))
+    found = reading.climbs(Dataset({"distance": (("seed", "kind", "block"), rows)}, coords=kinds))
     assert found.values == pytest.approx(np.array([[2.0, -1.0]]))

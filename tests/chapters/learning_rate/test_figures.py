@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from measured_transformer.chapters.learning_rate import figures, measure
+from measured_transformer.chapters.learning_rate import figures, measure, reading
 from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 
@@ -105,10 +105,10 @@ def test_clipping_has_a_panel_for_each_optimiser():
 
 
 def test_batches_are_steps_against_examples():
-    steps = np.exp(measure.log_steps(RESULTS["batches"]).values)
+    steps = np.exp(reading.log_steps(RESULTS["batches"]).values)
     drawn = figures.plot_batches(RESULTS["batches"])
     assert shows(drawn, steps.ravel(), 0)
-    assert shows(drawn, measure.best_rates(RESULTS["batches"]).values.ravel(), 1)
+    assert shows(drawn, reading.best_rates(RESULTS["batches"]).values.ravel(), 1)
 
 
 def test_decay_and_muon_show_every_seed():

@@ -16,16 +16,15 @@ from measured_transformer.chapters.learning_rate.measure import (
     at_best,
     batch_gradients,
     best_for_others,
-    best_rates,
     descend,
     draw_trials,
     hyperbola,
-    log_steps,
     loss_of,
     noise_scale,
     variance_parts,
     variance_shares,
 )
+from measured_transformer.chapters.learning_rate.reading import best_rates, log_steps
 from measured_transformer.training.loop import Step, evaluate, make_model, predict, train
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.seeding import make_generator

@@ -9,7 +9,6 @@ from measured_transformer.chapters.metric_traps import measure
 from measured_transformer.chapters.metric_traps.measure import (
     ARMS,
     NOISIER,
-    PARTS,
     PLAIN,
     READINGS,
     WAYS,
@@ -30,6 +29,7 @@ from measured_transformer.chapters.metric_traps.measure import (
     with_padding,
     written,
 )
+from measured_transformer.chapters.metric_traps.reading import PARTS
 from measured_transformer.evidence.results import load_results
 from measured_transformer.inference.generate import generate
 from measured_transformer.measuring.measurement import measurements_of

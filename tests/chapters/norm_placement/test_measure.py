@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import xarray
-from measured_transformer.chapters.norm_placement import measure
+from measured_transformer.chapters.norm_placement import measure, reading
 from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing
@@ -60,7 +60,7 @@ def test_each_seed_gets_the_learning_rate_that_is_best_for_the_others():
         dims=("seed", "rate"),
         coords={"seed": [0, 10, 20, 30], "rate": [0.1, 0.2]},
     )
-    assert measure.at_best_rate(steps).values.tolist() == [100.0, 10.0, 10.0, 10.0]
+    assert reading.at_best_rate(steps).values.tolist() == [100.0, 10.0, 10.0, 10.0]
 
 
 def test_all_trainings_of_the_map_are_there():

@@ -16,13 +16,11 @@ from measured_transformer.chapters.one_head.measure import (
     cut,
     encoder_job,
     gradient_importance,
-    ideal_share,
     keep_by_layer,
     mean_maps,
-    mirror_share,
     pattern_falls,
-    same_label,
 )
+from measured_transformer.chapters.one_head.reading import ideal_share, mirror_share, same_label
 from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing

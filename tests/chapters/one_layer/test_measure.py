@@ -19,7 +19,6 @@ from measured_transformer.chapters.one_layer.measure import (
     entries_kept,
     expected_share,
     layer_config,
-    moves,
     nested,
     operations,
     random_layer,
@@ -30,6 +29,7 @@ from measured_transformer.chapters.one_layer.measure import (
     toy_layer,
     trace,
 )
+from measured_transformer.chapters.one_layer.reading import moves
 from measured_transformer.evidence.results import load_results
 from measured_transformer.internals.capture import capture
 from measured_transformer.measuring.measurement import measurements_of

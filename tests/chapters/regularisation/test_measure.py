@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import xarray
-from measured_transformer.chapters.regularisation import measure
+from measured_transformer.chapters.regularisation import measure, reading
 from measured_transformer.chapters.regularisation.measure import (
     PLACES,
     connections_dropped,
@@ -195,7 +195,7 @@ def test_each_seed_stops_where_the_others_do_best() -> None:
     curve = xarray.DataArray(
         [[3.0, 1.0, 2.5], [3.0, 2.0, 1.0], [3.0, 1.0, 2.6]], dims=("seed", "step")
     )
-    found = measure.early_stopped(curve).values
+    found = reading.early_stopped(curve).values
     assert found.tolist() == [1.0, 2.0, 1.0]
 
 

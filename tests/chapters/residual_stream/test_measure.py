@@ -12,7 +12,7 @@ from measured_transformer.analysis.residual import (
     write_cosines,
     write_ratios,
 )
-from measured_transformer.chapters.residual_stream import measure
+from measured_transformer.chapters.residual_stream import measure, reading
 from measured_transformer.chapters.residual_stream.measure import (
     embedding_part,
     growth,
@@ -190,7 +190,7 @@ def test_the_largest_step_is_the_largest_factor():
     stream = RESULTS["twelve"].stream.sel(stage="trained")
     rows = stream.transpose("seed", "state").values
     np.testing.assert_allclose(
-        measure.largest_step(stream).values, np.log(rows[:, 1:] / rows[:, :-1]).max(1)
+        reading.largest_step(stream).values, np.log(rows[:, 1:] / rows[:, :-1]).max(1)
     )
 
 
@@ -201,12 +201,12 @@ def test_a_bare_sublayer_gives_what_it_writes_in_its_block():
 
 
 def test_untrained_blocks_pass_the_yardstick_of_refinement_too():
-    late = measure._late(RESULTS["twelve"], "kept", "untrained")
+    late = reading._late(RESULTS["twelve"], "kept", "untrained")
     assert float(late.min()) > 0.9
 
 
 def test_the_models_with_twelve_blocks_are_split_by_who_fetches():
     fetched = RESULTS["fetched"]
-    counts = [measure.fetching_in(fetched, block=block) for block in (1, 2)]
+    counts = [reading.fetching_in(fetched, block=block) for block in (1, 2)]
     assert sum(counts) == fetched.sizes["seed"]
     assert float(fetched.mirrored.max("block").min()) > 0.4

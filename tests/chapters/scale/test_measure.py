@@ -7,7 +7,6 @@ import pytest
 import torch
 from measured_transformer.chapters.scale import measure
 from measured_transformer.chapters.scale.measure import (
-    at_own_rate,
     drawn_scores,
     exact_variances,
     first_look,
@@ -22,6 +21,7 @@ from measured_transformer.chapters.scale.measure import (
     weight_moved,
     zeros,
 )
+from measured_transformer.chapters.scale.reading import at_own_rate
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.recall import AssociativeRecall

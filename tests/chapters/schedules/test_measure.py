@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import xarray
-from measured_transformer.chapters.schedules import measure
+from measured_transformer.chapters.schedules import measure, reading
 from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing
@@ -43,7 +43,7 @@ def test_the_sum_of_an_exponential_decay_is_that_of_its_series():
         found = measure.summed_rate(ExponentialDecay.lasting(tau), 0.01, 2000)
         assert found == pytest.approx(0.01 / (1 - math.exp(-1 / tau)))
     assert measure.summed_rate(Constant(), 0.01, 30) == pytest.approx(0.3)
-    assert measure.total(schedule="root") == pytest.approx(
+    assert reading.total(schedule="root") == pytest.approx(
         sum(1e-3 * InverseSquareRoot(100)(step) for step in range(1000))
     )
 
@@ -77,7 +77,7 @@ def test_walkers_in_the_valley_go_where_the_page_says():
     assert round(cooled[-1, 0], 2) == 2.09
     assert abs(slow[-1, 1]) == pytest.approx(0.1 / 1.9, rel=0.1)
     # ten times as far below the start, nearly
-    heights = [measure.stands(walker=one, step=24) for one in ("cooled", "slow")]
+    heights = [reading.stands(walker=one, step=24) for one in ("cooled", "slow")]
     assert 8 < heights[0] / heights[1] < 10
     heights = measure.valley_height(np.ones(2), np.array([0.3, 0.3 + 1e-6]))
     assert np.diff(heights)[0] / 1e-6 == pytest.approx(0.3, abs=1e-5)
@@ -150,9 +150,9 @@ def test_gaps_are_read_where_training_losses_are_equal():
 def test_the_final_runs_what_the_race_has_chosen_on_other_seeds():
     race = RESULTS["race"]
     for schedule, setting in measure.CHOSEN.items():
-        assert measure.best_of(race, schedule) == setting
+        assert reading.best_of(race, schedule) == setting
         shape, rate = setting
-        others = race.loss.sel(shape=measure.shapes_of(schedule)).mean("seed")
+        others = race.loss.sel(shape=reading.shapes_of(schedule)).mean("seed")
         assert float(others.sel(shape=shape, rate=rate)) == float(others.min())
     assert set(measure.CHOSEN) == set(measure.SCHEDULES)
     raced = {
@@ -172,18 +172,18 @@ def test_the_best_other_schedule_never_looks_at_its_seed():
         dims=("seed", "schedule"),
         coords={"seed": [0, 1, 2], "schedule": ["a", "b", "exponential"]},
     )
-    found = measure.best_other_text(xarray.Dataset({"loss": loss}), "exponential")
+    found = reading.best_other_text(xarray.Dataset({"loss": loss}), "exponential")
     assert found.values.tolist() == [2.0, 2.0, 5.0]
 
 
 def test_sums_tell_failures_where_they_decide():
-    sums = measure.sums_of()
+    sums = reading.sums_of()
     assert sums.shape == (len(measure.SHAPES), len(measure.RATES))
     assert np.allclose(sums[0], measure.STEPS * np.array(measure.RATES))
     loss = np.where(sums < np.median(sums), 2.0, 0.1)[None]
     axes = {"seed": [0], "shape": list(measure.SHAPES), "rate": list(measure.RATES)}
     race = xarray.Dataset({"loss": xarray.DataArray(loss, dims=tuple(axes), coords=axes)})
-    assert measure.told_by_the_sum(race, measure.RATES) == [1.0]
+    assert reading.told_by_the_sum(race, measure.RATES) == [1.0]
     race["loss"].loc[{"shape": "constant", "rate": 3.2e-2}] = 2.0
-    assert measure.told_by_the_sum(race, measure.RATES)[0] < 1
-    assert measure.too_high(race) == [3.2e-2]
+    assert reading.told_by_the_sum(race, measure.RATES)[0] < 1
+    assert reading.too_high(race) == [3.2e-2]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import xarray
-from measured_transformer.chapters.step_size import measure
+from measured_transformer.chapters.step_size import measure, reading
 from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing
@@ -76,7 +76,7 @@ def test_each_seed_gets_the_learning_rate_that_is_best_for_the_others():
         dims=("seed", "arm", "rate"),
         coords={"seed": [0, 10, 20, 30], "arm": ["one"], "rate": [0.1, 0.2]},
     )
-    found = measure.log_steps(xarray.Dataset({"steps": steps}), "one")
+    found = reading.log_steps(xarray.Dataset({"steps": steps}), "one")
     assert np.exp(found.values) == pytest.approx([100.0, 10.0, 10.0, 10.0])
 
 
@@ -86,7 +86,7 @@ def test_what_works_is_counted_over_learning_rates():
         dims=("seed", "arm", "rate", "move"),
         coords={"arm": ["one"], "move": [4]},
     )
-    assert measure.works(xarray.Dataset({"right": right}), "one").values.tolist() == [2.0]
+    assert reading.works(xarray.Dataset({"right": right}), "one").values.tolist() == [2.0]
 
 
 def test_a_run_that_left_the_numbers_counts_as_far_worse_than_a_guess():
@@ -117,7 +117,7 @@ def test_what_is_taken_over_is_the_whole_model():
 def test_no_tuned_rate_of_a_tower_that_learns_stands_at_the_edge_of_its_grid():
     towers = RESULTS["towers"]
     for arm in towers.arm.values:
-        if float(towers.right.sel(arm=arm, move=4).mean()) > measure.FOLLOWED:
+        if float(towers.right.sel(arm=arm, move=4).mean()) > reading.FOLLOWED:
             rate = float(towers.learning_rate.sel(arm=arm).isel(seed=0))
             assert measure.RATES[0] < rate < measure.RATES[-1], arm
 
@@ -132,5 +132,5 @@ def test_what_a_shallow_tower_reaches_is_that_of_the_rate_with_the_lowest_loss_f
     right = xarray.DataArray(
         np.arange(6.0).reshape(3, 1, 2, 1), dims=("seed", "arm", "rate", "move"), coords=coords
     )
-    found = measure.at_best_rate(xarray.Dataset({"loss": loss, "right": right}), "one")
+    found = reading.at_best_rate(xarray.Dataset({"loss": loss, "right": right}), "one")
     assert found.sel(move=5).values.tolist() == [1.0, 2.0, 4.0]

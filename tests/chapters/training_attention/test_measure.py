@@ -9,20 +9,17 @@ from measured_transformer.analysis.handmade import heads_model, induction_model,
 from measured_transformer.chapters.training_attention.measure import (
     FACTORS,
     LOOKUP,
-    SIGNS,
     WATCHED_RATES,
     PreviousGiven,
     Setting,
     Watched,
     alike,
     area,
-    areas,
     carried_lengths,
     failed,
     fresh_pattern,
     head_entropy,
     induction_looks,
-    matched_area,
     model_entropy,
     normalised_entropy,
     pattern_entropy,
@@ -32,10 +29,15 @@ from measured_transformer.chapters.training_attention.measure import (
     score_gradient,
     score_variance,
     self_similarity,
-    sided,
     spent,
-    twin_areas,
     watch,
+)
+from measured_transformer.chapters.training_attention.reading import (
+    SIGNS,
+    areas,
+    matched_area,
+    sided,
+    twin_areas,
 )
 from measured_transformer.evidence.results import load_results
 from measured_transformer.internals.capture import capture

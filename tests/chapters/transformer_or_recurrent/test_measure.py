@@ -17,12 +17,9 @@ from measured_transformer.chapters.transformer_or_recurrent.measure import (
     PARTS,
     READERS,
     TEXT,
-    at_best_rate,
     body_weights,
     carried,
-    chosen_loss,
     cost,
-    expected_best,
     first_recurrent,
     half_cost,
     influence_of,
@@ -32,6 +29,11 @@ from measured_transformer.chapters.transformer_or_recurrent.measure import (
     rounds,
     sheet_weights,
     steps_to,
+)
+from measured_transformer.chapters.transformer_or_recurrent.reading import (
+    at_best_rate,
+    chosen_loss,
+    expected_best,
 )
 from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of

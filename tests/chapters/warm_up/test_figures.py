@@ -1,7 +1,7 @@
 """Every figure of the chapter is drawn from its results, in both themes, and shows every seed."""
 
 import pytest
-from measured_transformer.chapters.warm_up import figures, measure
+from measured_transformer.chapters.warm_up import figures, reading
 from measured_transformer.evidence.results import load_results
 
 RESULTS = load_results("warm_up")
@@ -43,8 +43,8 @@ def test_every_recorded_run_is_a_line():
 
 def test_alarms_have_a_curve_and_a_row_each():
     spikes = RESULTS["spikes"]
-    shares = {s: measure.share_warned(spikes, s) for s in spikes.signal.values}
-    left, right = figures.plot_alarms(spikes, shares, measure.BUDGET).figure.axes
+    shares = {s: reading.share_warned(spikes, s) for s in spikes.signal.values}
+    left, right = figures.plot_alarms(spikes, shares, reading.BUDGET).figure.axes
     curves = [line for line in left.lines if len(line.get_xdata()) == spikes.sizes["threshold"]]
     assert len(curves) == spikes.sizes["signal"]
     assert len(right.get_yticklabels()) == spikes.sizes["signal"]

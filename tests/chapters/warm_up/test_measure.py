@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from measured_transformer.chapters.warm_up import measure
+from measured_transformer.chapters.warm_up import measure, reading
 from measured_transformer.evidence.results import load_results
 from measured_transformer.measuring.measurement import measurements_of
 from measured_transformer.measuring.state import HOLDS, standing
@@ -45,32 +45,32 @@ def test_arms_change_what_they_say():
 
 def test_the_best_rate_is_chosen_on_other_seeds():
     remedies = RESULTS["remedies"]
-    rates = measure.best_for_others(remedies, "warm-up")
+    rates = reading.best_for_others(remedies, "warm-up")
     seed = remedies.seed.values[0]
     others = np.log(remedies.steps.sel(arm="warm-up").drop_sel(seed=seed)).mean("seed")
     assert float(rates.sel(seed=seed)) == remedies.rate.values[int(others.argmin())]
-    steps = measure.at_best(remedies, arm="warm-up", what="steps")
+    steps = reading.at_best(remedies, arm="warm-up", what="steps")
     expected = remedies.steps.sel(arm="warm-up", seed=seed, rate=float(rates.sel(seed=seed)))
     assert float(steps.sel(seed=seed)) == float(expected)
 
 
 def test_counts_of_the_line_up_fit_one_another():
     remedies = RESULTS["remedies"]
-    assert measure.per_cell(remedies) == remedies.sizes["seed"]
+    assert reading.per_cell(remedies) == remedies.sizes["seed"]
     for arm in measure.ARMS:
-        here = measure.learned(remedies, arm=arm)
-        everywhere = measure.learned_anywhere(remedies, arm=arm)
-        assert 0 <= here <= everywhere == float(measure.rates_that_work(remedies, arm=arm).sum())
-        low, high = measure.share_learned(remedies, arm=arm)
-        assert low <= here / measure.per_cell(remedies) <= high
+        here = reading.learned(remedies, arm=arm)
+        everywhere = reading.learned_anywhere(remedies, arm=arm)
+        assert 0 <= here <= everywhere == float(reading.rates_that_work(remedies, arm=arm).sum())
+        low, high = reading.share_learned(remedies, arm=arm)
+        assert low <= here / reading.per_cell(remedies) <= high
 
 
 def test_a_warning_comes_one_to_ten_steps_ahead():
     spikes = RESULTS["spikes"]
     for signal in spikes.signal.values.tolist():
-        assert 0 <= measure.warned(spikes, signal=signal) <= 1
-        assert 1 <= measure.lead(spikes, signal=signal) <= 10
-    assert measure.chance_warned() == pytest.approx(0.05, abs=0.002)
+        assert 0 <= reading.warned(spikes, signal=signal) <= 1
+        assert 1 <= reading.lead(spikes, signal=signal) <= 10
+    assert reading.chance_warned() == pytest.approx(0.05, abs=0.002)
 
 
 def test_cures_are_compared_with_runs_of_the_same_seeds():
@@ -79,7 +79,7 @@ def test_cures_are_compared_with_runs_of_the_same_seeds():
     assert bare.settings["learning_rate"] == clipped.settings["learning_rate"]
     assert bare.config == clipped.config
     first = RESULTS["spikes"].spikes.sel(run="high", seed=RESULTS["cures"].seed)
-    fewer = measure.fewer_spikes(RESULTS["spikes"], RESULTS["cures"], cure="QK-norm")
+    fewer = reading.fewer_spikes(RESULTS["spikes"], RESULTS["cures"], cure="QK-norm")
     cured = RESULTS["cures"].spikes.sel(cure="QK-norm")
     assert fewer.values.tolist() == [a - b for a, b in zip(first.values, cured.values, strict=True)]
 
@@ -87,9 +87,9 @@ def test_cures_are_compared_with_runs_of_the_same_seeds():
 def test_an_alarm_stays_within_its_budget_on_other_runs():
     spikes = RESULTS["spikes"]
     for signal in spikes.signal.values:
-        found = measure.operating(spikes, signal)
+        found = reading.operating(spikes, signal)
         false = 1000 * float(found["false_alarms"].sum()) / float(spikes.calm.sum())
-        assert false < 2 * measure.BUDGET  # chosen on the others, so nearly
+        assert false < 2 * reading.BUDGET  # chosen on the others, so nearly
         assert (found["warned"] <= spikes.spikes.sel(run="high")).all()
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from measured_transformer.chapters.without_skips import figures
-from measured_transformer.chapters.without_skips.measure import attended
+from measured_transformer.chapters.without_skips.reading import attended
 from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 

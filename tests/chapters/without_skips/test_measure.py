@@ -9,7 +9,7 @@ import torch
 from measured_transformer.analysis.gradients import jacobian, stream_gradients, sublayers
 from measured_transformer.analysis.mirroring import mirror_attention
 from measured_transformer.analysis.residual import ledger, random_model
-from measured_transformer.chapters.without_skips import measure
+from measured_transformer.chapters.without_skips import measure, reading
 from measured_transformer.chapters.without_skips.measure import (
     branch_gains,
     by_length,
@@ -272,14 +272,14 @@ def test_gains_without_skips_are_those_of_the_sublayers_at_their_own_states():
 
 def test_claims_about_weights_are_judged_on_seeds_that_nobody_had_looked_at():
     weights = RESULTS["weights"]
-    assert measure.unseen(weights).seed.values.tolist() == list(range(100, 340, 10))
-    assert measure.unseen(weights, 10).sizes["seed"] == 10
+    assert reading.unseen(weights).seed.values.tolist() == list(range(100, 340, 10))
+    assert reading.unseen(weights, 10).sizes["seed"] == 10
 
 
 def test_the_second_block_fetches_in_every_model_of_two_blocks():
     cuts = RESULTS["cut_two"]
     fetching = cuts.by_role.sel(where="fetching")
-    at = measure.SUBLAYERS["fetching"]
+    at = reading.SUBLAYERS["fetching"]
     np.testing.assert_array_equal(
         fetching, cuts.accuracy.sel(sublayer=at).transpose(*fetching.dims)
     )

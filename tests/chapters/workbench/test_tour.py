@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from measured_transformer.chapters.workbench import figures, measure
+from measured_transformer.chapters.workbench import figures, measure, reading
 from measured_transformer.evidence.results import load_results
 from measured_transformer.figures.style import ThemedFigure
 from measured_transformer.figures.workbench import LIMIT, workbench
@@ -20,7 +20,7 @@ NAMES = {"manual": measure.vocabulary(), "grammar": VOCABULARY}
 
 
 def found(which, sentence):
-    return measure.examinations(which, RESULTS[which])[sentence]
+    return reading.examinations(which, RESULTS[which])[sentence]
 
 
 def words(which, numbers):
@@ -91,7 +91,7 @@ def test_a_head_that_does_not_matter():
 def test_both_benches_of_the_page_together_stay_within_the_limit():
     sizes = [
         workbench(
-            measure.kept(RESULTS[which], which), measure.on_the_bench(which), tokens=NAMES[which]
+            measure.kept(RESULTS[which], which), reading.on_the_bench(which), tokens=NAMES[which]
         ).size
         for which in NAMES
     ]

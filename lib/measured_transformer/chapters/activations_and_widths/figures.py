@@ -17,11 +17,10 @@ from measured_transformer.chapters.activations_and_widths.measure import (
     KINDS,
     REACH,
     READ,
-    fitted_loss,
-    log_errors,
     product_network,
     products,
 )
+from measured_transformer.chapters.activations_and_widths.reading import fitted_loss, log_errors
 from measured_transformer.figures.plots import panel_letters, seed_strip, subplots
 from measured_transformer.figures.style import look, theme, themed
 

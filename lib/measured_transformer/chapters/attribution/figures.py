@@ -16,10 +16,8 @@ from measured_transformer.chapters.attribution.measure import (
     POINTS,
     RECOVERED,
     TASKS,
-    known,
-    of_depth,
-    of_task,
 )
+from measured_transformer.chapters.attribution.reading import known, of_depth, of_task
 from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_transformer.figures.style import COLOURS, look, theme, themed
 from measured_transformer.tasks.two_hop import JoinedTwoHop

@@ -18,9 +18,8 @@ from measured_transformer.chapters.depth_and_heads.measure import (
     LONGER,
     REPORTED,
     STEPS,
-    by_size,
-    deviations_of,
 )
+from measured_transformer.chapters.depth_and_heads.reading import by_size, deviations_of
 from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,

@@ -18,8 +18,8 @@ from measured_transformer.chapters.feed_forward.measure import (
     Fit,
     SmallNetwork,
     derivative,
-    rises,
 )
+from measured_transformer.chapters.feed_forward.reading import rises
 from measured_transformer.figures.plots import (
     heat_map,
     panel_letters,

@@ -26,20 +26,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
-from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.ablation import ablated, heads
 from measured_transformer.internals.capture import capture
-from measured_transformer.measuring import (
-    Search,
-    evidence,
-    job,
-    measurement,
-    number,
-    seeds_of,
-    tuned,
-    tuning_seeds,
-)
+from measured_transformer.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.grammar import (
     INTRANSITIVE,
@@ -417,13 +407,14 @@ def view(kind: str, batch: Batch, what: str, where: str) -> tuple[Batch, Arcs]:
     return hidden(batch, what.split()[-1]), gold
 
 
-def _evaluation(seed: int) -> Batch:
+def evaluation_batch(seed: int) -> Batch:
+    """The sentences of one seed on which heads are scored."""
     return Grammar(LENGTH).batch(make_generator(seed, "evaluation"), ROWS)
 
 
 def _found(kind: str, model: Model, seed: int) -> Float[ndarray, "view relation by"]:
     """F1 of the best head, the best offset, the best head before training, and that of swapped rows."""
-    batch, untrained = _evaluation(seed), fresh(kind, seed)
+    batch, untrained = evaluation_batch(seed), fresh(kind, seed)
     scores = np.zeros((len(VIEWS), len(LOOKED_FOR), len(BY)))
     for i, where in enumerate(VIEWS):
         for j, what in enumerate(LOOKED_FOR):
@@ -438,7 +429,7 @@ def _found(kind: str, model: Model, seed: int) -> Float[ndarray, "view relation 
 
 def _preferred(kind: str, model: Model, seed: int) -> float:
     """How often the best head of pronouns prefers the noun that is meant, where there are two."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     weights = patterns(model, batch)
     chosen = best(weights.argmax(-1), arcs(batch, "reference")).head
     other = Grammar(LENGTH).batch(make_generator(seed, "samples"), ROWS)
@@ -447,7 +438,7 @@ def _preferred(kind: str, model: Model, seed: int) -> float:
 
 def _second_noun(model: Model, seed: int) -> float:
     """How often an encoder's head for adjectives finds a noun that stands two words ahead."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     gold, looked = arcs(batch, "adjective"), patterns(model, batch).argmax(-1)
     chosen = best(looked, gold).head
     return float(head_scores(looked[1::2, [chosen]], gold.farther(1).half(1))[0])
@@ -503,7 +494,7 @@ DISTANCES = tuple(range(-14, 4))
 @measurement(seeds=10, coords={"relation": tuple(NAMES), "distance": DISTANCES})
 def distances(seed: int) -> dict[str, Any]:
     """How many words the arrows of each relation span, and how often a pronoun has one noun to choose from."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     gold = {relation: arcs(batch, relation) for relation in NAMES}
     spans = {relation: one.distances() for relation, one in gold.items()}
     alone = 1 - float((rivals(batch) >= 0).sum() / (gold["reference"].end >= 0).sum())
@@ -525,7 +516,7 @@ FEW = 10
 @measurement(seeds=10, coords={"scored": ("same rows", "other rows")})
 def chosen_on_few(seed: int) -> dict[str, Any]:
     """The best head of an untrained encoder for pronouns, chosen on ten rows: scored on them, and on others."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     looked = patterns(fresh("encoder", seed), batch).argmax(-1)
     gold = arcs(batch, "reference")
     pairs = []
@@ -579,7 +570,7 @@ def without_role(
 )
 def roles(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """The largest weight of a head on neighbours and boundaries, and how many heads have no role."""
-    batch = _evaluation(seed)
+    batch = evaluation_batch(seed)
     trained = [patterns(runs[kind].model, batch) for kind in READERS]
     before = [patterns(fresh(kind, seed), batch) for kind in READERS]
     return {
@@ -603,7 +594,7 @@ ONES = ("best", "mean of the others", "most missed")
 
 def far_subject_scores(kind: str, model: Model, seed: int) -> Float[ndarray, "head"]:
     """F1 of each head for far subjects, where the verb is predicted."""
-    shown, gold = view(kind, _evaluation(seed), "far agreement", "predicted")
+    shown, gold = view(kind, evaluation_batch(seed), "far agreement", "predicted")
     return head_scores(patterns(model, shown).argmax(-1), gold)
 
 
@@ -693,164 +684,3 @@ def maps(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     del seed
     seen = sentence_patterns(runs["decoder"].model).double()
     return {"weight": (("head", "query", "key"), (seen * 1000).round() / 1000)}
-
-
-# What the claims are judged by ----------------------------------------------------------------------
-
-GRAMMARLESS = ("offset", "untrained", "swapped")
-
-
-def _against_the_strongest(found: Dataset, reader: str, relation: str) -> dict[str, DataArray]:
-    """The best head, and in each seed the strongest of what needs no grammar; words have been read."""
-    scores = found.f1.sel(reader=reader, view="read", relation=relation)
-    return {
-        "treatment": scores.sel(by="head"),
-        "baseline": scores.sel(by=list(GRAMMARLESS)).max("by"),
-    }
-
-
-@evidence("DD-9.4")
-def _(found: Dataset) -> dict[str, Any]:
-    return {
-        "decoder_subject": _against_the_strongest(found, "decoder", "agreement"),
-        "decoder_reference": _against_the_strongest(found, "decoder", "reference"),
-        "subject": _against_the_strongest(found, "encoder", "agreement"),
-        "reference": _against_the_strongest(found, "encoder", "reference"),
-        "noun": _against_the_strongest(found, "encoder", "adjective"),
-    }
-
-
-@evidence("DD-2.14")
-def _(found: Dataset, roles: Dataset) -> dict[str, Any]:
-    trained = roles.weight.sel(reader="encoder", model="trained")
-    return {
-        **{kind: {"value": trained.sel(kind=kind)} for kind in KINDS},
-        "subject": _against_the_strongest(found, "encoder", "agreement"),
-        "reference": _against_the_strongest(found, "encoder", "reference"),
-        "unclear": {"value": roles.nameless.sel(reader="encoder")},
-    }
-
-
-# Numbers of the prose --------------------------------------------------------------------------------
-
-
-def _mean(values: DataArray) -> float:
-    return float(values.mean())
-
-
-@number
-def best_of_sixteen() -> float:
-    """What the best of sixteen guesses reaches on ten questions, each right one time in five."""
-    return best_of(16, share=0.2, count=10)
-
-
-@number
-def few_same(chosen_on_few: Dataset) -> float:
-    """The best untrained head of ten rows on the same ten rows."""
-    return _mean(chosen_on_few.f1.sel(scored="same rows"))
-
-
-@number
-def few_other(chosen_on_few: Dataset) -> float:
-    """The same head on other rows."""
-    return _mean(chosen_on_few.f1.sel(scored="other rows"))
-
-
-def _scores(found: Dataset, reader: str, view: str, relation: str, by: str) -> DataArray:
-    return found.f1.sel(reader=reader, view=view, relation=relation, by=by)
-
-
-@number
-def score(found: Dataset, *, reader: str, view: str, relation: str, by: str) -> float:
-    """F1 of one of `BY` for one of `LOOKED_FOR`, mean over the seeds."""
-    return _mean(_scores(found, reader, view, relation, by))
-
-
-@number
-def lowest(found: Dataset, *, reader: str, view: str, relation: str) -> float:
-    """F1 of the best head in the seed where it is lowest."""
-    return float(_scores(found, reader, view, relation, "head").min())
-
-
-@number
-def highest(found: Dataset, *, reader: str, view: str, relation: str) -> float:
-    """F1 of the best head in the seed where it is highest."""
-    return float(_scores(found, reader, view, relation, "head").max())
-
-
-@number
-def perfect_swapped() -> float:
-    """What a head that finds every far subject keeps on exchanged rows, from the word before the verb."""
-    kept = []
-    for seed in seeds_of(10):
-        gold = relation_arcs(_evaluation(seed), "far agreement").earlier()
-        mixed = swapped(gold.end[:, None], gold, make_generator(seed, "samples"))
-        kept.append(head_scores(mixed, gold)[0])
-    return float(np.mean(kept))
-
-
-@number
-def any_noun(distances: Dataset) -> float:
-    """How often a guess among the nouns of the sentence meets the referent."""
-    return _mean((1 + distances.alone) / 2)
-
-
-@number
-def closed_encoder(learned: Dataset) -> float:
-    """How much of the way from guessing to the least possible loss the encoders have come."""
-    least, loss = (what.sel(reader="encoder") for what in (learned.floor, learned.loss))
-    return _mean((learned.constant - loss) / (learned.constant - least))
-
-
-def _on_subject(sentence: Dataset, word: str) -> DataArray:
-    return sentence.weight.sel(from_word=word)[:, SENTENCE.index("queen")]
-
-
-@number
-def on_subject(sentence: Dataset, *, word: str) -> float:
-    """Mean weight on the subject from one of `FROM`."""
-    return _mean(_on_subject(sentence, word))
-
-
-@number
-def sentence_elsewhere(sentence: Dataset) -> float:
-    """In how many models the head gives the subject less than a quarter of its weight from the verb."""
-    return float((_on_subject(sentence, "sees") < 0.25).sum())
-
-
-@number
-def skipping(found: Dataset) -> float:
-    """In how many encoders the head for adjectives finds nouns behind another adjective."""
-    return float((found.second_noun > 0.5).sum())
-
-
-@number
-def second_noun_skipping(found: Dataset) -> float:
-    """How many of these nouns it finds in those encoders."""
-    return _mean(found.second_noun.where(found.second_noun > 0.5))
-
-
-@number
-def right_number(cuts: Dataset, *, reader: str, order: str, removed: int) -> float:
-    """Verbs with the right number after so many removals in one of `ORDERS`."""
-    return _mean(cuts.right.sel(reader=reader, order=order, removed=removed))
-
-
-@number
-def whole_odds(cuts: Dataset, *, reader: str) -> float:
-    """Log-odds of the right number in whole models."""
-    return _mean(cuts.odds.sel(reader=reader, order="best first", removed=0))
-
-
-@number
-def missed_most(cuts: Dataset, *, reader: str) -> float:
-    """In how many models the best subject head is the one that is missed most."""
-    fall = cuts.fall.sel(reader=reader)
-    return float((fall.sel(one="best") >= fall.sel(one="most missed")).sum())
-
-
-@number
-def missed_more(cuts: Dataset, *, reader: str) -> float:
-    """In how many models the best subject head is missed more than the average of the others."""
-    fall = cuts.fall.sel(reader=reader)
-    return float((fall.sel(one="best") > fall.sel(one="mean of the others")).sum())

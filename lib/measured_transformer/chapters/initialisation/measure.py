@@ -13,26 +13,15 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-import xarray
 from jaxtyping import Float
 from numpy import ndarray
 from torch import nn
-from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.gradients import stream_gradients
 from measured_transformer.analysis.residual import ledger
 from measured_transformer.analysis.states import rms
-from measured_transformer.evidence import statistics
 from measured_transformer.internals.capture import capture
-from measured_transformer.measuring import (
-    Search,
-    evidence,
-    job,
-    measurement,
-    number,
-    tuned,
-    tuning_seeds,
-)
+from measured_transformer.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
@@ -45,15 +34,12 @@ from measured_transformer.training.loop import Model, Run, Step, evaluate, make_
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant, WarmupLinear
 from measured_transformer.training.seeding import make_generator, seeded
-from measured_transformer.variants.initialisation import (
-    ScaledWrites,
-    WriteRule,
-    write_deviation,
-)
+from measured_transformer.variants.initialisation import ScaledWrites, WriteRule, write_deviation
 from measured_transformer.variants.maximal_update import ScaledByWidth, WidthRule
 
 TEXT = TextLM(corpus="python", length=16)
 """Bytes of Python's language reference: 16 to read, each of them to be followed by a guess of the next."""
+
 
 # One matrix ---------------------------------------------------------------------------------------
 
@@ -373,17 +359,6 @@ def held_out_loss(run: Run, seed: int) -> float:
     return min(loss, guess) if math.isfinite(loss) else guess
 
 
-def at_best_rate(losses: DataArray) -> DataArray:
-    """Each seed's loss at the learning rate whose mean loss over the *other* seeds is smallest.
-
-    Args:
-        losses: with the axes ``seed``, ``arm`` and ``rate``.
-    """
-    others = losses.sum("seed") - losses
-    chosen: DataArray = losses.isel(rate=others.argmin("rate")).drop_vars("rate")
-    return chosen
-
-
 # Rules for depth ----------------------------------------------------------------------------------
 
 RULES = ("gpt2", "depth-index")
@@ -452,8 +427,6 @@ BASE = 16
 WIDTHS = (16, 32, 64, 128)
 WIDTH_RULES: tuple[WidthRule, ...] = ("standard", "maximal-update")
 WIDTH_RATES = tuple(2.0**-k for k in range(9, 1, -1))
-MARGIN = 0.25
-"""The largest slope, in doublings of the best learning rate per doubling of the width, that counts as none."""
 
 
 def transfer_trainings(seed: int) -> dict[tuple[str, int, float], Job]:
@@ -691,103 +664,3 @@ def formulas(seed: int) -> dict[str, Any]:
             ],
         ),
     }
-
-
-# What the claims are judged by --------------------------------------------------------------------
-
-
-@evidence("DD-10.9")
-def _(formulas: Dataset) -> dict[str, Any]:
-    return {
-        reading: {"value": float(formulas.gain.sel(reading=reading).mean())} for reading in READINGS
-    }
-
-
-@evidence("DD-10.10")
-def _(passages: Dataset) -> dict[str, Any]:
-    last = passages.stream.sel(scaled="rest", state=STATES[-1])
-    return {
-        f"{design}_{name}": {"value": last.sel(design=design, factor=factor)}
-        for design in DESIGNS
-        for name, factor in (("small", FACTORS[0]), ("large", FACTORS[-1]))
-    }
-
-
-@evidence("DD-10.11a")
-def _(formulas: Dataset) -> dict[str, Any]:
-    first, last = (formulas.deviation.sel(rule="gpt2", block=b) for b in (1, TWELVE.n_layers))
-    return {"value": float(last.mean() / first.mean())}
-
-
-@evidence("DD-10.11b")
-def _(rules: Dataset) -> dict[str, Any]:
-    found = {}
-    for task in DEEP_TASKS:
-        treatment, baseline = (rules.loss.sel(task=task, rule=r) for r in ("depth-index", "gpt2"))
-        found[task] = {"treatment": treatment, "baseline": baseline, "headroom": baseline}
-    return found
-
-
-# Numbers that the prose names ---------------------------------------------------------------------
-
-
-@number
-def last(passages: Dataset, *, quantity: str, scaled: str, design: str, factor: float) -> DataArray:
-    """Powers of ten of the stream at the top, or of the gradient at the embedding, of an untrained model."""
-    state = STATES[-1] if quantity == "stream" else STATES[0]
-    found: DataArray = passages[quantity].sel(
-        scaled=scaled, design=design, factor=factor, state=state
-    )
-    return found
-
-
-@number
-def default_gain(defaults: Dataset, *, weight: str) -> float:
-    """Width times variance of the weights whose name begins so, as PyTorch draws them: a mean over seeds."""
-    names = [str(name) for name in defaults.weight.values]
-    (index,) = (i for i, name in enumerate(names) if name.startswith(weight))
-    return float(defaults.gain.isel(weight=index).mean())
-
-
-@number
-def slope_end(transfer: Dataset, *, rule: str, end: str) -> float:
-    """An end of the interval of a rule's slope with which equivalence is tested, of a confidence of 90 %."""
-    found = statistics.equivalence(
-        transfer.slope.sel(rule=rule).values,
-        np.zeros(transfer.sizes["seed"]),
-        margin=MARGIN,
-        paired=True,
-        confidence=0.95,
-    )
-    return float(found.interval[("low", "high").index(end)])
-
-
-@number
-def best_rate(transfer: Dataset, *, rule: str, width: int) -> float:
-    """The best learning rate at a width: a geometric mean over seeds."""
-    return float(2 ** transfer.best.sel(rule=rule, width=width).mean())
-
-
-@number
-def carried(transfer: Dataset, *, rule: str) -> DataArray:
-    """What it costs at width 128 to keep the learning rate that is best at width 16, nats a byte."""
-    losses = transfer.loss.sel(rule=rule)
-    kept = losses.sel(width=BASE).mean("seed").idxmin("rate")
-    wide = losses.sel(width=WIDTHS[-1])
-    found: DataArray = wide.sel(rate=kept) - at_best_rate(wide.expand_dims("arm", 1)).isel(arm=0)
-    return found
-
-
-@number
-def reached(transfer: Dataset, *, rule: str, width: int) -> DataArray:
-    """Loss of a width at the learning rate that is best for the other seeds."""
-    one = transfer.loss.sel(rule=rule, width=width)
-    return at_best_rate(one.expand_dims("arm", 1)).isel(arm=0)
-
-
-@number
-def growth(coordinates: Dataset, *, rule: str, value: str, updates: int) -> DataArray:
-    """The power of the width with which the change of a value after so many updates grows."""
-    changes = np.log2(coordinates.change.sel(rule=rule, value=value, update=updates))
-    slopes = [slope(LOOKED, row.tolist()) for row in changes.transpose("seed", "width").values]
-    return xarray.DataArray(slopes, dims=("seed",))

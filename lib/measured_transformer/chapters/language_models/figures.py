@@ -24,8 +24,8 @@ from measured_transformer.chapters.language_models.measure import (
     operations,
     parameters_of,
     tokens_read,
-    xz_validation,
 )
+from measured_transformer.chapters.language_models.reading import xz_validation
 from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,

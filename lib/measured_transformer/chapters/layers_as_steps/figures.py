@@ -20,8 +20,8 @@ from measured_transformer.chapters.layers_as_steps.measure import (
     REVERSAL,
     SAMPLES,
     SHELL,
-    against,
 )
+from measured_transformer.chapters.layers_as_steps.reading import against
 from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,

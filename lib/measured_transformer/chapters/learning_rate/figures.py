@@ -18,10 +18,9 @@ from measured_transformer.chapters.learning_rate.measure import (
     GUESS,
     RATES,
     at_best,
-    best_rates,
     hyperbola,
-    log_steps,
 )
+from measured_transformer.chapters.learning_rate.reading import best_rates, log_steps
 from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,

@@ -20,14 +20,7 @@ from xarray import DataArray, Dataset
 from measured_transformer.evidence.registry import Difference
 from measured_transformer.evidence.rules import Judgement, judge
 from measured_transformer.internals.capture import capture
-from measured_transformer.measuring import (
-    Search,
-    job,
-    measurement,
-    number,
-    tuned,
-    tuning_seeds,
-)
+from measured_transformer.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.skill_tables import SkillTables
@@ -411,31 +404,3 @@ def judged(name: str, results: Mapping[str, Dataset]) -> Judgement:
             "baseline": values.sel(arm=one.baseline).values.astype(float),
         },
     )
-
-
-# Numbers that the prose names ---------------------------------------------------------------------
-
-
-@number
-def difference(bought: Dataset, *, arm: str, other: str) -> DataArray:
-    """Loss of an arm minus that of another one from the same seed, in nats."""
-    return bought.loss.sel(arm=arm) - bought.loss.sel(arm=other)
-
-
-@number
-def busier(loads: Dataset, *, arm: str, other: str) -> DataArray:
-    """Load of the busiest expert of an arm minus that of another, in even shares."""
-    return loads.busiest.sel(arm=arm) - loads.busiest.sel(arm=other)
-
-
-@number
-def by_skill(loads: Dataset, *, arm: str, other: str) -> DataArray:
-    """How much more of the choice the skill explains in one arm than in another."""
-    return loads.skill.sel(arm=arm) - loads.skill.sel(arm=other)
-
-
-@number
-def collapsed(hurried: Dataset) -> DataArray:
-    """Load of the busiest expert without a balancing loss minus that with one, at the largest rate."""
-    busiest = hurried.busiest.sel(rate=FAST_RATES[-1])
-    return busiest.sel(arm="none") - busiest.sel(arm="one")

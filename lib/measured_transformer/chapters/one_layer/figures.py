@@ -15,10 +15,10 @@ from measured_transformer.chapters.one_layer.measure import (
     Cost,
     Strip,
     expected_share,
-    moves,
     operations,
     toy_layer,
 )
+from measured_transformer.chapters.one_layer.reading import moves
 from measured_transformer.figures.plots import (
     legend_above,
     seed_lines,

@@ -18,8 +18,8 @@ from measured_transformer.chapters.regularisation.measure import (
     NOISY,
     TURNING_RATE,
     equilibrium_turn,
-    stopped_loss,
 )
+from measured_transformer.chapters.regularisation.reading import stopped_loss
 from measured_transformer.figures.diagrams import box, canvas, plus, stream, wire
 from measured_transformer.figures.plots import legend_above, panel_letters, seed_lines, subplots
 from measured_transformer.figures.style import COLOURS, look, theme, themed, tint

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
-from xarray import DataArray, Dataset
 
 from measured_transformer.analysis.curves import steps_until
 from measured_transformer.analysis.extrapolation import excess_loss
@@ -20,23 +19,10 @@ from measured_transformer.analysis.positions import captured, position_r2_by_lay
 from measured_transformer.analysis.sinusoids import explained_by_offset, shift_matrix
 from measured_transformer.internals.capture import capture
 from measured_transformer.interop.pairing import convert_pairing
-from measured_transformer.measuring import (
-    Search,
-    evidence,
-    job,
-    measurement,
-    number,
-    tuned,
-    tuning_seeds,
-)
+from measured_transformer.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.models.config import Config
 from measured_transformer.models.encoder import Encoder
-from measured_transformer.parts.positions import (
-    Pairing,
-    frequencies,
-    rotation,
-    sinusoidal_encoding,
-)
+from measured_transformer.parts.positions import Pairing, frequencies, rotation, sinusoidal_encoding
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.reversal import Reversal
@@ -47,6 +33,7 @@ from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.positions import PartialRotary, RotaryInBlocks
 
 DOUBLE = torch.float64
+
 
 # Identities, on drawn sizes -----------------------------------------------------------------------
 
@@ -297,8 +284,6 @@ def rotary_drift(
 
 D_HEAD = 128
 BASES = (10_000, 500_000)
-CONTEXTS = {10_000: 4096, 500_000: 8192}
-"""The lengths that Llama 2 (base 10,000) and Llama 3 (base 500,000) were trained at."""
 DISTANCES = (0, *sorted({round(10**x) for x in np.linspace(0, 4.2, 240)}))
 SPREAD_AT = (1, 10, 100, 1000, 10_000)
 
@@ -454,8 +439,8 @@ def outcomes(rule: Rule, seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     return {"steps": ("scheme", needed), "accuracy": ("scheme", [s.accuracy for s in scores])}
 
 
-_BACK = Lag(vocab=8, length=32)
-BACK = Rule("lag", _BACK, 200, 16, _BACK.bayes_loss(), 2)
+BACK_TASK = Lag(vocab=8, length=32)
+BACK = Rule("lag", BACK_TASK, 200, 16, BACK_TASK.bayes_loss(), 2)
 COPY = Rule("copy", Induction(vocab=8, length=32, shortest=3, longest=6), 300, 16, 0.0, 1)
 MIRROR = Rule("mirror", Reversal(vocab=8, length=12), 200, 16, 0.0, 1)
 TOLERANCE = {"steps": 100.0, "accuracy": 0.2}
@@ -477,14 +462,16 @@ def three_back(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     models: dict[str, Any] = {name: run.model for name, run in runs.items()}
 
     def excess(name: str, **where: int) -> float:
-        lost = excess_loss(models[name], _BACK, seed=seed, size=32, length=_BACK.length, **where)
+        lost = excess_loss(
+            models[name], BACK_TASK, seed=seed, size=32, length=BACK_TASK.length, **where
+        )
         return float(np.nanmean(lost))
 
     return {
         **outcomes(BACK, seed, runs),
         "inside": ("scheme", [excess(name) for name in SCHEMES]),
         "moved": ("scheme", [excess(name, shift=100) for name in SCHEMES]),
-        "place": ("layer", position_r2_by_layer(models["none"], _BACK, seed=seed)),
+        "place": ("layer", position_r2_by_layer(models["none"], BACK_TASK, seed=seed)),
     }
 
 
@@ -552,129 +539,3 @@ def late(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         evaluate(run.model, rule.task, seed=seed, size=512).accuracy for rule, run in cases.values()
     ]
     return {"steps": ("case", needed), "accuracy": ("case", accuracy)}
-
-
-# What the claims are judged by --------------------------------------------------------------------
-
-_PARTS = {
-    "float64": "float64",
-    "float32": "float32",
-    "float32_angles": "float32, angles too",
-    "bfloat16": "bfloat16",
-    "bfloat16_angles": "bfloat16, angles in float32",
-    "rounded": "bfloat16, angles too",
-}
-
-
-def _beside(values: DataArray, control: DataArray) -> dict[str, Any]:
-    return {"error": values, "control": control}
-
-
-@evidence("DA-2.9")
-def _(drawn: Dataset) -> dict[str, Any]:
-    return _beside(drawn.moved, drawn.moved_control)
-
-
-@evidence("DD-7.5")
-def _(drawn: Dataset) -> dict[str, Any]:
-    return {
-        "added": _beside(drawn.stream, drawn.stream_control),
-        "turned": _beside(drawn.turned, drawn.turned_control),
-        "lengths": _beside(drawn.lengths, drawn.lengths_control),
-        "values": _beside(drawn["values"], drawn.values_control),
-    }
-
-
-@evidence("DD-7.6")
-def _(rounding: Dataset) -> dict[str, Any]:
-    return {
-        part: {
-            "error": rounding.error.sel(route=route).values.ravel(),
-            "control": rounding.control.sel(route=route).values.ravel(),
-        }
-        for part, route in _PARTS.items()
-    }
-
-
-@evidence("DD-7.8")
-def _(three_back: Dataset) -> dict[str, Any]:
-    by = {name: three_back.sel(scheme=name) for name in ("rotary", "sinusoidal", "learned")}
-    return {
-        **{
-            other: {"treatment": by["rotary"].steps, "baseline": by[other].steps}
-            for other in ("sinusoidal", "learned")
-        },
-        "moved": {"treatment": by["rotary"].moved, "baseline": by["sinusoidal"].moved},
-    }
-
-
-@evidence("DD-7.10")
-def _(values_probe: Dataset) -> dict[str, Any]:
-    return {"value": values_probe.rotary, "control": values_probe.sinusoidal}
-
-
-# Numbers that the prose names ---------------------------------------------------------------------
-
-
-@number
-def lag_best() -> float:
-    """The best possible loss on the rule 'three back', in nats."""
-    return BACK.best
-
-
-@number
-def guess_excess() -> float:
-    """What guessing at random loses beyond it."""
-    return math.log(_BACK.vocab) - BACK.best
-
-
-@number
-def best_accuracy() -> float:
-    """The best possible share of right answers on it."""
-    return _BACK.fidelity + (1 - _BACK.fidelity) / _BACK.vocab
-
-
-@number
-def complete_10000(turns: Dataset) -> int:
-    """Pairs that complete a turn within Llama 2's context."""
-    return _complete(turns, 10_000)
-
-
-@number
-def complete_500000(turns: Dataset) -> int:
-    """Pairs that complete a turn within Llama 3's context."""
-    return _complete(turns, 500_000)
-
-
-def _complete(turns: Dataset, base: int) -> int:
-    return int((turns.period.sel(base=base) <= CONTEXTS[base]).sum())
-
-
-@number
-def smallest_bound(turns: Dataset) -> float:
-    """The smallest value of the upper bound, over all distances and both bases."""
-    return float(turns.bound.min())
-
-
-@number
-def largest_spread(spread: Dataset) -> float:
-    """The largest standard deviation of random scores, over distances and seeds."""
-    return float(spread.deviation.max())
-
-
-@number
-def smallest_spread(spread: Dataset) -> float:
-    """The smallest."""
-    return float(spread.deviation.min())
-
-
-@number
-def lost_in_float32(rounding: Dataset) -> float:
-    """The largest change of a score at the largest shift, with angles in float32."""
-    return float(rounding.error.sel(route="float32, angles too", shift=SHIFTS[-1]).max())
-
-
-@number
-def lost_at_one(rounding: Dataset) -> float:
-    """The largest change of a score at a shift of one, with angles in bfloat16."""
-    return float(rounding.error.sel(route="bfloat16, angles too", shift=1).max())

@@ -20,12 +20,11 @@ from measured_transformer.chapters.schedules.measure import (
     RATES,
     SCHEDULES,
     SHAPES,
-    sums_of,
     text_schedule,
-    too_high,
     valley_height,
     valley_path,
 )
+from measured_transformer.chapters.schedules.reading import sums_of, too_high
 from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,

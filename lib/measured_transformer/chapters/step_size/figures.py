@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from xarray import Dataset
 
-from measured_transformer.chapters.step_size.measure import at_best_rate
+from measured_transformer.chapters.step_size.reading import at_best_rate
 from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_transformer.figures.solving import NAMES as PLACEMENTS
 from measured_transformer.figures.style import COLOURS, look, theme, themed

@@ -27,9 +27,9 @@ from measured_transformer.chapters.superposition.measure import (
     polygon,
     predicted_phases,
     read_back,
-    text_of,
     welch_bound,
 )
+from measured_transformer.chapters.superposition.reading import text_of
 from measured_transformer.figures.plots import mean_and_bar, panel_letters, seed_lines, subplots
 from measured_transformer.figures.style import COLOURS, look, theme, themed, tint
 

@@ -14,11 +14,11 @@ from measured_transformer.chapters.training_attention.measure import (
     KINDS,
     REPEATS,
     WATCHED_RATES,
-    areas,
     failed,
     predicted_entropy,
     score_variance,
 )
+from measured_transformer.chapters.training_attention.reading import areas
 from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 from xarray import Dataset
 
-from measured_transformer.chapters.without_skips.measure import attended
+from measured_transformer.chapters.without_skips.reading import attended
 from measured_transformer.figures.plots import (
     legend_above,
     panel_letters,
