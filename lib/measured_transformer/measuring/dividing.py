@@ -17,8 +17,8 @@ import heapq
 import itertools
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 from measured_transformer.provenance import plain
@@ -73,7 +73,7 @@ class Took:
 
 
 def told_of(job: Job, *, without: tuple[str, ...] = ()) -> str:
-    """What runs of one stack have in common, in words; functions by what Python says of them.
+    """What runs of one stack have in common, and no others, in words; functions by what Python says of them.
 
     Args:
         job: one of them.
@@ -81,12 +81,24 @@ def told_of(job: Job, *, without: tuple[str, ...] = ()) -> str:
     """
     settings = {name: value for name, value in job.settings.items() if name not in without}
     given: Mapping[str, Any] = {"config": job.config, "task": job.task, "settings": settings}
-    functions = [f"{type(v).__module__} {v!r}" for v in settings.values() if callable(v)]
     try:
         told = json.dumps(plain(given), sort_keys=True)
     except (ValueError, TypeError):
         told = repr((job.config, job.task, settings))
-    return "\n".join([told, type(job.task).__module__, *functions])
+    return "\n".join([told, *_kinds([job.config, job.task, *settings.values()])])
+
+
+def _kinds(value: Any) -> Iterator[str]:
+    """The classes of what an object is made of, with their modules, and the functions in it."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _kinds(one)
+    elif value is not None and not isinstance(value, bool | int | float | str):
+        yield f"{type(value).__module__} {value!r}" if callable(value) else type(value).__module__
+        if is_dataclass(value) and not isinstance(value, type):
+            yield from _kinds([getattr(value, one.name) for one in fields(value)])
 
 
 def can_stack(job: Job) -> bool:

@@ -263,13 +263,17 @@ def name_of(training: Any) -> str:
 # Runs in the store --------------------------------------------------------------------------------
 
 
-def stored_key(job: Job, store: Store) -> str | None:
+def stored_key(job: Job, store: Store, alone: str | None = None) -> str | None:
     """The key under which a store has a run, in whatever form; None where it has none.
 
     On an accelerator a run that was trained in a stack is as good as one that was trained alone.
+
+    Args:
+        job, store: which run, and where.
+        alone: its key when it is trained alone, where that is known already.
     """
     for stacked in (False,) if find_device().type == "cpu" else (False, True):
-        key = job.key(stacked=stacked)
+        key = alone if alone is not None and not stacked else job.key(stacked=stacked)
         if key is not None and store.file(key).exists():
             return key
     return None

@@ -29,10 +29,11 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from measured_transformer.measuring.dividing import Stacks, device_processes
+from measured_transformer.measuring.dividing import told_of as alike
 from measured_transformer.measuring.jobs import (
+    Memory,
     Search,
     kept_choices,
-    told_of,
     wanted_searches,
 )
 from measured_transformer.measuring.measurement import Measurement
@@ -239,6 +240,9 @@ class _Work:
         self._trainings: dict[str, _Training] = {}
         self._searches: dict[str, _Search] = {}
         self._rates: dict[str, float] = {}  # what searches found, by what they are told of
+        self._memory = Memory()
+        self._keys: dict[tuple[str, int], tuple[Job, str | None]] = {}
+        self._there: set[str] = set()  # trainings that are done
         self._broken: dict[str, str] = {}  # trainings that failed, and how
         self._queue: list[tuple[float, int, _Training]] = []  # a heap: the longest first
         self._stacks: Stacks[_Training] = Stacks()  # on an accelerator: what was in the queue
@@ -267,7 +271,11 @@ class _Work:
         """Find out what an item waits for: choices of learning rates, or trainings, or nothing."""
         one = item.wanted
         try:
-            with kept_choices() if one.again else wanted_searches(self._rates) as searches:
+            with (
+                kept_choices()
+                if one.again
+                else wanted_searches(self._rates, self._memory) as searches
+            ):
                 item.jobs = one.measurement.jobs(one.seed, **one.settings)
             if one.part != "all":
                 item.units = _opening_units(item.jobs.values())
@@ -286,7 +294,7 @@ class _Work:
             self._choose_if_ready(search)
 
     def _search(self, search: Search, item: _Item) -> _Search:
-        name = told_of(search)
+        name = self._memory.told_of(search)
         chosen = self._searches.get(name)
         if chosen is None:
             chosen = self._searches[name] = _Search(name, search, search.trials())
@@ -302,19 +310,29 @@ class _Work:
         """Have runs trained, but for those that the store has, and those that no store can have."""
         label = asking.wanted.label if isinstance(asking, _Item) else asking.search.name
         for job in jobs:
-            key = job.key()
+            key = self._key(job)
             if key is None:
                 continue  # it is trained where it is looked at
             asking.keys.add(key)
-            if key in self._broken or stored_key(job, self._store) is not None:
+            if key in self._broken or key in self._there:
                 continue
             training = self._trainings.get(key)
             if training is None:
+                if stored_key(job, self._store, key) is not None:
+                    self._there.add(key)
+                    continue
                 training = self._trainings[key] = _Training(key, job, label)
                 heapq.heappush(self._queue, (-cost(job), len(self._trainings), training))
                 self._progress.expect("trainings", label, cost(job))
             training.waiting.append(asking)
             asking.waits.add(key)
+
+    def _key(self, job: Job) -> str | None:
+        """Of a run, which many ask for: the job is kept, for its functions are told by their addresses."""
+        told = (alike(job), job.seed)
+        if told not in self._keys:
+            self._keys[told] = (job, job.key())
+        return self._keys[told][1]
 
     # Starting -----------------------------------------------------------------------------------
 
@@ -431,6 +449,8 @@ class _Work:
         self._progress.advance("trainings", training.label, cost(training.job))
         if problem:
             self._broken[training.key] = problem
+        else:
+            self._there.add(training.key)
         for waiting in training.waiting:
             waiting.waits.discard(training.key)
             if isinstance(waiting, _Item):
