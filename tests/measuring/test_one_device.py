@@ -12,6 +12,7 @@ import pytest
 import torch
 from demo_room import Inline, Room
 from fake_cuda import FakeCuda, fake_cuda
+from measured_transformer.evidence import results
 from measured_transformer.evidence.results import read_result
 from measured_transformer.measuring import trials, work
 from measured_transformer.measuring.measurement import measurements_of
@@ -161,6 +162,23 @@ def test_several_stacks_are_under_way_searches_first_then_the_longest(on_device)
     assert sorted(queue.stacks[3:]) == [(3, [0, 10]), (4, [0, 10]), (5, [0]), (5, [10])]
     assert queue.under_way[0] == 4  # each process has its next one at hand
     assert queue.looks == 6
+
+
+def test_looks_leave_half_of_what_is_under_way_to_the_device(on_device):
+    on_device(Queue(), "alone", "four")
+    for one in ("alone", "four"):
+        (results.results_folder("demo") / f"{one}.json").unlink()
+    queue, counts = Queue(), list[int]()
+    kept = queue.wait
+
+    def counted(*given: Any) -> Any:
+        counts.append(len(queue._held) - queue.held)
+        return kept(*given)
+
+    queue.wait = counted  # type: ignore[method-assign]
+    assert len(on_device(queue, "alone", "four", "first").written) == 3
+    assert counts[0] == 2  # of four
+    assert queue.stacks == [(6, [0, 10])]
 
 
 def test_what_is_stored_is_as_before(on_device, room: Room):

@@ -18,6 +18,13 @@ def test_an_order_goes_before_length():
     assert simulate([Piece(4.0), Piece(1.0), Piece(1.0)], 2) == pytest.approx(4)
 
 
+def test_so_many_of_an_order_are_at_work_at_once_while_others_are_ready():
+    pieces = [*[Piece(1.0)] * 4, *[Piece(2.0, device=1.0, order=1)] * 2]
+    assert simulate(pieces, 2) == pytest.approx(6)  # 2 without the device, then 4 of it
+    assert simulate(pieces, 2, {0: 1}) == pytest.approx(4)
+    assert simulate([Piece(1.0)] * 4, 2, {0: 1}) == pytest.approx(2)  # nothing else is ready
+
+
 def test_one_device_does_no_more_than_it_can():
     half = [Piece(2.0, device=0.5)] * 4
     assert simulate(half, 2) == pytest.approx(4)

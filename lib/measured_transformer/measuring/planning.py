@@ -168,7 +168,10 @@ class Plan:
             sharing: how they share it. `in turns` counts nothing for the change from one to another, and so
                 is what it takes at least.
         """
-        return BEFORE + simulate(self.pieces(sharing), processes)
+        looks = {
+            _LOOK: max(1, processes // 2)
+        }  # so many at once while the device has something to do
+        return BEFORE + simulate(self.pieces(sharing), processes, looks)
 
 
 def plan(measurements: Iterable[Measurement], *, seeds: int | None = None) -> Plan:

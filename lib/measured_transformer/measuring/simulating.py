@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -32,12 +32,15 @@ class Piece:
     after: tuple[frozenset[str], ...] = ()
 
 
-def simulate(pieces: Sequence[Piece], processes: int) -> float:
+def simulate(
+    pieces: Sequence[Piece], processes: int, most: Mapping[int, int] | None = None
+) -> float:
     """Seconds until all is done.
 
     Args:
         pieces: what there is to do.
         processes: how many there are.
+        most: order -> how many pieces of it are at work at once while one of another order is ready.
 
     Raises:
         ValueError: no process, or pieces that wait for one another or for a name that no piece has.
@@ -56,23 +59,32 @@ def simulate(pieces: Sequence[Piece], processes: int) -> float:
         for number, names in enumerate(piece.after):
             for name in names:
                 asking[name].append((place, number))
-    ready: list[tuple[int, float, int]] = []
+    ready: dict[int, list[tuple[float, int]]] = {
+        one: [] for one in sorted({p.order for p in pieces})
+    }
     begun: set[int] = set()
 
     def offer(place: int) -> None:
         if place not in begun:
             begun.add(place)
-            heapq.heappush(ready, (pieces[place].order, -pieces[place].seconds, place))
+            heapq.heappush(ready[pieces[place].order], (-pieces[place].seconds, place))
+
+    def next_one() -> int | None:
+        orders = [order for order, heap in ready.items() if heap]
+        at_work = Counter(pieces[place].order for place in running)
+        for order in orders:
+            if len(orders) == 1 or at_work[order] < (most or {}).get(order, processes):
+                return heapq.heappop(ready[order])[1]
+        return heapq.heappop(ready[orders[0]])[1] if orders else None
 
     for place, piece in enumerate(pieces):
         if not piece.after or not all(piece.after):
             offer(place)
     running: dict[int, float] = {}
     now, done = 0.0, 0
-    while ready or running:
-        while ready and len(running) < processes:
-            _, _, place = heapq.heappop(ready)
-            running[place] = pieces[place].seconds
+    while any(ready.values()) or running:
+        while len(running) < processes and (begins := next_one()) is not None:
+            running[begins] = pieces[begins].seconds
         wanted = max(1.0, math.fsum(pieces[place].device for place in running))
         slower = {place: wanted if pieces[place].device else 1.0 for place in running}
         passed = min(rest * slower[place] for place, rest in running.items())

@@ -338,7 +338,7 @@ class _Work:
 
     def _start(self) -> None:
         places = self._workers.places
-        while self._looks and len(self._running) < places:
+        while self._looks and len(self._running) < places and not self._looks_enough(places):
             item = self._looks.popleft()
             if item.wanted.refused:
                 self._end(item, item.wanted.refused[0])
@@ -354,6 +354,13 @@ class _Work:
                 continue
             call = partial(train_one, training.job, self._store)
             self._running[self._workers.submit(call)] = training
+
+    def _looks_enough(self, places: float) -> bool:
+        """Whether half of all that is under way looks, while there is something to do for a device."""
+        if not (self._workers.on_device and (self._queue or self._stacks)):
+            return False
+        looks = sum(isinstance(one, _Item) for one in self._running.values())
+        return looks >= places / 2
 
     def _start_stacks(self, places: float) -> None:
         while self._queue:
