@@ -49,7 +49,8 @@ _LIMIT = 3600.0
 _LOOK, _SEARCH, _RESULT = range(3)  # the order in which `work` starts what is ready
 Sharing = Literal["at once", "in turns"]
 """How kernels of several processes come onto the device: beside one another, as NVIDIA's Multi-Process Service
-has them, or one process at a time."""
+has them (of the ways to train several models on one GPU that Robroek, Yousefzadeh-Asl-Miandoab and Tözün
+compare, arXiv 2209.06018, the one that they recommend), or one process at a time."""
 
 
 @dataclass
