@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from measured_transformer.evidence.seeds import seeds_of
-from measured_transformer.measuring.dividing import told_of as alike
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.jobs import Job, make_jobs
@@ -17,7 +16,6 @@ from measured_transformer.training.tuning import Arm, Tuned, kept_rates, known_r
 
 Choose = Callable[["Search"], float]
 _choose: ContextVar[Choose | None] = ContextVar("choose", default=None)
-_memory: ContextVar[Memory | None] = ContextVar("memory", default=None)
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,7 @@ def tuned(search: Search) -> float:
     Raises:
         NotTunedError: the table does not know it; `make measure` makes the search.
     """
-    memory = _memory.get()
-    found = search.known() if memory is None else memory.known(search)
+    found = search.known()
     if found is not None:
         return found.rates[search.name]
     choose = _choose.get()
@@ -125,64 +122,23 @@ def choosing(choose: Choose) -> Iterator[None]:
         _choose.reset(token)
 
 
-class Memory:
-    """What is known of searches at one time, so that what many ask for is found out once."""
-
-    def __init__(self) -> None:
-        self._told: dict[str, str] = {}
-        self._known: dict[str, Tuned | None] = {}
-        self._alive: list[
-            Search
-        ] = []  # what stands for a function is no other's as long as that is there
-
-    def told_of(self, search: Search) -> str:
-        """As the function."""
-        words = self._words(search)
-        if words not in self._told:
-            self._alive.append(search)
-            self._told[words] = told_of(search)
-        return self._told[words]
-
-    def known(self, search: Search) -> Tuned | None:
-        """As `Search.known`."""
-        words = self._words(search)
-        if words not in self._known:
-            self._alive.append(search)
-            self._known[words] = search.known()
-        return self._known[words]
-
-    def _words(self, search: Search) -> str:
-        asked = {**search.options, "steps": search.steps, "learning_rate": search.rates[0]}
-        one = job(search.config, search.task, search.seeds[0], **asked)
-        return "\0".join([search.name, repr(search.rates), repr(search.seeds), alike(one)])
-
-
 @contextmanager
-def wanted_searches(
-    known: Mapping[str, float] | None = None, memory: Memory | None = None
-) -> Iterator[list[Search]]:
+def wanted_searches(known: Mapping[str, float] | None = None) -> Iterator[list[Search]]:
     """Gather, in place of an error, the searches that are still to be made.
 
     Args:
         known: what searches found that were made already, by what `told_of` says.
-        memory: what is known of searches otherwise.
     """
     found: list[Search] = []
 
     def choose(search: Search) -> float:
-        if known is not None:
-            told = told_of(search) if memory is None else memory.told_of(search)
-            if (rate := known.get(told)) is not None:
-                return rate
+        if known is not None and (rate := known.get(told_of(search))) is not None:
+            return rate
         found.append(search)
         return search.rates[0]  # never trained with: the search is made first
 
-    token = _memory.set(memory)
-    try:
-        with choosing(choose):
-            yield found
-    finally:
-        _memory.reset(token)
+    with choosing(choose):
+        yield found
 
 
 @contextmanager

@@ -30,14 +30,10 @@ from weakref import WeakSet
 
 from measured_transformer.measuring.dividing import Stacks, device_processes
 from measured_transformer.measuring.dividing import told_of as alike
-from measured_transformer.measuring.jobs import (
-    Memory,
-    Search,
-    kept_choices,
-    wanted_searches,
-)
+from measured_transformer.measuring.jobs import Search, kept_choices
 from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import A_LOOK, Progress, cost
+from measured_transformer.measuring.remembering import Memory
 from measured_transformer.measuring.trials import (
     OPENING,
     Trial,
@@ -274,7 +270,7 @@ class _Work:
             with (
                 kept_choices()
                 if one.again
-                else wanted_searches(self._rates, self._memory) as searches
+                else self._memory.wanted_searches(self._rates) as searches
             ):
                 item.jobs = one.measurement.jobs(one.seed, **one.settings)
             if one.part != "all":
