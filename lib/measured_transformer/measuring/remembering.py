@@ -48,7 +48,7 @@ class Memory:
             found.append(search)
             return search.rates[0]  # never trained with: the search is made first
 
-        jobs.Search.known = remembered  # type: ignore[method-assign]
+        jobs.Search.known = remembered  # type: ignore[method-assign, assignment]
         try:
             with choosing(choose):
                 yield found
