@@ -1,45 +1,207 @@
-"""Who trains what: an accelerator large stacks and large models, the cores beside it what is left."""
+"""What an accelerator trains as one stack, in which order, and about how long that takes."""
 
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import fake_cuda
 import pytest
-from measured_transformer.measuring.dividing import can_stack, device_seconds, parts_of, suits_cores
+from fake_cuda import FakeCuda
+from measured_transformer.measuring import dividing
+from measured_transformer.measuring.dividing import (
+    ALONE,
+    KERNEL,
+    STACKED,
+    Stacks,
+    can_stack,
+    device_processes,
+    parts_of,
+    told_of,
+    took,
+)
 from measured_transformer.measuring.jobs import job
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import train
+from measured_transformer.training.stacked import train_stacked
+from torch.utils._pytree import tree_leaves
 
 
-def one(width: int = 16, **options: object) -> Job:
-    dropout = float(options.pop("dropout", 0.0))  # type: ignore[arg-type]
-    config = Config(vocab=8, d_model=width, n_layers=2, positions="rotary", dropout=dropout)
-    return job(config, Lag(vocab=8, lag=3), 0, steps=100, learning_rate=0.01, **options)
+def one(width: int = 16, *, seed: int = 0, blocks: int = 2, steps: int = 100, **more: Any) -> Job:
+    dropout = float(more.pop("dropout", 0.0))
+    config = Config(vocab=8, d_model=width, n_layers=blocks, positions="rotary", dropout=dropout)
+    return job(config, Lag(vocab=8, lag=3), seed, **{"learning_rate": 0.01, "steps": steps, **more})
 
 
-@pytest.mark.parametrize(
-    ("given", "members", "on_cores"),
-    [
-        (one(), 1, True),
-        (one(), 2, True),
-        (one(), 60, False),
-        (one(dropout=0.1), 60, True),  # cannot be stacked: sixty times alone
-        (one(width=512), 1, False),
-    ],
-)
-def test_few_small_ones_are_left_to_the_cores(given: Job, members: int, on_cores: bool):
-    assert suits_cores(given, members, 16) is on_cores
+def first(model: Any) -> None:
+    """One way to prepare a model."""
 
 
-def test_one_core_beside_an_accelerator_gets_less():
-    assert suits_cores(one(), 2, 16)
-    assert not suits_cores(one(), 2, 1)
+def second(model: Any) -> None:
+    """Another one."""
+
+
+def test_runs_that_differ_in_their_seeds_alone_are_alike():
+    assert told_of(one()) == told_of(one(seed=10))
+    others = [one(width=8), one(steps=7), one(learning_rate=0.1), one(dropout=0.1)]
+    prepared = [one(prepare=first), one(prepare=second)]
+    assert len({told_of(each) for each in [one(), *others, *prepared]}) == 7
+    rate = ("learning_rate",)
+    assert told_of(one(), without=rate) == told_of(one(learning_rate=0.1), without=rate)
+
+
+def test_functions_of_one_name_are_not_alike():
+    def made(number: int) -> Any:
+        def prepare(model: Any) -> None:
+            assert number
+
+        return prepare
+
+    assert told_of(one(prepare=made(1))) != told_of(one(prepare=made(2)))
 
 
 def test_a_stack_takes_little_more_than_one_and_what_cannot_be_stacked_takes_each_its_time():
-    assert device_seconds(one(), 60) < 2 * device_seconds(one(), 1)
+    assert took(one(), 60).seconds < 2 * took(one(), 2).seconds
+    assert took(one(), 1).seconds < took(one(), 2).seconds  # one is no stack
     alone = one(dropout=0.1)
     assert not can_stack(alone)
     assert parts_of(alone, 3) == [1, 1, 1]
-    assert device_seconds(alone, 60) == pytest.approx(60 * device_seconds(alone, 1))
+    assert took(one(), 5).processor == pytest.approx(100 * (STACKED[0] + 2 * STACKED[1]))
+    assert took(alone, 1).processor == pytest.approx(100 * (ALONE[0] + 2 * ALONE[1]))
 
 
-def test_more_than_a_stack_may_have_are_two():
-    assert parts_of(one(), 70) == [64, 6]
+def test_small_models_leave_the_device_idle_and_large_ones_do_not():
+    small, large = took(one(), 10), took(one(width=512), 10)
+    assert small.kernels + small.products < small.processor / 4
+    assert large.products > large.processor
+    assert small.kernels == large.kernels
+    drawn = took(one(), 10, draw=0.001)
+    assert drawn.processor == pytest.approx(small.processor + 100 * 10 * 0.001)
+
+
+def test_more_than_a_stack_may_have_are_several_of_about_one_size():
+    assert parts_of(one(), 64) == [64]
+    assert parts_of(one(), 65) == [33, 32]
+    assert parts_of(one(), 130) == [44, 43, 43]
+    assert parts_of(one(), 0) == []
+
+
+NO_KERNELS = {"_unsafe_view", "new_empty_strided", "detach"}
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The operations that reach the device, but for views and memory that is not written."""
+    found: list[str] = []
+    kept = fake_cuda._run
+
+    def run(func: Any, args: Any, kwargs: Any) -> Any:
+        out = kept(func, args, kwargs)
+        given = func._schema.arguments
+        view = any(a.alias_info is not None and not a.alias_info.is_write for a in given)
+        name = str(func.overloadpacket).split(".")[-1]
+        if any(isinstance(t, FakeCuda) for t in tree_leaves((args, kwargs, out))):
+            found.extend([] if view or name in NO_KERNELS else [name])
+        return out
+
+    monkeypatch.setattr(fake_cuda, "_run", run)
+    monkeypatch.setitem(os.environ, "MEASURED_DEVICE", "cuda")
+    with fake_cuda.fake_cuda():
+        yield found
+
+
+@pytest.mark.parametrize("stacked", [True, False])
+def test_kernels_are_those_that_a_step_has(counted: list[str], stacked: bool):
+    def a_step(blocks: int) -> float:
+        numbers = []
+        for steps in (1, 3):
+            given, options = one(blocks=blocks), {"steps": steps, "learning_rate": 0.01}
+            counted.clear()
+            if stacked:
+                train_stacked(given.config, given.task, [0, 10], **options)
+            else:
+                train(given.config, given.task, seed=0, **options)
+            numbers.append(len(counted))
+        return (numbers[1] - numbers[0]) / 2
+
+    start, each = dividing.KERNELS_STACKED if stacked else dividing.KERNELS_ALONE
+    given = {"dropout": 0.0} if stacked else {"dropout": 0.1}
+    for blocks in (1, 3):
+        number = start + blocks * each
+        assert a_step(blocks) == pytest.approx(number, rel=0.1)
+        told = took(one(blocks=blocks, **given), 2 if stacked else 1).kernels
+        assert told == pytest.approx(100 * number * KERNEL)
+
+
+# What waits ---------------------------------------------------------------------------------------
+
+
+def taken(stacks: Stacks[str]) -> list[list[str]]:
+    found = []
+    while stacks:
+        found.append(stacks.take())
+    assert stacks.take() == []
+    return found
+
+
+def test_the_longest_stack_comes_first_and_before_it_what_others_wait_for():
+    stacks = Stacks[str]()
+    for seed in (0, 10):
+        stacks.put(one(seed=seed, steps=50), f"short {seed}")
+        stacks.put(one(seed=seed, steps=500), f"long {seed}")
+        stacks.put(one(seed=seed, steps=5), f"search {seed}", first=True)
+    stacks.put(one(blocks=3, dropout=0.1, steps=400), "alone")
+    assert taken(stacks) == [
+        ["search 0", "search 10"],
+        ["long 0", "long 10"],
+        ["alone"],
+        ["short 0", "short 10"],
+    ]
+
+
+def test_large_models_are_longer_the_more_of_them_there_are():
+    stacks = Stacks[str]()
+    for seed in range(30):
+        stacks.put(one(seed=seed, width=512), "wide")
+    for seed in range(10):
+        stacks.put(one(seed=seed, steps=200), "narrow")
+    assert took(one(width=512), 1).seconds < took(one(steps=200), 10).seconds
+    assert [each[0] for each in taken(stacks)] == ["wide", "narrow"]
+
+
+def test_what_is_too_many_or_cannot_be_stacked_is_several():
+    stacks = Stacks[int]()
+    for seed in range(70):
+        stacks.put(one(seed=seed), seed)
+    for seed in (0, 10):
+        stacks.put(one(seed=seed, dropout=0.1), seed)
+    sizes = sorted(len(each) for each in taken(stacks))
+    assert sizes == [1, 1, 35, 35]
+
+
+def test_what_comes_later_joins_what_still_waits():
+    stacks = Stacks[int]()
+    stacks.put(one(), 1)
+    assert stacks.take() == [1]
+    stacks.put(one(), 2)
+    stacks.put(one(steps=7), 3)
+    stacks.put(one(seed=10), 4)
+    assert taken(stacks) == [[2, 4], [3]]
+
+
+# How many processes -------------------------------------------------------------------------------
+
+
+def test_there_are_as_many_processes_as_cores_but_sixteen_at_most(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(dividing.VARIABLE, raising=False)
+    assert [device_processes(cores) for cores in (0, 1, 8, 64)] == [1, 1, 8, 16]
+    monkeypatch.setenv(dividing.VARIABLE, "3")
+    assert [device_processes(cores) for cores in (1, 64)] == [3, 3]
+
+
+@pytest.mark.parametrize("told", ["0", "-1", "many", "1.5"])
+def test_no_other_words_say_how_many(monkeypatch: pytest.MonkeyPatch, told: str):
+    monkeypatch.setenv(dividing.VARIABLE, told)
+    with pytest.raises(ValueError, match="MEASURED_DEVICE_PROCESSES to be a positive whole number"):
+        device_processes(4)

@@ -2,10 +2,12 @@
 
 import pytest
 from demo_room import MEASURE, Inline, Room
+from measured_transformer.evidence.results import read_result
 from measured_transformer.measuring import Search, planning
 from measured_transformer.measuring.__main__ import main
 from measured_transformer.measuring.measurement import measurements_of
-from measured_transformer.measuring.planning import as_text, plan
+from measured_transformer.measuring.planning import BEFORE, as_text, plan
+from measured_transformer.measuring.scheduler import measure_all
 from measured_transformer.training import ensemble, loop
 
 SEARCHED = """
@@ -71,7 +73,7 @@ def test_runs_that_differ_in_their_seeds_alone_are_one_stack(planned: planning.P
         ),  # dropout cannot be stacked; what two measurements ask for counts once
         (7, 2, [2]),
     ]
-    assert planned.looks == 3 + 2 + 2 + 4 + 4
+    assert len(planned.looks) == 3 + 2 + 2 + 4 + 4
 
 
 def test_searches_are_in_it_a_stack_for_each_rate(planned: planning.Plan):
@@ -92,13 +94,50 @@ def test_searches_that_were_made_already_count_as_well(room: Room, inline: Inlin
 def test_stacking_over_rates_would_make_one_of_three(planned: planning.Plan):
     merged = [one for one in planned.merged() if one.search]
     assert [(one.steps, one.parts) for one in merged] == [(7, [6])]
-    assert planned.seconds(planned.merged()) < planned.seconds(planned.stacks.values())
+    assert planned.took(planned.merged()).seconds < planned.took().seconds
+
+
+def test_what_is_trained_at_a_rate_waits_for_its_search_and_looks_wait_for_what_they_look_at(
+    planned: planning.Plan,
+):
+    pieces = planned.pieces("at once")
+    names = {told for told, one in planned.stacks.items() if one.search}
+    (chosen,) = [p for p in pieces if p.after and names <= set().union(*p.after)]
+    assert chosen.after == (frozenset(names),)
+    assert [p.part_of for p in pieces].count(chosen.part_of) == 1
+    looks = [p for p in pieces if not p.part_of]
+    assert len(looks) == len(planned.looks)
+    assert sum(chosen.part_of in one for p in looks for one in p.after) == 2  # of its two seeds
+    assert {p.device for p in looks} == {0.0}
+
+
+def test_kernels_of_one_process_after_another_take_longer_than_side_by_side(
+    planned: planning.Plan,
+):
+    took = planned.took()
+    one, many = (planned.simulated(number, "at once") for number in (1, 16))
+    looks = sum(look.seconds for look in planned.looks)
+    assert one == pytest.approx(BEFORE + took.seconds + looks)
+    assert BEFORE + planned.longest() < many < one
+    in_turns = planned.simulated(16, "in turns")
+    assert many <= in_turns <= one
+    assert in_turns >= BEFORE + took.kernels + took.products
+
+
+def test_a_look_takes_what_the_kept_result_says(room: Room, inline: Inline):
+    one, other = room.all
+    assert planning.look_seconds(one) == planning.A_LOOK
+    measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None)
+    kept = [read_result(room.results / f"{each.name}.json") for each in room.all]
+    losses, draws = (each.provenance["seconds"] / len(each.seeds) for each in kept)
+    assert planning.look_seconds(one) == pytest.approx(planning.LOOK_SHARE * losses)
+    assert planning.look_seconds(other) == pytest.approx(draws)
 
 
 def test_more_members_than_a_stack_may_have_are_several_stacks(planned: planning.Plan):
     one = next(one for one in planned.stacks.values() if one.stacks)
     one.seeds = set(range(ensemble.LARGEST_STACK + 3))
-    assert one.parts == [ensemble.LARGEST_STACK, 3]
+    assert one.parts == [34, 33]
 
 
 def test_the_command_says_it_in_words(room: Room, capsys):
@@ -108,6 +147,6 @@ def test_the_command_says_it_in_words(room: Room, capsys):
     assert "5 measurements, 15 seeds to look at." in told
     assert "results: 12 runs in 7 stacks (1.7 runs each; 4 runs cannot be stacked)" in told
     assert "searches for learning rates: 6 runs in 3 stacks" in told
-    assert "of one GPU, within an hour" in told
-    assert "if 16 cores trained what suits them" in told
+    assert "16 processes, each with a stack of its own, a simulation of this model" in told
+    assert told.count(", within an hour") == 2
     assert as_text(plan(measurements_of("demo").values())).splitlines()[0] in told

@@ -329,7 +329,7 @@ def test_on_an_accelerator_nothing_is_trained_twice(
         report = run(two, None)
         assert not report.failed
         assert sorted(stacks) == [(3, 2), (6, 2)]
-        assert set(inline.calls) == {"take_by_name"}
+        assert set(inline.calls) == {"train_stack", "take_by_name"}
         told = read_result(two.results / "second.json").provenance
         assert told["kind"] == "cuda Fake CUDA"
         assert run(two, None, renew=True).written == ["demo.first", "demo.second"]

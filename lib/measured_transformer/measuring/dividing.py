@@ -1,20 +1,36 @@
-"""Who would best train what on a machine with an accelerator: it large stacks, the cores beside it all else.
+"""Which runs an accelerator trains as one stack, and about how long that takes: a model, not a measurement.
 
-The plan counts with it; `work` does not do so yet, and leaves all training to the accelerator.
+Runs that differ in their seeds alone are one stack. A step of small models is a few hundred kernels of a few
+microseconds each, which one core hands out far more slowly than the accelerator does them. So a stack takes a
+process nearly all of its time and the accelerator little, and several processes beside one another, each with
+a stack of its own, use it better. `work` takes from here what is alike, how large stacks are and which is the
+longest; `planning` takes the seconds, too.
 
-A model of a few thousand weights leaves an accelerator idle; what its steps take is how fast one core hands out
-the work. Many such models in one stack cost little more than one. Few of them, or those that cannot be stacked,
-are done sooner by all cores, a run each.
+Where the numbers come from: `STACKED` and `ALONE` were measured on a server's core. `KERNELS_STACKED` and
+`KERNELS_ALONE` were counted, see there. `KERNEL` and `PRODUCTS_A_SECOND` are assumptions about an H100-class
+device.
 """
 
 from __future__ import annotations
 
-from measured_transformer.measuring.progress import cost
+import heapq
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Generic, TypeVar
+
+from measured_transformer.provenance import plain
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.ensemble import LARGEST_STACK
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.seeding import make_generator
 
+T = TypeVar("T")
+VARIABLE = "MEASURED_DEVICE_PROCESSES"
+MOST_PROCESSES = 16
+"""How many processes drive a device at most where nothing else is said."""
 STACKED = (3.5e-3, 2.1e-3)
 """Seconds that one step of a stack takes the processor that drives the accelerator, and for each block.
 
@@ -22,14 +38,67 @@ Measured with two models of width 8 on one core of a server, as processor time.
 """
 ALONE = (1.8e-3, 1.0e-3)
 """The same for one model that is trained alone."""
+KERNELS_STACKED = (56, 162)
+"""Kernels of one step of a stack, and for each block of the model.
+
+Counted as the operations that reach the device in one step of an encoder with rotary positions: views and
+memory that is not written left out, what takes several kernels counted once.
+"""
+KERNELS_ALONE = (46, 126)
+"""The same for one model that is trained alone."""
+KERNEL = 3e-6
+"""Seconds that a kernel holds the device which has next to nothing to compute: an assumption."""
 PRODUCTS_A_SECOND = 5e12
 """Multiplications and additions that an H100-class GPU does in float32 without TF32, at a tenth of its peak."""
-CORE = 4.2
-"""How many times longer than `progress.cost` says a run takes on one core: so long the kept results took, looks
-and all."""
 
-MARGIN = 3.0
-"""How many times sooner cores must be done than the accelerator would be: so both end at about one time."""
+
+@dataclass(frozen=True)
+class Took:
+    """About what a stack takes.
+
+    Attributes:
+        processor: seconds of the core that draws its batches and hands out its kernels.
+        kernels: seconds that the device would take for its kernels if they had nothing to compute.
+        products: seconds that the device multiplies.
+    """
+
+    processor: float
+    kernels: float
+    products: float
+
+    @property
+    def seconds(self) -> float:
+        """From beginning to end, with the device and a core for itself: each step waits for its losses."""
+        return self.processor + self.products
+
+
+def told_of(job: Job, *, without: tuple[str, ...] = ()) -> str:
+    """What runs of one stack have in common, and no others, in words; functions by what Python says of them.
+
+    Args:
+        job: one of them.
+        without: settings in which they may differ, too.
+    """
+    settings = {name: value for name, value in job.settings.items() if name not in without}
+    given: Mapping[str, Any] = {"config": job.config, "task": job.task, "settings": settings}
+    try:
+        told = json.dumps(plain(given), sort_keys=True)
+    except (ValueError, TypeError):
+        told = repr((job.config, job.task, settings))
+    return "\n".join([told, *_kinds([job.config, job.task, *settings.values()])])
+
+
+def _kinds(value: Any) -> Iterator[str]:
+    """The classes of what an object is made of, with their modules, and the functions in it."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _kinds(one)
+    elif value is not None and not isinstance(value, bool | int | float | str):
+        yield f"{type(value).__module__} {value!r}" if callable(value) else type(value).__module__
+        if is_dataclass(value) and not isinstance(value, type):
+            yield from _kinds([getattr(value, one.name) for one in fields(value)])
 
 
 def can_stack(job: Job) -> bool:
@@ -38,40 +107,29 @@ def can_stack(job: Job) -> bool:
 
 
 def parts_of(job: Job, members: int) -> list[int]:
-    """How many members the stacks have that so many runs make."""
+    """How many members the stacks have that so many runs make: as few stacks as may be, of about one size."""
     largest = LARGEST_STACK if can_stack(job) else 1
-    return [min(largest, members - done) for done in range(0, members, largest)]
+    number = -(-members // largest)
+    return [members // number + (part < members % number) for part in range(number)]
 
 
-def device_seconds(job: Job, members: int, *, draw: float = 0.0) -> float:
-    """About how long an accelerator takes for a job from so many seeds.
+def took(job: Job, members: int, *, draw: float = 0.0) -> Took:
+    """About what one stack takes.
 
     Args:
-        job: one of the runs.
-        members: how many.
+        job: one of its runs.
+        members: how many it has.
         draw: seconds to draw one batch.
     """
-    start, block = STACKED if can_stack(job) else ALONE
-    launched = start + job.config.n_layers * block
-    member = draw + products(job) / PRODUCTS_A_SECOND
-    steps: int = job.settings["steps"]
-    return sum((steps * (launched + count * member) for count in parts_of(job, members)), 0.0)
-
-
-def core_seconds(job: Job) -> float:
-    """About how long one core takes for one run."""
-    return CORE * cost(job) / 1e3
-
-
-def suits_cores(job: Job, members: int, cores: int) -> bool:
-    """Whether all cores together are done with so many runs well before the accelerator would be.
-
-    Args:
-        job: one of the runs.
-        members: how many, which differ in their seeds alone.
-        cores: how many there are beside the accelerator.
-    """
-    return MARGIN * members * core_seconds(job) / cores < device_seconds(job, members)
+    stacks, steps = can_stack(job) and members > 1, job.settings["steps"]
+    start, block = STACKED if stacks else ALONE
+    first, each = KERNELS_STACKED if stacks else KERNELS_ALONE
+    blocks = job.config.n_layers
+    return Took(
+        steps * (start + blocks * block + members * draw),
+        steps * (first + blocks * each) * KERNEL,
+        steps * members * products(job) / PRODUCTS_A_SECOND,
+    )
 
 
 def products(job: Job) -> float:
@@ -83,3 +141,94 @@ def products(job: Job) -> float:
 
 def _length(task: Task) -> int:
     return int(task.batch(make_generator(0, "training"), 1).inputs.shape[1])
+
+
+# What waits, and for how many processes -----------------------------------------------------------
+
+
+def device_processes(cores: int) -> int:
+    """How many processes drive the one device at once.
+
+    Args:
+        cores: how many there are; as many processes, but `MOST_PROCESSES` at most. `MEASURED_DEVICE_PROCESSES`
+            names another number, for a device with little memory, of which each takes about half a gigabyte.
+
+    Raises:
+        ValueError: the variable holds no positive whole number.
+    """
+    told = os.environ.get(VARIABLE, "").strip()
+    if not told:
+        return max(1, min(cores, MOST_PROCESSES))
+    if not told.isdecimal() or not int(told):
+        raise ValueError(f"expected {VARIABLE} to be a positive whole number, got {told!r}")
+    return int(told)
+
+
+@dataclass(eq=False)
+class _Group(Generic[T]):
+    first: bool
+    job: Job
+    alone: Took
+    pair: Took
+    members: list[T] = field(default_factory=list)
+
+    @property
+    def part(self) -> int:
+        """How many members its next stack has."""
+        return parts_of(self.job, len(self.members))[0]
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        part = self.part
+        if part == 1:
+            return not self.first, -self.alone.seconds
+        return not self.first, -(self.pair.processor + self.alone.products * part)
+
+
+class Stacks(Generic[T]):
+    """What waits for a device, in stacks: the longest comes first, and before all what others wait for."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group[T]] = {}
+        self._heap: list[tuple[tuple[bool, float], int, str, int]] = []
+        self._count = itertools.count()
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._groups)
+
+    def put(self, job: Job, what: T, *, first: bool = False) -> None:
+        """Have something wait.
+
+        Args:
+            job: the run that it is about.
+            what: it.
+            first: whether more is to be done when it is there, such as for the choice of a learning rate.
+        """
+        told = f"{first} {told_of(job)}"
+        group = self._groups.get(told)
+        if group is None:
+            group = self._groups[told] = _Group(first, job, took(job, 1), took(job, 2))
+        group.members.append(what)
+        self._push(told)
+
+    def take(self) -> list[T]:
+        """The next stack, which waits no more; nothing where nothing waits."""
+        while self._heap:
+            _, _, told, size = heapq.heappop(self._heap)
+            group = self._groups.get(told)
+            if group is None or size != len(group.members):
+                continue  # it grew or shrank, and stands in the heap once more
+            part = group.part
+            stack, group.members = group.members[:part], group.members[part:]
+            if group.members:
+                self._push(told)
+            else:
+                del self._groups[told]
+            return stack
+        return []
+
+    def _push(self, told: str) -> None:
+        group = self._groups[told]
+        entry = (group.order, next(self._count), told, len(group.members))
+        heapq.heappush(self._heap, entry)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from safetensors import SafetensorError
 
 from measured_transformer.evidence.results import pack, unpack, write_whole
@@ -18,6 +21,7 @@ from measured_transformer.measuring.measurement import Measurement, Variables, m
 from measured_transformer.measuring.openings import double_opening, first_losses
 from measured_transformer.training.checkpoints import read_tensors
 from measured_transformer.training.device import circumstances, cpu_threads, find_device
+from measured_transformer.training.ensemble import arrivals
 from measured_transformer.training.jobs import Job, perform
 from measured_transformer.training.loop import Run
 from measured_transformer.training.store import Store
@@ -107,6 +111,47 @@ def train_one(job: Job, store: Store) -> None:
             perform(timed(job, checkpoint_every=CHECKPOINT_EVERY), store)
         except (OSError, SafetensorError):  # a full disk holds no such state
             perform(timed(job), store)
+
+
+def train_stack(jobs: Sequence[Job], store: Store) -> dict[int, str]:
+    """Have the store hold runs that differ in their seeds alone, which are trained at once on a device.
+
+    A process whose device answers with errors ever after ends itself, and another takes its place.
+
+    Args:
+        jobs: one of each run.
+        store: what holds them; each as soon as it is there.
+
+    Returns:
+        what was wrong with those that failed, by their places among the jobs.
+
+    Raises:
+        MemoryError: some did not find memory enough beside what other processes hold; the others are stored.
+    """
+    first, failed = jobs[0], dict[int, str]()
+    runs = [Job(first.config, first.task, job.seed, first.settings) for job in jobs]
+    shared = [timed(run, len(runs)) for run in runs]
+    places = {id(job): place for place, job in enumerate(shared)}
+    short: BaseException | None = None
+    with _ALONE:
+        for job, run in arrivals(shared, store=store):
+            if isinstance(run, torch.OutOfMemoryError | MemoryError):
+                short = run
+            elif isinstance(run, Exception):
+                failed[places[id(job)]] = f"{type(run).__name__}: {run}"
+                if "CUDA error" in str(run):
+                    _end_process(run)
+    if find_device().type == "cuda":
+        torch.cuda.empty_cache()  # other processes want it
+    if short is not None:
+        raise MemoryError(str(short))
+    return failed
+
+
+def _end_process(error: Exception) -> None:
+    """End this process here and now: after such an error each call to the device ends with one."""
+    print(f"a process ends itself: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def take(
@@ -218,13 +263,17 @@ def name_of(training: Any) -> str:
 # Runs in the store --------------------------------------------------------------------------------
 
 
-def stored_key(job: Job, store: Store) -> str | None:
+def stored_key(job: Job, store: Store, alone: str | None = None) -> str | None:
     """The key under which a store has a run, in whatever form; None where it has none.
 
     On an accelerator a run that was trained in a stack is as good as one that was trained alone.
+
+    Args:
+        job, store: which run, and where.
+        alone: its key when it is trained alone, where that is known already.
     """
     for stacked in (False,) if find_device().type == "cpu" else (False, True):
-        key = job.key(stacked=stacked)
+        key = alone if alone is not None and not stacked else job.key(stacked=stacked)
         if key is not None and store.file(key).exists():
             return key
     return None

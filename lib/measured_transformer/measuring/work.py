@@ -3,6 +3,8 @@
 Every training is done once, however many measurements and seeds ask for it, the longest first. A seed is
 looked at as soon as its own trainings are there. Where learning rates are still to be chosen, the trainings of
 those searches come in the same pool, and what waits for them follows.
+
+On an accelerator the same processes train stacks, several at once on the one device: see `dividing`.
 """
 
 from __future__ import annotations
@@ -24,15 +26,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakSet
 
-from measured_transformer.measuring.jobs import (
-    Search,
-    kept_choices,
-    told_of,
-    wanted_searches,
-)
+from measured_transformer.measuring.dividing import Stacks, device_processes
+from measured_transformer.measuring.dividing import told_of as alike
+from measured_transformer.measuring.jobs import Search, kept_choices
 from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import A_LOOK, Progress, cost
+from measured_transformer.measuring.remembering import Memory
 from measured_transformer.measuring.trials import (
     OPENING,
     Trial,
@@ -42,9 +43,10 @@ from measured_transformer.measuring.trials import (
     take_by_name,
     timed,
     train_one,
+    train_stack,
 )
 from measured_transformer.training.device import find_device
-from measured_transformer.training.ensemble import arrivals, available_cores
+from measured_transformer.training.ensemble import available_cores
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.processes import LocalProcesses, ProcessDiedError
 from measured_transformer.training.store import Store
@@ -131,8 +133,21 @@ class _Training:
         return all(isinstance(one, _Item) and one.wanted.refused for one in self.waiting)
 
 
+@dataclass(eq=False)
+class _Stack:
+    """Trainings that are done at once, by one process.
+
+    Attributes:
+        trainings: which.
+        died: whether a process that was at work on them died already.
+    """
+
+    trainings: list[_Training]
+    died: bool = False
+
+
 class Workers:
-    """Trains and looks: in processes on this machine, through an executor, or stacked on an accelerator.
+    """Trains and looks: in processes of this machine, in stacks on its accelerator, or through an executor.
 
     Args:
         executor: what trains and looks; processes on the cores of this machine when not given.
@@ -144,6 +159,7 @@ class Workers:
         self, executor: Executor | None, progress: Progress, table: Path | None = None
     ) -> None:
         self.table, self._progress, self._open = table, progress, ExitStack()
+        self._asked: WeakSet[Future[Any]] = WeakSet()
         self._given = executor is not None
         self._executor = self._own() if executor is None else executor
 
@@ -153,10 +169,13 @@ class Workers:
 
     def __exit__(self, *error: Any) -> bool | None:
         """End the processes; after an error at once."""
+        if error[0] is not None:
+            for future in list(self._asked):
+                future.cancel()  # or the end of one call would be the beginning of the next
         return self._open.__exit__(*error)
 
     def _own(self) -> Executor:
-        executor: Executor = self._open.enter_context(LocalProcesses(max(1, available_cores())))
+        executor: Executor = self._open.enter_context(LocalProcesses(_processes()))
         return executor
 
     def outcomes(self, wanted: Iterable[Wanted], store: Store) -> Iterator[Outcome]:
@@ -167,14 +186,17 @@ class Workers:
 
     @property
     def on_device(self) -> bool:
-        """Whether this process trains, on an accelerator, while others look."""
+        """Whether processes of this machine train, in stacks, on its accelerator."""
         return not self._given and find_device().type != "cpu"
 
     @property
     def places(self) -> float:
-        """How many calls to have under way: a few more than can be done at once, and no queue behind them."""
+        """How many calls to have under way: a few more than can be done at once, and no queue behind them.
+
+        On an accelerator, where calls are short and many, each process has its next one at hand.
+        """
         if not self._given:
-            return float(max(1, available_cores()))
+            return (2.0 if self.on_device else 1.0) * _processes()
         if (number := getattr(self._executor, "_max_workers", None)) is not None:
             return 2.0 * number
         client = getattr(self._executor, "_client", None)  # dask's: its cluster may grow
@@ -183,16 +205,24 @@ class Workers:
     def submit(self, call: partial[Any]) -> Future[Any]:
         """Have a call done; where the executor is broken, on this machine."""
         try:
-            return self._executor.submit(call.func, *call.args, **call.keywords)
+            future = self._executor.submit(call.func, *call.args, **call.keywords)
         except BrokenExecutor:
             self.replace()
-            return self._executor.submit(call.func, *call.args, **call.keywords)
+            future = self._executor.submit(call.func, *call.args, **call.keywords)
+        if not self._given:
+            self._asked.add(future)
+        return future
 
     def replace(self) -> None:
         """Go on with processes of this machine, in the place of an executor that broke."""
         if self._given:
             self._progress.note("the executor broke; this machine's processes go on")
             self._executor, self._given = self._own(), False
+
+
+def _processes() -> int:
+    cores = max(1, available_cores())
+    return cores if find_device().type == "cpu" else device_processes(cores)
 
 
 class _Work:
@@ -206,10 +236,15 @@ class _Work:
         self._trainings: dict[str, _Training] = {}
         self._searches: dict[str, _Search] = {}
         self._rates: dict[str, float] = {}  # what searches found, by what they are told of
+        self._memory = Memory()
+        self._keys: dict[tuple[str, int], tuple[Job, str | None]] = {}
+        self._there: set[str] = set()  # trainings that are done
         self._broken: dict[str, str] = {}  # trainings that failed, and how
         self._queue: list[tuple[float, int, _Training]] = []  # a heap: the longest first
+        self._stacks: Stacks[_Training] = Stacks()  # on an accelerator: what was in the queue
+        self._suspects: deque[_Stack] = deque()  # whose processes died
         self._looks: deque[_Item] = deque()
-        self._running: dict[Future[Any], _Item | _Training] = {}
+        self._running: dict[Future[Any], _Item | _Training | _Stack] = {}
         self._died: set[int] = set()
         self._found: deque[Outcome] = deque()
 
@@ -221,13 +256,10 @@ class _Work:
         while True:
             while self._found:
                 yield self._found.popleft()
-            if not (self._queue or self._looks or self._running):
+            if not (self._queue or self._stacks or self._suspects or self._looks or self._running):
                 return
             self._start()
-            on_device = bool(self._queue) and self._workers.on_device
-            if on_device:
-                self._train_a_stack()
-            self._collect(block=not (self._found or on_device))
+            self._collect(block=not self._found)
 
     # Planning -----------------------------------------------------------------------------------
 
@@ -235,7 +267,11 @@ class _Work:
         """Find out what an item waits for: choices of learning rates, or trainings, or nothing."""
         one = item.wanted
         try:
-            with kept_choices() if one.again else wanted_searches(self._rates) as searches:
+            with (
+                kept_choices()
+                if one.again
+                else self._memory.wanted_searches(self._rates) as searches
+            ):
                 item.jobs = one.measurement.jobs(one.seed, **one.settings)
             if one.part != "all":
                 item.units = _opening_units(item.jobs.values())
@@ -254,7 +290,7 @@ class _Work:
             self._choose_if_ready(search)
 
     def _search(self, search: Search, item: _Item) -> _Search:
-        name = told_of(search)
+        name = self._memory.told_of(search)
         chosen = self._searches.get(name)
         if chosen is None:
             chosen = self._searches[name] = _Search(name, search, search.trials())
@@ -270,37 +306,77 @@ class _Work:
         """Have runs trained, but for those that the store has, and those that no store can have."""
         label = asking.wanted.label if isinstance(asking, _Item) else asking.search.name
         for job in jobs:
-            key = job.key()
+            key = self._key(job)
             if key is None:
                 continue  # it is trained where it is looked at
             asking.keys.add(key)
-            if key in self._broken or stored_key(job, self._store) is not None:
+            if key in self._broken or key in self._there:
                 continue
             training = self._trainings.get(key)
             if training is None:
+                if stored_key(job, self._store, key) is not None:
+                    self._there.add(key)
+                    continue
                 training = self._trainings[key] = _Training(key, job, label)
                 heapq.heappush(self._queue, (-cost(job), len(self._trainings), training))
                 self._progress.expect("trainings", label, cost(job))
             training.waiting.append(asking)
             asking.waits.add(key)
 
+    def _key(self, job: Job) -> str | None:
+        """Of a run, which many ask for: the job is kept, for its functions are told by their addresses."""
+        told = (alike(job), job.seed)
+        if told not in self._keys:
+            self._keys[told] = (job, job.key())
+        return self._keys[told][1]
+
     # Starting -----------------------------------------------------------------------------------
 
     def _start(self) -> None:
         places = self._workers.places
-        while self._looks and len(self._running) < places:
+        while self._looks and len(self._running) < places and not self._looks_enough(places):
             item = self._looks.popleft()
             if item.wanted.refused:
                 self._end(item, item.wanted.refused[0])
             else:
                 self._running[self._look(item)] = item
-        while self._queue and not self._workers.on_device and len(self._running) < places:
+        if self._workers.on_device:
+            self._start_stacks(places)
+            return
+        while self._queue and len(self._running) < places:
             _, _, training = heapq.heappop(self._queue)
             if training.is_refused:
-                self._trained(training, None)
+                self._trained(training)
                 continue
             call = partial(train_one, training.job, self._store)
             self._running[self._workers.submit(call)] = training
+
+    def _looks_enough(self, places: float) -> bool:
+        """Whether half of all that is under way looks, while there is something to do for a device."""
+        if not (self._workers.on_device and (self._queue or self._stacks)):
+            return False
+        looks = sum(isinstance(one, _Item) for one in self._running.values())
+        return looks >= places / 2
+
+    def _start_stacks(self, places: float) -> None:
+        while self._queue:
+            _, _, training = heapq.heappop(self._queue)
+            search = any(isinstance(one, _Search) for one in training.waiting)
+            self._stacks.put(training.job, training, first=search)
+        while len(self._running) < places and (stack := self._next_stack()) is not None:
+            call = partial(train_stack, [one.job for one in stack.trainings], self._store)
+            self._running[self._workers.submit(call)] = stack
+
+    def _next_stack(self) -> _Stack | None:
+        """The longest one that waits. One whose process died comes when the device has nothing else to do."""
+        while together := self._stacks.take():
+            for training in together:
+                if training.is_refused:
+                    self._trained(training)
+            if wanted := [one for one in together if not one.is_refused]:
+                return _Stack(wanted)
+        others = any(isinstance(one, _Stack) for one in self._running.values())
+        return self._suspects.popleft() if self._suspects and not others else None
 
     def _look(self, item: _Item) -> Future[Trial]:
         one, where = item.wanted, item.wanted.measurement
@@ -319,21 +395,6 @@ class _Work:
             future.set_exception(error)
         return future
 
-    def _train_a_stack(self) -> None:
-        """Train, here and now, all queued runs that differ from the longest one in their seeds alone."""
-        first = self._queue[0][2].job
-
-        def alike(job: Job) -> bool:
-            same = (job.config, job.task) == (first.config, first.task)
-            return same and repr(job.settings) == repr(first.settings)
-
-        together = {entry[2].job.seed: entry[2] for entry in self._queue if alike(entry[2].job)}
-        self._queue = [entry for entry in self._queue if not alike(entry[2].job)]
-        heapq.heapify(self._queue)
-        jobs = [Job(first.config, first.task, seed, first.settings) for seed in together]
-        for job, run in arrivals([timed(job, len(jobs)) for job in jobs], store=self._store):
-            self._trained(together[job.seed], run if isinstance(run, Exception) else None)
-
     # Ending -------------------------------------------------------------------------------------
 
     def _collect(self, *, block: bool) -> None:
@@ -346,10 +407,12 @@ class _Work:
                 result, error = future.result(), None
             except (Exception, CancelledError) as caught:
                 result, error = None, caught
-            if isinstance(error, _BROKE) and self._again(what, error):
+            if isinstance(what, _Stack):
+                self._stack_ended(what, result or {}, error)
+            elif isinstance(error, _BROKE) and self._again(what, error):
                 continue
-            if isinstance(what, _Training):
-                self._trained(what, error)
+            elif isinstance(what, _Training):
+                self._trained(what, "" if error is None else _in_words(error))
             else:
                 self._end(what, error if result is None else result)
 
@@ -366,10 +429,31 @@ class _Work:
             self._looks.append(what)
         return True
 
-    def _trained(self, training: _Training, error: BaseException | None) -> None:
+    def _stack_ended(
+        self, stack: _Stack, failed: Mapping[int, str], error: BaseException | None
+    ) -> None:
+        """Tell what waits for it. What died is tried again with the device for itself, then in halves."""
+        if isinstance(error, (*_BROKE, MemoryError)):
+            if isinstance(error, BrokenExecutor):
+                self._workers.replace()
+            whole, number = stack.trainings, len(stack.trainings)
+            if not stack.died:
+                self._suspects.append(_Stack(whole, died=True))
+                return
+            if number > 1:
+                halves = (whole[: number // 2], whole[number // 2 :])
+                self._suspects.extend(_Stack(half, died=True) for half in halves)
+                return
+        for place, training in enumerate(stack.trainings):
+            problem = failed.get(place, "") if error is None else _in_words(error)
+            self._trained(training, problem)
+
+    def _trained(self, training: _Training, problem: str = "") -> None:
         self._progress.advance("trainings", training.label, cost(training.job))
-        if error is not None:
-            self._broken[training.key] = f"{type(error).__name__}: {error}"
+        if problem:
+            self._broken[training.key] = problem
+        else:
+            self._there.add(training.key)
         for waiting in training.waiting:
             waiting.waits.discard(training.key)
             if isinstance(waiting, _Item):
@@ -439,6 +523,10 @@ class _Work:
             item.ended = True
             self._progress.advance("looks", item.wanted.label, item.units)
             self._found.append((item.wanted, outcome))
+
+
+def _in_words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _opening_units(jobs: Iterable[Job]) -> float:
