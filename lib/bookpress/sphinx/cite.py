@@ -23,7 +23,7 @@ _AFTER_THE_FOOT = 130
 
 
 def _add(app: Sphinx, doctree: nodes.document) -> None:
-    """Put "cite this" behind the page's claims, those of the folded list too, and, on the page of a room, at its end."""
+    """Put "cite this" behind all claims of the page and, on the page of a room, at its end."""
     edition = edition_in(app)
     claims = claims_of(app.env)
     back = "../" * app.env.docname.count("/")
