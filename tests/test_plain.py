@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -63,3 +65,16 @@ def test_the_canary_pins_torch_alone_and_asks_for_every_extension_of_the_book(tm
         assert name in asked[2].split()
     assert asked[-1].startswith("-m sphinx -q -b html -c tools/plain .")
     assert "Sphinx 99" in done.stdout
+
+
+def test_the_page_asks_for_the_packages_that_the_canary_tries():
+    """Its commands are the canary's, in two steps: first without the press, then with it."""
+    page = (ROOT / "book" / "about" / "without-the-press.md").read_text()
+    shell = "\n".join(re.findall(r"```shell\n(.*?)```", page, re.DOTALL)).replace("\\\n", " ")
+    asked = [shlex.split(line)[2:] for line in shell.splitlines() if line.startswith("pip install")]
+    script = (ROOT / "tools" / "canary").read_text().replace("\\\n", " ")
+    (tried,) = [shlex.split(line)[1:] for line in script.splitlines() if "sphinx myst-nb" in line]
+    assert sorted(word for words in asked for word in words) == sorted(tried)
+    runs = [line for line in shell.splitlines() if "sphinx-build" in line]
+    assert runs == [f"{way}sphinx-build -c tools/plain . _build/plain" for way in ("", "PRESS=1 ")]
+    assert (ROOT / "tools" / "plain" / "conf.py").is_file()

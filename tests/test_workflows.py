@@ -365,3 +365,15 @@ def test_ci_says_what_is_missing_where_nothing_can_be_installed(bare: Path):
 def test_ci_fails_when_the_tests_fail(bare: Path):
     (bare / "bin" / "make").write_text(f"#!{shutil.which('sh')}\nexit 2\n")
     assert run_ci(bare).returncode == 2
+
+
+def test_the_audit_asks_about_every_pin_and_fails_where_nothing_is_known():
+    """Its tool refuses a list in which some have hashes and others have none."""
+    said = subprocess.run(
+        ["make", "-n", "audit"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    asked = [line.split() for line in said.stdout.splitlines() if "bin/pip-audit" in line]
+    assert all("--strict" in words for words in asked)
+    locks = [[word for word in words if word.endswith(".txt")] for words in asked]
+    assert locks == [["requirements-torch.txt"], ["requirements.txt"]]
+    assert "--hash" in (ROOT / "requirements.txt").read_text()

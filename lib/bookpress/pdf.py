@@ -79,7 +79,10 @@ def whole(folder: Path, parts: Sequence[tuple[str, list[str]]], edition: Edition
             _for_paper(article, page, inside, edition)
             heading = article.select_one("h1")
             title = heading.get_text().strip() if heading else page
-            contents.append(f'<p><a href="#{slug(page)}">{escape(title)}</a></p>')
+            contents.append(
+                f'<p><a href="#{slug(page)}"><span>{escape(title)}</span>'
+                f'<span class="leads-to" data-page="{slug(page)}">000</span></a></p>'
+            )
             body.append(
                 f'<section class="page" id="{slug(page)}">{article.decode_contents()}</section>'
             )
@@ -201,11 +204,56 @@ def print_pdf(folder: Path, document: str, target: Path) -> None:
             if wrong := page.evaluate("() => document.querySelectorAll('mjx-merror').length"):
                 raise RuntimeError(f"{wrong} formulas could not be set")
             target.parent.mkdir(parents=True, exist_ok=True)
-            page.pdf(path=str(target), prefer_css_page_size=True, outline=True, tagged=True)
+            # Chromium has no numbers of other pages to offer, so the first print says them.
+            for _ in range(2):
+                page.pdf(path=str(target), prefer_css_page_size=True, outline=True, tagged=True)
+                numbers = page_numbers(target.read_bytes())
+                changed = page.evaluate(_FILL_IN, numbers)
+            if changed:
+                raise RuntimeError(
+                    f"expected the contents to keep their length, got {changed} pages moved"
+                )
             browser.close()
     finally:
         for name in (_TEMPORARY, _STYLE.name):
             (folder / name).unlink(missing_ok=True)
+
+
+_FILL_IN = """(numbers) => {
+  let changed = 0;
+  for (const node of document.querySelectorAll("[data-page]")) {
+    const number = String(numbers[node.dataset.page] ?? "");
+    if (node.textContent !== number) changed += 1;
+    node.textContent = number;
+  }
+  return changed;
+}"""
+
+
+def page_numbers(pdf: bytes) -> dict[str, int]:
+    """Return the page on which each place lies that a link of a PDF of Chromium's leads to, from 1."""
+    objects = dict(re.findall(rb"(?:^|\n)(\d+) 0 obj\n(.*?)\nendobj", pdf, re.DOTALL))
+    kids = {
+        number: re.findall(rb"(\d+) 0 R", found[1])
+        for number, body in objects.items()
+        if (found := re.search(rb"/Type\s*/Pages\b.*?/Kids\s*\[(.*?)\]", body, re.DOTALL))
+    }
+    below = {kid for those in kids.values() for kid in those}
+
+    def leaves(number: bytes) -> Iterator[bytes]:
+        for kid in kids.get(number, ()):
+            yield from leaves(kid) if kid in kids else (kid,)
+
+    pages = [page for top in kids.keys() - below for page in leaves(top)]
+    counted = {page: count for count, page in enumerate(pages, start=1)}
+    named = re.search(rb"/Dests (\d+) 0 R", pdf)
+    places = re.findall(rb"/([^\s\[]+) \[(\d+) 0 R", objects[named[1]]) if named else []
+    return {_name(place): counted[page] for place, page in places}
+
+
+def _name(written: bytes) -> str:
+    """Return a name of a PDF, in which two digits behind a sign stand for a byte."""
+    return re.sub(rb"#([0-9A-Fa-f]{2})", lambda m: bytes.fromhex(m[1].decode()), written).decode()
 
 
 def count_pages(pdf: Path) -> int:

@@ -79,3 +79,10 @@ def test_what_is_missing_is_complained_of(printed, tmp_path):
     assert "good.md asks no question" in found
     assert "good has no figure 'fig-none'" in found
     assert "flour" in found
+
+
+def test_where_no_cell_runs_no_figure_is_missed(tmp_path):
+    book = make(tmp_path)
+    book.settings["nb_execution_mode"] = "off"
+    assert not [line for line in book.build() if "[measured." in line]
+    assert not book.page("front").select("img")

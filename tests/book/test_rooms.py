@@ -102,10 +102,15 @@ def test_no_claim_stands_twice(page):
     assert [item["id"] for item in items] == ["claim-cs-1-5", "claim-da-2-1"]
     assert items[0].select_one("a.claim-where")["href"] == "#smoothly"
     assert "✗ refuted 1 of 3 numbers breaks the bound" in words(items[0])
+    addresses = [item.select_one("div.cite a")["href"] for item in items]
+    assert addresses == ["claims/CS-1.5.html", "claims/DA-2.1.html"]
+    assert "verdict: refuted" in items[0].select_one("div.cite pre").get_text()
     above = {link.get_text(): link["href"] for link in listed.select(".claim-above a")}
     assert above == {"CS-1.3": "#claim-cs-1-3", "DD-7.7": "#claim-dd-7-7"}
     statements = ["depends on the offset alone.", "It falls off smoothly.", "Attention replaced"]
-    assert [page.get_text().count(text) for text in statements] == [1, 1, 1]
+    cited = "".join(node.get_text() for node in page.select("div.cite"))
+    counted = [page.get_text().count(text) - cited.count(text) for text in statements]
+    assert counted == [1, 1, 1]
     ids = [node["id"] for node in page.select("[id]")]
     assert len(ids) == len(set(ids))
 

@@ -84,6 +84,29 @@ FACTS = """() => {
   };
 }"""
 
+# What code is wider than its column: all code as it is shown, and the book's own also where nothing wraps it.
+# Everything that is folded is opened for as long as it takes to look.
+WIDE_CODE = """() => {
+  const article = document.querySelector(".bd-article");
+  if (!article) return [];
+  const own = ".cell_input pre, .exercise pre, .solution pre";
+  const folds = [...article.querySelectorAll("details:not([open])")];
+  const hidden = [...article.querySelectorAll(".toggle-hidden")];
+  for (const fold of folds) fold.open = true;
+  for (const node of hidden) node.classList.remove("toggle-hidden");
+  const wider = (nodes) => [...nodes].filter((node) => node.scrollWidth > node.clientWidth + 1)
+    .map((node) => node.textContent.split("\\n").sort((a, b) => b.length - a.length)[0]);
+  const found = wider(article.querySelectorAll("pre"));
+  const unwrapped = document.createElement("style");
+  unwrapped.textContent = `:is(${own}) { white-space: pre !important; }`;
+  document.head.append(unwrapped);
+  found.push(...wider(article.querySelectorAll(own)));
+  unwrapped.remove();
+  for (const fold of folds) fold.open = false;
+  for (const node of hidden) node.classList.add("toggle-hidden");
+  return found;
+}"""
+
 
 @cache
 def soup_of(path: Path) -> BeautifulSoup:
@@ -184,6 +207,8 @@ def look_at(
         }"""
     )
     visit.facts = page.evaluate(FACTS)
+    if visit.width == "desk":
+        visit.facts["code"] = page.evaluate(WIDE_CODE)
     visit.requests, visit.complaints = list(visit.requests), list(visit.complaints)
     if asked is not None:  # axe asks for the style sheets again, from its own origin
         options = {"resultTypes": ["violations"], **asked}
@@ -212,6 +237,10 @@ class Visits:
                 if visit.facts["overflow"] > 0 or visit.facts["wide"]
             ]
         )
+
+    def test_code_is_no_wider_than_its_column(self, visits):
+        """On a telephone it may scroll inside its box, on a desk it may not."""
+        none([f"{visit}: {line}" for visit in visits for line in visit.facts.get("code", ())])
 
     def test_each_figure_shows_one_crisp_drawing_and_its_caption(self, visits):
         """Or, in place of the drawing, a viewer."""

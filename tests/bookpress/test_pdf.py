@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from bookpress.edition import Edition
-from bookpress.pdf import count_pages, order, slug, whole
+from bookpress.pdf import count_pages, order, page_numbers, slug, whole
 from bs4 import BeautifulSoup
 
 EDITION = Edition("v0.2", "a" * 40, "0.2.0", "2027", "A Book", "We", "https://r", "https://site/b")
@@ -56,10 +56,11 @@ def test_paper_shows_light_drawings_and_what_is_folded_but_no_buttons(document: 
 
 def test_the_contents_name_every_page_and_the_cover_the_edition(document: BeautifulSoup):
     contents = document.select("nav.contents a")
-    assert [(a.get_text(), a["href"]) for a in contents] == [
+    assert [(a.span.get_text(), a["href"]) for a in contents] == [
         ("1. One", "#part-one"),
         ("2. Two", "#part-two"),
     ]
+    assert [a.select_one("[data-page]")["data-page"] for a in contents] == ["part-one", "part-two"]
     cover = document.select_one("section.cover")
     assert cover is not None
     assert "v0.2, version 0.2.0, commit aaaaaaaaaaaa, 2027" in cover.get_text()
@@ -95,3 +96,41 @@ def test_pages_of_a_pdf_are_counted(tmp_path: Path):
         b"<< /Type /Pages >> << /Type /Page\n>> <</Type /Page /Parent 1 0 R>>"
     )
     assert count_pages(tmp_path / "x.pdf") == 2
+
+
+def test_places_of_a_pdf_are_found_on_their_pages():
+    """Pages are kept in a tree, and not in the order of their numbers."""
+    pdf = b"""%PDF-1.4
+1 0 obj
+<</Type /Page>>
+endobj
+2 0 obj
+<</Type /Page>>
+endobj
+7 0 obj
+<</Type /Page>>
+endobj
+3 0 obj
+<</Type /Pages
+/Count 2
+/Kids [7 0 R 1 0 R]
+/Parent 4 0 R>>
+endobj
+4 0 obj
+<</Type /Pages
+/Count 3
+/Kids [3 0 R 2 0 R]>>
+endobj
+5 0 obj
+<</a-b--c [1 0 R /XYZ 0 841.9 0]
+/a#20d [7 0 R /XYZ 0 500 0]
+/e [2 0 R /XYZ 0 500 0]>>
+endobj
+6 0 obj
+<</Type /Catalog
+/Pages 4 0 R
+/Dests 5 0 R>>
+endobj
+"""
+    assert page_numbers(pdf) == {"a-b--c": 2, "a d": 1, "e": 3}
+    assert page_numbers(b"%PDF-1.4") == {}

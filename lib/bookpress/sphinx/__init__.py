@@ -23,6 +23,8 @@ page that is a claim's address, `head` tells others of a page's address, picture
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
 second process read a share of the pages.
 
+`terms` links the first mention of a term to the glossary.
+
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
 them.
 """
@@ -69,6 +71,7 @@ from bookpress.sphinx import (
     scores,
     strict,
     summaries,
+    terms,
 )
 from bookpress.staleness import setup_staleness
 
@@ -98,6 +101,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         downloads,
         offline,
         reference,
+        terms,
     ):
         part.setup(app)
     for part in (

@@ -9,34 +9,41 @@ from __future__ import annotations
 from typing import Any
 
 from docutils import nodes
+from measured_transformer.evidence.registry import Claim
 from sphinx.application import Sphinx
 
 from bookpress import bibtex
 from bookpress.edition import CLAIMS, Edition
 from bookpress.sphinx.claim_nodes import claims_of
 from bookpress.sphinx.editions import edition_in
-from bookpress.sphinx.nodes import cite_box, claim_line, fold, score_row
+from bookpress.sphinx.nodes import cite_box, claim_item, claim_line, fold, score_row
 from bookpress.sphinx.rooms import room_of
 
 _AFTER_THE_FOOT = 130
 
 
 def _add(app: Sphinx, doctree: nodes.document) -> None:
-    """Put "cite this" behind the page's claims and, on the page of a room, at its end."""
+    """Put "cite this" behind all claims of the page and, on the page of a room, at its end."""
     edition = edition_in(app)
     claims = claims_of(app.env)
     back = "../" * app.env.docname.count("/")
+
+    def cited(claim: Claim, verdict: str) -> cite_box:
+        entry = bibtex.claim_entry(edition, claim.id, claim.statement, verdict)
+        way = nodes.reference("", edition.pinned(claim.id), internal=True)
+        way["refuri"] = f"{back}{CLAIMS}/{claim.id}.html"
+        return _box("Cite this claim", entry, nodes.paragraph("", "", nodes.strong("", "", way)))
+
     for line in doctree.findall(claim_line):
         claim = claims.get(line["claim"])
         body = next(
             (c for c in line.findall(nodes.container) if "claim-body" in c["classes"]), None
         )
-        if claim is None or body is None:
-            continue
-        entry = bibtex.claim_entry(edition, claim.id, claim.statement, line["verdict"])
-        way = nodes.reference("", edition.pinned(claim.id), internal=True)
-        way["refuri"] = f"{back}{CLAIMS}/{claim.id}.html"
-        body += _box("Cite this claim", entry, nodes.paragraph("", "", nodes.strong("", "", way)))
+        if claim is not None and body is not None:
+            body += cited(claim, line["verdict"])
+    for item in doctree.findall(claim_item):
+        if item["claim"] in claims:
+            item += cited(claims[item["claim"]], item["verdict"])
     for row in doctree.findall(score_row):
         head = next((p for p in row.findall(nodes.paragraph) if "claim-head" in p["classes"]), None)
         if head is not None:

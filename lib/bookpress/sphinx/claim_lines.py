@@ -72,10 +72,11 @@ class Lines:
         for claim in claims.values():
             record = self._records.get(claim.id)
             words = nodes.paragraph("", "", *self._sentence(claim), nodes.Text(" "))
-            words += badge(word_of(claim, record))
+            word = word_of(claim, record)
+            words += badge(word)
             words += self._effect(claim, record)
             item = claim_item("", words, claim=claim.id, section=claim.section)
-            item["statement"] = claim.statement
+            item["statement"], item["verdict"] = claim.statement, word
             items += item
             if claim.kind == "cited":
                 words += nodes.Text(" ")

@@ -128,15 +128,16 @@ class PlaceChapterFigures(SphinxPostTransform):
         """Replace every placeholder of the page."""
         for place in list(self.document.findall(chapter_figure)):
             found = self._drawn(place["docname"], place["name"])
-            if found is None:
+            if found is not None:
+                place.replace_self(nodes.container("", found, classes=["chapter-figure"]))
+                continue
+            if self.config.nb_execution_mode != "off":  # where no cell runs there is no figure
                 warn(
                     f"{place['docname']} has no figure {place['name']!r} with drawings for both themes",
                     "figure",
                     place,
                 )
-                place.parent.remove(place)
-            else:
-                place.replace_self(nodes.container("", found, classes=["chapter-figure"]))
+            place.parent.remove(place)
 
     def _drawn(self, docname: str, name: str) -> drawings | None:
         if docname not in self.env.found_docs:

@@ -48,7 +48,7 @@ class claims_list(nodes.General, nodes.Element):
 
 
 class claim_item(nodes.list_item):
-    """A `claim` of the list, with its `statement` and the `section` that discusses it."""
+    """A `claim` of the list, with its `statement`, its `verdict` and the `section` that discusses it."""
 
 
 class ran_line(nodes.General, nodes.Element):
