@@ -292,7 +292,7 @@ def plot_features(features: Dataset) -> Figure:
     kept.set_xscale("log", base=2)
     kept.set_xticks(features.speaking.values, [str(k) for k in features.speaking.values])
     kept.set_ylim(0, 1)
-    kept.set_xlabel("latents that may speak at once")
+    kept.set_xlabel("active latents per state")
     kept.set_ylabel("share of variance rebuilt")
     lines = [(name, features.own.sel(basis=basis)) for basis, name in _BASES.items()]
     best = features.best.sel(basis="latents")
