@@ -174,3 +174,13 @@ def test_on_the_site_the_link_to_editions_becomes_a_choice(built: Path, browser)
     page.wait_for_url(f"{SITE}/latest/{name}")
     assert page.locator("p.older-edition").count() == 0
     page.close()
+
+
+def test_the_entrance_leads_on_and_has_an_icon(built):
+    page = soup_of(built / "index.html")
+    assert page.html["lang"] == "en"
+    first = page.find("meta", attrs={"http-equiv": "refresh"})["content"].partition("url=")[2]
+    icon = page.find("link", rel="icon")["href"]
+    assert (built / first).is_file()
+    assert (built / icon).is_file()
+    assert page.a["href"] == first

@@ -19,6 +19,17 @@ from bookpress.edition import CLAIMS, LATEST, NOTE, PDF, Edition, told
 from bookpress.sphinx import cards
 from bookpress.sphinx.editions import edition_in, edition_words, write_if_new
 
+_ENTRANCE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="0; url={first}">
+<title>{title}</title>{icon}
+</head>
+<body><p><a href="{first}">{title}</a></p></body>
+</html>
+"""
 _LONGEST = 200
 _BEFORE_THE_TEMPLATE = 600
 _UNFIT = (nodes.Admonition, nodes.topic, nodes.table, nodes.figure, nodes.footnote, nodes.legend)
@@ -128,11 +139,21 @@ def sitemap(edition: Edition, pages: list[str]) -> str:
     return "\n".join((head, f'<urlset xmlns="{schema}">', *lines, "</urlset>", ""))
 
 
+def entrance(first: str, title: str, icon: str) -> str:
+    """Return a page that leads on to the first one. It names the icon, or a browser looks for one in vain."""
+    found = f'\n<link rel="icon" href="_static/{escape(icon)}">' if icon else ""
+    return _ENTRANCE.format(first=escape(first), title=escape(title), icon=found)
+
+
 def _write(app: Sphinx, error: Exception | None) -> None:
-    """Write the sitemap and the note on the edition, beside the pages."""
+    """Write the entrance, the sitemap and the note on the edition, beside the pages."""
     if error is not None or app.builder.format != "html":
         return
     out, edition = Path(app.outdir), edition_in(app)
+    if app.config.root_doc != "index":
+        icon = Path(app.config.html_favicon or "").name
+        page = entrance(f"{app.config.root_doc}.html", edition.title, icon)
+        write_if_new(out / "index.html", page)
     write_if_new(out / NOTE, told(edition))
     if edition.site:
         pages = [f"{name}.html" for name in sorted(app.env.all_docs)]
