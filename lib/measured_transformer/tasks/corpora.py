@@ -44,6 +44,9 @@ FILES = {
     },
 }
 
+MULTI30K = tuple(name for name in FILES if name.startswith("multi30k-"))
+"""The files of Multi30k, by their names in the folder."""
+
 
 def python_reference() -> str:
     """The reference of the Python language that comes with the running Python: the help topics of pydoc.
