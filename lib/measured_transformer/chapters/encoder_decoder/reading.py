@@ -115,6 +115,21 @@ def _(worth: Dataset) -> dict[str, Any]:
     }
 
 
+@evidence("LT-11.2")
+def _(captions: Dataset) -> dict[str, Any]:
+    plain = captions.bleu.sel(penalty=0.0)
+    return {
+        "narrow": {"treatment": plain.sel(beams=4), "baseline": plain.sel(beams=1)},
+        "wide": {"treatment": plain.sel(beams=64), "baseline": plain.sel(beams=4)},
+    }
+
+
+@evidence("LT-11.3")
+def _(captions: Dataset) -> dict[str, Any]:
+    lost = captions.bleu.sel(beams=64) - captions.bleu.sel(beams=4)
+    return {"treatment": lost.sel(penalty=1.0), "baseline": lost.sel(penalty=0.0)}
+
+
 # Numbers that the prose names -----------------------------------------------------------------------------
 
 
