@@ -12,15 +12,16 @@ CAPTIONS = {
     ("test", "en"): ["Two men play."],
     ("test", "de"): ["Zwei Männer spielen."],
 }
+CACHES = (subwords._tokenizer, subwords._words, subwords._pairs)
 
 
 @pytest.fixture
 def task(monkeypatch):
     monkeypatch.setattr(subwords, "multi30k", lambda part, language: CAPTIONS[part, language])
-    for cached in (subwords._tokenizer, subwords._pairs):
+    for cached in CACHES:
         cached.cache_clear()
     yield SubwordTranslation(pieces=300, most_tokens=30)
-    for cached in (subwords._tokenizer, subwords._pairs):
+    for cached in CACHES:
         cached.cache_clear()
 
 
@@ -40,6 +41,19 @@ def test_a_word_that_training_never_saw_is_cut_not_unknown(task):
         assert int(tokens.max()) < task.vocab
         assert not (tokens == task.unknown).any()
     assert (batch.targets == task.end).any(1).all()
+
+
+def test_tokens_are_spelled_as_text_up_to_their_end(task):
+    batch = held_out(task, "test").batch(torch.Generator().manual_seed(0), 1)
+    assert task.text(batch.targets[0]) == "Zwei Männer spielen."
+    assert task.text(batch.inputs[0, :3]) == "Z" + task.words()[batch.inputs[0, 2]], "start left out"
+    assert task.text(torch.tensor([task.unknown, task.padding, task.end, 65])) == ""
+
+
+def test_pieces_are_not_looked_up_again_for_every_token(task, monkeypatch):
+    task.words()
+    monkeypatch.setattr(subwords, "_tokenizer", lambda pieces: pytest.fail("asked again"))
+    assert task.batch(torch.Generator().manual_seed(0), 4).source.shape == (4, 31)
 
 
 def test_other_limits_and_languages_are_refused(unhooked):
