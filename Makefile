@@ -44,8 +44,9 @@ book: printing
 pdf: book
 	@$(PY) -m bookpress.pdf
 
+# What runs on a cluster needs nothing of a GPU here.
 measure: environment
-	@$(PY) -m measured_transformer.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)')
+	@$(if $(CLUSTER),,tools/side-by-side )$(PY) -m measured_transformer.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)')
 
 attest: environment
 	@$(PY) -m measured_transformer.measuring $(CHAPTER) --attest

@@ -23,7 +23,7 @@ class Checkout:
         subprocess.run(
             ["git", "clone", "-q", self.bare, self.root], check=True, capture_output=True
         )
-        for name in ("renew", "propose"):
+        for name in ("renew", "propose", "side-by-side"):
             self.write(f"tools/{name}", (ROOT / "tools" / name).read_text()).chmod(0o755)
         self.write(KEPT, "old\n")
         self.write(TABLE, "old\n")
@@ -61,6 +61,7 @@ class Checkout:
             "PATH": f"{self.bin}:{keep['PATH']}",
             "LOG": str(self.log),
             "OPEN": "",
+            "MEASURED_MPS": "0",
         }
         return subprocess.run(
             words,
@@ -137,6 +138,20 @@ def test_the_books_results_are_renewed_with_all_learning_rates(checkout: Checkou
 def test_everything_is_measured_again_where_that_is_asked_for(checkout: Checkout):
     checkout.run("tools/renew", "parity", str(checkout.folder), EVERYTHING="1")
     assert asked(checkout)[0] == "python -m measured_transformer.measuring --renew"
+
+
+@pytest.mark.parametrize("kind", ["parity", "book"])
+def test_what_measures_has_its_processes_side_by_side_and_nothing_else(
+    checkout: Checkout, kind: str
+):
+    checkout.stand_in("side-by-side", 'echo "side by side:" >>"$LOG"; exec "$@"', "tools")
+    done = checkout.run("tools/renew", kind, str(checkout.folder))
+    assert done.returncode == 0, done.stderr
+    first, measuring, *others = asked(checkout)
+    assert first == "side by side:"
+    assert measuring.startswith("python -m measured_transformer.measuring")
+    assert any("--diff" in line for line in others)
+    assert first not in others
 
 
 def test_an_open_pull_request_is_renewed(checkout: Checkout):

@@ -149,4 +149,8 @@ def test_the_command_says_it_in_words(room: Room, capsys):
     assert "searches for learning rates: 6 runs in 3 stacks" in told
     assert "16 processes, each with a stack of its own, a simulation of this model" in told
     assert told.count(", within an hour") == 2
+    at_once, in_turns = (line for line in told.splitlines() if ", within an hour" in line)
+    assert "which make measure starts where the driver has it: about " in at_once
+    assert "MEASURED_MPS=0" in in_turns
+    assert " at least, " in in_turns
     assert as_text(plan(measurements_of("demo").values())).splitlines()[0] in told

@@ -257,8 +257,10 @@ def as_text(found: Plan) -> str:
     )
     lines += [
         f"{number} processes, each with a stack of its own, a simulation of this model and no measurement:",
-        f"  kernels of several processes at once (NVIDIA's MPS): about {_minutes(at_once)}, {_within(at_once)}",
-        f"  processes in turns, as without it: {_minutes(in_turns)} at least, {_within(in_turns)}",
+        "  kernels of several processes at once, under NVIDIA's MPS, which make measure starts where the "
+        f"driver has it: about {_minutes(at_once)}, {_within(at_once)}",
+        "  processes in turns, where it has none or MEASURED_MPS=0 says so: "
+        f"{_minutes(in_turns)} at least, {_within(in_turns)}",
     ]
     merged = found.took(found.merged()).processor
     lines.append(

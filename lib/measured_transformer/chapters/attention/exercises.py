@@ -139,7 +139,7 @@ def previous_token(answer: Answer) -> None:
 
 @exercise(_CHAPTER)
 def kernel_vectors(answer: Answer) -> None:
-    """Write `kernel_vectors(x, centres, h)`: queries and keys whose softmax has a Gaussian kernel's weights.
+    """Write `kernel_vectors(x, centres, width)`: queries and keys with a Gaussian kernel's weights.
 
     `x` (query,) and `centres` (key,) are numbers; returned are queries (query, w) and keys (key, w).
     """
