@@ -1,6 +1,7 @@
 """The zoo: every bug fits the library, is caught by good tests, and is gone afterwards."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from measured_transformer.exercises.zoo import WINGS, bugs_of, grade, grade_file, infected
 from measured_transformer.exercises.zoo.__main__ import main
 from measured_transformer.exercises.zoo.bugs import BUGS, Bug, Edit
-from measured_transformer.exercises.zoo.grading import Grade
+from measured_transformer.exercises.zoo.grading import Grade, _sighting
 from measured_transformer.exercises.zoo.infection import StaleBugError, difference
 from measured_transformer.inference.sampling import with_temperature
 from measured_transformer.parts import attention
@@ -39,6 +40,25 @@ def test_a_bug_is_told_with_what_it_changes(bug):
     assert "\n- " in told
     assert "\n+ " in told
     assert bug.story.endswith(".")
+
+
+def test_every_bug_was_seen_in_public():
+    sightings = [bug.seen for bug in BUGS if bug.seen is not None]
+    assert len(sightings) == len(BUGS) == 38
+    assert sum(seen.kindred for seen in sightings) == 5
+    addresses = {seen.address for seen in sightings}
+    assert len(addresses) == len(sightings)
+    for seen in sightings:
+        assert re.fullmatch(
+            r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/[1-9]\d*", seen.address
+        )
+        assert seen.what.endswith(".")
+
+
+def test_a_bug_of_ones_own_needs_no_sighting():
+    mine = Bug("mine", "layers", "It is mine.", (Edit("parts.norms:LayerNorm.forward", "x", "y"),))
+    assert mine.seen is None
+    assert _sighting(mine.seen) == []
 
 
 def test_whoever_imported_a_function_before_has_the_bug_too():
@@ -95,8 +115,13 @@ def test_a_grade_tells_what_was_caught_and_only_where_the_rest_lives():
     assert found.share == 1 / 5
     told = repr(found)
     assert "+ return logits * temperature" in told
+    assert HOT.seen is not None
+    assert f"  A relative: {HOT.seen.what[:20]}" in told
+    assert f"\n  {HOT.seen.address}\n" in told
+    assert f'<a href="{HOT.seen.address}">' in found._repr_html_()
     assert "still alive: 4 in generation" in told
     assert not any(name in told for name in found.alive), "that would give them away"
+    assert told.count("https://") == 1, "so would where they were seen"
     assert json.loads(found.as_json())["alive"] == 4
     assert "&lt;" in Grade({}, (), {"test_<b>": "no"})._repr_html_()
 

@@ -1,7 +1,9 @@
-"""The bugs: mistakes that real implementations made, as edits of this library's own functions.
+"""The bugs: mistakes of real implementations, as edits of this library's own functions.
 
 Each edit names a function, a piece of its source that occurs exactly once, and what stands there in the
 mistaken implementation. Nothing on disk changes, see `measured_transformer.exercises.zoo.infection`.
+
+With each goes one public discussion, of the many that there may be, in which it was found in somebody's code.
 """
 
 from __future__ import annotations
@@ -25,6 +27,22 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class Sighting:
+    """A public discussion of a mistake.
+
+    Attributes:
+        what: whose code it is about, and what it says.
+        address: where it is.
+        kindred: True when it is about a relative of the bug and not about the bug itself; `what` tells them
+            apart.
+    """
+
+    what: str
+    address: str
+    kindred: bool = False
+
+
+@dataclass(frozen=True)
 class Bug:
     """A mistake.
 
@@ -33,12 +51,14 @@ class Bug:
         wing: where it lives: attention, positions, layers, training or generation.
         story: what is wrong, and how people come to write it.
         edits: what makes the library have it.
+        seen: where somebody made it, as far as known.
     """
 
     name: str
     wing: str
     story: str
     edits: tuple[Edit, ...]
+    seen: Sighting | None = None
 
 
 _ATTENTION = "parts.attention:MultiHeadAttention"
@@ -68,6 +88,11 @@ BUGS: tuple[Bug, ...] = (
             Edit(f"{_ATTENTION}._mix", "scale=self.scale,", "scale=self.scale or 1.0,"),
             Edit(f"{_ATTENTION}._scores", "scale=self.scale)", "scale=self.scale or 1.0)"),
         ),
+        seen=Sighting(
+            "The scaled_dot_product_attention of cntkx did not scale. A user asked whether that was "
+            "intended; it was not.",
+            "https://github.com/delzac/cntkx/issues/10",
+        ),
     ),
     Bug(
         "scale of the whole model",
@@ -83,6 +108,11 @@ BUGS: tuple[Bug, ...] = (
                 "scale=self.scale)",
                 "scale=self.scale or self.d_model**-0.5)",
             ),
+        ),
+        seen=Sighting(
+            "The code of a lecture in which a GPT is written from scratch scaled by the number of "
+            "channels of the whole model.",
+            "https://github.com/karpathy/ng-video-lecture/pull/6",
         ),
     ),
     Bug(
@@ -103,6 +133,11 @@ BUGS: tuple[Bug, ...] = (
                 "return scores.softmax(dim=-2).masked_fill",
             ),
         ),
+        seen=Sighting(
+            "The annotated U-Net of labml.ai normalised over the queries. A reader who trained both "
+            "versions measured no difference.",
+            "https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146",
+        ),
     ),
     Bug(
         "one step ahead",
@@ -116,6 +151,12 @@ BUGS: tuple[Bug, ...] = (
                 "allowed.tril(n_key - n_query)",
                 "allowed.tril(n_key - n_query + 1)",
             ),
+        ),
+        seen=Sighting(
+            "In Octo, a policy for robots, whose mask is one of groups of tokens: a token attends to the "
+            "next one, of a group that it must not see. The proposed correction calls it off by one.",
+            "https://github.com/octo-models/octo/issues/75",
+            kindred=True,
         ),
     ),
     Bug(
@@ -131,6 +172,11 @@ BUGS: tuple[Bug, ...] = (
                 "allowed.tril(n_key - n_query - 1)",
             ),
         ),
+        seen=Sighting(
+            "The text of a tutorial masked the diagonal as well, though its code did not. A reader saw "
+            "the first row turn into NaN.",
+            "https://github.com/pbloem/former/issues/10",
+        ),
     ),
     Bug(
         "mask aligned at the wrong corner",
@@ -138,6 +184,11 @@ BUGS: tuple[Bug, ...] = (
         "The triangle starts at the first key instead of ending at the last. It is right for square masks, "
         "and wrong as soon as several new tokens meet a cache: PyTorch's own is_causal aligns like this.",
         (Edit("parts.attention:causal_mask", "allowed.tril(n_key - n_query)", "allowed.tril()"),),
+        seen=Sighting(
+            "The issue that shows PyTorch's masks for two queries and five keys, and proposes the other "
+            "corner because of decoding with a cache.",
+            "https://github.com/pytorch/pytorch/issues/108108",
+        ),
     ),
     Bug(
         "mask upside down",
@@ -150,6 +201,11 @@ BUGS: tuple[Bug, ...] = (
                 "real = padding_mask[:, None, None, :]",
                 "real = ~padding_mask[:, None, None, :]",
             ),
+        ),
+        seen=Sighting(
+            "x-transformers handed over a mask in which True meant ignore; scaled_dot_product_attention "
+            "reads True as attend.",
+            "https://github.com/lucidrains/x-transformers/issues/160",
         ),
     ),
     Bug(
@@ -166,6 +222,10 @@ BUGS: tuple[Bug, ...] = (
                 "scores = scores.masked_fill(~mask & ~nothing_allowed, 0.0)",
             ),
         ),
+        seen=Sighting(
+            "GluonTS wrote 1e-9 where -1e9 was meant: as good as zero.",
+            "https://github.com/awslabs/gluonts/pull/1401",
+        ),
     ),
     Bug(
         "heads by reshaping",
@@ -179,6 +239,11 @@ BUGS: tuple[Bug, ...] = (
                 "return projected.reshape(len(projected), n_heads, projected.shape[1], self.d_head)",
             ),
         ),
+        seen=Sighting(
+            "FuxiCTR: view(batch * heads, -1, d_head) without a transpose, taken over from an article on "
+            "the web. It reached three models.",
+            "https://github.com/reczoo/FuxiCTR/issues/30",
+        ),
     ),
     Bug(
         "merged without a transpose",
@@ -190,6 +255,11 @@ BUGS: tuple[Bug, ...] = (
                 "return self.output(mixed.transpose(1, 2).flatten(2))",
                 "return self.output(mixed.reshape(len(mixed), mixed.shape[2], -1))",
             ),
+        ),
+        seen=Sighting(
+            "A Transformer from scratch, written for teaching, lacked the permute before the last "
+            "reshape. Its test, training on a copying task, passed all the same.",
+            "https://github.com/jsbaan/transformer-from-scratch/pull/6",
         ),
     ),
     Bug(
@@ -203,6 +273,11 @@ BUGS: tuple[Bug, ...] = (
                 "return x.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)",
                 "return x.repeat(1, self.n_heads // self.n_kv_heads, 1, 1)",
             ),
+        ),
+        seen=Sighting(
+            "jax-js used tile for key-value heads where repeat is right (NumPy's names): grouped queries "
+            "had not been tested well enough.",
+            "https://github.com/ekzhang/jax-js/pull/180",
         ),
     ),
     Bug(
@@ -222,6 +297,10 @@ BUGS: tuple[Bug, ...] = (
                 "F.dropout(pattern, self.dropout, True)",
             ),
         ),
+        seen=Sighting(
+            "nanoGPT handed its dropout to the fused function in evaluation mode, too.",
+            "https://github.com/karpathy/nanoGPT/pull/240",
+        ),
     ),
     Bug(
         "cross-attention to itself",
@@ -234,6 +313,11 @@ BUGS: tuple[Bug, ...] = (
                 "keys, values = self._memory(memory, cache)",
                 "keys, values = self._memory(x if x.shape == memory.shape else memory, cache)",
             ),
+        ),
+        seen=Sighting(
+            "A notebook with a Transformer from scratch: the decoder's second attention is given the "
+            "encoder's output, and takes keys and values from the decoder.",
+            "https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1",
         ),
     ),
     Bug(
@@ -248,6 +332,11 @@ BUGS: tuple[Bug, ...] = (
                 "return base ** (-2 * torch.arange(0, d, 2, dtype=torch.float64) / d)",
             ),
         ),
+        seen=Sighting(
+            "A Transformer for teaching lets i run over 0, 2, 4 and doubles it in the exponent. A reply "
+            "takes the factor away.",
+            "https://github.com/SamLynnEvans/Transformer/issues/25",
+        ),
     ),
     Bug(
         "sines first, cosines after",
@@ -260,6 +349,11 @@ BUGS: tuple[Bug, ...] = (
                 "encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)",
                 "encoding = torch.cat((angles.sin(), angles.cos()), dim=-1)",
             ),
+        ),
+        seen=Sighting(
+            "Reported for AllenNLP as a difference from the paper. The answer: tensor2tensor does the "
+            "same, and the order is arbitrary.",
+            "https://github.com/allenai/allennlp/issues/2993",
         ),
     ),
     Bug(
@@ -274,6 +368,11 @@ BUGS: tuple[Bug, ...] = (
                 'if self.pairing != "halves":',
             ),
         ),
+        seen=Sighting(
+            "The Mimi model in candle rotates neighbours, and the checkpoint that it loads is stored in "
+            "halves. What it decodes still sounds like speech.",
+            "https://github.com/huggingface/candle/issues/3948",
+        ),
     ),
     Bug(
         "keys turned backwards",
@@ -287,6 +386,12 @@ BUGS: tuple[Bug, ...] = (
                 "keys = Rotation(rotation.cos, -rotation.sin, rotation.pairing).apply(keys)",
             ),
         ),
+        seen=Sighting(
+            "Proposed as a correction of LLaMA in transformers, in the belief that equal rotations add up"
+            " the positions. It was not taken over.",
+            "https://github.com/huggingface/transformers/issues/30900",
+            kindred=True,
+        ),
     ),
     Bug(
         "values turned as well",
@@ -299,6 +404,11 @@ BUGS: tuple[Bug, ...] = (
                 "keys = rotation.apply(keys)",
                 "keys, values = rotation.apply(keys), rotation.apply(values)",
             ),
+        ),
+        seen=Sighting(
+            "x-transformers rotated values until version 1.20.0, which began as an experiment and had "
+            "been left in.",
+            "https://github.com/lucidrains/x-transformers/issues/182",
         ),
     ),
     Bug(
@@ -317,6 +427,12 @@ BUGS: tuple[Bug, ...] = (
                 "return table(where.queries, below=where.below)",
             ),
         ),
+        seen=Sighting(
+            "A library of rotary embeddings kept its angles by length and not by offset: whatever the "
+            "offset, a later call of the same length got the angles of the first.",
+            "https://github.com/lucidrains/rotary-embedding-torch/issues/11",
+            kindred=True,
+        ),
     ),
     Bug(
         "padding counted",
@@ -330,6 +446,11 @@ BUGS: tuple[Bug, ...] = (
                 "counted = everything",
             ),
         ),
+        seen=Sighting(
+            "TransformerBridge in TransformerLens did not derive positions from the mask. Left-padded "
+            "input had other logits, without any error.",
+            "https://github.com/TransformerLensOrg/TransformerLens/issues/1609",
+        ),
     ),
     Bug(
         "fond of distance",
@@ -341,6 +462,11 @@ BUGS: tuple[Bug, ...] = (
                 "(0 - distance[..., None, :, :])",
                 "(distance[..., None, :, :])",
             ),
+        ),
+        seen=Sighting(
+            "attention-gym, the examples for FlexAttention in PyTorch, multiplied the slope by query "
+            "minus key instead of key minus query.",
+            "https://github.com/meta-pytorch/attention-gym/pull/86",
         ),
     ),
     Bug(
@@ -354,6 +480,11 @@ BUGS: tuple[Bug, ...] = (
                 "lower = 2 ** (n_heads.bit_length() - 1)",
                 "lower = n_heads",
             ),
+        ),
+        seen=Sighting(
+            "MLX took one geometric series for any number of heads, until the algorithm of the released "
+            "code took its place.",
+            "https://github.com/ml-explore/mlx/pull/3071",
         ),
     ),
     Bug(
@@ -369,6 +500,11 @@ BUGS: tuple[Bug, ...] = (
                 "        return x * self.weight + (0.0 if self.bias is None else self.bias)",
             ),
         ),
+        seen=Sighting(
+            "BERT-pytorch copied the layer norm of the Annotated Transformer. A reply shows its output "
+            "beside that of nn.LayerNorm.",
+            "https://github.com/codertimo/BERT-pytorch/issues/30",
+        ),
     ),
     Bug(
         "norm over the whole sequence",
@@ -383,6 +519,11 @@ BUGS: tuple[Bug, ...] = (
                 "        return x if self.bias is None else x + self.bias",
             ),
         ),
+        seen=Sighting(
+            "A proposed correction of the baseline published with GATr: its norm went over all dimensions"
+            " but the first, while that of GATr itself was right.",
+            "https://github.com/Qualcomm-AI-research/geometric-algebra-transformer/pull/8",
+        ),
     ),
     Bug(
         "added to the norm",
@@ -395,6 +536,11 @@ BUGS: tuple[Bug, ...] = (
                 "x = self.residual_pre(x)",
                 "x = self._before(self.attention_norm, self.residual_pre(x))",
             ),
+        ),
+        seen=Sighting(
+            "PyTorch's own TransformerEncoderLayer, when norm_first was new: the input was overwritten by"
+            " its norm.",
+            "https://github.com/pytorch/pytorch/issues/61165",
         ),
     ),
     Bug(
@@ -409,6 +555,10 @@ BUGS: tuple[Bug, ...] = (
                 "return self.final_state(x)",
             ),
         ),
+        seen=Sighting(
+            "The pre-norm encoder and decoder of NeMo were given their final norm by a later correction.",
+            "https://github.com/NVIDIA-NeMo/Speech/pull/2197",
+        ),
     ),
     Bug(
         "one layer many times",
@@ -422,6 +572,11 @@ BUGS: tuple[Bug, ...] = (
                 "block = self.blocks[0]\n        x = block(\n",
             ),
         ),
+        seen=Sighting(
+            "The additional heads of an example for Liger Kernel each held one block several times over, "
+            "as a list of references to it.",
+            "https://github.com/linkedin/Liger-Kernel/pull/269",
+        ),
     ),
     Bug(
         "gate and value exchanged",
@@ -433,6 +588,11 @@ BUGS: tuple[Bug, ...] = (
                 "neurons = self.activate(self.pre_activation(self.gate(x))) * self.up(x)",
                 "neurons = self.activate(self.pre_activation(self.up(x))) * self.gate(x)",
             ),
+        ),
+        seen=Sighting(
+            "A wrapper in mlx-lm computed silu(x) * gate instead of silu(gate) * x: one commit had not "
+            "reached it.",
+            "https://github.com/ml-explore/mlx-lm/pull/767",
         ),
     ),
     Bug(
@@ -447,6 +607,11 @@ BUGS: tuple[Bug, ...] = (
                 'return _gelu_tanh if name == "gelu" else _ACTIVATIONS[name][0]',
             ),
         ),
+        seen=Sighting(
+            "Megatron-Bridge, the other way round: the exact function for the weights of Gemma, which "
+            "were trained with the tanh formula.",
+            "https://github.com/NVIDIA-NeMo/Megatron-Bridge/pull/4661",
+        ),
     ),
     Bug(
         "padding is an answer",
@@ -458,6 +623,10 @@ BUGS: tuple[Bug, ...] = (
                 "return losses.masked_fill(~scored, 0).sum() / scored.sum()",
                 "return losses.mean()",
             ),
+        ),
+        seen=Sighting(
+            "DALLE-pytorch had an argument ignore_index that its loss did not use.",
+            "https://github.com/lucidrains/DALLE-pytorch/issues/57",
         ),
     ),
     Bug(
@@ -472,6 +641,10 @@ BUGS: tuple[Bug, ...] = (
                 "return losses.masked_fill(~scored, 0).mean()",
             ),
         ),
+        seen=Sighting(
+            "The Transformer tutorial of TensorFlow took the mean of masked losses, padding included.",
+            "https://github.com/tensorflow/docs/pull/1460",
+        ),
     ),
     Bug(
         "smoothing that adds up to more than one",
@@ -483,6 +656,11 @@ BUGS: tuple[Bug, ...] = (
                 "return (1 - label_smoothing) * right + label_smoothing * costs.mean(-1)",
                 "return right + label_smoothing * costs.mean(-1)",
             ),
+        ),
+        seen=Sighting(
+            "A RandAugment for PyTorch, with the targets printed: 1.0000 for the right one of seven "
+            "classes, 0.0143 for each of the others.",
+            "https://github.com/ildoonet/pytorch-randaugment/issues/30",
         ),
     ),
     Bug(
@@ -497,6 +675,10 @@ BUGS: tuple[Bug, ...] = (
                 "_check_step(step) / max(1, warmup)",
             ),
         ),
+        seen=Sighting(
+            "GPT-NeoX: in every Pythia model the checkpoint after one step equals the one before it.",
+            "https://github.com/EleutherAI/gpt-neox/issues/1373",
+        ),
     ),
     Bug(
         "hot instead of cold",
@@ -508,6 +690,12 @@ BUGS: tuple[Bug, ...] = (
                 "return logits / temperature",
                 "return logits * temperature",
             ),
+        ),
+        seen=Sighting(
+            "In the targets of a contrastive loss, not in a sampler: BLEEP divided logits by the "
+            "temperature and multiplied targets by it. All its experiments had been run at 1.",
+            "https://github.com/bowang-lab/BLEEP/issues/5",
+            kindred=True,
         ),
     ),
     Bug(
@@ -521,6 +709,10 @@ BUGS: tuple[Bug, ...] = (
                 "before = probabilities.cumsum(dim=-1)",
             ),
         ),
+        seen=Sighting(
+            "transformers-neuronx kept tokens while their cumulative sum was at most p.",
+            "https://github.com/aws-neuron/transformers-neuronx/issues/46",
+        ),
     ),
     Bug(
         "back in another order",
@@ -532,6 +724,11 @@ BUGS: tuple[Bug, ...] = (
                 "enough.gather(-1, order.argsort(dim=-1))",
                 "enough",
             ),
+        ),
+        seen=Sighting(
+            "Routing Transformer gathered twice instead of gathering and scattering: the largest logit "
+            "came back in another place.",
+            "https://github.com/lucidrains/routing-transformer/issues/1",
         ),
     ),
     Bug(
@@ -545,6 +742,11 @@ BUGS: tuple[Bug, ...] = (
                 "logits.masked_fill(logits <= least, -math.inf)",
             ),
         ),
+        seen=Sighting(
+            "One token too many, in Mesh Transformer JAX: > in place of >=, so that top-1 left two.",
+            "https://github.com/kingoflolz/mesh-transformer-jax/issues/164",
+            kindred=True,
+        ),
     ),
     Bug(
         "beams that keep the wrong past",
@@ -556,6 +758,10 @@ BUGS: tuple[Bug, ...] = (
                 "self._keys, self._values = self._keys[rows], self._values[rows]",
                 "pass",
             ),
+        ),
+        seen=Sighting(
+            "Sockeye sorted the states of its hypotheses and did not assign the result.",
+            "https://github.com/awslabs/sockeye/pull/731",
         ),
     ),
 )

@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import textwrap
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from measured_transformer.exercises.zoo.bugs import Bug, bugs_of
+from measured_transformer.exercises.zoo.bugs import Bug, Sighting, bugs_of
 from measured_transformer.exercises.zoo.infection import difference, infected
 
 Test = Callable[[], object]
@@ -62,7 +63,8 @@ class Grade:
         return "\n".join(self._lines())
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        text = re.sub(r"https://\S+", r'<a href="\g<0>">\g<0></a>', escape(repr(self)))
+        return f"<pre>{text}</pre>"
 
     def _lines(self) -> list[str]:
         if self.faulty:
@@ -71,8 +73,8 @@ class Grade:
         found = {bug.name: bug for bug in bugs_of()}
         lines = [f"caught {len(self.caught)} of {len(self.caught) + len(self.alive)}"]
         for name, test in self.caught.items():
-            story = textwrap.wrap(found[name].story, 70)
-            lines += ["", f"{name} (by {test})", *(f"  {line}" for line in story)]
+            lines += ["", f"{name} (by {test})", *_wrapped(found[name].story)]
+            lines += _sighting(found[name].seen)
             lines += [f"  {line}" for line in difference(found[name]).splitlines()]
         wings = [found[name].wing for name in self.alive]
         if wings:
@@ -218,6 +220,19 @@ def _failures(tests: Sequence[Test], *, first: bool = False) -> dict[str, str]:
     random.setstate(python)
     np.random.set_state(numpy)
     return failed
+
+
+def _wrapped(text: str) -> list[str]:
+    return [f"  {line}" for line in textwrap.wrap(text, 70)]
+
+
+def _sighting(seen: Sighting | None) -> list[str]:
+    if seen is None:
+        return []
+    return [
+        *_wrapped(f"{'A relative' if seen.kindred else 'Seen'}: {seen.what}"),
+        f"  {seen.address}",
+    ]
 
 
 def _name(test: Any) -> str:
