@@ -41,7 +41,8 @@ printing:
 book: printing
 	@$(PY) -m bookpress build
 
-pdf: book
+# Chromium is driven by a package that printing the book does not need.
+pdf: environment book
 	@$(PY) -m bookpress.pdf
 
 # What runs on a cluster needs nothing of a GPU here.

@@ -447,6 +447,18 @@ def test_make_book_sets_up_and_then_prints_the_book(stage: Path):
     assert make(stage, "book", "VENV=venv", "FAIL=bookpress build").returncode != 0
 
 
+def test_make_pdf_brings_what_drives_chromium_and_prints_the_book_first(stage: Path):
+    """`playwright` is in the whole environment only: see what the book's own lock lacks, above."""
+    done = make(stage, "pdf", "VENV=venv")
+    assert done.returncode == 0, done.stderr
+    assert [line.strip() for line in done.stdout.splitlines()] == [
+        "ran: venv",
+        "ran: venv  book",
+        "ran: -m bookpress build",
+        "ran: -m bookpress.pdf",
+    ]
+
+
 def test_no_command_uses_sudo_or_the_users_own_packages():
     for name in ("Makefile", "tools/environment", "tools/lock"):
         text = (ROOT / name).read_text()
