@@ -178,6 +178,26 @@ def test_nothing_goes_on_after_an_error():
         assert "continue-on-error" not in step
 
 
+def pipes_in(script: str) -> list[str]:
+    """The lines of a script with a pipe in them; `||` is none."""
+    return [line for line in script.splitlines() if re.search(r"(?<!\|)\|(?!\|)", line)]
+
+
+def test_a_pipe_fails_with_any_of_its_commands():
+    """Only a shell that is named has `pipefail`: `bash` then runs as `bash -eo pipefail`, else as `bash -e`."""
+    assert pipes_in("false | tee log") == ["false | tee log"]
+    assert pipes_in("false || true") == []
+    piped = [
+        (file, step)
+        for file, _, job in jobs()
+        for step in job["steps"]
+        if pipes_in(step.get("run", ""))
+    ]
+    assert piped, "that of the preview at least"
+    for file, step in piped:
+        assert step.get("shell") == "bash", f"{file}: {step['run']}"
+
+
 def test_links_weaknesses_and_the_canary_are_looked_at_weekly_each_by_a_command():
     workflow = load("weekly.yml")
     weekly(workflow)
