@@ -129,6 +129,16 @@ def test_the_gpu_run_starts_weekly_and_by_hand_only():
     )
 
 
+def test_the_weekly_gpu_run_measures_everything_and_one_by_hand_what_it_is_asked_for():
+    """Without it, a committed set that is current would leave the schedule nothing to measure."""
+    gpu = load("gpu.yml")
+    asked = gpu["on"]["workflow_dispatch"]["inputs"]["everything"]
+    assert (asked["type"], asked["default"]) == ("boolean", False)
+    set_to = gpu["jobs"]["measure"]["env"]["EVERYTHING"]
+    assert set_to == ("${{ (github.event_name == 'schedule' || inputs.everything) && '1' || '' }}")
+    assert "${EVERYTHING:+--renew}" in (ROOT / "tools" / "renew").read_text()
+
+
 def test_the_gpu_run_names_its_runner_and_torch_by_variables_and_pins_python():
     measure = load("gpu.yml")["jobs"]["measure"]
     assert measure["if"] == "vars.GPU_RUNNER != '' && !github.event.repository.fork"
