@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from bookpress.edition import PDF
+from bookpress.pdf import PAGES
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -457,6 +459,23 @@ def test_make_pdf_brings_what_drives_chromium_and_prints_the_book_first(stage: P
         "ran: -m bookpress build",
         "ran: -m bookpress.pdf",
     ]
+
+
+def test_make_publish_prints_the_pdf_that_the_pages_link_before_it_pushes(stage: Path):
+    """The folder of an edition is replaced as a whole: what is not among the pages is deleted from the site."""
+    who = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
+    for words in (["init", "-q"], ["add", "--all"], [*who, "commit", "-qm", "begin"]):
+        subprocess.run(["git", *words], cwd=stage, check=True)
+    done = make(stage, "publish", "VENV=venv", "REMOTE=there")
+    assert done.returncode == 0, done.stderr
+    pdf = f"-m bookpress.pdf --into {PAGES / PDF}"
+    assert ran(done) == ["-m bookpress build", pdf, "-m bookpress.publish --remote there"]
+    assert f"python {pdf}\n" in (ROOT / ".github" / "workflows" / "pages.yml").read_text()
+    failed = make(stage, "publish", "VENV=venv", "FAIL=bookpress.pdf")
+    assert failed.returncode != 0
+    assert ran(failed) == ["-m bookpress build", pdf], "nothing is pushed without it"
+    (stage / "tools" / "new").touch()
+    assert "error: commit first" in make(stage, "publish", "VENV=venv").stderr
 
 
 def test_no_command_uses_sudo_or_the_users_own_packages():
