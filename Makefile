@@ -22,7 +22,7 @@ help:
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
 	@echo 'make publish    print the latest edition and push it to the branches pages and notebooks (REMOTE=...; needs Chromium)'
-	@echo 'make release    commit and tag a version (VERSION=0.2.0); nothing is pushed'
+	@echo 'make release    commit and tag a version (VERSION=0.2); nothing is pushed'
 	@echo 'make lock       renew the locks from pyproject.toml (all pins: make lock UPGRADE=1)'
 	@echo 'make links      check the addresses that the book links to'
 	@echo 'make audit      look for known weaknesses of the pinned packages'

@@ -23,7 +23,7 @@ from datetime import date
 from html import escape
 from pathlib import Path
 
-from bookpress.edition import LATEST, NOTE, Edition, read
+from bookpress.edition import LATEST, NOTE, VERSION, Edition, read
 
 PAGES, NOTEBOOKS = "pages", "notebooks"
 PRINTED = Path("_build/html")
@@ -203,8 +203,8 @@ def release(root: Path, version: str, today: date) -> str:
         ValueError: a version that is none, or nothing in the changelog.
         RuntimeError: git refused.
     """
-    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise ValueError(f"expected a version such as 0.2.0, got {version!r}")
+    if not VERSION.fullmatch(version):
+        raise ValueError(f"expected a version such as 0.2 or 0.2.1, got {version!r}")
     changes = (root / "CHANGELOG.md").read_text("utf-8")
     unreleased = re.search(r"^## Unreleased\n(.*?)(?=^## |\Z)", changes, re.DOTALL | re.MULTILINE)
     if unreleased is None or not unreleased[1].strip():
@@ -212,7 +212,7 @@ def release(root: Path, version: str, today: date) -> str:
     day = today.isoformat()
     _replace(root / "CHANGELOG.md", r"^## Unreleased$", f"## Unreleased\n\n## {version} ({day})")
     _replace(root / "pyproject.toml", r'^version = "[^"]+"$', f'version = "{version}"')
-    _replace(root / "CITATION.cff", r"^version: .+$", f"version: {version}")
+    _replace(root / "CITATION.cff", r"^version: .+$", f'version: "{version}"')
     _replace(root / "CITATION.cff", r"^date-released: .+$", f'date-released: "{day}"')
     for name, dated in (("codemeta.json", "dateModified"), (".zenodo.json", "publication_date")):
         _replace(root / name, r'^(\s*)"version": "[^"]+"', rf'\g<1>"version": "{version}"')

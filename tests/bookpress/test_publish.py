@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from datetime import date
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from bookpress.edition import Edition, edition_of, told
 from bookpress.publish import editions_in, publish, release
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 
@@ -183,22 +185,33 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_release_gives_all_files_its_version_and_a_tag(checkout: Path):
-    assert release(checkout, "9.8.7", date(2031, 2, 3)) == "v9.8.7"
-    assert git(checkout, "describe", "--tags", "--exact-match") == "v9.8.7"
+@pytest.mark.parametrize("version", ["9.8.7", "9.10"])
+def test_a_release_gives_all_files_its_version_and_a_tag(checkout: Path, version: str):
+    """`9.10` is a number to YAML, and the same as `9.1`, unless it is written as a text."""
+    assert release(checkout, version, date(2031, 2, 3)) == f"v{version}"
+    assert git(checkout, "describe", "--tags", "--exact-match") == f"v{version}"
     assert git(checkout, "status", "--porcelain") == ""
     cited = yaml.safe_load((checkout / "CITATION.cff").read_text())
-    assert (cited["version"], cited["date-released"]) == ("9.8.7", "2031-02-03")
+    assert (cited["version"], cited["date-released"]) == (version, "2031-02-03")
     for name in ("codemeta.json", ".zenodo.json"):
-        assert json.loads((checkout / name).read_text())["version"] == "9.8.7"
-    assert '\nversion = "9.8.7"\n' in (checkout / "pyproject.toml").read_text()
-    assert "## Unreleased\n\n## 9.8.7 (2031-02-03)\n" in (checkout / "CHANGELOG.md").read_text()
-    assert edition_of(checkout, {"MEASURED_EDITION": "v9.8.7"}).year == "2031"
+        assert json.loads((checkout / name).read_text())["version"] == version
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    assert project["version"] == version == str(Version(version)), "as a wheel writes it"
+    changes = (checkout / "CHANGELOG.md").read_text()
+    assert f"## Unreleased\n\n## {version} (2031-02-03)\n" in changes
+    edition = edition_of(checkout, {"MEASURED_EDITION": f"v{version}"})
+    assert (edition.year, edition.version) == ("2031", version)
+    assert edition.pinned("DD-3.9") == f"DD-3.9@v{version}"
 
 
-def test_a_release_needs_a_version_and_something_in_the_changelog(checkout: Path):
+@pytest.mark.parametrize("version", ["", "9", "v9.8", "9.8rc1", "9.8.7.6", "9.8\n"])
+def test_what_is_no_version_is_not_released(checkout: Path, version: str):
     with pytest.raises(ValueError, match="expected a version such as"):
-        release(checkout, "9.8", date(2031, 2, 3))
+        release(checkout, version, date(2031, 2, 3))
+    assert git(checkout, "tag") == ""
+
+
+def test_a_release_needs_something_in_the_changelog(checkout: Path):
     release(checkout, "9.8.7", date(2031, 2, 3))
     with pytest.raises(ValueError, match="say under Unreleased what changed"):
         release(checkout, "9.8.8", date(2031, 2, 4))
