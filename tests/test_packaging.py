@@ -485,6 +485,19 @@ def test_no_command_uses_sudo_or_the_users_own_packages():
         assert "install --user" not in text
 
 
+def test_readers_install_the_library_from_its_repository():
+    """No package index has it under its name."""
+    address = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
+    told = [
+        (path.relative_to(ROOT).as_posix(), rest)
+        for path in (ROOT / "README.md", *sorted((ROOT / "book").rglob("*.md")))
+        for rest in re.findall(r"pip install.*?measured-transformer(.*)", path.read_text())
+    ]
+    assert {"README.md", "book/index.md", "book/inside/real-model.md"} <= {name for name, _ in told}
+    here = re.compile(rf'(\[\w+\])? @ git\+{re.escape(address)}"')
+    assert [(name, rest) for name, rest in told if not here.match(rest)] == []
+
+
 def test_the_licences_and_the_citation_are_there():
     assert (ROOT / "LICENSE").read_text().startswith("BSD 3-Clause License")
     text = (ROOT / "LICENSE-text").read_text()
