@@ -6,8 +6,8 @@ import jaxtyping
 import pytest
 import torch
 
-# Where the pages are published, these say which edition is printed. Books inside tests are no edition of it; what
-# looks at the printed pages reads it from the note beside them.
+# Where the pages are published, these say which edition is printed. Books inside tests are no edition of it;
+# what looks at the printed pages reads it from the note beside them.
 for _name in ("MEASURED_EDITION", "MEASURED_COMMIT"):
     os.environ.pop(_name, None)
 
