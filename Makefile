@@ -21,8 +21,8 @@ help:
 	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
-	@echo 'make publish    print the latest edition and push it to the branches pages and notebooks (REMOTE=...)'
-	@echo 'make release    commit and tag a version (VERSION=0.2.0); nothing is pushed'
+	@echo 'make publish    print the latest edition and push it to the branches pages and notebooks (REMOTE=...; needs Chromium)'
+	@echo 'make release    commit and tag a version (VERSION=0.2); nothing is pushed'
 	@echo 'make lock       renew the locks from pyproject.toml (all pins: make lock UPGRADE=1)'
 	@echo 'make links      check the addresses that the book links to'
 	@echo 'make audit      look for known weaknesses of the pinned packages'
@@ -41,7 +41,8 @@ printing:
 book: printing
 	@$(PY) -m bookpress build
 
-pdf: book
+# Chromium is driven by a package that printing the book does not need.
+pdf: environment book
 	@$(PY) -m bookpress.pdf
 
 # What runs on a cluster needs nothing of a GPU here.
@@ -86,11 +87,13 @@ serve:
 	@echo 'http://localhost:8000 (stop with Ctrl-C)'
 	@$(PY) -m http.server 8000 --bind 127.0.0.1 --directory _build/html
 
-# The commit that is checked out, as the edition that its tag names, or else as the latest.
+# The commit that is checked out, as the edition that its tag names, or else as the latest; its pages and its PDF,
+# which each page's foot links and which lies among them.
 publish: environment
 	@test -z "$$(git status --porcelain)" || { echo 'error: commit first; what is published has a commit' >&2; exit 1; }
 	@MEASURED_COMMIT=$$(git rev-parse HEAD) MEASURED_EDITION=$$(git describe --tags --exact-match 2>/dev/null || echo latest) \
 	  $(PY) -m bookpress build
+	@$(PY) -m bookpress.pdf --into _build/html/measured-transformer.pdf
 	@$(PY) -m bookpress.publish --remote '$(REMOTE)'
 
 release: environment

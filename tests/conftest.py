@@ -6,6 +6,11 @@ import jaxtyping
 import pytest
 import torch
 
+# Where the pages are published, these say which edition is printed. Books inside tests are no edition of it;
+# what looks at the printed pages reads it from the note beside them.
+for _name in ("MEASURED_EDITION", "MEASURED_COMMIT"):
+    os.environ.pop(_name, None)
+
 # The tensors of tests are small: more threads would only wait for one another, long when others work too.
 torch.set_num_threads(1)
 

@@ -57,6 +57,14 @@ def test_codemeta_is_of_its_third_version_and_names_both_licences():
     assert known == set(cited()["license"]) == {"BSD-3-Clause", "CC-BY-4.0"}
 
 
+def test_codemeta_names_the_pythons_that_the_package_does():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = re.findall(r"Python :: (\d+\.\d+)$", "\n".join(project["classifiers"]), re.MULTILINE)
+    pythons = sorted(found, key=lambda version: int(version.partition(".")[2]))
+    assert project["requires-python"] == f">={pythons[0]}"
+    assert loaded("codemeta.json")["runtimePlatform"] == f"Python {pythons[0]} to {pythons[-1]}"
+
+
 def test_the_changelog_has_the_version_that_is_cited():
     text = (ROOT / "CHANGELOG.md").read_text()
     assert re.search(rf"^## {re.escape(cited()['version'])} \(", text, re.MULTILINE)

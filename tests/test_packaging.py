@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from bookpress.edition import PDF
+from bookpress.pdf import PAGES
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -447,11 +449,53 @@ def test_make_book_sets_up_and_then_prints_the_book(stage: Path):
     assert make(stage, "book", "VENV=venv", "FAIL=bookpress build").returncode != 0
 
 
+def test_make_pdf_brings_what_drives_chromium_and_prints_the_book_first(stage: Path):
+    """`playwright` is in the whole environment only: see what the book's own lock lacks, above."""
+    done = make(stage, "pdf", "VENV=venv")
+    assert done.returncode == 0, done.stderr
+    assert [line.strip() for line in done.stdout.splitlines()] == [
+        "ran: venv",
+        "ran: venv  book",
+        "ran: -m bookpress build",
+        "ran: -m bookpress.pdf",
+    ]
+
+
+def test_make_publish_prints_the_pdf_that_the_pages_link_before_it_pushes(stage: Path):
+    """The folder of an edition is replaced as a whole: what is not among the pages is deleted from the site."""
+    who = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
+    for words in (["init", "-q"], ["add", "--all"], [*who, "commit", "-qm", "begin"]):
+        subprocess.run(["git", *words], cwd=stage, check=True)
+    done = make(stage, "publish", "VENV=venv", "REMOTE=there")
+    assert done.returncode == 0, done.stderr
+    pdf = f"-m bookpress.pdf --into {PAGES / PDF}"
+    assert ran(done) == ["-m bookpress build", pdf, "-m bookpress.publish --remote there"]
+    assert f"python {pdf}\n" in (ROOT / ".github" / "workflows" / "pages.yml").read_text()
+    failed = make(stage, "publish", "VENV=venv", "FAIL=bookpress.pdf")
+    assert failed.returncode != 0
+    assert ran(failed) == ["-m bookpress build", pdf], "nothing is pushed without it"
+    (stage / "tools" / "new").touch()
+    assert "error: commit first" in make(stage, "publish", "VENV=venv").stderr
+
+
 def test_no_command_uses_sudo_or_the_users_own_packages():
     for name in ("Makefile", "tools/environment", "tools/lock"):
         text = (ROOT / name).read_text()
         assert "sudo" not in text
         assert "install --user" not in text
+
+
+def test_readers_install_the_library_from_its_repository():
+    """No package index has it under its name."""
+    address = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
+    told = [
+        (path.relative_to(ROOT).as_posix(), rest)
+        for path in (ROOT / "README.md", *sorted((ROOT / "book").rglob("*.md")))
+        for rest in re.findall(r"pip install.*?measured-transformer(.*)", path.read_text())
+    ]
+    assert {"README.md", "book/index.md", "book/inside/real-model.md"} <= {name for name, _ in told}
+    here = re.compile(rf'(\[\w+\])? @ git\+{re.escape(address)}"')
+    assert [(name, rest) for name, rest in told if not here.match(rest)] == []
 
 
 def test_the_licences_and_the_citation_are_there():

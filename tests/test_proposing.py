@@ -167,6 +167,24 @@ def test_an_open_pull_request_is_renewed(checkout: Checkout):
     assert checkout.pushed("results/parity") == {"results-gpu/demo/results/one.json": "newer\n"}
 
 
+def test_what_a_workflow_proposes_says_how_its_checks_start(checkout: Checkout):
+    """GitHub starts no workflow for what another's token pushes; opening it again by hand is an event."""
+    checkout.run("tools/renew", "parity", str(checkout.folder))
+    shutil.rmtree(checkout.root / "results-gpu")
+    told = checkout.folder / "changes.md"
+    before = told.read_text()
+    for variables in ({}, {"GITHUB_ACTIONS": "true"}, {"GITHUB_ACTIONS": "true", "OPEN": "17"}):
+        done = checkout.run("tools/propose", "parity", str(checkout.folder), **variables)
+        assert done.returncode == 0, done.stderr
+        added = told.read_text().removeprefix(before)
+        assert added.count("close it and open it again, and both start.\n") == bool(variables)
+        assert added == "" or added.startswith("\nNeither checks nor preview start")
+        checkout.git("checkout", "-q", "main")
+    for name in ("checks.yml", "preview.yml"):
+        workflow = (ROOT / ".github" / "workflows" / name).read_text()
+        assert "\n  pull_request:\n" in workflow, "of any type: opened, renewed and opened again"
+
+
 def test_where_nothing_changed_nothing_is_proposed(checkout: Checkout):
     checkout.run("tools/renew", "book", str(checkout.folder))
     (checkout.folder / "results.patch").write_text("")

@@ -129,6 +129,16 @@ def test_the_gpu_run_starts_weekly_and_by_hand_only():
     )
 
 
+def test_the_weekly_gpu_run_measures_everything_and_one_by_hand_what_it_is_asked_for():
+    """Without it, a committed set that is current would leave the schedule nothing to measure."""
+    gpu = load("gpu.yml")
+    asked = gpu["on"]["workflow_dispatch"]["inputs"]["everything"]
+    assert (asked["type"], asked["default"]) == ("boolean", False)
+    set_to = gpu["jobs"]["measure"]["env"]["EVERYTHING"]
+    assert set_to == ("${{ (github.event_name == 'schedule' || inputs.everything) && '1' || '' }}")
+    assert "${EVERYTHING:+--renew}" in (ROOT / "tools" / "renew").read_text()
+
+
 def test_the_gpu_run_names_its_runner_and_torch_by_variables_and_pins_python():
     measure = load("gpu.yml")["jobs"]["measure"]
     assert measure["if"] == "vars.GPU_RUNNER != '' && !github.event.repository.fork"
@@ -176,6 +186,26 @@ def test_what_was_measured_is_proposed_by_a_job_that_the_runner_has_no_part_in()
 def test_nothing_goes_on_after_an_error():
     for step in (step for _, _, job in jobs() for step in job["steps"]):
         assert "continue-on-error" not in step
+
+
+def pipes_in(script: str) -> list[str]:
+    """The lines of a script with a pipe in them; `||` is none."""
+    return [line for line in script.splitlines() if re.search(r"(?<!\|)\|(?!\|)", line)]
+
+
+def test_a_pipe_fails_with_any_of_its_commands():
+    """Only a shell that is named has `pipefail`: `bash` then runs as `bash -eo pipefail`, else as `bash -e`."""
+    assert pipes_in("false | tee log") == ["false | tee log"]
+    assert pipes_in("false || true") == []
+    piped = [
+        (file, step)
+        for file, _, job in jobs()
+        for step in job["steps"]
+        if pipes_in(step.get("run", ""))
+    ]
+    assert piped, "that of the preview at least"
+    for file, step in piped:
+        assert step.get("shell") == "bash", f"{file}: {step['run']}"
 
 
 def test_links_weaknesses_and_the_canary_are_looked_at_weekly_each_by_a_command():

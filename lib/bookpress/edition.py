@@ -25,7 +25,8 @@ CLAIMS = "claims"
 """Folder of the pages that are the claims' addresses."""
 PDF = "measured-transformer.pdf"
 """The file beside the published pages that has the book as one PDF."""
-_TAG = re.compile(r"v\d+\.\d+(\.\d+)?")
+VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+"""A version of the book: `0.2`, or `0.2.1` where it mends an earlier one. Its tag has a `v` before it."""
 _HASH = re.compile(r"[0-9a-f]{7,40}")
 
 
@@ -91,7 +92,7 @@ def edition_of(root: Path, environ: Mapping[str, str] = os.environ) -> Edition:
     """
     name = environ.get(EDITION) or LATEST
     commit = environ.get(COMMIT) or ""
-    if name != LATEST and not _TAG.fullmatch(name):
+    if name != LATEST and not is_tag(name):
         raise ValueError(f"expected {EDITION} to be {LATEST} or a tag such as v0.2, got {name!r}")
     if commit and not _HASH.fullmatch(commit):
         raise ValueError(f"expected {COMMIT} to be the hash of a commit, got {commit!r}")
@@ -109,6 +110,15 @@ def edition_of(root: Path, environ: Mapping[str, str] = os.environ) -> Edition:
         repository=repository,
         site=str(config.get("html", {}).get("baseurl") or site_of(repository)).rstrip("/"),
     )
+
+
+def is_tag(name: str) -> bool:
+    """Return whether a release could have this name.
+
+    >>> is_tag("v0.2"), is_tag("v0.2.1"), is_tag("0.2"), is_tag("v0")
+    (True, True, False, False)
+    """
+    return name.startswith("v") and VERSION.fullmatch(name[1:]) is not None
 
 
 def site_of(repository: str) -> str:

@@ -18,12 +18,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from html import escape
 from pathlib import Path
 
-from bookpress.edition import LATEST, NOTE, Edition, read
+from bookpress.edition import LATEST, NOTE, VERSION, Edition, is_tag, read
 
 PAGES, NOTEBOOKS = "pages", "notebooks"
 PRINTED = Path("_build/html")
@@ -199,35 +199,74 @@ def _git(folder: Path, *arguments: str) -> str:
 def release(root: Path, version: str, today: date) -> str:
     """Give the book a new version, and commit and tag it; nothing is pushed. Returns the tag.
 
+    Everything is looked at before anything is written, and where git then refuses, all is put back.
+
     Raises:
-        ValueError: a version that is none, or nothing in the changelog.
+        ValueError: a version that is none or is there, a tree with changes, nothing in the changelog, or a file
+            without the line that is to say the version.
         RuntimeError: git refused.
     """
-    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise ValueError(f"expected a version such as 0.2.0, got {version!r}")
-    changes = (root / "CHANGELOG.md").read_text("utf-8")
-    unreleased = re.search(r"^## Unreleased\n(.*?)(?=^## |\Z)", changes, re.DOTALL | re.MULTILINE)
-    if unreleased is None or not unreleased[1].strip():
-        raise ValueError("expected CHANGELOG.md to say under Unreleased what changed, got nothing")
-    day = today.isoformat()
-    _replace(root / "CHANGELOG.md", r"^## Unreleased$", f"## Unreleased\n\n## {version} ({day})")
-    _replace(root / "pyproject.toml", r'^version = "[^"]+"$', f'version = "{version}"')
-    _replace(root / "CITATION.cff", r"^version: .+$", f"version: {version}")
-    _replace(root / "CITATION.cff", r"^date-released: .+$", f'date-released: "{day}"')
-    for name, dated in (("codemeta.json", "dateModified"), (".zenodo.json", "publication_date")):
-        _replace(root / name, r'^(\s*)"version": "[^"]+"', rf'\g<1>"version": "{version}"')
-        _replace(root / name, rf'^(\s*)"{dated}": "[^"]+"', rf'\g<1>"{dated}": "{day}"')
+    if not VERSION.fullmatch(version):
+        raise ValueError(f"expected a version such as 0.2 or 0.2.1, got {version!r}")
     tag = f"v{version}"
-    _git(root, "commit", "--quiet", "--all", "--message", f"Release {version}")
-    _git(root, "tag", "--annotate", tag, "--message", f"Release {version}")
+    if there := [name for name in _git(root, "tag").split() if _same(name, tag)]:
+        raise ValueError(
+            f"expected a new version, got {version}, of which there is the tag {there[0]}"
+        )
+    if changed := _git(root, "status", "--porcelain").splitlines():
+        named = ", ".join(line.strip() for line in changed[:3])
+        raise ValueError(f"expected all to be committed before a release, got changes: {named}")
+    before = _git(root, "rev-parse", "HEAD")
+    old, new = _with_version(root, version, today.isoformat())
+    try:
+        _write(new)
+        _git(root, "commit", "--quiet", "--all", "--message", f"Release {version}")
+        _git(root, "tag", "--annotate", tag, "--message", f"Release {version}")
+    except (RuntimeError, OSError):
+        _write(old)
+        _git(root, "reset", "--quiet", before)
+        raise
     return tag
 
 
-def _replace(path: Path, pattern: str, by: str) -> None:
-    text, count = re.subn(pattern, by, path.read_text("utf-8"), flags=re.MULTILINE)
-    if count != 1:
-        raise ValueError(f"expected one line like {pattern} in {path.name}, got {count}")
-    path.write_text(text, "utf-8")
+def _same(one: str, other: str) -> bool:
+    """Whether two tags name one version: `v0.2` and `v0.2.0` do."""
+    if not (is_tag(one) and is_tag(other)):
+        return False
+    a, b = ([int(number) for number in _NUMBERS.findall(name)] for name in (one, other))
+    return [*a, 0][:3] == [*b, 0][:3]
+
+
+def _with_version(root: Path, version: str, day: str) -> tuple[dict[Path, str], dict[Path, str]]:
+    """Return the files that say the version, as they are and as they are to be."""
+    names = ("CHANGELOG.md", "pyproject.toml", "CITATION.cff", "codemeta.json", ".zenodo.json")
+    old = {name: (root / name).read_text("utf-8") for name in names}
+    new = dict(old)
+
+    def replace(name: str, pattern: str, by: str) -> None:
+        new[name], count = re.subn(pattern, by, new[name], flags=re.MULTILINE)
+        if count != 1:
+            raise ValueError(f"expected one line like {pattern} in {name}, got {count}")
+
+    unreleased = re.search(
+        r"^## Unreleased\n(.*?)(?=^## |\Z)", old["CHANGELOG.md"], re.DOTALL | re.MULTILINE
+    )
+    if unreleased is None or not unreleased[1].strip():
+        raise ValueError("expected CHANGELOG.md to say under Unreleased what changed, got nothing")
+    replace("CHANGELOG.md", r"^## Unreleased$", f"## Unreleased\n\n## {version} ({day})")
+    replace("pyproject.toml", r'^version = "[^"]+"$', f'version = "{version}"')
+    replace("CITATION.cff", r"^version: .+$", f'version: "{version}"')
+    replace("CITATION.cff", r"^date-released: .+$", f'date-released: "{day}"')
+    for name, dated in (("codemeta.json", "dateModified"), (".zenodo.json", "publication_date")):
+        replace(name, r'^(\s*)"version": "[^"]+"', rf'\g<1>"version": "{version}"')
+        replace(name, rf'^(\s*)"{dated}": "[^"]+"', rf'\g<1>"{dated}": "{day}"')
+    was, to_be = ({root / name: text for name, text in texts.items()} for texts in (old, new))
+    return was, to_be
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    for path, text in texts.items():
+        path.write_text(text, "utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -243,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        if options.release:
+        if options.release is not None:
             tag = release(Path(), options.release, date.today())
             print(f"committed and tagged {tag}; to publish it: git push --follow-tags")
             return 0

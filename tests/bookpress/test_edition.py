@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from bookpress import bibtex
-from bookpress.edition import Edition, edition_of, read, site_of, told
+from bookpress.edition import COMMIT as COMMIT_VARIABLE
+from bookpress.edition import EDITION, Edition, edition_of, read, site_of, told
 from pybtex.database import parse_string
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -19,6 +23,27 @@ def root(tmp_path: Path) -> Path:
         'title: A Book\nversion: 0.2.0\ndate-released: "2027-03-01"\nauthors: [{name: Its authors}]\n'
     )
     return tmp_path
+
+
+def test_no_test_knows_which_edition_is_published(root: Path):
+    """Publishing sets both variables for its whole job, the tests included."""
+    edition = edition_of(root)
+    assert (edition.name, edition.commit) == ("latest", "")
+
+
+def test_the_variables_of_publishing_are_taken_from_tests():
+    named = f"{__file__}::{test_no_test_knows_which_edition_is_published.__name__}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", named]
+    done = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, EDITION: "v0.2.0", COMMIT_VARIABLE: COMMIT},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
 
 
 def test_without_variables_the_latest_edition_is_printed_of_no_commit(root: Path):

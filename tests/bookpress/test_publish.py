@@ -7,13 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
 from bookpress.edition import Edition, edition_of, told
-from bookpress.publish import editions_in, publish, release
+from bookpress.publish import editions_in, main, publish, release
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 
@@ -183,23 +185,102 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_release_gives_all_files_its_version_and_a_tag(checkout: Path):
-    assert release(checkout, "9.8.7", date(2031, 2, 3)) == "v9.8.7"
-    assert git(checkout, "describe", "--tags", "--exact-match") == "v9.8.7"
+@pytest.mark.parametrize("version", ["9.8.7", "9.10"])
+def test_a_release_gives_all_files_its_version_and_a_tag(checkout: Path, version: str):
+    """`9.10` is a number to YAML, and the same as `9.1`, unless it is written as a text."""
+    assert release(checkout, version, date(2031, 2, 3)) == f"v{version}"
+    assert git(checkout, "describe", "--tags", "--exact-match") == f"v{version}"
     assert git(checkout, "status", "--porcelain") == ""
     cited = yaml.safe_load((checkout / "CITATION.cff").read_text())
-    assert (cited["version"], cited["date-released"]) == ("9.8.7", "2031-02-03")
+    assert (cited["version"], cited["date-released"]) == (version, "2031-02-03")
     for name in ("codemeta.json", ".zenodo.json"):
-        assert json.loads((checkout / name).read_text())["version"] == "9.8.7"
-    assert '\nversion = "9.8.7"\n' in (checkout / "pyproject.toml").read_text()
-    assert "## Unreleased\n\n## 9.8.7 (2031-02-03)\n" in (checkout / "CHANGELOG.md").read_text()
-    assert edition_of(checkout, {"MEASURED_EDITION": "v9.8.7"}).year == "2031"
+        assert json.loads((checkout / name).read_text())["version"] == version
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    assert project["version"] == version == str(Version(version)), "as a wheel writes it"
+    changes = (checkout / "CHANGELOG.md").read_text()
+    assert f"## Unreleased\n\n## {version} (2031-02-03)\n" in changes
+    edition = edition_of(checkout, {"MEASURED_EDITION": f"v{version}"})
+    assert (edition.year, edition.version) == ("2031", version)
+    assert edition.pinned("DD-3.9") == f"DD-3.9@v{version}"
 
 
-def test_a_release_needs_a_version_and_something_in_the_changelog(checkout: Path):
-    with pytest.raises(ValueError, match="expected a version such as"):
-        release(checkout, "9.8", date(2031, 2, 3))
+def refused(
+    checkout: Path, words: str, version: str = "9.8.7", error: type[Exception] = ValueError
+) -> None:
+    """Try a release that fails, and see that files, staged changes, commits and tags are as they were."""
+
+    def state() -> tuple[dict[str, str], str, str]:
+        texts = {path.name: path.read_text() for path in checkout.iterdir() if path.is_file()}
+        return texts, git(checkout, "status", "--porcelain"), git(checkout, "show-ref")
+
+    before = state()
+    with pytest.raises(error, match=words):
+        release(checkout, version, date(2031, 2, 3))
+    assert state() == before
+
+
+@pytest.mark.parametrize("version", ["", "9", "v9.8", "9.8rc1", "9.8.7.6", "9.8\n"])
+def test_what_is_no_version_is_not_released(checkout: Path, version: str):
+    refused(checkout, "expected a version such as", version)
+
+
+def test_a_release_needs_something_in_the_changelog(checkout: Path):
     release(checkout, "9.8.7", date(2031, 2, 3))
-    with pytest.raises(ValueError, match="say under Unreleased what changed"):
-        release(checkout, "9.8.8", date(2031, 2, 4))
+    refused(checkout, "say under Unreleased what changed", "9.8.8")
     assert git(checkout, "tag") == "v9.8.7"
+
+
+@pytest.mark.parametrize("change", ["changed", "staged", "new"])
+def test_a_release_takes_no_change_with_it_that_was_not_committed(checkout: Path, change: str):
+    path = checkout / ("new.txt" if change == "new" else "_config.yml")
+    path.write_text("something unfinished\n")
+    if change == "staged":
+        git(checkout, "add", "--all")
+    refused(checkout, f"expected all to be committed before a release, got changes: .*{path.name}")
+
+
+@pytest.mark.parametrize("there", ["v9.8", "v9.8.0"])
+@pytest.mark.parametrize("asked", ["9.8", "9.8.0"])
+def test_a_version_is_released_once(checkout: Path, there: str, asked: str):
+    git(checkout, "tag", there)
+    refused(
+        checkout, f"expected a new version, got {asked}, of which there is the tag {there}$", asked
+    )
+
+
+@pytest.mark.parametrize("name", VERSIONED[1:-1])
+def test_a_file_that_would_not_say_the_version_is_noticed_before_any_is_written(
+    checkout: Path, name: str
+):
+    path = checkout / name
+    path.write_text(path.read_text().replace("version", "edition"))
+    git(checkout, "commit", "--quiet", "--all", "-m", "another word")
+    refused(checkout, f"expected one line like .*version.* in {name}, got 0")
+
+
+@pytest.mark.parametrize("step", ["commit", "tag"])
+def test_where_git_refuses_a_release_all_is_put_back(checkout: Path, step: str):
+    if step == "commit":
+        hook = checkout / ".git" / "hooks" / "pre-commit"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\necho not today >&2\nexit 1\n")
+        hook.chmod(0o755)
+    else:
+        git(checkout, "config", "tag.gpgSign", "true")
+        git(checkout, "config", "gpg.program", "false")
+    refused(checkout, f"git {step} failed", error=RuntimeError)
+    assert git(checkout, "log", "--format=%s") == "begin"
+
+
+def test_without_a_version_nothing_is_released_and_nothing_published(
+    tmp_path: Path,
+    remote: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    """`make release` without VERSION hands over an empty one; what is printed lies ready to be pushed."""
+    printed(tmp_path / "html", "latest", "a")
+    monkeypatch.chdir(tmp_path)
+    assert main(["--pages", "html", "--remote", str(remote), "--release", ""]) == 2
+    assert "expected a version such as" in capsys.readouterr().err
+    assert git(remote, "for-each-ref") == ""
