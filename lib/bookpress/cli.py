@@ -35,6 +35,8 @@ def execute(options: argparse.Namespace) -> int:
 
 def build(options: argparse.Namespace) -> int:
     """Run the chapters that are stale, then print the pages; any warning is an error."""
+    from measured_transformer.evidence.registry import claims
+
     from bookpress import printed
     from bookpress.printing import print_pages
 
@@ -42,6 +44,7 @@ def build(options: argparse.Namespace) -> int:
     if not options.force and printed.is_current(options.root):
         print(f"nothing changed since the book was printed: {pages}")
         return 0
+    claims()  # a registry that cannot be read is said in a line here, and by Sphinx in a hundred
     before = printed.sources(options.root)
     options.chapters = []
     status = execute(options)
