@@ -89,11 +89,12 @@ def test_a_disk_that_is_full_while_pages_are_written_is_said_once_and_nothing_ru
     assert printed.is_current(book.root)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="no folder is closed to root")
 @pytest.mark.parametrize("command", ["build", "execute"])
 def test_a_folder_that_is_closed_is_said_in_a_line(book: SmallBook, command: str) -> None:
     (book.root / "_build").chmod(0o500)
     try:
+        if os.access(book.root / "_build", os.W_OK):
+            pytest.skip("no folder is closed to root")
         before = files(book)
         done = book.press(command)
         assert done.returncode == 2
