@@ -388,6 +388,37 @@ def test_only_torch_comes_without_a_hash_and_from_an_index_of_its_own(
     assert (made / ".installed").read_text() == stamp_of(LOCK, "all")
 
 
+@pytest.mark.parametrize(
+    ("report", "asked"),
+    [
+        ("WARNING: Retrying (Retry(total=4)) after connection broken by", True),
+        ("NewConnectionError: [Errno -3] Temporary failure in name resolution", True),
+        ("ERROR: Could not find a version that satisfies numpy (from versions: none)", True),
+        (
+            "ERROR: Could not find a version that satisfies numpy==9 (from versions: 1.0, 2.0)",
+            False,
+        ),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", False),
+    ],
+)
+def test_what_a_missing_network_leaves_in_the_report_is_asked_about(
+    made: Path, report: str, asked: bool
+):
+    python = made / "bin" / "python"
+    text = python.read_text().replace("*) exit 1", f'*pip*) echo "{report}"; exit 1;; *) exit 1')
+    python.write_text(text.replace('case "$2"', 'case "$*"'))
+    done = environment(str(made))
+    assert done.returncode != 0
+    sentence = "error: pip could not install the requirements."
+    end = " Is there a network?" if asked else ""
+    assert f"{sentence}{end}\n       Its full report: {made}/install.log\n" in done.stderr
+
+
+def test_the_report_of_an_environment_in_this_folder_is_named_in_full(made: Path):
+    done = environment(os.path.relpath(made, ROOT))
+    assert f"Its full report: {ROOT}/{os.path.relpath(made, ROOT)}/install.log\n" in done.stderr
+
+
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the Makefile in a folder where every tool it calls is a stand-in."""
     command = ["make", "--no-print-directory", "-f", ROOT / "Makefile", *arguments]
