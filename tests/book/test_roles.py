@@ -11,6 +11,7 @@ import nbformat
 import pytest
 import tiny_pages
 from nbclient import NotebookClient
+from packaging.requirements import Requirement
 
 FIGURE = tiny_pages.FIGURE.format(
     metadata="""\
@@ -233,7 +234,7 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(not cell.outputs and cell.execution_count is None for cell in code)
     firsts = [cell.source.splitlines()[0] for cell in code]
-    assert firsts[0].startswith("# This notebook needs the book's library.")
+    assert firsts[0].startswith("# This notebook needs the book's library and")
     assert firsts[1:] == [
         "from pathlib import Path",  # hidden on the page, but needed by what follows
         "from measured_transformer.evidence.results import load_result",
@@ -241,6 +242,19 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
         "from measured_transformer.exercises import check",  # what an exercise begins with
         "assert sum(range(4)) == 6",
     ]
+
+
+def test_its_first_cell_installs_the_library_of_this_print_with_extras(notebook):
+    first = next(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    (asked,) = re.findall(r'%pip install --quiet "(.+)"', first)
+    requirement = Requirement(asked)
+    assert (requirement.name, requirement.extras) == ("measured-transformer", {"language"})
+    assert requirement.url == "git+https://github.com/somebody/some-book@main"
+    plain = first.replace("%pip", "raise ImportError  #")
+    exec(compile(plain, "the first cell", "exec"), {})  # nothing is missing here
+    lacking = plain.replace('"sacrebleu"', '"no_such_module"')
+    with pytest.raises(ImportError):
+        exec(compile(lacking, "the first cell", "exec"), {})
 
 
 def test_an_exercise_goes_on_in_a_cell_of_the_notebook(notebook):
