@@ -311,16 +311,32 @@ def test_claims_unfold_by_keyboard(built, articles, browser):
     page.close()
 
 
+def found_by_search(browser, site: str, word: str, wanted: str) -> None:
+    """Search a site for a word, and wait until a page is among what is found."""
+    page = browser.new_page()
+    page.goto(f"{site}/search.html?q={word}")
+    listed = "[...document.querySelectorAll('#search-results li a')].map((link) => link.href)"
+    page.wait_for_function(
+        f"(wanted) => {listed}.some((link) => link.split(/[?#]/)[0] === wanted)",
+        arg=f"{site}/{wanted}",
+        timeout=20_000,
+    )
+    page.close()
+
+
 def test_search_finds_a_chapter(server, articles, browser):
     name, article = next(iter(articles.items()))
     heading = article.select_one("h1")
     heading.select_one("a.headerlink").extract()
     word = max(re.findall(r"[A-Za-z]+", heading.get_text()), key=len)
-    page = browser.new_page()
-    page.goto(f"{server}/search.html?q={word}")
-    listed = "[...document.querySelectorAll('#search-results li a')].map((link) => link.pathname)"
-    page.wait_for_function(f"() => {listed}.includes('/{name}')", timeout=20_000)
-    page.close()
+    found_by_search(browser, server, word, name)
+
+
+@pytest.mark.parametrize("opened", ["by a server", "from its folder"])
+def test_search_finds_rotary(built, server, pages, browser, opened):
+    (wanted,) = [name for name in pages if name.endswith("/rotary-and-alibi.html")]
+    site = server if opened == "by a server" else built.as_uri()
+    found_by_search(browser, site, "rotary", wanted)
 
 
 def test_pages_are_light_enough(built, pages, server, browser):

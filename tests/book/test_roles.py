@@ -481,3 +481,16 @@ def test_reading_and_writing_in_parallel_gives_the_same_pages(good, tmp_path):
         assert [words(node) for node in book.page("good").select(selector)] == expected
     assert "A good page" in words(book.page("plain").select_one("table.runs-table"))
     assert (tmp_path / "_build/html/_notebooks/good.ipynb").exists()
+
+
+def test_search_works_in_a_folder_that_no_server_serves(good, browser):
+    """A file may not read other files, so the index is a script, and results come without excerpts."""
+    page = browser.new_page()
+    page.goto(f"{(good.root / '_build/html/search.html').as_uri()}?q=rotary")
+    links = page.locator("#search-results li a")
+    links.first.wait_for(timeout=20_000)
+    assert "good.html" in [link.get_attribute("href").split("#")[0] for link in links.all()]
+    page.goto(f"{(good.root / '_build/html/search.html').as_uri()}?q=hippopotamus")
+    page.get_by_text("did not match any documents").wait_for(timeout=20_000)
+    assert links.count() == 0
+    page.close()
