@@ -529,11 +529,23 @@ def test_readers_install_the_library_from_its_repository():
     assert [(name, rest) for name, rest in told if not here.match(rest)] == []
 
 
+def test_the_wheel_says_the_licence_of_its_code_and_of_its_results():
+    assert PROJECT["license"] == "BSD-3-Clause AND CC-BY-4.0"
+    assert PROJECT["license-files"] == ["LICENSE", "LICENSE-text"]
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert "chapters/*/results/*" in packed["package-data"][NAME], "which the second licence is for"
+
+
 def test_the_licences_and_the_citation_are_there():
     assert (ROOT / "LICENSE").read_text().startswith("BSD 3-Clause License")
     text = (ROOT / "LICENSE-text").read_text()
     assert "Creative Commons Attribution 4.0 International Public License" in text
     assert [n for n in range(1, 9) if f"Section {n} -- " not in text] == []
+    scope = " ".join(text.partition("=====")[0].split())
+    page = " ".join((ROOT / "book/about/licences.md").read_text().split())
+    assert "results of its measurements" in scope
+    assert "results of the book's measurements" in page
+    assert "are licensed like the text" in page
     schema = ["--builtin-schema", "vendor.citation-file-format"]
     command = [sys.executable, "-m", "check_jsonschema", *schema, ROOT / "CITATION.cff"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
