@@ -8,7 +8,7 @@ REMOTE ?= origin
 PY := $(VENV)/bin/python
 
 .NOTPARALLEL:
-.PHONY: help book pdf measure attest plan parity test lab serve publish release lock links audit canary clean distclean
+.PHONY: help book pdf measure attest plan parity test notebooks lab serve publish release lock links audit canary clean distclean
 .PHONY: environment printing
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make plan       say what measuring everything would take on one GPU'
 	@echo 'make parity     measure the GPU'"'"'s own set of results into results-gpu, and what that changes'
 	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
+	@echo 'make notebooks  run every chapter'"'"'s notebook as it is downloaded, outside the repository'
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
 	@echo 'make publish    print the latest edition and push it to the branches pages and notebooks (REMOTE=...; needs Chromium)'
@@ -78,6 +79,11 @@ test: environment
 	$(call stage,8/9,book (warnings are errors),$(PY) -m bookpress build)
 	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'
 	@MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
+
+# Each of them as a reader has it: from the pages, in a folder of its own; on a GPU where there is one.
+notebooks: environment
+	@$(PY) -m bookpress build
+	@MEASURED_BUILT=_build/html MEASURED_NOTEBOOKS=all OMP_NUM_THREADS=1 $(PY) -m pytest tests/book/test_pages.py -k notebook
 
 lab: printing
 	@$(PY) -m jupyter lab book

@@ -16,9 +16,12 @@ torch.set_num_threads(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hide the GPU, before PyTorch looks for one: unit tests compute on the CPU, on every machine alike."""
+    """Hide the GPU, before PyTorch looks for one: unit tests compute on the CPU, on every machine alike.
+
+    All notebooks (`make notebooks`) run as a reader runs them, on what there is.
+    """
     config.addinivalue_line("markers", "gpu: needs a CUDA device; `pytest -m gpu` runs these alone")
-    if config.getoption("markexpr") != "gpu":
+    if config.getoption("markexpr") != "gpu" and os.environ.get("MEASURED_NOTEBOOKS") != "all":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         os.environ["MEASURED_DEVICE"] = "cpu"
 

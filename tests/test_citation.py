@@ -45,7 +45,9 @@ def test_zenodo_is_told_what_it_asks_for_in_its_own_words():
     assert {"title", "upload_type", "description", "creators"} <= set(zenodo)
     assert zenodo["upload_type"] == "software"
     assert zenodo["access_right"] == "open"
-    assert zenodo["license"] == "BSD-3-Clause"
+    assert zenodo["license"] == "BSD-3-Clause", "it takes a single one, that of the software"
+    for words in ("text and figures", "results of its measurements", "CC BY 4.0", "BSD"):
+        assert words in zenodo["notes"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", zenodo["publication_date"])
 
 
@@ -54,7 +56,8 @@ def test_codemeta_is_of_its_third_version_and_names_both_licences():
     assert code["@context"] == "https://w3id.org/codemeta/3.0"
     assert code["@type"] == "SoftwareSourceCode"
     known = {license.rpartition("/")[2] for license in code["license"]}
-    assert known == set(cited()["license"]) == {"BSD-3-Clause", "CC-BY-4.0"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert known == set(cited()["license"]) == set(project["license"].split(" AND "))
 
 
 def test_codemeta_names_the_pythons_that_the_package_does():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import runpy
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,10 +14,18 @@ import measured_transformer.chapters
 import pytest
 from bookpress.chapters import front_matter
 from measured_transformer.evidence import registry, results
+from measured_transformer.exercises import check
+from measured_transformer.exercises import registry as exercise_registry
+from measured_transformer.figures.style import ThemedFigure
 from measured_transformer.measuring import measure
 from measured_transformer.measuring.measurement import measurements_of
 
 ROOT = Path(__file__).parents[1]
+IN_ROOM = ("__init__.py", "claims.toml", "measure.py", "figures.py", "exercises.py")
+MODULE = "measured_transformer.chapters.tied_embeddings"
+NAME = "tied_embeddings.logits"
+NAMES = runpy.run_path(str(ROOT / "tests/chapters/test_rooms.py"))["NAMES"]
+parts_of = runpy.run_path(str(ROOT / "tests/exercises/exercise_pages.py"))["parts_of"]
 LISTED = re.compile(r"<!-- file: (\S+) -->\n(`{3,})\w+\n(.*?)\n\2\n", re.DOTALL)
 
 
@@ -23,19 +35,42 @@ def files() -> dict[str, str]:
     return {name: content + "\n" for name, _, content in LISTED.findall(text)}
 
 
-def test_the_guide_lists_a_whole_room(files):
-    assert set(files) == {"__init__.py", "claims.toml", "measure.py", "page.md"}
-
-
-def test_its_chapter_can_be_measured(files, tmp_path, monkeypatch):
-    room = tmp_path / "chapters" / "tied_embeddings"
-    room.mkdir(parents=True)
-    for name, content in files.items():
-        (room / name).write_text(content, "utf-8")
+@pytest.fixture
+def room(files, tmp_path, monkeypatch):
+    """The guide's room, among the chapters of the library as long as a test runs."""
+    folder = tmp_path / "chapters" / "tied_embeddings"
+    folder.mkdir(parents=True)
+    for name in IN_ROOM:
+        (folder / name).write_text(files[name], "utf-8")
     (tmp_path / "_config.yml").write_text("")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(results, "_CHAPTERS", room.parent)
-    monkeypatch.setattr(measured_transformer.chapters, "__path__", [str(room.parent)])
+    monkeypatch.setattr(results, "_CHAPTERS", folder.parent)
+    monkeypatch.setattr(measured_transformer.chapters, "__path__", [str(folder.parent)])
+    monkeypatch.setattr(exercise_registry, "_KNOWN", {})
+    yield folder
+    for name in [name for name in sys.modules if name.startswith(MODULE)]:
+        del sys.modules[name]
+    if hasattr(measured_transformer.chapters, "tied_embeddings"):
+        del measured_transformer.chapters.tied_embeddings
+
+
+def drawn(losses) -> ThemedFigure:
+    return importlib.import_module(f"{MODULE}.figures").plot_losses(losses)
+
+
+def test_the_guide_lists_a_whole_room(files):
+    """With what every room has in it, but for the results, which are measured."""
+    assert set(files) == {*IN_ROOM, "page.md", "wrong_answers.py"}
+    assert {*IN_ROOM, "results", "reading.py"} == NAMES | {"__init__.py"}
+
+
+def test_its_paper_is_in_the_bibliography(files):
+    keys = re.findall(r"^@\w+\{([^,]+),", (ROOT / "references.bib").read_text("utf-8"), re.M)
+    (cited,) = re.findall(r'^reference = "(\S+)"', files["claims.toml"], re.M)
+    assert cited in keys
+
+
+def test_its_chapter_can_be_measured_and_drawn(files, room, monkeypatch):
     known = registry.parse_claims(files["claims.toml"], "claims.toml")
     monkeypatch.setattr(registry, "_packaged", lambda: known)
 
@@ -46,6 +81,60 @@ def test_its_chapter_can_be_measured(files, tmp_path, monkeypatch):
     assert (found.loss < 1.5).all(), "both learn the rule: guessing costs ln 32 = 3.5"
     saved = found.weights.sel(arm="untied") - found.weights.sel(arm="tied")
     assert (saved == 32 * 32).all(), "one matrix less"
+
+    figure = drawn(found)
+    assert isinstance(figure, ThemedFigure)
+    (axes,) = figure.figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["tied", "untied"]
+    dots = [line.get_xdata() for line in axes.lines if line.get_marker() == "o"]
+    assert [list(dot) for dot in dots] == found.loss.transpose("arm", "seed").values.tolist()
+
+
+def test_its_exercise_can_be_solved_and_wrong_answers_are_told_apart(files, room):
+    (asked,) = exercise_registry.exercises()
+    assert (asked.name, asked.chapter) == (NAME, "book/machine/tied-embeddings")
+    start, solution = parts_of(files["page.md"], asked.chapter)
+    assert (start.kind, solution.kind) == ("exercise", "solution")
+    assert start.names == solution.names == (NAME,)
+    assert start.label == solution.label
+    assert solution.folded
+    given = {}
+    for part in (start, solution):
+        exec(part.code[0], given)
+        assert check(NAME, given["logits"]).passed == (part is solution), part.kind
+    exec(files["wrong_answers.py"], given)
+    assert set(given["WRONG"]) == {NAME}
+    for slip, (answer, words) in given["WRONG"][NAME].items():
+        result = check(NAME, answer)
+        assert not result.passed, slip
+        assert words in result.message, slip
+
+
+PLACES = {
+    "wrong_answers.py": "tests/chapters/one_layer",
+    **dict.fromkeys(IN_ROOM, "lib/measured_transformer/chapters/one_layer"),
+}
+"""File -> where another room has it; what is imported from the library is sorted by the place."""
+
+
+@pytest.mark.parametrize("name", [name for name in PLACES if name.endswith(".py")])
+def test_its_code_is_in_the_style_that_is_checked(files, name):
+    for asked in (["check"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *asked, "--stdin-filename", f"{PLACES[name]}/{name}"],
+            cwd=ROOT,
+            input=files[name],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_its_page_shows_its_figure(files):
+    (named,) = re.findall(r"^    name: (\S+)$", files["page.md"], re.MULTILINE)
+    assert f"{{numref}}`{named}`" in files["page.md"]
+    assert f"from {MODULE}.figures import plot_losses" in files["page.md"]
 
 
 def test_its_page_belongs_to_its_room_and_claims_what_is_declared(files):

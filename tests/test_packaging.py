@@ -388,6 +388,37 @@ def test_only_torch_comes_without_a_hash_and_from_an_index_of_its_own(
     assert (made / ".installed").read_text() == stamp_of(LOCK, "all")
 
 
+@pytest.mark.parametrize(
+    ("report", "asked"),
+    [
+        ("WARNING: Retrying (Retry(total=4)) after connection broken by", True),
+        ("NewConnectionError: [Errno -3] Temporary failure in name resolution", True),
+        ("ERROR: Could not find a version that satisfies numpy (from versions: none)", True),
+        (
+            "ERROR: Could not find a version that satisfies numpy==9 (from versions: 1.0, 2.0)",
+            False,
+        ),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", False),
+    ],
+)
+def test_what_a_missing_network_leaves_in_the_report_is_asked_about(
+    made: Path, report: str, asked: bool
+):
+    python = made / "bin" / "python"
+    text = python.read_text().replace("*) exit 1", f'*pip*) echo "{report}"; exit 1;; *) exit 1')
+    python.write_text(text.replace('case "$2"', 'case "$*"'))
+    done = environment(str(made))
+    assert done.returncode != 0
+    sentence = "error: pip could not install the requirements."
+    end = " Is there a network?" if asked else ""
+    assert f"{sentence}{end}\n       Its full report: {made}/install.log\n" in done.stderr
+
+
+def test_the_report_of_an_environment_in_this_folder_is_named_in_full(made: Path):
+    done = environment(os.path.relpath(made, ROOT))
+    assert f"Its full report: {ROOT}/{os.path.relpath(made, ROOT)}/install.log\n" in done.stderr
+
+
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the Makefile in a folder where every tool it calls is a stand-in."""
     command = ["make", "--no-print-directory", "-f", ROOT / "Makefile", *arguments]
@@ -498,11 +529,23 @@ def test_readers_install_the_library_from_its_repository():
     assert [(name, rest) for name, rest in told if not here.match(rest)] == []
 
 
+def test_the_wheel_says_the_licence_of_its_code_and_of_its_results():
+    assert PROJECT["license"] == "BSD-3-Clause AND CC-BY-4.0"
+    assert PROJECT["license-files"] == ["LICENSE", "LICENSE-text"]
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert "chapters/*/results/*" in packed["package-data"][NAME], "which the second licence is for"
+
+
 def test_the_licences_and_the_citation_are_there():
     assert (ROOT / "LICENSE").read_text().startswith("BSD 3-Clause License")
     text = (ROOT / "LICENSE-text").read_text()
     assert "Creative Commons Attribution 4.0 International Public License" in text
     assert [n for n in range(1, 9) if f"Section {n} -- " not in text] == []
+    scope = " ".join(text.partition("=====")[0].split())
+    page = " ".join((ROOT / "book/about/licences.md").read_text().split())
+    assert "results of its measurements" in scope
+    assert "results of the book's measurements" in page
+    assert "are licensed like the text" in page
     schema = ["--builtin-schema", "vendor.citation-file-format"]
     command = [sys.executable, "-m", "check_jsonschema", *schema, ROOT / "CITATION.cff"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

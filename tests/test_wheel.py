@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
     shutil.copytree(ROOT / "lib", folder / "source" / "lib", ignore=unwanted)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", *PROJECT["license-files"]):
         shutil.copy(ROOT / name, folder / "source")
     for name in ("benchmarks", "tests"):  # beside lib, and not to be packed
         (folder / "source" / name).mkdir()
@@ -247,8 +247,8 @@ def test_the_wheel_holds_every_file_of_the_library(contents: set[str]):
 
 def test_the_wheel_says_what_it_is(described: Message):
     assert described["Name"] == "measured-transformer"
-    assert described["License-Expression"] == "BSD-3-Clause"
-    assert described.get_all("License-File") == ["LICENSE"]
+    assert described["License-Expression"] == "BSD-3-Clause AND CC-BY-4.0"
+    assert described.get_all("License-File") == ["LICENSE", "LICENSE-text"]
     urls = dict(line.split(", ", 1) for line in described.get_all("Project-URL", []))
     assert urls["Homepage"] == "https://github.com/measured-transformer/measured-transformer"
     supported = [f"Programming Language :: Python :: {version}" for version in PYTHONS]

@@ -208,16 +208,45 @@ def test_a_pipe_fails_with_any_of_its_commands():
         assert step.get("shell") == "bash", f"{file}: {step['run']}"
 
 
-def test_links_weaknesses_and_the_canary_are_looked_at_weekly_each_by_a_command():
+def test_links_weaknesses_the_canary_and_notebooks_are_looked_at_weekly_each_by_a_command():
     workflow = load("weekly.yml")
     weekly(workflow)
     check = workflow["jobs"]["check"]
     asked = check["strategy"]["matrix"]["what"]
-    assert asked == ["links", "audit", "canary"]
+    assert asked == ["links", "audit", "canary", "notebooks"]
     assert check["steps"][-1]["run"] == 'make "$WHAT" PYTHON=python'
     makefile = (ROOT / "Makefile").read_text()
     for what in asked:
         assert re.search(rf"^{what}:", makefile, re.MULTILINE), what
+        assert f"`make {what}`" in (ROOT / "README.md").read_text(), what
+
+
+def test_the_gpu_runs_all_notebooks_once_what_it_measured_is_kept():
+    """A notebook that fails loses no values; after `book`, the pages' own are renewed and not judged yet."""
+    steps = load("gpu.yml")["jobs"]["measure"]["steps"]
+    (kept,) = steps_using({"steps": steps}, "actions/upload-artifact")
+    (running,) = [step for step in steps if "make notebooks" in step.get("run", "")]
+    assert steps.index(running) > steps.index(kept)
+    assert running["if"] == "env.RESULTS == 'parity'"
+
+
+def test_notebooks_are_those_of_the_pages_printed_now_and_all_of_them():
+    said = subprocess.run(
+        ["make", "-n", "notebooks", "VENV=venv"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    lines = [line for line in said.stdout.splitlines() if "venv/bin/python -m" in line]
+    assert [line.split(" -m ")[1].split()[0] for line in lines] == ["bookpress", "pytest"]
+    pytest_line = lines[1]
+    assert "MEASURED_NOTEBOOKS=all" in pytest_line
+    assert "MEASURED_BUILT=_build/html" in pytest_line
+    file, word = re.fullmatch(r".* -m pytest (\S+) -k (\w+)", pytest_line).groups()
+    tests = re.findall(r"^def (test_\w+)", (ROOT / file).read_text(), re.MULTILINE)
+    assert "test_a_notebook_runs_outside_the_repository" in [t for t in tests if word in t]
 
 
 @pytest.mark.parametrize("file", ["gpu.yml", "weekly.yml"])

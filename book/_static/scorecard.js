@@ -9,7 +9,7 @@
   const found = form.querySelector(".score-found");
   const empty = document.querySelector(".score-empty");
   const boxes = [...form.querySelectorAll("input[name=verdict]")];
-  const names = ["source", "chapter", "surprise", "again"];
+  const names = ["source", "chapter", "surprise", "size", "again"];
   const selects = names.map((name) => form.elements[name]);
   const options = selects.flatMap((select) =>
     [...select.options].filter((option) => option.value).map((option) => [select.name, option])
@@ -38,12 +38,15 @@
     (except === "verdict" || !filter.verdict.length || filter.verdict.includes(row.verdict)) &&
     words.every((word) => row.text.includes(word));
 
+  // What a second set of seeds does: another verdict first, those that were not measured again last.
+  const agreement = ["other", "same", "none"];
   const order = {
     "": (a, b) => a.index - b.index,
     verdict: (a, b) => rank.get(a.verdict) - rank.get(b.verdict) || a.index - b.index,
     chapter: (a, b) => a.chapter.localeCompare(b.chapter) || a.index - b.index,
     surprise: (a, b) => b.rank - a.rank || a.index - b.index,
     effect: (a, b) => b.effect - a.effect || a.index - b.index,
+    again: (a, b) => agreement.indexOf(a.again) - agreement.indexOf(b.again) || a.index - b.index,
   };
   let ordered = "";
 

@@ -24,6 +24,8 @@ from jupyter_cache.cache.main import JupyterCacheBase
 from nbformat import NotebookNode
 from sqlalchemy.exc import SQLAlchemyError
 
+from bookpress.disk import refusal
+
 FOLDER = "_build/.jupyter_cache"
 
 
@@ -122,6 +124,9 @@ class Cache:
         NbCacheRecord.remove_records([row], self._store.db)
 
     def _restart(self, error: Exception) -> None:
+        """Begin anew after damage; what the disk refuses is none, and is raised as what it is."""
+        if refused := refusal(error, self.folder):
+            raise refused from error
         reason = str(error.__cause__ or error).splitlines()[0]
         self.warn(
             f"the store of executed chapters is damaged ({reason}); all will be executed again"

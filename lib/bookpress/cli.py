@@ -8,7 +8,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bookpress import disk
 from bookpress.printed import PAGES
+
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,11 +22,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from there", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        folder = options.root / disk.BUILD
+        refused = disk.refusal(error, folder) or (error if isinstance(error, OSError) else None)
+        if refused is None:
+            raise
+        print(f"error: {disk.in_words(refused, folder)}", file=sys.stderr)
+        return 2
     return status
 
 
 def execute(options: argparse.Namespace) -> int:
     """Run the chapters that are stale."""
+    from bookpress.chapters import load_book
+    from bookpress.lock import alone
+
+    load_book(options.root)  # before anything is written: is this a book's folder?
+    with alone(options.root):
+        return _execute(options)
+
+
+def _execute(options: argparse.Namespace) -> int:
     from bookpress.execute import execute
 
     only = [Path(name) for name in options.chapters] or None
@@ -35,26 +57,45 @@ def execute(options: argparse.Namespace) -> int:
 
 def build(options: argparse.Namespace) -> int:
     """Run the chapters that are stale, then print the pages; any warning is an error."""
+    from measured_transformer.evidence.registry import claims
+
     from bookpress import printed
-    from bookpress.printing import print_pages
+    from bookpress.chapters import load_book
+    from bookpress.lock import alone
 
     pages = (options.root / PAGES / "index.html").resolve()
     if not options.force and printed.is_current(options.root):
         print(f"nothing changed since the book was printed: {pages}")
         return 0
+    claims()  # a registry that cannot be read is said in a line here, and by Sphinx in a hundred
+    load_book(options.root)
+    with alone(options.root) as waited:
+        fresh = waited and not options.force and printed.is_current(options.root)
+        if not fresh and (status := _print(options)):
+            return status
+    print(f"the book: {pages}")
+    return 0
+
+
+def _print(options: argparse.Namespace) -> int:
+    from bookpress import printed
+    from bookpress.printing import print_pages
+
     before = printed.sources(options.root)
     options.chapters = []
-    status = execute(options)
-    if status:
+    if status := _execute(options):
         return status
+    if printed.is_cut_short(options.root):
+        print("the last print did not come to its end; all pages will be printed again")
     for name in printed.mend(options.root):
         print(f"{PAGES}/{name} is not what was printed; it will be printed again")
     quiet = ["-q"] if options.quiet else []
+    printed.begin(options.root)
     if status := print_pages([str(options.root), "-n", "-W", "--keep-going", *quiet]):
         print("the pages could not be printed; see above", file=sys.stderr)
         return status
+    printed.end(options.root)
     printed.remember(options.root, before)
-    print(f"the book: {pages}")
     return 0
 
 

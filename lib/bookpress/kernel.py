@@ -24,6 +24,7 @@ from nbformat import NotebookNode
 
 from bookpress.cache import with_outputs
 from bookpress.chapters import Chapter, cell_line
+from bookpress.disk import refusal, write
 
 IPYTHON = "_build/ipython"
 IPYTHON_CONFIG = """\
@@ -104,6 +105,8 @@ class Cells:
             except CellExecutionError as error:
                 failure = self._failure(f"{error.ename}: {error.evalue}", error.traceback)
             except Exception as error:  # it took too long, or the kernel died or never came up
+                if self._at is None and (refused := refusal(error, Path(folder))):
+                    raise refused from error
                 words, _, trace = f"{type(error).__name__}: {error}".partition("\n")
                 failure = self._failure(words, trace)
         seconds = time.monotonic() - start
@@ -165,10 +168,7 @@ def _settings(folder: str) -> dict[str, str]:
 
 def write_notebook(notebook: NotebookNode, path: Path) -> None:
     """Write a notebook so that a reader sees the old file or the new one, never half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    half.write_text(nbformat.writes(notebook, nbformat.NO_CONVERT), "utf-8")
-    half.replace(path)
+    write(path, nbformat.writes(notebook, nbformat.NO_CONVERT))
 
 
 def write_timings(timings: list[dict[str, Any]], path: Path) -> None:

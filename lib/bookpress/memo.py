@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bookpress.disk import write
+
 FILE = "_build/chapters.json"
 _BESIDE = ("requirements.txt", "requirements-torch.txt", "_config.yml")
 
@@ -63,11 +65,8 @@ class Memo:
         """Write down what is new."""
         if not self._changed:
             return
-        path = self._root / FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_name(f".{path.name}.{os.getpid()}")
-        half.write_text(json.dumps({"state": self._state, "chapters": self._chapters}), "utf-8")
-        half.replace(path)
+        known = {"state": self._state, "chapters": self._chapters}
+        write(self._root / FILE, json.dumps(known))
         self._changed = False
 
     def _of(self, path: Path, text: str) -> dict[str, Any]:

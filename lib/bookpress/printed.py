@@ -18,10 +18,13 @@ from typing import Any
 
 from measured_transformer.evidence.seeds import seed_offset
 
+from bookpress.disk import write
 from bookpress.edition import COMMIT, EDITION
 
 PAGES = "_build/html"
 NOTE = "_build/printed.json"
+PRINTING = "_build/printing"
+"""Is there while pages are printed, and stays where that was cut short."""
 _READ = "_build/.doctrees/environment.pickle"
 _BUILT = ("_build/.jupyter_cache", "_build/measuring")
 """What was built and is shown: executed chapters, and which results do not hold."""
@@ -48,10 +51,7 @@ def remember(root: Path, before: str) -> None:
     if sources(root) != before:
         return
     note = {"sources": before, "built": built(root), "pages": pages(root)}
-    path = root / NOTE
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    half.write_text(json.dumps(note | {"read": _stamp(root / _READ)}), "utf-8")
-    half.replace(path)
+    write(root / NOTE, json.dumps(note | {"read": _stamp(root / _READ)}))
 
 
 def mend(root: Path) -> list[str]:
@@ -59,7 +59,11 @@ def mend(root: Path) -> list[str]:
 
     Sphinx prints a page whose file is missing, and writes everything else when it reads all pages anew. What
     a print by other means than the press has left is not looked at: nobody can tell what is altered in it.
+    After a print that was cut short, any page may be an old one or half of one, so all are read anew.
     """
+    if is_cut_short(root):
+        (root / _READ).unlink(missing_ok=True)
+        return []
     note, now = _note(root), pages(root)
     if note.get("read") != _stamp(root / _READ):
         return []
@@ -69,6 +73,21 @@ def mend(root: Path) -> list[str]:
     if any(not name.endswith(".html") for name in altered):
         (root / _READ).unlink(missing_ok=True)
     return altered
+
+
+def is_cut_short(root: Path) -> bool:
+    """Whether the last print was killed or ended in an error, with what Sphinx had read still there."""
+    return (root / PRINTING).exists() and (root / _READ).exists()
+
+
+def begin(root: Path) -> None:
+    """Have a print that begins now count as cut short until `end` is called."""
+    (root / PRINTING).write_text("", "utf-8")
+
+
+def end(root: Path) -> None:
+    """Say that the print which began has come to its end."""
+    (root / PRINTING).unlink(missing_ok=True)
 
 
 def sources(root: Path) -> str:

@@ -179,7 +179,10 @@ def _told(edition: Edition) -> str:
 def _about_notebooks(edition: Edition) -> str:
     return (
         f"# Notebooks of {edition.title}\n\nWritten by the press with every print, an edition a folder; "
-        f"the pages' Colab buttons open them. The book is at <{edition.site}/>.\n"
+        f"the pages' Colab buttons open them. The book is at <{edition.site}/>.\n\n"
+        "Their text is under the [Creative Commons Attribution licence 4.0]"
+        "(https://creativecommons.org/licenses/by/4.0/) (CC BY 4.0), their code under the three-clause BSD "
+        f"licence (BSD-3-Clause); say that they are from {edition.title}, and link to it.\n"
     )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from logging import WARNING, LogRecord, getLogger
 from pathlib import Path
 
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
-from bookpress import cache, chapters, fingerprint
+from bookpress import cache, chapters, disk, fingerprint
 from bookpress.chapters import Book
 from bookpress.jobs import open_cache
 from bookpress.survey import State, survey
@@ -28,11 +29,27 @@ _LOGGER = logging.getLogger(__name__)
 
 def setup_staleness(app: Sphinx) -> None:
     """Connect to the events of a build."""
+    app.connect("builder-inited", stop_at_refusals, priority=100)
     app.connect("builder-inited", execute_stale, priority=900)
     app.connect("env-get-outdated", reread_changed)
     app.connect("source-read", stamp_source, priority=900)
     app.connect("build-finished", forget_if_warned)
     app.connect("build-finished", remove_pages_that_left)
+
+
+def stop_at_refusals(app: Sphinx) -> None:
+    """End the build at the first file that the disk refuses; Sphinx would warn of each and go on."""
+    folder = Path(app.outdir)
+
+    def refuse(record: LogRecord) -> bool:
+        if record.levelno >= WARNING and (
+            refused := disk.told_refusal(record.getMessage(), folder)
+        ):
+            raise refused
+        return True
+
+    for handler in getLogger(logging.NAMESPACE).handlers:
+        handler.addFilter(refuse)
 
 
 def execute_stale(app: Sphinx) -> None:

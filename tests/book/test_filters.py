@@ -110,7 +110,7 @@ def test_filters_by_keyboard(open_at, rows):
             assert "words=zzz" in fragment(page)
             assert page.evaluate("location.search") == "", "Enter sends nothing anywhere"
     boxes = page.locator("input[name=verdict]").count()
-    rest = ["source", "chapter", "surprise", "again", "words", "order", "BUTTON"]
+    rest = ["source", "chapter", "surprise", "size", "again", "words", "order", "BUTTON"]
     assert reached == ["verdict"] * (boxes - 1) + rest
     page.keyboard.press("Enter")
     page.wait_for_function("!location.hash")
@@ -132,7 +132,7 @@ def test_the_focus_can_be_seen(open_at):
     page.keyboard.press("Shift+Tab")
     for selector in ("select[name=again]", "label.verdict:has(:focus-visible)"):
         if selector.startswith("label"):
-            for _ in ("surprise", "chapter", "source", "verdict"):
+            for _ in ("size", "surprise", "chapter", "source", "verdict"):
                 page.keyboard.press("Shift+Tab")
         style = page.locator(selector).evaluate(
             "node => getComputedStyle(node).outlineStyle + getComputedStyle(node).boxShadow"
@@ -226,6 +226,46 @@ def test_a_second_set_of_seeds_is_a_filter(open_at):
     assert shown(page), "verdicts of a second set of seeds are kept"
     for claim in shown(page):
         assert "give the same verdict" in page.locator(f"[id='{claim}']").text_content()
+
+
+def data(page, name):
+    """What the rows that can be seen have in their data, from above."""
+    return page.eval_on_selector_all(
+        "table.scorecard tbody tr:not([hidden])",
+        "(rows, name) => rows.map(row => row.dataset[name])",
+        name,
+    )
+
+
+def test_the_size_of_an_effect_is_a_filter(open_at, rows):
+    """Each choice shows the rows with such an effect; together they are all."""
+    together = []
+    bounds = {"large": (10, float("inf")), "small": (1, 10), "zero": (0, 1)}
+    for size in ("large", "small", "zero", "none"):
+        page = open_at(f"#size={size}")
+        assert shown(page), size
+        together += shown(page)
+        effects = data(page, "effect")
+        if size == "none":
+            assert set(effects) == {""}
+        else:
+            low, high = bounds[size]
+            assert all(low <= float(effect) <= high for effect in effects)
+    assert sorted(together) == sorted(row["id"] for row in rows)
+    page = open_at()
+    page.get_by_role("combobox", name="Effect", exact=True).select_option("large")
+    assert set(data(page, "size")) == {"large"}
+    assert fragment(page) == "#size=large"
+
+
+def test_rows_are_sorted_by_what_other_seeds_do(open_at):
+    page = open_at()
+    page.get_by_role("combobox", name="Order", exact=True).select_option("again")
+    assert fragment(page) == "#order=again"
+    found = data(page, "again")
+    assert found == sorted(found, key=("other", "same", "none").index)
+    assert found[0] != "none", "verdicts of a second set of seeds are kept"
+    assert found[-1] == "none", "not all claims were measured again"
 
 
 def test_nothing_found_is_said(open_at):

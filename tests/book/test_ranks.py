@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bookpress.sphinx import ranks, summaries
+from bs4 import BeautifulSoup
 
 
 def row(verdict, *parts, chapter="book/a"):
@@ -33,6 +34,35 @@ def test_sharpness_is_the_effect_in_half_widths_of_its_interval():
     assert ranks.sharpness(row("confirmed")) is None
     assert ranks.sharpness({"verdict": "planned", "outcome": None}) is None
     assert ranks.sharpness(row("confirmed", ("confirmed", 1.0, 0.0))) is None
+
+
+def test_the_size_of_an_effect_is_told_in_half_widths_of_its_interval():
+    """Just beyond its interval it is small; the sharpest part counts, whatever its sign."""
+    assert ranks.size(row("confirmed", ("confirmed", -30.0, 3.0))) == "large"
+    assert ranks.size(row("confirmed", ("confirmed", 29.9, 3.0))) == "small"
+    assert ranks.size(row("confirmed", ("confirmed", 1.001, 1.0))) == "small"
+    assert ranks.size(row("inconclusive", ("inconclusive", 0.999, 1.0))) == "zero"
+    several = row("conditional", ("inconclusive", 0.1, 1.0), ("confirmed", 30.0, 1.0))
+    assert ranks.size(several) == "large"
+    for without in (row("fact"), {"verdict": "planned", "outcome": None}):
+        assert ranks.size(without) == "none"
+
+
+def test_the_filter_names_each_size_that_there_is_and_counts_it():
+    rows = {
+        "CS-1.1": row("confirmed", ("confirmed", 30.0, 1.0)),
+        "CS-1.2": row("refuted", ("refuted", -30.0, 1.0)),
+        "CS-1.3": row("fact"),
+    }
+    soup = BeautifulSoup(ranks.selects_html(rows), "html.parser")
+    select = soup.select_one("label select[name=size]")
+    assert select.parent.find(string=True, recursive=False).strip() == "Effect"
+    told = {option["value"]: option.get_text() for option in select.select("option")}
+    assert told == {
+        "": "any",
+        "large": "large: from 10 half-widths on (2)",
+        "none": "no interval (1)",
+    }
 
 
 def test_another_set_of_seeds_agrees_differs_or_is_unknown():

@@ -11,6 +11,7 @@ import nbformat
 import pytest
 import tiny_pages
 from nbclient import NotebookClient
+from packaging.requirements import Requirement
 
 FIGURE = tiny_pages.FIGURE.format(
     metadata="""\
@@ -233,7 +234,7 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(not cell.outputs and cell.execution_count is None for cell in code)
     firsts = [cell.source.splitlines()[0] for cell in code]
-    assert firsts[0].startswith("# This notebook needs the book's library.")
+    assert firsts[0].startswith("# This notebook needs the book's library and")
     assert firsts[1:] == [
         "from pathlib import Path",  # hidden on the page, but needed by what follows
         "from measured_transformer.evidence.results import load_result",
@@ -241,6 +242,19 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
         "from measured_transformer.exercises import check",  # what an exercise begins with
         "assert sum(range(4)) == 6",
     ]
+
+
+def test_its_first_cell_installs_the_library_of_this_print_with_extras(notebook):
+    first = next(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    (asked,) = re.findall(r'%pip install --quiet "(.+)"', first)
+    requirement = Requirement(asked)
+    assert (requirement.name, requirement.extras) == ("measured-transformer", {"language"})
+    assert requirement.url == "git+https://github.com/somebody/some-book@main"
+    plain = first.replace("%pip", "raise ImportError  #")
+    exec(compile(plain, "the first cell", "exec"), {})  # nothing is missing here
+    lacking = plain.replace('"sacrebleu"', '"no_such_module"')
+    with pytest.raises(ImportError):
+        exec(compile(lacking, "the first cell", "exec"), {})
 
 
 def test_an_exercise_goes_on_in_a_cell_of_the_notebook(notebook):
@@ -467,3 +481,16 @@ def test_reading_and_writing_in_parallel_gives_the_same_pages(good, tmp_path):
         assert [words(node) for node in book.page("good").select(selector)] == expected
     assert "A good page" in words(book.page("plain").select_one("table.runs-table"))
     assert (tmp_path / "_build/html/_notebooks/good.ipynb").exists()
+
+
+def test_search_works_in_a_folder_that_no_server_serves(good, browser):
+    """A file may not read other files, so the index is a script, and results come without excerpts."""
+    page = browser.new_page()
+    page.goto(f"{(good.root / '_build/html/search.html').as_uri()}?q=rotary")
+    links = page.locator("#search-results li a")
+    links.first.wait_for(timeout=20_000)
+    assert "good.html" in [link.get_attribute("href").split("#")[0] for link in links.all()]
+    page.goto(f"{(good.root / '_build/html/search.html').as_uri()}?q=hippopotamus")
+    page.get_by_text("did not match any documents").wait_for(timeout=20_000)
+    assert links.count() == 0
+    page.close()

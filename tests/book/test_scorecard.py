@@ -13,6 +13,9 @@ from pathlib import Path
 import fake_judging
 import pytest
 import tiny_pages
+from bookpress.sphinx import summaries
+from bookpress.sphinx.words import SYMBOLS
+from docutils import nodes
 
 PLANNED = """\
 chapter = "part/coming-soon"
@@ -507,3 +510,45 @@ def test_complains(name, tmp_path):
     book, lines = only_page(tmp_path, text)
     assert any(re.search(message, line) for line in lines), lines
     assert "see above" in book.failed
+
+
+# What a source gets right and wrong ---------------------------------------------------------------
+
+
+def test_what_did_not_appear_is_not_listed_as_wrong():
+    """*Not reproduced* says that an effect is not there, and not that the source's opposite holds."""
+    verdicts = {
+        "CS-1.1": "confirmed",
+        "CS-1.2": "refuted",
+        "CS-1.3": "not reproduced",
+        "CS-1.4": "not reproduced",
+        "CS-1.5": "conditional",
+        "CS-1.6": "cited",
+    }
+    rows = {
+        claim: {"verdict": verdict, "outcome": None, "chapter": "book/a"}
+        for claim, verdict in verdicts.items()
+    }
+    said = {}
+    for claim in verdicts:
+        said[claim] = nodes.container("", nodes.paragraph("", "It does."))
+        said[claim]["kind"] = "experiment"
+    holder, rest = summaries._summary(said, rows)
+    lists = {}
+    for part in holder.children:
+        title = next(part.findall(nodes.strong)).astext()
+        links = [link.astext() for link in part.findall(nodes.reference)]
+        lists[title] = (part[0].astext().removeprefix(f"{title}: "), links)
+    assert lists == {
+        "What it gets right": ("1 confirmed of 5 claims.", ["CS-1.1"]),
+        "What it gets wrong": ("1 refuted of 5 claims.", ["CS-1.2"]),
+        "What did not appear here": ("2 not reproduced of 5 claims.", ["CS-1.3", "CS-1.4"]),
+        "What depends": ("1 conditional of 5 claims.", ["CS-1.5"]),
+    }
+    assert rest.astext().startswith("One more is")
+
+
+def test_every_verdict_of_a_measurement_has_one_list():
+    listed = [word for _, words in summaries._LISTS for word in words]
+    assert len(listed) == len(set(listed))
+    assert set(SYMBOLS) - set(listed) == {"inconclusive", "fact"}, "they decide nothing about it"

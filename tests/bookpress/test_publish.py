@@ -72,7 +72,12 @@ def test_pages_and_notebooks_are_pushed_where_buttons_and_addresses_point(
     assert pages["sitemap.xml"] == "<urlset>latest</urlset>"
     assert ".nojekyll" in pages, "folders that begin with a line are served only with it"
     assert 'href="https://site/b/latest/index.html"' in pages["404.html"]
-    assert held(remote, "notebooks")["latest/book/one.ipynb"] == "1"
+    notebooks = held(remote, "notebooks")
+    assert notebooks["latest/book/one.ipynb"] == "1"
+    for licence in ("CC BY 4.0", "BSD-3-Clause"):
+        assert licence in notebooks["README.md"], (
+            "whoever finds a notebook there learns its licence"
+        )
 
 
 def test_editions_lie_side_by_side_and_the_newest_comes_first(tmp_path: Path, remote: Path):

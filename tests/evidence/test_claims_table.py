@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from measured_transformer.evidence import registry
 from measured_transformer.evidence.__main__ import main
 from measured_transformer.evidence.registry import KINDS, SOURCES, STATUSES, claims
 
@@ -88,6 +90,27 @@ def test_the_long_form_says_all_that_is_declared(
 def test_nothing_that_fits_is_an_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["XX-1.1"]) == 1
     assert capsys.readouterr().err == "no claim fits\n"
+
+
+def test_a_registry_that_cannot_be_read_is_a_line_and_an_exit_status(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "claims.toml"
+    broken.write_text('chapter = "book/norms/one"\nclaim = = 3\n', "utf-8")
+    monkeypatch.setattr(registry, "claims_files", lambda: {"one_norm": broken})
+    registry._packaged.cache_clear()
+    assert main([]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("error: one_norm/claims.toml: expected TOML, got text that breaks")
+    assert said.err.count("\n") == 1
+    assert "line 2" in said.err
+
+    broken.unlink()
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert str(broken) in said
 
 
 def test_it_runs_as_a_module_without_loading_torch() -> None:

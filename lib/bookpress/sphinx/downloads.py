@@ -2,7 +2,8 @@
 
 The notebook is written from the document tree of the HTML page, at the moment that page is
 written: references, citations, measured values and claims are resolved there already, and nothing
-is read a second time. It needs the installed library and nothing else of the repository.
+is read a second time. It needs the installed library, with the extras that its first cell names, and nothing
+else of the repository.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
+from bookpress.extras import EXTRAS, extras_of
 from bookpress.sphinx.editions import edition_in
 from bookpress.sphinx.nodes import (
     NOTEBOOKS,
@@ -31,6 +33,7 @@ from bookpress.sphinx.nodes import (
     notebook_link,
     ran_line,
 )
+from bookpress.sphinx.rooms import ROOM
 
 nbformat: Any = _nbformat  # it has no types of its own
 
@@ -434,7 +437,8 @@ def page_notebook(app: Sphinx, docname: str, doctree: nodes.document) -> Noteboo
     base = app.config.html_baseurl
     writer = Writer(code=code, base=base, docname=docname, numbers=_numbers(app.env, docname))
     cells = writer.write(doctree)
-    cells.insert(1 if cells and cells[0].cell_type == "markdown" else 0, _install_cell(app))
+    install = _install_cell(app, docname, code.values())
+    cells.insert(1 if cells and cells[0].cell_type == "markdown" else 0, install)
     references = _references(app.env, docname)
     if references:
         listed = "\n".join(f"- {reference}" for reference in references)
@@ -446,13 +450,18 @@ def page_notebook(app: Sphinx, docname: str, doctree: nodes.document) -> Noteboo
     return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
 
 
-def _install_cell(app: Sphinx) -> NotebookNode:
+def _install_cell(app: Sphinx, docname: str, code: Iterable[str]) -> NotebookNode:
+    extras = extras_of(code, app.env.metadata[docname].get(ROOM))
+    modules = ["measured_transformer", *(name for extra in extras for name in EXTRAS[extra])]
+    listed = "".join(f'    "{name}",\n' for name in modules)
     return nbformat.v4.new_code_cell(
-        "# This notebook needs the book's library. Where it is missing (on Colab, say), this "
-        "installs it,\n# as it was when this page was printed.\n"
+        "# This notebook needs the book's library and a few packages that its tasks use. Where one is\n"
+        "# missing (on Colab, say), this installs them, the library as it was when this page was printed.\n"
         "import importlib.util\n\n"
-        'if importlib.util.find_spec("measured_transformer") is None:\n'
-        f"    %pip install --quiet git+{repository_of(app)}@{edition_in(app).code_at}"
+        f"needed = [\n{listed}]\n"
+        "if not all(importlib.util.find_spec(name) for name in needed):\n"
+        f'    %pip install --quiet "measured-transformer[{",".join(extras)}] @ '
+        f'git+{repository_of(app)}@{edition_in(app).code_at}"'
     )
 
 

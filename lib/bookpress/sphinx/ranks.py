@@ -5,6 +5,7 @@
   effect is the sharper is the more surprising.
 - **Sharpness** of an effect: how many half-widths of its interval it lies from zero, so that effects of
   different units can be compared. A claim of several parts has that of its sharpest part.
+- **Size** of an effect: below one half-width the interval holds zero, and from `LARGE` on an effect is large.
 - **Again**: whether a second set of seeds gives the same verdict (`bookpress.second_seeds`).
 """
 
@@ -39,6 +40,16 @@ _OF: Mapping[str, str] = {
     "fact": AS_SAID,
 }
 _LEVEL = {AGAINST: 2.0, PARTLY: 1.0, AS_SAID: 0.0, OPEN: -1.0}
+LARGE = 10.0
+"""Half-widths of its interval from which on an effect is called large; about half of those estimated are."""
+BIG, SMALL, ZERO, NO_INTERVAL = "large", "small", "zero", "none"
+SIZES: Mapping[str, str] = {
+    BIG: f"large: from {LARGE:.0f} half-widths on",
+    SMALL: f"small: 1 to {LARGE:.0f} half-widths",
+    ZERO: "none shown: below 1 half-width",
+    NO_INTERVAL: "no interval",
+}
+"""Size of an effect -> its words, the largest first."""
 AGREES, DIFFERS, UNKNOWN = "same", "other", "none"
 AGAIN: Mapping[str, str] = {
     AGREES: "give the same verdict",
@@ -68,8 +79,20 @@ def surprise_rank(row: Row) -> float:
 
 def sharpness(row: Row) -> float | None:
     """Return the half-widths of its interval that a row's sharpest effect lies from zero; None without one."""
-    found = [sharp for part in _parts(row) if (sharp := _sharp(part)) is not None]
-    return round(max(found), 2) if found else None
+    found = _sharpest(row)
+    return None if found is None else round(found, 2)
+
+
+def size(row: Row) -> str:
+    """Return how large a row's sharpest effect is, in half-widths of its interval: a key of `SIZES`."""
+    found = _sharpest(row)
+    if found is None:
+        return NO_INTERVAL
+    return BIG if found >= LARGE else SMALL if found > 1 else ZERO
+
+
+def _sharpest(row: Row) -> float | None:
+    return max((sharp for part in _parts(row) if (sharp := _sharp(part)) is not None), default=None)
 
 
 def again(claim_id: str, row: Row, kept: Mapping[str, tuple[str, int]]) -> str:
@@ -95,12 +118,15 @@ def _sharp(part: Mapping[str, Any]) -> float | None:
 
 
 def selects_html(rows: Mapping[str, Row]) -> str:
-    """Return the filters by surprise and by a second set of seeds, as HTML of the Scorecard's form."""
+    """Return the filters by surprise, effect and a second set of seeds, as HTML of the Scorecard's form."""
     kept = second_seeds.kept_verdicts()
     surprises = [surprise(row) for row in rows.values()]
+    sizes = [size(row) for row in rows.values()]
     agains = [again(claim, row, kept) for claim, row in rows.items()]
     return (
         _select("surprise", "Surprise", "any", SURPRISES, surprises)
+        + "\n"
+        + _select("size", "Effect", "any", SIZES, sizes)
         + "\n"
         + _select("again", "Other seeds", "all", AGAIN, agains)
     )
@@ -140,6 +166,7 @@ class RankRows(SphinxPostTransform):
                 "surprise": surprise(row),
                 "rank": surprise_rank(row),
                 "effect": "" if sharp is None else sharp,
+                "size": size(row),
                 "again": agrees,
             }
             if agrees != UNKNOWN:

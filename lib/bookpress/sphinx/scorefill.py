@@ -214,7 +214,8 @@ def form_html(rows: Mapping[str, Row]) -> str:
 <label>Words <input type="search" name="words" autocomplete="off" placeholder="such as softmax"></label>
 <label>Order <select name="order"><option value="">by source</option>
 <option value="verdict">by verdict</option><option value="chapter">by chapter</option>
-<option value="surprise">by surprise</option><option value="effect">by effect</option></select></label>
+<option value="surprise">by surprise</option><option value="effect">by effect</option>
+<option value="again">by other seeds</option></select></label>
 <button type="reset">Clear</button>
 <p class="score-found" role="status">{len(rows)} claims</p>
 </form>

@@ -1,5 +1,7 @@
 """What a source document gets right and what it gets wrong, at the head of its page: ``{source-summary} CS``.
 
+An effect that did not appear here has a list of its own: it is not confirmed, and its opposite is not shown.
+
 The claims are chosen when all verdicts are known: for each kind of outcome those that say most, from as many
 chapters as possible. So the summary cannot say something else than the rows below it.
 """
@@ -23,7 +25,8 @@ MANY = 5
 """Claims that a list shows at most."""
 _LISTS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("What it gets right", ("confirmed",)),
-    ("What it gets wrong", ("refuted", "not reproduced")),
+    ("What it gets wrong", ("refuted",)),
+    ("What did not appear here", ("not reproduced",)),
     ("What depends", ("conditional", "underspecified")),
 )
 _KINDS = ("experiment", "pretrained", "arithmetic", "identity", "cited")

