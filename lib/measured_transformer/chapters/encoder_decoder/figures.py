@@ -304,7 +304,7 @@ def plot_beams(captions: Dataset) -> Figure:
             )
         panel.set_ylabel(label)
         panel.set_xlim(-0.1, x[-1] + 0.75)
-    axes[1].axhline(1.0, color=theme().ink, linewidth=1, linestyle="--")
+    axes[1].plot([x[0], x[-1]], [1.0, 1.0], color=theme().ink, linewidth=1, linestyle="--")
     axes[1].set_xticks(x, ["1 (greedy)", *(str(int(n)) for n in captions.beams.values[1:])])
     axes[1].set_xlabel("beams")
     panel_letters(axes)
