@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from measured_transformer.models.decoder import Decoder as Decoder
     from measured_transformer.models.encoder import Encoder as Encoder
     from measured_transformer.models.encoder_decoder import EncoderDecoder as EncoderDecoder
+    from measured_transformer.training.loop import train as train
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,7 @@ _HOMES = {
     "EncoderDecoder": "measured_transformer.models.encoder_decoder",
     "capture": "measured_transformer.internals.capture",
     "intervene": "measured_transformer.internals.intervene",
+    "train": "measured_transformer.training.loop",
 }
 __all__ = [
     "Config",
@@ -52,6 +54,7 @@ __all__ = [
     "__version__",
     "capture",
     "intervene",
+    "train",
 ]
 
 _versions.check()

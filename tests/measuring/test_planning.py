@@ -1,5 +1,7 @@
 """What measuring would take on a GPU, told without training anything."""
 
+from pathlib import Path
+
 import pytest
 from demo_room import MEASURE, Inline, Room
 from measured_transformer.evidence.results import read_result
@@ -89,6 +91,21 @@ def test_searches_that_were_made_already_count_as_well(room: Room, inline: Inlin
     found = plan(measurements_of("demo").values())
     assert counts(found, search=True) == before
     assert Search.known.__name__ == "<lambda>", "what was put in its place is gone"
+
+
+def test_what_reads_a_corpus_that_is_not_here_is_left_out(
+    room: Room, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("MEASURED_DATA_DIR", str(tmp_path))
+    room.write(
+        MEASURE + SEARCHED.replace("seeds=2, trainings", 'seeds=2, corpora=("a",), trainings')
+    )
+    found = plan(measurements_of("demo").values())
+    assert found.left_out == ["demo.searched"]
+    assert counts(found, search=True) == []
+    assert "left out, as their corpus is not here: demo.searched" in as_text(found)
+    (tmp_path / "a").touch()
+    assert plan(measurements_of("demo").values()).left_out == []
 
 
 def test_stacking_over_rates_would_make_one_of_three(planned: planning.Plan):

@@ -1,6 +1,7 @@
 """Repeating: values come back, or the run fails and says which did not."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +51,36 @@ def test_it_bites(measured: Room, inline: Inline, old: str, new: str) -> None:
     assert not losses.passed
     assert losses.comparison.outside
     assert "outside" in repeating.line_of(losses)
+
+
+def test_what_reads_a_corpus_that_is_not_here_is_left_out_and_said_to_be(
+    measured: Room, inline: Inline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEASURED_DATA_DIR", str(tmp_path))
+    measured.edit("trainings=trainings)", 'trainings=trainings, corpora=("a.txt", "b.txt"))')
+    (tmp_path / "a.txt").touch()
+    losses, draws = again(measured, inline)
+    assert draws.passed
+    assert losses.lacks == ["b.txt"]
+    assert not losses.trials
+    assert "left out: its corpus is not here (b.txt)" in repeating.line_of(losses)
+    (tmp_path / "b.txt").touch()
+    assert again(measured, inline)[0].passed
+
+
+def test_nothing_is_attested_without_its_corpus(
+    measured: Room, inline: Inline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEASURED_DATA_DIR", str(tmp_path))
+    measured.edit("trainings=trainings)", 'trainings=trainings, corpora=("a.txt",))')
+    measured.edit("RATE = 0.01", "RATE = 0.01 + 0.0")
+    (losses,) = attest(measured.all, executor=inline, say=lambda _: None)
+    assert "its corpus is not here (a.txt)" in losses.problem
+    assert not standing(losses.measurement).of_this_code
+    (tmp_path / "a.txt").touch()
+    (losses,) = attest(measured.all, executor=inline, say=lambda _: None)
+    assert not losses.problem
+    assert standing(losses.measurement).of_this_code
 
 
 @pytest.fixture

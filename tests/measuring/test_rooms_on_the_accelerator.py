@@ -14,6 +14,7 @@ import matplotlib as mpl
 import pytest
 import torch
 from bookpress.chapters import front_matter, is_chapter, read_notebook
+from fake_captions import fake_captions
 from fake_cuda import fake_cuda, fakes_in
 from measured_transformer.analysis import early_stopping, solving
 from measured_transformer.evidence.seeds import seeds_of
@@ -60,6 +61,7 @@ SHORTER = {
         "FURTHER": 2,
     },
     "depth_and_heads": {"sentences": few_translations},
+    "encoder_decoder": {"BEAMS": (1, 2), "CAPTIONS_SHOWN": 2, "TRANSLATED": 3},
     "facts": {"EDITS": 1, "answered_right": all_right},
     "language_models": {
         "DRAWS": 2,
@@ -189,6 +191,13 @@ def run_cells(text: str, path: Path) -> dict[str, Any]:
     ]
     assert not left, left
     return names
+
+
+@pytest.fixture(autouse=True)
+def few_sentences():
+    """Captions are few."""
+    with fake_captions():
+        yield
 
 
 @pytest.fixture(autouse=True)

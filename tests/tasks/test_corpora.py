@@ -121,6 +121,24 @@ def test_another_file_under_the_name_is_refused_and_left_alone(server, folder):
     assert server == []
 
 
+def test_which_files_are_missing_is_told_without_fetching(server, folder):
+    names = ["multi30k-train.en.gz", "multi30k-train.de.gz"]
+    assert corpora.missing_files(names) == names
+    folder.mkdir()
+    (folder / names[0]).touch()
+    assert corpora.missing_files(names) == names[1:]
+    assert server == []
+
+
+def test_all_files_are_fetched_by_one_command(server, folder, monkeypatch, capsys):
+    assert corpora._main() == 0
+    assert capsys.readouterr().out.split() == [str(folder / name) for name in corpora.FILES]
+    assert corpora.missing_files(corpora.FILES) == []
+    (folder / "multi30k-val.en.gz").write_bytes(b"something else")
+    assert corpora._main() == 1
+    assert "multi30k-val.en.gz is not the file" in capsys.readouterr().err
+
+
 def test_a_file_that_arrives_damaged_is_not_kept(server, folder, monkeypatch):
     monkeypatch.setitem(FAKES, "tinyshakespeare.txt", b"cut off")
     with pytest.raises(ValueError, match="SHA256"):

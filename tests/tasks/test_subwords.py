@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fake_captions import fake_captions
 from measured_transformer.tasks import subwords
 from measured_transformer.tasks.subwords import SubwordTranslation
 from measured_transformer.tasks.task import held_out
@@ -15,13 +16,9 @@ CAPTIONS = {
 
 
 @pytest.fixture
-def task(monkeypatch):
-    monkeypatch.setattr(subwords, "multi30k", lambda part, language: CAPTIONS[part, language])
-    for cached in (subwords._tokenizer, subwords._pairs):
-        cached.cache_clear()
-    yield SubwordTranslation(pieces=300, most_tokens=30)
-    for cached in (subwords._tokenizer, subwords._pairs):
-        cached.cache_clear()
+def task():
+    with fake_captions(lambda part, language: CAPTIONS[part, language]):
+        yield SubwordTranslation(pieces=300, most_tokens=30)
 
 
 def test_pieces_write_every_caption(task):
@@ -40,6 +37,21 @@ def test_a_word_that_training_never_saw_is_cut_not_unknown(task):
         assert int(tokens.max()) < task.vocab
         assert not (tokens == task.unknown).any()
     assert (batch.targets == task.end).any(1).all()
+
+
+def test_tokens_are_spelled_as_text_up_to_their_end(task):
+    batch = held_out(task, "test").batch(torch.Generator().manual_seed(0), 1)
+    assert task.text(batch.targets[0]) == "Zwei Männer spielen."
+    begun = task.text(batch.inputs[0, :4])
+    assert len(begun) > 2
+    assert "Zwei Männer spielen.".startswith(begun), "the start is left out"
+    assert task.text(torch.tensor([task.unknown, task.padding, task.end, 65])) == ""
+
+
+def test_pieces_are_not_looked_up_again_for_every_token(task, monkeypatch):
+    task.batch(torch.Generator().manual_seed(0), 1)
+    monkeypatch.setattr(subwords, "_tokenizer", lambda pieces: pytest.fail("asked again"))
+    assert task.batch(torch.Generator().manual_seed(0), 4).source.shape == (4, 31)
 
 
 def test_other_limits_and_languages_are_refused(unhooked):

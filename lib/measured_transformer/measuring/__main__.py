@@ -104,12 +104,15 @@ def _repeat(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     )
     for claim, (before, after) in changed.items():
         print(f"{claim}: {before} becomes {after} with the values measured now", file=sys.stderr)
+    there = [item for item in found if not item.lacks]
+    if len(there) < len(found):
+        _say(f"{len(found) - len(there)} left out, whose corpus is not here; see above")
     _say(
-        f"{len(found)} measurements repeated in {time.monotonic() - start:.0f} s: of "
+        f"{len(there)} measurements repeated in {time.monotonic() - start:.0f} s: of "
         f"{equal + within + outside} values {equal} came back equal, {within} within the spread of the "
         f"seeds, {outside} outside; {len(changed)} verdicts changed"
     )
-    return int(bool(changed) or not all(item.passed for item in found))
+    return int(bool(changed) or not all(item.passed for item in there))
 
 
 def _status(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:

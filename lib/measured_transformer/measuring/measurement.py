@@ -39,6 +39,8 @@ class Measurement:
             machine, beyond the spread of the seeds. Where nothing is trained, a variable without one must come
             back to a thousandth.
         data: files that it reads.
+        corpora: names of the fetched files that it reads, see `tasks.corpora`; where one does not lie in the
+            folder of such files, a repeat leaves the measurement out and says so.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Measurement:
     repeat: Repeat = 1
     tolerance: Mapping[str, float] = field(default_factory=dict)
     data: tuple[Path, ...] = ()
+    corpora: tuple[str, ...] = ()
 
     def __call__(self, *args: Any, **settings: Any) -> Mapping[str, Any]:
         """Call the function itself."""
@@ -153,6 +156,7 @@ def measurement(
     repeat: Repeat = 1,
     tolerance: Mapping[str, float] | None = None,
     data: Sequence[Path] = (),
+    corpora: Sequence[str] = (),
 ) -> Callable[[Callable[..., Mapping[str, Any]]], Measurement]:
     """Declare a function of one seed as a measurement. The arguments are attributes of `Measurement`.
 
@@ -173,6 +177,7 @@ def measurement(
             repeat,
             dict(tolerance or {}),
             tuple(data),
+            tuple(corpora),
         )
 
     return declare

@@ -29,6 +29,7 @@ from measured_transformer.measuring.dividing import (
 from measured_transformer.measuring.jobs import Search, wanted_searches
 from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.simulating import Piece, simulate
+from measured_transformer.tasks.corpora import missing_files
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.seeding import make_generator
 
@@ -114,6 +115,7 @@ class Plan:
         looks: the seeds that are looked at.
         searches: search -> the stacks that it takes.
         draws: task and batch size -> seconds to draw one batch, measured here.
+        left_out: measurements that read a fetched file that is not here.
     """
 
     stacks: dict[str, Stack] = field(default_factory=dict)
@@ -121,6 +123,7 @@ class Plan:
     looks: list[Look] = field(default_factory=list)
     searches: dict[str, set[str]] = field(default_factory=dict)
     draws: dict[str, float] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
 
     def took(self, stacks: Iterable[Stack] | None = None) -> Took:
         """About what these take, or all."""
@@ -185,6 +188,9 @@ def plan(measurements: Iterable[Measurement], *, seeds: int | None = None) -> Pl
     found = Plan()
     searches: dict[str, Search] = {}
     for one in measurements:
+        if missing_files(one.corpora):
+            found.left_out.append(one.label)
+            continue
         settings, number = one.settings(), one.seeds if seeds is None else min(seeds, one.seeds)
         found.measurements += 1
         look = look_seconds(one)
@@ -229,6 +235,8 @@ def look_seconds(measurement: Measurement) -> float:
 def as_text(found: Plan) -> str:
     """The plan in words."""
     lines = [f"{found.measurements} measurements, {len(found.looks):,} seeds to look at."]
+    if found.left_out:
+        lines.append(f"left out, as their corpus is not here: {', '.join(found.left_out)}")
     every = list(found.stacks.values())
     kinds = {
         "results": [one for one in every if not one.search],

@@ -28,6 +28,7 @@ from measured_transformer.measuring.state import (
 )
 from measured_transformer.measuring.trials import Trial
 from measured_transformer.measuring.work import Wanted, Workers
+from measured_transformer.tasks.corpora import missing_files
 from measured_transformer.training.store import Store
 from measured_transformer.training.tuning import Arm, renew_rates
 
@@ -47,6 +48,7 @@ class Repeated:
         comparison: how many values came back; None where there is nothing to compare with.
         seconds: what it took, added up over processes.
         problem: why it could not be repeated; empty where it was.
+        lacks: fetched files that it reads and that do not lie here, so that it was left out.
         trials: what was measured.
     """
 
@@ -58,6 +60,7 @@ class Repeated:
     comparison: Comparison | None = None
     seconds: float = 0.0
     problem: str = ""
+    lacks: Sequence[str] = ()
     trials: list[Trial] = field(default_factory=list)
     failed: dict[int, Exception] = field(default_factory=dict)
 
@@ -106,10 +109,11 @@ def repeat(
     """Measure the first seeds of each again, from nothing, and compare with what is kept. Writes nothing.
 
     Args:
-        measurements: what to repeat; what has no result, or a damaged one, fails.
+        measurements: what to repeat; what has no result, or a damaged one, fails; what reads a fetched file
+            that is not here is left out.
         executor: what trains and looks; the cores of this machine when not given.
-        whole: whether to measure seeds in full also where a measurement asks for the openings alone, and to
-            add the first losses in double precision, for results that lack them.
+        whole: whether to measure seeds in full also where a measurement asks for the openings alone, to
+            add the first losses in double precision, for results that lack them, and to leave nothing out.
         progress: how to show how far it is.
         say: takes a line on each measurement as it ends.
     """
@@ -121,6 +125,9 @@ def repeat(
         )
         if item.seeds and (missing := _missing_data(one)):
             item.seeds, item.problem = [], missing
+        if item.seeds and (lacking := missing_files(one.corpora)):
+            item.seeds, item.lacks = [], lacking
+            item.problem = _to_fetch(lacking) if whole else ""
         items.append(item)
     wanted = [
         Wanted(
@@ -173,6 +180,13 @@ def _missing_data(one: Measurement) -> str:
     except OSError as error:
         return f"expected its data, got {error.strerror} ({error.filename}); restore that file"
     return ""
+
+
+def _to_fetch(names: Sequence[str]) -> str:
+    return (
+        f"its corpus is not here ({names[0]}); python -m measured_transformer.tasks.corpora fetches it, or "
+        "set MEASURED_DATA_DIR to where it lies"
+    )
 
 
 def _planned(one: Measurement, at: Standing, exact: bool, whole: bool) -> Repeated:
@@ -338,6 +352,8 @@ def flipped(items: Iterable[Repeated]) -> dict[str, tuple[str, str]]:
 def line_of(item: Repeated) -> str:
     """A line of the table."""
     name = f"{item.measurement.label:<42}"
+    if item.lacks and not item.problem:
+        return f"{name} left out: {_to_fetch(item.lacks)}"
     if item.comparison is None or item.problem:
         return f"{name} not repeated: {item.problem}"
     told = item.comparison

@@ -1,7 +1,8 @@
 """Real text: the reference of the Python language, which is always there, and corpora that are fetched once.
 
 Fetched files are checked by their SHA-256 and kept in a folder: that named by `MEASURED_DATA_DIR`, where they
-may already lie, or else the user's cache. Nothing is fetched as long as nobody asks for it.
+may already lie, or else the user's cache. Nothing is fetched as long as nobody asks for it;
+``python -m measured_transformer.tasks.corpora`` fetches all of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +46,9 @@ FILES = {
         for name, sha256 in _MULTI30K_SHA256.items()
     },
 }
+
+MULTI30K = tuple(name for name in FILES if name.startswith("multi30k-"))
+"""The files of Multi30k, by their names in the folder."""
 
 
 def python_reference() -> str:
@@ -143,6 +149,15 @@ def corpus_file(name: str) -> Path:
     return path
 
 
+def missing_files(names: Iterable[str]) -> list[str]:
+    """Those of some files that do not lie in the folder. Nothing is fetched."""
+    try:
+        folder = data_folder()
+    except ModuleNotFoundError:
+        return list(names)
+    return [name for name in names if not (folder / name).is_file()]
+
+
 def _pooch() -> Any:
     """The package, imported when it is needed."""
     try:
@@ -153,3 +168,19 @@ def _pooch() -> Any:
             "MEASURED_DATA_DIR to a folder where the files lie"
         ) from error
     return pooch
+
+
+def _main() -> int:
+    """Fetch every file that does not lie in the folder, and check those that do."""
+    failed = 0
+    for name in FILES:
+        try:
+            print(corpus_file(name))
+        except (OSError, ValueError, ModuleNotFoundError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            failed = 1
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, get_args
 
+from jaxtyping import Int
+from torch import Tensor
+
 from measured_transformer.tasks.corpora import Language, multi30k
 from measured_transformer.tasks.pairs import PairTask, Sentence
 from measured_transformer.tasks.task import Part, check_sizes
@@ -53,8 +56,14 @@ class SubwordTranslation(PairTask):
 
     def words(self) -> tuple[str, ...]:
         """The pieces, by their numbers."""
+        return _words(self.pieces)
+
+    def text(self, tokens: Int[Tensor, "position"]) -> str:
+        """The text that the pieces spell, up to its end; what is no piece is left out."""
+        row = tokens.tolist()
+        row = row[: row.index(self.end)] if self.end in row else row
         made = self.tokenizer()
-        return tuple(str(made.id_to_token(i)) for i in range(made.get_vocab_size()))
+        return str(made.decode([token for token in row if token < made.get_vocab_size()]))
 
     def pairs(self) -> tuple[tuple[Sentence, Sentence], ...]:
         """Source and target of every pair of this part that is short enough, in pieces."""
@@ -69,6 +78,12 @@ class SubwordTranslation(PairTask):
 def _tokenizer(pieces: int) -> Tokenizer:
     lines = [line for language in get_args(Language) for line in multi30k("train", language)]
     return byte_tokenizer("\n".join(lines), pieces)
+
+
+@cache
+def _words(pieces: int) -> tuple[str, ...]:
+    made = _tokenizer(pieces)
+    return tuple(str(made.id_to_token(i)) for i in range(made.get_vocab_size()))
 
 
 @cache

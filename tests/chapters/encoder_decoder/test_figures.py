@@ -14,6 +14,7 @@ DRAWN = {
     "plot_alignment": lambda: figures.plot_alignment(RESULTS["examples"]),
     "plot_heads": lambda: figures.plot_heads(RESULTS["alignment"]),
     "plot_worth": lambda: figures.plot_worth(RESULTS["worth"]),
+    "plot_beams": lambda: figures.plot_beams(RESULTS["captions"]),
     "plot_lengths": lambda: figures.plot_lengths(RESULTS["worth"]),
     "plot_directions": lambda: figures.plot_directions(RESULTS["fill"], RESULTS["classify"]),
 }

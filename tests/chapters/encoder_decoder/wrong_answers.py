@@ -35,7 +35,24 @@ def _half(links, right):
     return 1 - agree / (made + known)
 
 
+def _chosen(
+    texts, penalty, *, score=lambda logs, penalty: sum(logs) / len(logs) ** penalty, ended=True
+):
+    scores = {i: score(logs, penalty) for i, (logs, done) in enumerate(texts) if done or not ended}
+    return max(scores, key=scores.get)
+
+
 WRONG = {
+    "encdec.best_text": {
+        "running texts": (lambda texts, p: _chosen(texts, p, ended=False), "has not ended"),
+        "no penalty": (lambda texts, p: _chosen(texts, 0.0), "power of the penalty"),
+        "multiplied": (lambda texts, p: _chosen(texts, -p), "power of the penalty"),
+        "the least likely": (
+            lambda texts, p: _chosen(texts, p, score=lambda logs, p: -sum(logs) / len(logs) ** p),
+            "add up",
+        ),
+        "the first": (lambda texts, p: 0, "expected text"),
+    },
     "encdec.counts": {
         "columns of the target": ((200, 648, 1), "columns belong to the source"),
         "rows of the source": ((648, 648, 1), "rows belong to the target"),

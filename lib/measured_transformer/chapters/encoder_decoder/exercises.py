@@ -126,3 +126,44 @@ def error_rate(answer: Answer) -> None:
             f"expected {right:.4g}, got {found:.4g}; {agree} of {len(links)} links are right, and there are "
             f"{aligned} right ones",
         )
+
+
+def _texts(seed: int) -> list[tuple[list[float], bool]]:
+    """Texts of a beam: the log-probabilities of their pieces, and whether each has ended."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 9, (6,), generator=generator).tolist()
+    found = []
+    for place, length in enumerate(lengths):
+        chances = torch.rand(length, generator=generator, dtype=torch.float64) * 0.9 + 0.05
+        found.append((chances.log().tolist(), place != 2))
+    return found
+
+
+def _best(texts: list[tuple[list[float], bool]], penalty: float, *, ended: bool = True) -> int:
+    scores = {
+        place: sum(logs) / len(logs) ** penalty
+        for place, (logs, done) in enumerate(texts)
+        if done or not ended
+    }
+    return max(scores, key=lambda place: scores[place])
+
+
+@exercise(_CHAPTER)
+def best_text(answer: Answer) -> None:
+    """Write `best_text(texts, penalty)`: which text of a beam is its translation."""
+    shorter = [([-0.1], False), ([-0.5, -0.5], True)]
+    cases = [(shorter, 0.0), *((_texts(seed), p) for seed in range(12) for p in (0.0, 0.6, 1.0))]
+    for texts, penalty in cases:
+        found = number(answer([(list(logs), done) for logs, done in texts], penalty))
+        right = _best(texts, penalty)
+        told = f"with a penalty of {penalty:g} expected text {right}, got {found:g}"
+        running = _best(texts, penalty, ended=False)
+        unended = "a text that has not ended is no translation yet"
+        demand(found != running or running == right, f"{told}; {unended}")
+        for other in (1.0 if penalty == 0 else 0.0, -penalty):
+            wrong = _best(texts, other)
+            way = "divide by the length to the power of the penalty"
+            demand(found != wrong or wrong == right, f"{told}; {way}")
+        demand(
+            found == right, f"{told}; add up the log-probabilities, divide, and take the largest"
+        )

@@ -12,8 +12,9 @@ from matplotlib.patches import Rectangle
 from xarray import DataArray, Dataset
 
 from measured_transformer.figures.diagrams import box, canvas, wire
-from measured_transformer.figures.plots import panel_letters, seed_strip, subplots
+from measured_transformer.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_transformer.figures.style import COLOURS, theme, themed, tint
+from measured_transformer.figures.tables import Table
 from measured_transformer.tasks.number_alignment import aligned_words
 from measured_transformer.tasks.numbers import number_words
 
@@ -276,3 +277,50 @@ def plot_directions(fill: Dataset, classify: Dataset) -> Figure:
         panel.set_xlim(0.35, 1.0)
     panel_letters(axes)
     return figure
+
+
+@themed
+def plot_beams(captions: Dataset) -> Figure:
+    """Draw (a) BLEU, (b) the length of translations over the references', by the number of beams.
+
+    Args:
+        captions: the result ``captions``.
+    """
+    figure, axes = subplots(2, 1, height=2.4, sharex=True)
+    x = np.arange(captions.beams.size)
+    ways = {0.0: ("log-probability alone", "attention"), 1.0: ("divided by the length", "residual")}
+    panels = ((100 * captions.bleu, "BLEU"), (captions.length, "length, over the\nreferences'"))
+    for panel, (values, label) in zip(axes, panels, strict=True):
+        for penalty, (name, concept) in ways.items():
+            rows = values.sel(penalty=penalty).transpose("seed", "beams").values
+            seed_lines(panel, x, rows, concept=concept, label="")
+            panel.text(
+                x[-1] + 0.06,
+                rows.mean(0)[-1],
+                name.replace(" ", "\n", 1),
+                color=COLOURS[concept],
+                va="center",
+                fontsize=9,
+            )
+        panel.set_ylabel(label)
+        panel.set_xlim(-0.1, x[-1] + 0.75)
+    axes[1].plot([x[0], x[-1]], [1.0, 1.0], color=theme().ink, linewidth=1, linestyle="--")
+    axes[1].set_xticks(x, ["1 (greedy)", *(str(int(n)) for n in captions.beams.values[1:])])
+    axes[1].set_xlabel("beams")
+    panel_letters(axes)
+    return figure
+
+
+def caption_table(examples: Dataset) -> Table:
+    """Captions in English, in a person's German, and in that of a model with four beams.
+
+    Args:
+        examples: the result ``caption_examples``.
+    """
+    kept = examples.isel(seed=0)
+    texts = [
+        ["".join(chr(int(code)) for code in row if code) for row in kept[name].values]
+        for name in ("source", "reference", "beam")
+    ]
+    header = ("English", "a person's German", "the model's German")
+    return Table(header, tuple(zip(*texts, strict=True)), languages=("", "de", "de"))

@@ -8,7 +8,7 @@ models that see both sides, or one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,8 +16,11 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from measured_transformer.analysis.alignment import alignment_scores, cross_patterns
+from measured_transformer.inference.beams import BeamSearch
+from measured_transformer.inference.generate import generate
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.measuring import Search, job, measurement, tuned, tuning_seeds
@@ -26,12 +29,14 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.attention import MultiHeadAttention
+from measured_transformer.tasks.corpora import MULTI30K
 from measured_transformer.tasks.markov import Markov
 from measured_transformer.tasks.masked_chain import MaskedChain, Side
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.number_alignment import aligned_words
 from measured_transformer.tasks.numbers import NumberTranslation, number_words
 from measured_transformer.tasks.sooner_again import SoonerAgain
+from measured_transformer.tasks.subwords import SubwordTranslation
 from measured_transformer.tasks.task import Batch, Task
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Model, Run, evaluate, make_model, predict
@@ -252,28 +257,32 @@ def _translator(name: str, task: Task, seed: int, kind: MemoryKind) -> Job:
     return _trained(f"{name}-{kind}", config, task, seed, schedule=schedule, prepare=Memory(kind))
 
 
+ORIGINAL = Config(
+    vocab=1,
+    d_model=128,
+    n_layers=2,
+    n_heads=4,
+    max_length=32,
+    placement="post",
+    activation="relu",
+    tie_embeddings=True,
+    dropout=0.1,
+)
+RECIPE: Mapping[str, Any] = {
+    "optimiser": "Adam",
+    "betas": (0.9, 0.98),
+    "eps": 1e-9,
+    "clip": None,
+    "label_smoothing": 0.1,
+}
+"""What models of Vaswani et al. (2017) are like and how they are trained, but for their sizes."""
+
+
 def recipe_trainings(seed: int) -> dict[str, Job]:
     """A translator of number words, trained by the recipe of Vaswani et al. (2017) in small."""
-    config = Config(
-        vocab=NUMBERS.vocab,
-        d_model=WIDTH,
-        n_layers=1,
-        n_heads=4,
-        max_length=16,
-        placement="post",
-        activation="relu",
-        tie_embeddings=True,
-        dropout=0.1,
-    )
-    recipe: dict[str, Any] = {
-        "optimiser": "Adam",
-        "betas": (0.9, 0.98),
-        "eps": 1e-9,
-        "clip": None,
-        "label_smoothing": 0.1,
-        "schedule": Noam(WIDTH, 30),
-    }
-    return {"model": _trained("numbers-recipe", config, NUMBERS, seed, **recipe)}
+    config = ORIGINAL.replace(vocab=NUMBERS.vocab, d_model=WIDTH, n_layers=1, max_length=16)
+    schedule = Noam(WIDTH, 30)
+    return {"model": _trained("numbers-recipe", config, NUMBERS, seed, schedule=schedule, **RECIPE)}
 
 
 LAYERS, HEADS = (0,), tuple(range(4))
@@ -559,3 +568,171 @@ def classify(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Which of two tokens comes again sooner: right answers of models that look both ways, or back alone."""
     scores = [evaluate(runs[way].model, sooner(way), seed=seed, size=1000) for way in WAYS]
     return {"accuracy": ("way", [score.accuracy for score in scores])}
+
+
+# Real sentences --------------------------------------------------------------------------------------
+
+PIECES, LONGEST = 4000, 24
+CAPTIONS = SubwordTranslation("en", "de", pieces=PIECES, most_tokens=LONGEST)
+CAPTION_STEPS, CAPTION_SEARCH, CAPTION_EVERY = 2400, 600, 300
+"""Batches of a training and of the shorter trainings by which its rate is chosen; between two looks at it."""
+CAPTION_FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+CAPTION_AT = tuple(range(CAPTION_EVERY, CAPTION_STEPS + 1, CAPTION_EVERY))
+TRANSLATED, TOGETHER = 300, 50
+"""Test captions that are translated, and how many at once."""
+BEAMS, PENALTIES = (1, 4, 16, 64), (0.0, 1.0)
+CHARACTERS = 160
+CAPTIONS_SHOWN = 6
+
+
+def caption_trainings(seed: int) -> dict[str, Job]:
+    """A translator of captions, trained by the recipe of Vaswani et al. (2017) in small."""
+    config = ORIGINAL.replace(vocab=PIECES + 4)
+    options = {**RECIPE, "schedule": Noam(config.d_model, 400), "batch_size": 64}
+    search = Search(
+        "encdec-captions",
+        config,
+        CAPTIONS,
+        CAPTION_FACTORS,
+        tuning_seeds(1),
+        CAPTION_SEARCH,
+        options,
+    )
+    return {
+        "model": job(
+            config,
+            CAPTIONS,
+            seed,
+            steps=CAPTION_STEPS,
+            learning_rate=tuned(search),
+            evaluate_every=CAPTION_EVERY,
+            **options,
+        )
+    }
+
+
+@cache
+def test_captions() -> Batch:
+    """Test captions, the same for every model; none comes twice."""
+    task = replace(CAPTIONS, part="test")
+    batch = task.batch(make_generator(0, "captions to translate"), 2 * TRANSLATED)
+    first: dict[int, int] = {}
+    for row, item in enumerate(batch.gold["item"].tolist()):
+        first.setdefault(item, row)
+    return _rows(batch, torch.tensor([*first.values()][:TRANSLATED]))
+
+
+def written(model: Model, batch: Batch, strategy: BeamSearch | None = None) -> list[str]:
+    """The German that a model writes for English captions, as text."""
+    assert isinstance(model, EncoderDecoder)
+    assert batch.source is not None
+    assert batch.source_padding_mask is not None
+    prompts = [row[real] for row, real in zip(batch.source, batch.source_padding_mask, strict=True)]
+    found: list[str] = []
+    for start in range(0, len(prompts), TOGETHER):
+        made = generate(
+            model,
+            prompts[start : start + TOGETHER],
+            max_new_tokens=CAPTIONS.length,
+            strategy=strategy,
+            start=CAPTIONS.start,
+            stop=CAPTIONS.end,
+        )
+        found += [CAPTIONS.text(tokens) for tokens in made.tokens]
+    return found
+
+
+def bleu(outputs: Sequence[str], references: Sequence[str]) -> tuple[float, float]:
+    """BLEU by sacrebleu with its usual tokenizer, from 0 to 1; and the outputs' length over the references'."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    score = BLEU().corpus_score(list(outputs), [list(references)])
+    return float(score.score) / 100, score.sys_len / score.ref_len
+
+
+@torch.no_grad()
+def source_loss(model: Model, batch: Batch, source: int) -> float:
+    """Loss on test captions, in nats a piece, when each is read with the source of the one `source` further."""
+    assert batch.source is not None
+    assert batch.source_padding_mask is not None
+    read = replace(
+        batch,
+        source=batch.source.roll(source, 0),
+        source_padding_mask=batch.source_padding_mask.roll(source, 0),
+    )
+    logits = predict(model, read)[batch.scored]
+    return float(F.cross_entropy(logits, batch.targets[batch.scored]))
+
+
+@measurement(
+    seeds=6,
+    coords={
+        "beams": BEAMS,
+        "penalty": PENALTIES,
+        "source": ("own", "another's"),
+        "at": CAPTION_AT,
+    },
+    trainings=caption_trainings,
+    repeat="opening",
+    tolerance={"bleu": 0.1, "length": 0.3, "mismatched": 0.1, "loss": 1.0, "curve": 0.3},
+    corpora=MULTI30K,
+)
+def captions(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Captions translated from English to German: BLEU by width of the beam and length penalty, and losses.
+
+    `bleu` is sacrebleu's of 300 test captions, `length` the ratio of lengths. `mismatched` is the BLEU of the
+    same translations against the references of the next captions. `loss` is that of test captions read with
+    their own source or with another caption's.
+    """
+    del seed
+    run, batch = runs["model"], test_captions()
+    references = [CAPTIONS.text(row) for row in batch.targets]
+    scores, lengths = [], []
+    for beams in BEAMS:
+        made = [
+            written(run.model, batch, BeamSearch(beams, penalty) if beams > 1 else None)
+            for penalty in (PENALTIES if beams > 1 else PENALTIES[:1])
+        ]
+        if beams == 1:
+            greedy = made[0]
+            made *= len(PENALTIES)
+        scored = [bleu(texts, references) for texts in made]
+        scores.append([score for score, _ in scored])
+        lengths.append([length for _, length in scored])
+    return {
+        "bleu": (("beams", "penalty"), scores),
+        "length": (("beams", "penalty"), lengths),
+        "mismatched": bleu(greedy, references[1:] + references[:1])[0],
+        "loss": ("source", [source_loss(run.model, batch, further) for further in (0, 1)]),
+        "curve": ("at", run.evaluation_accuracies),
+    }
+
+
+def letters(texts: Sequence[str]) -> tuple[tuple[str, str], list[list[float]]]:
+    """Texts as the numbers of their characters, filled up with zeros."""
+    rows = [[float(ord(letter)) for letter in text[:CHARACTERS]] for text in texts]
+    return ("caption", "character"), [[*row, *[0.0] * (CHARACTERS - len(row))] for row in rows]
+
+
+@measurement(
+    seeds=1,
+    coords={"caption": tuple(range(CAPTIONS_SHOWN)), "character": tuple(range(CHARACTERS))},
+    trainings=caption_trainings,
+    repeat="opening",
+    tolerance=dict.fromkeys(("source", "reference", "greedy", "beam"), 2000.0),
+    corpora=MULTI30K,
+)
+def caption_examples(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The first of these captions, and what one model makes of them, as numbers of their characters."""
+    del seed
+    batch, model = test_captions(), runs["model"].model
+    assert batch.source is not None
+    few = _rows(batch, torch.arange(CAPTIONS_SHOWN))
+    assert few.source is not None
+    texts = {
+        "source": [CAPTIONS.text(row) for row in few.source],
+        "reference": [CAPTIONS.text(row) for row in few.targets],
+        "greedy": written(model, few),
+        "beam": written(model, few, BeamSearch(4, 1.0)),
+    }
+    return {name: letters(lines) for name, lines in texts.items()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from xarray import DataArray, Dataset
 
 from measured_transformer.chapters.encoder_decoder.measure import LENGTHS
@@ -115,6 +116,21 @@ def _(worth: Dataset) -> dict[str, Any]:
     }
 
 
+@evidence("LT-11.2")
+def _(captions: Dataset) -> dict[str, Any]:
+    plain = captions.bleu.sel(penalty=0.0)
+    return {
+        "narrow": {"treatment": plain.sel(beams=4), "baseline": plain.sel(beams=1)},
+        "wide": {"treatment": plain.sel(beams=64), "baseline": plain.sel(beams=4)},
+    }
+
+
+@evidence("LT-11.3")
+def _(captions: Dataset) -> dict[str, Any]:
+    lost = captions.bleu.sel(beams=64) - captions.bleu.sel(beams=4)
+    return {"treatment": lost.sel(penalty=1.0), "baseline": lost.sel(penalty=0.0)}
+
+
 # Numbers that the prose names -----------------------------------------------------------------------------
 
 
@@ -129,3 +145,31 @@ def lost_at(worth: Dataset, *, reads: str, length: int) -> float:
     """By how much fewer reversals of a length are wholly right than where the decoder reads all states."""
     shares = worth.by_length.sel(length=length).mean("seed")
     return float(shares.sel(reads="all") - shares.sel(reads=reads))
+
+
+@number
+def points(captions: Dataset, *, beams: int, penalty: float) -> DataArray:
+    """BLEU of translated captions, from 0 to 100."""
+    found: DataArray = 100 * captions.bleu.sel(beams=beams, penalty=penalty)
+    return found
+
+
+@number
+def points_more(captions: Dataset, *, beams: int, than: int, penalty: float) -> DataArray:
+    """By how many points of BLEU one number of beams is above another."""
+    bleu = captions.bleu.sel(penalty=penalty)
+    found: DataArray = 100 * (bleu.sel(beams=beams) - bleu.sel(beams=than))
+    return found
+
+
+@number
+def mismatched_points(captions: Dataset) -> DataArray:
+    """BLEU of translations against the references of other captions, from 0 to 100."""
+    return 100 * captions.mismatched
+
+
+@number
+def caption_perplexity(captions: Dataset, *, source: str) -> float:
+    """Perplexity of a piece of a test caption, read with its own source or another's: of the mean loss."""
+    names = {"own": "own", "other": "another's"}
+    return float(np.exp(captions.loss.sel(source=names[source]).mean()))

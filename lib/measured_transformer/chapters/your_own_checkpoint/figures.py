@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -17,6 +14,7 @@ from torch import Tensor
 
 from measured_transformer.figures.plots import heat_map, legend_above, panel_letters, subplots
 from measured_transformer.figures.style import COLOURS, themed
+from measured_transformer.figures.tables import Table
 
 METHOD_COLOURS = ("residual", "attention", "ffn")
 
@@ -63,38 +61,6 @@ def plot_sentence(
 
 
 # Tables ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows under a header, as HTML on a page and as text elsewhere.
-
-    Attributes:
-        header: of the columns.
-        rows: one text for each column.
-    """
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    def __repr__(self) -> str:
-        return "\n".join(" | ".join(row) for row in (self.header, *self.rows))
-
-    def _repr_html_(self) -> str:
-        head = "".join(f'<th scope="col">{_breakable(cell)}</th>' for cell in self.header)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{_breakable(cell)}</td>" for cell in row) + "</tr>"
-            for row in self.rows
-        )
-        return (
-            '<div class="pst-scrollable-table-container"><table class="table dataframe">'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        )
-
-
-def _breakable(text: str) -> str:
-    """A text as HTML in which long names may go on in the next line."""
-    return re.sub(r"([_.(=]|(?<=[a-z])(?=[A-Z]))", r"\1<wbr>", html.escape(text))
 
 
 def comparison() -> dict[str, Any]:
