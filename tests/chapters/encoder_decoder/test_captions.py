@@ -114,4 +114,4 @@ def test_the_listing_is_what_was_measured() -> None:
     assert task == job.task
     told = {name: value for name, value in settings.items() if name not in ("seed", "progress")}
     assert told == {name: job.settings[name] for name in told}
-    assert len(told) == 9
+    assert len(told) == 8
