@@ -73,6 +73,7 @@ class Process:
             [sys.executable, "-m", "measured_transformer.measuring", *options],
             env={
                 **os.environ,
+                "OPENBLAS_CORETYPE": "Haswell",  # or the program would start twice, and come late
                 "PYTHONPATH": os.pathsep.join([str(site), str(LIBRARY)]),
                 "TRACES": str(self.traces),
                 "OMP_NUM_THREADS": "2",

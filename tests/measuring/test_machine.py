@@ -1,11 +1,16 @@
 """What is said where no GPU is found."""
 
+import os
+import platform
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from measured_transformer.measuring.__main__ import main
-from measured_transformer.measuring.machine import driver_cuda, missing
+from measured_transformer.measuring.machine import driver_cuda, kernels_to_ask_for, missing
 
 SAYS = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4     |"
 
@@ -49,3 +54,30 @@ def test_the_command_fails_where_there_is_no_gpu(driver, capsys):
     driver("no devices were found", status=9)
     assert main(["--device"]) == 2
     assert "finds no CUDA device" in capsys.readouterr().err
+
+
+def test_measuring_computes_with_the_same_kernels_on_every_processor_of_a_kind(monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    assert kernels_to_ask_for({}) == {"OPENBLAS_CORETYPE": "Haswell"}
+    assert kernels_to_ask_for({"OPENBLAS_CORETYPE": "Zen"}) == {}, "the user's word counts"
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+    assert kernels_to_ask_for({}) == {}, "no AVX2"
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    assert kernels_to_ask_for({}) == {}
+
+
+@pytest.mark.skipif(not kernels_to_ask_for({}), reason="other kernels on this machine")
+def test_the_command_starts_itself_anew_with_them():
+    environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
+    command = [sys.executable, "-m", "measured_transformer.measuring", "--status", "one_layer"]
+    done = subprocess.run(
+        command,
+        env={**environ, "OPENBLAS_VERBOSE": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"Core: (\w+)", done.stdout + done.stderr)[-1] == "Haswell"
+    assert "one_layer" in done.stdout

@@ -12,7 +12,7 @@ from typing import Any
 
 from measured_transformer.evidence.results import chapters_folder
 from measured_transformer.measuring.changes import as_markdown, changes, results_in, set_at
-from measured_transformer.measuring.machine import device_in_words
+from measured_transformer.measuring.machine import device_in_words, restart_with_kernels
 from measured_transformer.measuring.measurement import Measurement, measurements_of, rooms
 from measured_transformer.measuring.planning import as_text, plan
 from measured_transformer.measuring.progress import Shown
@@ -187,4 +187,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    restart_with_kernels()
     sys.exit(main())

@@ -1,9 +1,13 @@
-"""Whether this machine can train on a GPU and, where not, what is the matter."""
+"""Whether this machine can train on a GPU and, where not, what is the matter; and which kernels numpy takes."""
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 import subprocess
+import sys
+from collections.abc import Mapping
 
 import torch
 
@@ -66,3 +70,27 @@ def driver_cuda() -> str | None:
 
 def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
+
+
+KERNELS = "Haswell"
+"""Kernels of OpenBLAS, on which numpy and scipy compute, that every x86-64 processor with AVX2 can run.
+
+Left to itself OpenBLAS takes some by the model of the processor, and among processors of one name results
+differ in their last bits.
+"""
+
+
+def kernels_to_ask_for(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variable by which OpenBLAS takes `KERNELS`; empty where that is set already or they cannot run."""
+    can = platform.machine() in ("x86_64", "AMD64") and torch.backends.cpu.get_cpu_capability() in (
+        "AVX2",
+        "AVX512",
+    )
+    return {} if "OPENBLAS_CORETYPE" in environ or not can else {"OPENBLAS_CORETYPE": KERNELS}
+
+
+def restart_with_kernels() -> None:
+    """Start this program anew, in this process, if OpenBLAS would take other kernels: it asks but once."""
+    if wanted := kernels_to_ask_for(os.environ):
+        os.environ.update(wanted)
+        os.execv(sys.executable, sys.orig_argv)
