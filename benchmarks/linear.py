@@ -1,13 +1,12 @@
-"""The library's linear map beside PyTorch's: what its choice of a kernel brings, or costs, at each size."""
+"""The library's linear map by either of its kernels: what the convolution brings, or costs, at each size."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
-from measured_transformer.parts.kernels.linear import _convolution_is_faster, linear
+from measured_transformer.parts.kernels.linear import linear, linear_kernel
 from torch import Tensor
-from torch.nn import functional as F
 
 from benchmarks.measure import Workload
 
@@ -25,7 +24,7 @@ SHAPES = (
 
 
 def linear_maps(shape: tuple[int, int, int], *, gradients: bool) -> dict[str, Workload]:
-    """One map, forward or forward and backward, as PyTorch has it and as the library does."""
+    """One map, forward or forward and backward, by either kernel."""
     n, d_in, d_out = shape
     generator = torch.Generator().manual_seed(0)
     x, weight, bias, given = (
@@ -40,11 +39,8 @@ def linear_maps(shape: tuple[int, int, int], *, gradients: bool) -> dict[str, Wo
 
         return both_ways if gradients else lambda: by(*leaves)
 
-    return {"torch.nn.functional.linear": work(F.linear), "measured_transformer": work(linear)}
+    def chosen(*values: Tensor) -> Tensor:
+        with linear_kernel("convolution"):
+            return linear(*values)
 
-
-def kernel(shape: tuple[int, int, int]) -> str:
-    """Which of the two the library chooses here."""
-    n, d_in, d_out = shape
-    x, weight = torch.empty(n, d_in), torch.empty(d_out, d_in)
-    return "convolution" if _convolution_is_faster(x, weight, None) else "product"
+    return {"product": work(linear), "convolution": work(chosen)}

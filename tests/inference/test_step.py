@@ -13,6 +13,7 @@ from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.kernels.linear import linear_kernel
 from small_models import KINDS, PROMPTS, SCHEMES, SMALL, VOCAB, made, start_of
 from torch import nn
 
@@ -113,3 +114,12 @@ def test_weights_of_other_precisions_are_not_packed():
     assert not step._packing_pays(torch.zeros(8, 8))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert not step._packing_pays(torch.zeros(512, 512))
+
+
+def test_where_the_product_was_chosen_no_weight_is_packed(monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    weight = torch.zeros(512, 512)
+    if not step._packing_pays(weight):
+        pytest.skip("this build of PyTorch has no packed linear map")
+    with linear_kernel("product"):
+        assert not step._packing_pays(weight)

@@ -23,7 +23,7 @@ from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.cache import KeyValues
 from measured_transformer.parts.feedforward import FeedForward
-from measured_transformer.parts.kernels.linear import Linear
+from measured_transformer.parts.kernels.linear import Linear, chosen_kernel
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
@@ -178,7 +178,8 @@ def _linear(*parts: nn.Linear) -> _Function:
 def _packing_pays(weight: Tensor) -> bool:
     """Whether oneDNN, with the weights laid out once for its kernel, multiplies a few vectors faster."""
     return (
-        weight.numel() >= _LARGE_WEIGHT
+        chosen_kernel() != "product"
+        and weight.numel() >= _LARGE_WEIGHT
         and weight.dtype == torch.float32
         and weight.device.type == "cpu"
         and not torch.is_autocast_enabled("cpu")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import torch
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.kernels import linear as module
-from measured_transformer.parts.kernels.linear import Linear, linear
+from measured_transformer.parts.kernels.linear import Linear, chosen_kernel, linear, linear_kernel
 from torch.func import functional_call, grad, jvp, vmap
 from torch.nn import functional as F
 
@@ -27,9 +29,11 @@ def drawn(shape: tuple[int, ...], d_out: int, *, bias: bool = True, dtype=torch.
 
 @pytest.fixture
 def by_convolution(monkeypatch):
-    """Take the convolution wherever its shapes allow, also on processors where it is not faster."""
+    """Choose the convolution, and let it run wherever its shapes allow, on any processor."""
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    with linear_kernel("convolution"):
+        yield
 
 
 def calls_of_convolution(monkeypatch) -> list[tuple[int, ...]]:
@@ -177,8 +181,34 @@ def test_autocast_still_lowers_the_precision_and_gradients_keep_theirs(by_convol
 def test_other_processors_use_the_matrix_product(monkeypatch):
     seen = calls_of_convolution(monkeypatch)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
-    linear(*drawn((1024, 128), 512))
+    with linear_kernel("convolution"):
+        linear(*drawn((1024, 128), 512))
     assert not seen
+
+
+def test_nobody_gets_the_convolution_unasked(monkeypatch):
+    seen = calls_of_convolution(monkeypatch)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    values = drawn((1024, 128), 512)
+    assert torch.equal(linear(*values), F.linear(*values))
+    assert not seen
+
+
+def test_the_choice_ends_with_its_block():
+    with linear_kernel("convolution"):
+        with suppress(RuntimeError), linear_kernel("product"):
+            assert chosen_kernel() == "product"
+            raise RuntimeError
+        assert chosen_kernel() == "convolution"
+    assert chosen_kernel() is None
+
+
+def test_another_word_is_refused(unhooked):
+    with (
+        pytest.raises(ValueError, match="'product' or 'convolution', got 'fast'"),
+        linear_kernel("fast"),
+    ):
+        pass
 
 
 def test_the_module_is_a_linear_layer_like_any_other(by_convolution):
@@ -254,7 +284,7 @@ def test_a_bias_alone_can_learn(by_convolution):
 def test_where_the_convolutions_library_is_switched_off_the_product_is_used(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     seen = calls_of_convolution(monkeypatch)
-    with torch.backends.mkldnn.flags(enabled=False):
+    with torch.backends.mkldnn.flags(enabled=False), linear_kernel("convolution"):
         linear(*drawn((1024, 128), 512))
     assert not seen
 

@@ -1,19 +1,25 @@
-"""The linear map of every projection, by the kernel that is fast where it runs.
+"""The linear map of every projection: PyTorch's matrix product, or on request its convolution.
 
-A linear map of many vectors is a convolution whose filter is one vector wide. On processors with AVX-512,
-PyTorch's float32 convolution (oneDNN) is often faster than its matrix product, forward and backward; in the
-repository `python -m benchmarks linear` measures by how much. Both sum the same products, in another order, so
-the last digits of a result may depend on the processor and on how many vectors are mapped at once.
+A linear map of many vectors is a convolution whose filter is one vector wide. On some processors with AVX-512
+(AMD's, as measured), PyTorch's float32 convolution (oneDNN) is faster than its matrix product, forward and
+backward; on others (Intel's) it is slower: the repository's `python -m benchmarks linear` measures by how much.
+Both sum the same products in another order, so the last digits of a result depend on which of them computes.
+That is why only the user chooses the convolution, by `linear_kernel`: nothing that is measured depends on it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+Kernel = Literal["product", "convolution"]
+_chosen: Kernel | None = None
 
 # Below these sizes a convolution's preparations cost more than its kernel saves.
 _LEAST_ROWS, _LEAST_WIDTH, _LEAST_PRODUCTS = 512, 32, 2**23
@@ -29,6 +35,37 @@ _GEOMETRY = (
 )
 
 
+def chosen_kernel() -> Kernel | None:
+    """The kernel that `linear_kernel` chose; None where nobody chose one."""
+    return _chosen
+
+
+@contextmanager
+def linear_kernel(kernel: Kernel) -> Iterator[None]:
+    """Compute the linear maps inside the block with a kernel, in all threads of this process.
+
+    Args:
+        kernel: 'product', PyTorch's matrix product on every processor. It is the default of `linear`; chosen by
+            name, it also keeps decoding from laying out weights for oneDNN, as it does on AVX-512 by default.
+            Or 'convolution', which falls back to the product where it cannot run or would be slower.
+
+    Raises:
+        ValueError: another word.
+
+    >>> with linear_kernel("convolution"):
+    ...     chosen_kernel()
+    'convolution'
+    """
+    global _chosen
+    if kernel not in ("product", "convolution"):
+        raise ValueError(f"expected the kernel 'product' or 'convolution', got {kernel!r}")
+    before, _chosen = _chosen, kernel
+    try:
+        yield
+    finally:
+        _chosen = before
+
+
 def linear(
     x: Float[Tensor, "*batch d_in"],
     weight: Float[Tensor, "d_out d_in"],
@@ -36,8 +73,9 @@ def linear(
 ) -> Float[Tensor, "*batch d_out"]:
     r"""The map $x W^\top + b$, equal to `torch.nn.functional.linear` up to rounding.
 
-    By convolution in float32 on a CPU with AVX-512, from 512 vectors, widths of 32 and $2^{23}$ products on
-    (with one thread only when the number of vectors is a multiple of 16); otherwise by that function itself.
+    By that function itself, unless the caller chose the convolution (`linear_kernel`). The convolution computes
+    float32 on a CPU with AVX-512, from 512 vectors, widths of 32 and $2^{23}$ products on, and with one thread
+    only when the number of vectors is a multiple of 16.
 
     Args:
         x: vectors.
@@ -50,7 +88,7 @@ def linear(
     >>> linear(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]), torch.tensor([5.0]))
     tensor([[16.]])
     """
-    if not _convolution_is_faster(x, weight, bias):
+    if _chosen != "convolution" or not _convolution_fits(x, weight, bias):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled() and weight.numel() >= _LARGE_WEIGHT:
         return _Convolution.apply(x, weight, bias)  # type: ignore[no-untyped-call]
@@ -65,7 +103,7 @@ class Linear(nn.Linear):
         return linear(input, self.weight, self.bias)
 
 
-def _convolution_is_faster(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+def _convolution_fits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     rows = x.numel() // max(1, x.shape[-1]) if x.ndim else 0
     return (
         rows >= _LEAST_ROWS
