@@ -56,7 +56,7 @@ class Result:
         provenance: commit, digest of the code, device, kind of machine, precision, versions, seconds, date,
             settings, and under ``attested`` what was attested since.
         openings: for each training of the first seeds, the losses of its first steps.
-        doubles: the same in double precision, on a CPU, as far as they agree among all machines.
+        doubles: the same in double precision, of results that were written before fingerprints kept these.
         path: the file it came from.
     """
 
@@ -241,7 +241,7 @@ def write_result(result: Result, path: Path, *, renew: bool = False) -> None:
         "provenance": dict(result.provenance),
     }
     told["checksum"] = _checksum(told)
-    write_whole(path, _text(told))
+    write_whole(path, json_text(told))
 
 
 def check(result: Result) -> None:
@@ -389,6 +389,7 @@ def _checksum(told: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _text(told: Mapping[str, Any]) -> str:
+def json_text(told: Mapping[str, Any]) -> str:
+    """JSON that diffs well: a line for each entry, and each list of numbers on one."""
     text = json.dumps(told, indent=1, ensure_ascii=True, allow_nan=False)
     return _LIST.sub(lambda m: "[" + re.sub(r",\n\s*", ", ", m[1]) + "]", text) + "\n"

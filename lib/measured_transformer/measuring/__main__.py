@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from measured_transformer.evidence.results import chapters_folder
+from measured_transformer.measuring.attesting import attest, keep_fingerprints
 from measured_transformer.measuring.changes import as_markdown, changes, results_in, set_at
 from measured_transformer.measuring.machine import device_in_words, restart_with_kernels
 from measured_transformer.measuring.measurement import Measurement, measurements_of, rooms
 from measured_transformer.measuring.planning import as_text, plan
 from measured_transformer.measuring.progress import Shown
-from measured_transformer.measuring.repeating import attest, flipped, repeat
+from measured_transformer.measuring.repeating import Report, repeat
 from measured_transformer.measuring.scheduler import measure_all
-from measured_transformer.measuring.state import HOLDS, standing
+from measured_transformer.measuring.shares import SHARES, divided, due_share
+from measured_transformer.measuring.state import status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,6 +74,8 @@ def _measure(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     report = measure_all(
         chosen, executor=options.executor, renew=options.renew, progress=_shown(options), say=_say
     )
+    written = [one for one in chosen if one.label in report.written]
+    report.failed.update(keep_fingerprints(written, executor=options.executor, say=_say))
     for label, why in report.failed.items():
         print(f"{label}: {why}", file=sys.stderr)
     _say(
@@ -84,45 +88,96 @@ def _measure(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
 
 
 def _attest(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
-    """Show that changed code gives the values that are kept."""
+    """Show that changed code computes what the kept results were measured with."""
+    start = time.monotonic()
     found = attest(chosen, executor=options.executor, progress=_shown(options), say=_say)
     failed = [item for item in found if item.problem]
     for item in failed:
         print(f"{item.measurement.label}: {item.problem}", file=sys.stderr)
-    _say(f"{len(found) - len(failed)} of {len(found)} attested")
+    _say(f"{len(found) - len(failed)} of {len(found)} attested in {time.monotonic() - start:.0f} s")
     return int(bool(failed)) or _status(chosen, options)
 
 
 def _repeat(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
-    """Measure the first seeds of everything again and compare."""
+    """Take all fingerprints again, measure the first seeds of a share in full, and compare."""
     start = time.monotonic()
-    found = repeat(chosen, executor=options.executor, progress=_shown(options), say=_say)
-    changed = flipped(found)
+    full, words = _in_full(chosen, options.share)
+    _say(words)
+    report = repeat(
+        chosen, full=full, executor=options.executor, progress=_shown(options), say=_say
+    )
+    for claim, (before, after) in report.verdicts.items():
+        print(f"{claim}: {before} becomes {after} with the values measured now", file=sys.stderr)
+    for room, gone in report.numbers.items():
+        for one in gone:
+            print(f"{room}: {one}", file=sys.stderr)
+    for item in report.items:
+        for why in item.failures:
+            print(f"{item.measurement.label}: {why}", file=sys.stderr)
+    _say(_summary(report, time.monotonic() - start))
+    return int(not report.passed)
+
+
+def _summary(report: Report, seconds: float) -> str:
+    """What a repeat found, in a few lines: all that lies far from what is kept, the farthest first."""
+    told = [item for item in report.items if item.comparison is not None]
     equal, within, outside = (
-        sum(getattr(item.comparison, what) for item in found if item.comparison is not None)
+        sum(getattr(item.comparison, what) for item in told)
         for what in ("equal", "within", "outside")
     )
-    for claim, (before, after) in changed.items():
-        print(f"{claim}: {before} becomes {after} with the values measured now", file=sys.stderr)
-    there = [item for item in found if not item.lacks]
-    if len(there) < len(found):
-        _say(f"{len(found) - len(there)} left out, whose corpus is not here; see above")
-    _say(
-        f"{len(there)} measurements repeated in {time.monotonic() - start:.0f} s: of "
-        f"{equal + within + outside} values {equal} came back equal, {within} within the spread of the "
-        f"seeds, {outside} outside; {len(changed)} verdicts changed"
+    places = [
+        (distance, f"{item.measurement.label} {words}")
+        for item in told
+        if item.comparison is not None
+        for distance, words in item.comparison.where
+    ]
+    lines = [words for _, words in sorted(places, key=lambda one: -one[0])[:10]]
+    left_out = [item for item in report.items if item.lacks]
+    taken = len([item for item in report.items if not item.problem and not item.lacks])
+    other = len([item for item in report.items if item.differences])
+    gone = sum(map(len, report.numbers.values()))
+    found = [
+        *(["farthest from what is kept:", *(f"  {line}" for line in lines)] if lines else []),
+        *([f"{len(left_out)} left out, whose corpus is not here; see above"] if left_out else []),
+        f"{taken} fingerprints taken, {other} of them others than those kept; of {equal + within + outside} "
+        f"values of {len(told)} measurements {equal} came back equal, {within} within the spread of the seeds, "
+        f"{outside} outside; {len(report.verdicts)} verdicts changed, {gone} printed numbers left their "
+        f"intervals; {seconds:.0f} s",
+    ]
+    return "\n".join(found)
+
+
+def _in_full(chosen: Sequence[Measurement], share: str | None) -> tuple[list[Measurement], str]:
+    """What a repeat measures in full: all, or the share that is named or due."""
+    if share is None:
+        return list(chosen), "all measurements are repeated in full"
+    due = due_share() if share == "due" else int(share)
+    if not 0 <= due < SHARES:
+        raise ValueError(f"expected a share from 0 to {SHARES - 1}, got {due}")
+    seconds = {}
+    for one in chosen:
+        at = status(one)
+        if at.result is not None:
+            took = float(at.result.provenance.get("seconds", 1.0))
+            seconds[one.label] = took * one.repeated / len(at.result.seeds)
+    full = divided(chosen, seconds)[due]
+    changed = [one for one in chosen if not status(one).is_valid and one not in full]
+    words = (
+        f"share {due} of {SHARES} is repeated in full: {len(full)} of {len(chosen)} measurements"
     )
-    return int(bool(changed) or not all(item.passed for item in there))
+    if changed:
+        words += f", and {len(changed)} whose code is not attested"
+    return full + changed, words
 
 
 def _status(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
-    """Say of each measurement whether its result holds."""
+    """Say of each measurement whether its result is valid."""
     del options
     wrong = 0
     for one in chosen:
-        now = standing(one)
-        wrong += now.state not in HOLDS
-        print(f"{'  ' if now.state in HOLDS else '* '}{one.label}: {now.why or now.state}")
+        now = status(one)
+        wrong += not now.is_valid
+        print(f"{'  ' if now.is_valid else '* '}{one.label}: {now.why or now.state}")
     return int(bool(wrong))
 
 
@@ -171,6 +226,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--renew", action="store_true", help="measure again what holds, too")
     parser.add_argument(
         "--cluster", metavar="ADDRESS", help="of a dask scheduler, whose workers do all"
+    )
+    parser.add_argument(
+        "--share",
+        metavar="K",
+        help=f"repeat in full only the K-th of {SHARES} shares; 'due': the one that follows from the commit",
     )
     parser.add_argument("--progress", action="store_true", help="show a bar in a log as well")
     for command in (_attest, _repeat, _status, _plan, _device):

@@ -28,7 +28,7 @@ from measured_transformer.evidence.results import (
     result_files,
 )
 from measured_transformer.evidence.verdicts import parts_of
-from measured_transformer.measuring.comparing import NOISE, STEADY, Comparison, compare
+from measured_transformer.measuring.comparing import Comparison, compare
 from measured_transformer.measuring.judging import Judged, judge_results
 from measured_transformer.measuring.measurement import Measurement, measurements_of, rooms
 from measured_transformer.measuring.trials import Trial
@@ -37,6 +37,8 @@ Set = Mapping[str, Mapping[str, Result]]
 """A set of results: room -> measurement -> result."""
 _KEPT = "lib/measured_transformer/chapters"
 """Where the results that pages show lie in a commit."""
+STEADY, NOISE = 1e-3, 1e-5
+"""By what share of itself, and beside that by how much, rounding may move an effect."""
 SHOWN = 60
 """How many rows of a table are shown; what is left is counted."""
 
@@ -212,7 +214,7 @@ def _compared(measurement: Measurement, old: Result, new: Result) -> Compared:
     bare = Result(
         old.room, old.name, old.what, old.variables, old.coords
     )  # values, no first losses
-    return Compared(measurement, old, new, compare(measurement, bare, trials, exact=False))
+    return Compared(measurement, old, new, compare(bare, trials, exact=False))
 
 
 def _judge(
@@ -315,7 +317,7 @@ def as_markdown(found: Changes) -> str:
     outside = [one for one in found.compared if one.comparison and one.comparison.outside]
     if outside:
         rows = [
-            (one.measurement.label, "; ".join(one.comparison.where) if one.comparison else "")
+            (one.measurement.label, one.comparison.farthest if one.comparison else "")
             for one in outside
         ]
         lines += ["### Values outside the spread of the seeds", ""]

@@ -12,7 +12,7 @@ from measured_transformer.evidence.seeds import seeds_of
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.jobs import Job, make_jobs
-from measured_transformer.training.tuning import Arm, Tuned, kept_rates, known_rates
+from measured_transformer.training.tuning import Arm, Tuned, kept_rates, known_rates, trusting
 
 Choose = Callable[["Search"], float]
 _choose: ContextVar[Choose | None] = ContextVar("choose", default=None)
@@ -163,7 +163,7 @@ def kept_choices() -> Iterator[list[Search]]:
         found.append(search)
         return rates[search.name]
 
-    with choosing(choose):
+    with choosing(choose), trusting():
         yield found
 
 

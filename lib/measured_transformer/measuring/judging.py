@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -23,10 +23,10 @@ from measured_transformer.measuring.measurement import (
 )
 from measured_transformer.measuring.state import (
     CURRENT,
-    HOLDS,
     MISSING,
-    Standing,
-    standing,
+    VALID,
+    Status,
+    status,
 )
 
 _CALL = re.compile(r"(?P<name>\w+)\((?P<given>[^()]*)\)")
@@ -40,7 +40,7 @@ class Shown:
     Attributes:
         name: of the measurement.
         what: what was measured, in one line.
-        state, why: see `state.Standing`.
+        state, why: see `state.Status`.
         result: None where it is missing or damaged.
     """
 
@@ -53,7 +53,7 @@ class Shown:
     @property
     def holds(self) -> bool:
         """Whether the page shows it without a mark."""
-        return self.state in HOLDS
+        return self.state in VALID
 
     @property
     def dataset(self) -> Any:
@@ -117,10 +117,27 @@ def judge_room(room: str, replaced: Mapping[str, Result] | None = None) -> Judge
     """
     shown = {}
     for name, one in measurements_of(room).items():
-        at: Standing = standing(one)
+        at: Status = status(one)
         result = (replaced or {}).get(name, at.result)
         shown[name] = Shown(name, one.what, at.state, at.why, result)
     return _judged_room(room, shown)
+
+
+def judge_again(
+    judged: Judged, replaced: Mapping[str, Result], *, only: Collection[str] | None = None
+) -> Judged:
+    """Judge a room once more with other results, without looking at files.
+
+    Args:
+        judged: the room as it was judged before.
+        replaced: results that take the place of others, by name.
+        only: the claims and numbers that are wanted; all when not given.
+    """
+    shown = {
+        name: replace(one, result=replaced.get(name, one.result))
+        for name, one in judged.results.items()
+    }
+    return _judged_room(judged.room, shown, only)
 
 
 def judge_results(room: str, results: Mapping[str, Result]) -> Judged:
@@ -145,7 +162,9 @@ def judge_results(room: str, results: Mapping[str, Result]) -> Judged:
     return _judged_room(room, shown)
 
 
-def _judged_room(room: str, shown: Mapping[str, Shown]) -> Judged:
+def _judged_room(
+    room: str, shown: Mapping[str, Shown], only: Collection[str] | None = None
+) -> Judged:
     datasets = {n: one.result.dataset for n, one in shown.items() if one.result is not None}
     known = {c: claim for c, claim in claims().items() if _room(claim) == room}
     found: dict[str, Any] = {}
@@ -154,6 +173,8 @@ def _judged_room(room: str, shown: Mapping[str, Shown]) -> Judged:
     problems: dict[str, str] = {}
     asked: dict[str, tuple[Reading, Mapping[str, Any]]] = {}
     for reading in readings_of(room):
+        if only is not None and reading.name not in only:
+            continue
         _check(reading, known, shown, room)
         reads[reading.name] = reading.reads
         missing = [name for name in reading.reads if name not in datasets]
@@ -227,6 +248,17 @@ def results_of(judged: Judged, expression: str) -> tuple[str, ...]:
     if match is not None and match["result"] in judged.results:
         return (match["result"],)
     return judged.reads.get(_stands_on(judged, path), ())
+
+
+def reading_of(judged: Judged, expression: str) -> str:
+    """The claim or number of the room that an expression asks for; empty where it reads a result itself."""
+    path, _ = _split(expression)
+    if (call := _CALL.fullmatch(path)) is not None:
+        return call["name"]
+    match = _PATH.fullmatch(path)
+    if match is not None and match["result"] in judged.results:
+        return ""
+    return _stands_on(judged, path)
 
 
 def _split(expression: str) -> tuple[str, str]:

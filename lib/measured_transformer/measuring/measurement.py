@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_type_hints
@@ -17,8 +18,27 @@ from measured_transformer.evidence import results
 from measured_transformer.provenance import digest, versions
 
 CHAPTERS = "measured_transformer.chapters"
+_TRAINS = "measured_transformer.training.loop:train"
 Repeat = int | Literal["opening"]
 Variables = dict[str, tuple[tuple[str, ...], np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Code:
+    """What decides over a measurement's values, in two digests.
+
+    Attributes:
+        training: of what its trainings reach, the models that are trained among it; empty where nothing is.
+        reading: of what the function reaches that reads values from them.
+    """
+
+    training: str
+    reading: str
+
+    @property
+    def whole(self) -> str:
+        """One digest of both."""
+        return sha256(f"{self.training} {self.reading}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +48,7 @@ class Measurement:
     Attributes:
         name: of the function.
         room: the chapter's room; empty for one that is defined elsewhere, such as in a notebook.
-        look: the function: of the seed, of the trained runs where there are any, and of settings with defaults.
+        function: of the seed, of the trained runs where there are any, and of settings with defaults.
         seeds: for how many seeds it is kept.
         coords: labels of the axes beyond ``seed``.
         trainings: what it trains from one seed: a function of the seed and the same settings that gives jobs by
@@ -45,7 +65,7 @@ class Measurement:
 
     name: str
     room: str
-    look: Callable[..., Mapping[str, Any]]
+    function: Callable[..., Mapping[str, Any]]
     seeds: int
     coords: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     trainings: Callable[..., Mapping[Any, Any]] | None = None
@@ -56,12 +76,12 @@ class Measurement:
 
     def __call__(self, *args: Any, **settings: Any) -> Mapping[str, Any]:
         """Call the function itself."""
-        return self.look(*args, **settings)
+        return self.function(*args, **settings)
 
     @property
     def what(self) -> str:
         """What is measured, in one line."""
-        return (inspect.getdoc(self.look) or self.name).splitlines()[0]
+        return (inspect.getdoc(self.function) or self.name).splitlines()[0]
 
     @property
     def label(self) -> str:
@@ -79,7 +99,7 @@ class Measurement:
         Raises:
             TypeError: there is no such setting.
         """
-        parameters = inspect.signature(self.look).parameters.values()
+        parameters = inspect.signature(self.function).parameters.values()
         own = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
         if unknown := sorted(set(changed) - set(own)):
             raise TypeError(
@@ -87,21 +107,22 @@ class Measurement:
             )
         return own | changed
 
-    def digest(self, **settings: Any) -> str:
-        """The digest of all code, settings and data that its values depend on.
+    def code(self, **settings: Any) -> Code:
+        """The digests of all code, settings and data that its values depend on.
 
         How many seeds it is kept for, and how it is repeated, count for nothing.
         """
-        told = {"settings": self.settings(**settings), "coords": dict(self.coords)}
-        return digest(*self._things, settings=told, data=self.data)
+        own = self.settings(**settings)
+        read = {"settings": own, "coords": dict(self.coords)}
+        return Code(
+            digest(self.trainings, _TRAINS, settings=own) if self.trainings is not None else "",
+            digest(self.function, settings=read, data=self.data),
+        )
 
     def versions(self) -> dict[str, str]:
         """The versions of packages that its values depend on."""
-        return versions(*self._things)
-
-    @property
-    def _things(self) -> list[object]:
-        return [self.look] if self.trainings is None else [self.look, self.trainings]
+        things = [self.function, *([] if self.trainings is None else [self.trainings])]
+        return versions(*things)
 
     def jobs(self, seed: int, **settings: Any) -> dict[Any, Any]:
         """What is trained from one seed, by name."""
@@ -166,11 +187,11 @@ def measurement(
     if seeds < 1 or (repeat != "opening" and not 1 <= repeat <= seeds):
         raise ValueError(f"expected seeds >= repeat >= 1, got seeds={seeds} and repeat={repeat!r}")
 
-    def declare(look: Callable[..., Mapping[str, Any]]) -> Measurement:
+    def declare(function: Callable[..., Mapping[str, Any]]) -> Measurement:
         return Measurement(
-            look.__name__,
-            room_of(look.__module__),
-            look,
+            function.__name__,
+            room_of(function.__module__),
+            function,
             seeds,
             dict(coords or {}),
             trainings,

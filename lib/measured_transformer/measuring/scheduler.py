@@ -28,15 +28,15 @@ from measured_transformer.evidence.results import (
     write_result,
 )
 from measured_transformer.evidence.seeds import seeds_of
+from measured_transformer.measuring.attestations import code_of
 from measured_transformer.measuring.measurement import Measurement
 from measured_transformer.measuring.progress import Progress, Shown
 from measured_transformer.measuring.state import (
     DAMAGED,
-    HOLDS,
+    environment,
     folder_for,
-    here,
     same_versions,
-    standing,
+    status,
 )
 from measured_transformer.measuring.trials import Trial, read_trial, write_trial
 from measured_transformer.measuring.work import Outcome, Wanted, Workers
@@ -82,7 +82,7 @@ def measure(
     """
     wanted = seeds_of(seeds) if isinstance(seeds, int) else list(seeds)
     own = measurement.settings(**settings)
-    digest = measurement.digest(**own) if measurement.room else ""
+    digest = measurement.code(**own).whole if measurement.room else ""
     asked = [Wanted(measurement, seed, own, digest) for seed in wanted]
     with (
         a_store() as store,
@@ -92,7 +92,7 @@ def measure(
         found = {one.seed: outcome for one, outcome in work.outcomes(asked, store)}
     failed = {seed: error for seed, error in found.items() if isinstance(error, Exception)}
     if failed:
-        raise RuntimeError(said(failed))
+        raise RuntimeError(error_summary(failed))
     return result_of(measurement, [found[seed] for seed in wanted]).dataset  # type: ignore[misc]
 
 
@@ -159,8 +159,8 @@ def _written(one: Measurement) -> int | None:
 def _planned(one: Measurement, renew: bool, report: Report, say: Say) -> list[Task]:
     """What is to be done for a measurement; nothing where it holds, or cannot be done."""
     try:
-        now = standing(one)
-        if now.state in HOLDS and not renew:
+        now = status(one)
+        if now.is_valid and not renew:
             report.held.append(one.label)
             return []
         if now.state == DAMAGED:  # nothing is put in the place of what may be of worth
@@ -201,8 +201,8 @@ class Task:
 
     def __init__(self, one: Measurement, kept: Result | None, renew: bool, say: Say) -> None:
         self.one, self._kept, self._renew, self._say = one, kept, renew, say
-        self._folder, self._here = folder_for(one.room), here()
-        self._digest, self._seeds = one.digest(), seeds_of(one.seeds)
+        self._folder, self._here = folder_for(one.room), environment()
+        self._code, self._seeds = one.code(), seeds_of(one.seeds)
         self._trials = trials_folder(one, self._here)
         self._done = {} if renew else _known(one, kept, self._here)
         self._failed: dict[int, Exception] = {}
@@ -219,24 +219,16 @@ class Task:
         return [s for s in self._seeds if s not in self._done and s not in self._failed]
 
     def wanted(self) -> list[Wanted]:
-        """What is to be done for them; first seeds with what a repeat compares on other machines."""
-        repeated, settings = set(self._seeds[: self.one.repeated]), self.one.settings()
+        """What is to be done for them."""
+        settings, digest = self.one.settings(), self._code.whole
         return [
-            Wanted(
-                self.one,
-                seed,
-                settings,
-                self._digest,
-                doubles=seed in repeated,
-                refused=self._refused,
-            )
-            for seed in self.missing
+            Wanted(self.one, seed, settings, digest, refused=self._refused) for seed in self.missing
         ]
 
     def take(self, outcome: Outcome) -> None:
         """Keep what came of a seed."""
         wanted, found = outcome
-        if isinstance(found, Trial) and self.one.digest() != self._digest:
+        if isinstance(found, Trial) and self.one.code() != self._code:
             found = RuntimeError(
                 "the code was changed while it was measured; run make measure again"
             )
@@ -277,7 +269,8 @@ class Task:
             return
         if self._failed:
             report.failed[label] = (
-                f"{len(self._failed)} of {count} seeds failed ({said(self._failed)}); the others are kept"
+                f"{len(self._failed)} of {count} seeds failed ({error_summary(self._failed)}); the others "
+                "are kept"
             )
             return
         try:
@@ -292,7 +285,7 @@ class Task:
             shutil.rmtree(self._trials, ignore_errors=True)
 
 
-def said(failed: Mapping[int, Exception]) -> str:
+def error_summary(failed: Mapping[int, Exception]) -> str:
     """What failed, in words: each reason once."""
     reasons: dict[str, list[str]] = {}
     for seed, error in failed.items():
@@ -332,13 +325,10 @@ def result_of(
         name: {str(t.seed): t.openings[name] for t in repeated if name in t.openings}
         for name in repeated[0].openings
     }
-    doubles = {
-        name: {str(t.seed): t.doubles[name] for t in repeated if name in t.doubles}
-        for name in repeated[0].doubles
-    }
     told = dict(provenance or {})
     if provenance is not None:
-        told["digest"] = measurement.digest()
+        code = measurement.code()
+        told |= {"digest": code.whole, "training": code.training, "reading": code.reading}
         told["settings"] = {name: str(value) for name, value in measurement.settings().items()}
         told["seconds"] = round(sum(trial.seconds for trial in trials), 1)
         told["versions"] = {**told.get("versions", {}), **measurement.versions()}
@@ -353,7 +343,6 @@ def result_of(
         {"seed": [trial.seed for trial in trials], **coords},
         told,
         openings,
-        doubles,
     )
     check(result)
     return result
@@ -370,33 +359,26 @@ def trials_folder(measurement: Measurement, provenance: Mapping[str, Any]) -> Pa
     kind = str(provenance.get("kind", ""))
     kind += "".join(f" {name} {one}" for name, one in sorted(measurement.versions().items()))
     words = "".join(c if c.isalnum() else "-" for c in kind)
-    return build / "measuring" / measurement.label / f"{measurement.digest()[:24]}-{words}"
+    return build / "measuring" / measurement.label / f"{measurement.code().whole[:24]}-{words}"
 
 
 def _known(one: Measurement, result: Result | None, now: Mapping[str, Any]) -> dict[int, Trial]:
     """The seeds that an existing result holds of the very same code, versions and kind of machine."""
     if result is None or result.provenance.get("kind") != now.get("kind"):
         return {}
-    same = same_versions(one, result.provenance)
-    if result.provenance["digest"] != one.digest() or not same:
+    same = same_versions(one, result.provenance.get("versions", {}))
+    if code_of(result) != one.code().whole or not same:
         return {}
     found = {}
     seconds = float(result.provenance.get("seconds", 0.0)) / len(result.seeds)
     for index, seed in enumerate(result.seeds):
         values = {n: (axes[1:], v[index]) for n, (axes, v) in result.variables.items()}
-        opened, doubles = (
-            {
-                name: list(map(float, each[str(seed)]))
-                for name, each in kept.items()
-                if str(seed) in each
-            }
-            for kept in (result.openings, result.doubles)
-        )
-        found[seed] = Trial(seed, values, opened, doubles, seconds, (str(now["kind"]),))
-    if one.trainings is not None:  # a file that was written before such losses were kept
-        for seed in result.seeds[: one.repeated]:
-            if not found[seed].doubles:
-                del found[seed]
+        opened = {
+            name: list(map(float, each[str(seed)]))
+            for name, each in result.openings.items()
+            if str(seed) in each
+        }
+        found[seed] = Trial(seed, values, opened, seconds, (str(now["kind"]),))
     return found
 
 

@@ -20,8 +20,9 @@ from measured_transformer.evidence.results import (
     results_folder,
 )
 from measured_transformer.evidence.seeds import seed_offset, seeds_of
-from measured_transformer.measuring.measurement import Measurement
-from measured_transformer.training.device import circumstances
+from measured_transformer.measuring.attestations import Attestation, attestations_of, code_of
+from measured_transformer.measuring.measurement import Code, Measurement
+from measured_transformer.training.device import ARITHMETIC, circumstances
 from measured_transformer.training.folders import build_folder
 
 CURRENT, ATTESTED, UNATTESTED, STALE, DAMAGED, MISSING = (
@@ -33,25 +34,32 @@ CURRENT, ATTESTED, UNATTESTED, STALE, DAMAGED, MISSING = (
     "missing",
 )
 RESULTS_VARIABLE = "MEASURED_RESULTS_DIR"
-HOLDS = (CURRENT, ATTESTED)
+VALID = (CURRENT, ATTESTED)
 """The states in which a page shows a result without a mark."""
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A measurement's result and whether it holds.
+class Status:
+    """A measurement's result and whether it is valid.
 
     Attributes:
         state: one of the words of this module.
-        why: what is the matter and which command mends it, in one sentence; empty where it holds.
+        why: what is the matter and which command mends it, in one sentence; empty where it is valid.
         result: the result; None where it is missing or damaged.
-        of_this_code: whether it was measured with, or attested for, the code and versions as they are now.
+        code: the code as it is now; None where its data cannot be read.
+        attestation: what is known of the code that the result was measured with; None where nothing is.
     """
 
     state: str
     why: str
     result: Result | None
-    of_this_code: bool = False
+    code: Code | None = None
+    attestation: Attestation | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether a page shows the result without a mark."""
+        return self.state in VALID
 
 
 def folder_for(room: str, offset: int | None = None) -> Path:
@@ -76,44 +84,62 @@ def folder_for(room: str, offset: int | None = None) -> Path:
     return build / f"seeds-{chosen}" / room / "results"
 
 
-def standing(measurement: Measurement, folder: Path | None = None) -> Standing:
-    """Whether a measurement's result holds for the code as it is now."""
+def status(measurement: Measurement, folder: Path | None = None) -> Status:
+    """Whether a measurement's result is valid for the code as it is now.
+
+    It is where it was measured with this code, or where both have the same fingerprint: see `attestations`.
+
+    Raises:
+        ValueError: the room's fingerprints are damaged.
+    """
     path = (folder or folder_for(measurement.room)) / f"{measurement.name}.json"
     file, command = f"{measurement.room}/results/{path.name}", f"CHAPTER={measurement.room}"
     try:
         result = read_result(path)
     except FileNotFoundError:
-        return Standing(MISSING, f"{file} is missing; run make measure {command}", None)
+        return Status(MISSING, f"{file} is missing; run make measure {command}", None)
     except DamagedResultError as error:
-        return Standing(DAMAGED, str(error), None)
+        return Status(DAMAGED, str(error), None)
     if failed := set(seeds_of(measurement.seeds)) - set(result.seeds):
         why = f"{file} lacks {len(failed)} of {measurement.seeds} seeds; run make measure {command}"
-        return Standing(STALE, why, result)
+        return Status(STALE, why, result)
     both = f"run make attest {command}, or make measure {command}"
     try:
-        now = measurement.digest()
+        now = measurement.code()
     except FileNotFoundError as error:
         why = f"{file} was measured with data that is not there ({error.filename}); {both}"
-        return Standing(UNATTESTED, why, result)
-    for state, told in (
-        (CURRENT, result.provenance),
-        (ATTESTED, result.provenance.get("attested") or {}),
-    ):
-        if now == told.get("digest") and same_versions(measurement, told):
-            if measurement.trainings is not None and not result.doubles:
-                why = f"{file} keeps no first losses that all machines agree in; run make attest {command}"
-                return Standing(UNATTESTED, why, result, of_this_code=True)
-            return Standing(state, "", result, of_this_code=True)
+        return Status(UNATTESTED, why, result)
+    measured = code_of(result)
+    known = attestations_of(measurement.room).get(measurement.name)
+    if known is not None and known.measured != measured:
+        known = None  # of another result
+    if measured == now.whole and same_versions(measurement, result.provenance.get("versions", {})):
+        return Status(CURRENT, "", result, now, known)
+    if known is None:
+        what = "code of which no fingerprint is kept"
+        if "reading" not in result.provenance:
+            what = "a digest of an older form, and no fingerprint of its code is kept"
+    elif known.code == now:
+        if same_versions(measurement, known.versions):
+            return Status(ATTESTED, "", result, now, known)
+        what = "other versions of packages"
+    else:
+        what = _changed(known.code, now)
     if _note(measurement, now).exists():
         why = f"{file} is not what the code measures now; run make measure {command}"
-        return Standing(STALE, why, result)
-    others = "other versions of packages" if now == result.provenance["digest"] else "other code"
-    return Standing(UNATTESTED, f"{file} was measured with {others}; {both}", result)
+        return Status(STALE, why, result, now, known)
+    return Status(UNATTESTED, f"{file} was measured with {what}; {both}", result, now, known)
 
 
-def same_versions(measurement: Measurement, told: Mapping[str, Any]) -> bool:
-    """Whether the packages that a measurement's values depend on are those of a provenance."""
-    then = told.get("versions", {})
+def _changed(then: Code, now: Code) -> str:
+    """Which part of the code is another one."""
+    if then.reading == now.reading:
+        return "other code of its trainings"
+    return "other code that reads its trainings" if then.training == now.training else "other code"
+
+
+def same_versions(measurement: Measurement, then: Mapping[str, Any]) -> bool:
+    """Whether the packages that a measurement's values depend on have the versions that they had then."""
     return all(then.get(name, one) == one for name, one in measurement.versions().items())
 
 
@@ -122,19 +148,20 @@ def note_stale(measurement: Measurement) -> None:
 
     Where that cannot be written, the result stays unattested, which no page shows without a mark either.
     """
-    note = _note(measurement, measurement.digest())
+    note = _note(measurement, measurement.code())
     with suppress(OSError):
         note.parent.mkdir(parents=True, exist_ok=True)
         note.touch()
 
 
-def _note(measurement: Measurement, digest: str) -> Path:
+def _note(measurement: Measurement, code: Code) -> Path:
     folder = build_folder() or Path(os.devnull)
-    told = "-".join([digest[:16], *(f"{n}{v}" for n, v in sorted(measurement.versions().items()))])
-    return folder / "measuring" / "stale" / f"{measurement.label}-{told}"
+    told = [f"{name}{one}" for name, one in sorted(measurement.versions().items())]
+    name = "-".join([measurement.label, code.whole[:16], *told])
+    return folder / "measuring" / "stale" / name
 
 
-def here() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """What a result says of where it was measured: commit, device, kind of machine, precision and versions."""
     told = dict(circumstances())
     versions = {"python": platform.python_version()}
@@ -152,10 +179,14 @@ def here() -> dict[str, Any]:
 
 
 def same_kind(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether values must be equal to the last bit: the same kind of machine, and the same torch and numpy."""
+    """Whether values must be equal to the last bit: the same arithmetic, and the same torch and numpy.
+
+    A result of a processor whose arithmetic nobody looked at is of another kind than any machine.
+    """
     packages = ("torch", "numpy")
     versions = [[one.get("versions", {}).get(name) for name in packages] for one in (then, now)]
-    return then.get("kind") == now.get("kind") and versions[0] == versions[1]
+    known = ARITHMETIC in str(now.get("kind", "")) or str(now.get("kind", "")).startswith("cuda")
+    return known and then.get("kind") == now.get("kind") and versions[0] == versions[1]
 
 
 def commit() -> str:

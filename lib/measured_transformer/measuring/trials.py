@@ -9,16 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 
 from measured_transformer.evidence.results import pack, unpack, write_whole
+from measured_transformer.measuring.fingerprints import name_of, opening
+from measured_transformer.measuring.jobs import kept_choices
 from measured_transformer.measuring.measurement import Measurement, Variables, measurements_of
-from measured_transformer.measuring.openings import double_opening, first_losses
+from measured_transformer.parts.kernels.linear import linear_kernel
 from measured_transformer.training.checkpoints import read_tensors
 from measured_transformer.training.device import circumstances, cpu_threads, find_device
 from measured_transformer.training.ensemble import arrivals
@@ -27,8 +30,6 @@ from measured_transformer.training.loop import Run
 from measured_transformer.training.store import Store
 
 Jobs = Mapping[Any, Job]
-Which = Literal["single", "double", "both"]
-"""First losses in single precision, as trainings have them, in double precision, or both."""
 OPENING = 20
 """How many first steps of a training are kept, so that a repeat can compare their losses."""
 CHECKPOINT_EVERY = 1000
@@ -50,7 +51,6 @@ class Trial:
         seed: the seed.
         variables: name -> (axes, values).
         openings: training -> the losses of its first steps.
-        doubles: the same in double precision, of trials that a repeat measures again; see `openings`.
         seconds: how long it took, its trainings included, whenever that was.
         kinds: of the machines that it was trained or, where nothing was, looked at on.
     """
@@ -58,7 +58,6 @@ class Trial:
     seed: int
     variables: Variables
     openings: Mapping[str, list[float]] = field(default_factory=dict)
-    doubles: Mapping[str, list[float]] = field(default_factory=dict)
     seconds: float = 0.0
     kinds: tuple[str, ...] = ()
 
@@ -160,23 +159,22 @@ def take(
     settings: Mapping[str, Any],
     store: Store,
     jobs: Jobs | None = None,
-    *,
-    doubles: bool = False,
 ) -> Trial:
     """Measure from one seed, in one thread; runs that the store does not hold are trained first.
+
+    Linear maps are PyTorch's matrix products, whatever the processor offers.
 
     Args:
         measurement, seed, settings: what to measure.
         store: what holds runs.
         jobs: what is trained, by name; asked of the measurement when not given.
-        doubles: whether to add the first losses in double precision.
 
     Raises:
         ValueError: as the measurement, and where it gives what is no named array.
     """
     asked = measurement.jobs(seed, **settings) if jobs is None else jobs
     wanted = {name: timed(job) for name, job in asked.items()}
-    with _ALONE, cpu_threads(1):
+    with _ALONE, cpu_threads(1), linear_kernel("product"):
         runs, seconds, kinds = {}, 0.0, set()
         for name, job in wanted.items():
             start = time.perf_counter()
@@ -186,13 +184,12 @@ def take(
             kinds.add(told.get("asked", {}).get("device", circumstances()["kind"]))
         start = time.perf_counter()
         arguments = [seed] if measurement.trainings is None else [seed, runs]
-        given = measurement.look(*arguments, **settings)
+        given = measurement.function(*arguments, **settings)
         seconds += time.perf_counter() - start
         variables = measurement.variables(given)
         openings = {name_of(name): run.losses[:OPENING].tolist() for name, run in runs.items()}
-        double = {name_of(n): double_opening(job) for n, job in wanted.items()} if doubles else {}
     own = tuple(sorted(kinds)) or (circumstances()["kind"],)
-    return Trial(seed, variables, openings, double, seconds, own)
+    return Trial(seed, variables, openings, seconds, own)
 
 
 def take_by_name(
@@ -203,61 +200,48 @@ def take_by_name(
     store: Store,
     jobs: Jobs,
     *,
-    doubles: bool = False,
+    chosen_before: bool = False,
 ) -> Trial:
     """The same for a measurement of a room, which a worker process finds by its name.
+
+    Args:
+        label: its room and name.
+        digest: of its code.
+        seed, settings, store, jobs: as for `take`.
+        chosen_before: whether learning rates that it looks up as it goes are those that were chosen before.
 
     Raises:
         OtherCodeError: the code here is not that which was to be measured.
     """
     one = _found(label, digest, settings)
-    return take(one, seed, settings, store, jobs, doubles=doubles)
+    with kept_choices() if chosen_before else nullcontext():
+        return take(one, seed, settings, store, jobs)
 
 
 def open_by_name(
-    label: tuple[str, str],
-    digest: str,
-    seed: int,
-    settings: Mapping[str, Any],
-    jobs: Jobs,
-    which: Which,
+    label: tuple[str, str], digest: str, seed: int, settings: Mapping[str, Any], jobs: Jobs
 ) -> Trial:
-    """The first losses of a measurement's trainings from one seed, and nothing else.
-
-    Args:
-        label, digest, seed, settings, jobs: as for `take_by_name`.
-        which: 'single', 'double' to compare with kept ones, or 'both' to keep them: then those in double
-            precision go only as far as they carry.
-    """
+    """The first losses of a measurement's trainings from one seed, and nothing else. Arguments as above."""
     start = time.perf_counter()
     _found(label, digest, settings)
-    named = {name_of(name): job for name, job in jobs.items()}
-    openings, doubles = {}, {}
-    with _ALONE, cpu_threads(1):
-        if which in ("single", "both"):
-            openings = {name: first_losses(job, OPENING) for name, job in named.items()}
-        if which == "double":
-            doubles = {name: first_losses(job, double=True) for name, job in named.items()}
-        if which == "both":
-            doubles = {name: double_opening(job) for name, job in named.items()}
-    return Trial(seed, {}, openings, doubles, time.perf_counter() - start)
+    with _ALONE, cpu_threads(1), linear_kernel("product"):
+        openings = {n: opening(job, OPENING).losses.tolist() for n, job in _named(jobs).items()}
+    return Trial(seed, {}, openings, time.perf_counter() - start)
+
+
+def _named(jobs: Jobs) -> dict[str, Job]:
+    return {name_of(name): job for name, job in jobs.items()}
 
 
 def _found(label: tuple[str, str], digest: str, settings: Mapping[str, Any]) -> Measurement:
     room, name = label
     one = measurements_of(room)[name]
-    if one.digest(**settings) != digest:
+    if one.code(**settings).whole != digest:
         raise OtherCodeError(
             f"expected the code of {one.label} as it was when this began, got another one: it was changed "
             "meanwhile, or this machine has another version; call make measure again"
         )
     return one
-
-
-def name_of(training: Any) -> str:
-    """The name of a training in a file: its parts joined by slashes."""
-    parts = training if isinstance(training, tuple) else (training,)
-    return "/".join(str(part) for part in parts)
 
 
 # Runs in the store --------------------------------------------------------------------------------
@@ -317,7 +301,6 @@ def write_trial(trial: Trial, path: Path) -> None:
             n: {"axes": list(axes), **pack(v)} for n, (axes, v) in trial.variables.items()
         },
         "openings": {name: list(map(str, losses)) for name, losses in trial.openings.items()},
-        "doubles": {name: list(map(str, losses)) for name, losses in trial.doubles.items()},
         "seconds": trial.seconds,
         "kinds": list(trial.kinds),
     }
@@ -336,7 +319,6 @@ def read_trial(path: Path) -> Trial | None:
             told["seed"],
             {n: (tuple(one["axes"]), unpack(one)) for n, one in told["variables"].items()},
             _numbers(told["openings"]),
-            _numbers(told["doubles"]),
             told["seconds"],
             tuple(told["kinds"]),
         )

@@ -52,7 +52,7 @@ from measured_transformer.training.processes import LocalProcesses, ProcessDiedE
 from measured_transformer.training.store import Store
 from measured_transformer.training.tuning import Arm, Tuned, keep_rates
 
-Part = Literal["all", "single", "double", "both"]
+Part = Literal["all", "openings"]
 _BROKE = (BrokenExecutor, ProcessDiedError)
 
 
@@ -68,8 +68,7 @@ class Wanted:
         measurement, seed: which.
         settings: of the measurement, all of them.
         digest: of its code, as it was when the work was planned.
-        part: 'all', or for the first losses of its trainings alone which of them, see `trials.Which`.
-        doubles: of 'all', whether with first losses in double precision.
+        part: 'all', or 'openings' for the first losses of its trainings alone.
         again: whether it is measured again, so that learning rates are those that were chosen before.
         refused: as soon as it holds an error, this is wanted no more, and ends with it.
     """
@@ -79,7 +78,6 @@ class Wanted:
     settings: Mapping[str, Any]
     digest: str
     part: Part = "all"
-    doubles: bool = False
     again: bool = False
     refused: list[Exception] = field(default_factory=list)
 
@@ -383,11 +381,11 @@ class _Work:
         label, settings = (where.room, where.name), dict(one.settings)
         if one.part != "all":
             jobs = dict(item.jobs)
-            given: tuple[Any, ...] = (label, one.digest, one.seed, settings, jobs, one.part)
+            given: tuple[Any, ...] = (label, one.digest, one.seed, settings, jobs)
             return self._workers.submit(partial(open_by_name, *given))
         if where.room:
             given = (label, one.digest, one.seed, settings, self._store, dict(item.jobs))
-            return self._workers.submit(partial(take_by_name, *given, doubles=one.doubles))
+            return self._workers.submit(partial(take_by_name, *given, chosen_before=one.again))
         future: Future[Trial] = Future()  # defined in a notebook: no other process can find it
         try:
             future.set_result(take(where, one.seed, settings, self._store, item.jobs))

@@ -18,10 +18,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from measured_transformer.training.arithmetic import arithmetic
+
 VARIABLE = "MEASURED_DEVICE"
 PRECISION = (
     "highest"  # PyTorch's word for float32 products that are not shortened to TF32 or bfloat16
 )
+ARITHMETIC = "arithmetic"
+"""The word before a processor's arithmetic in the name of its kind."""
 _CHOICES = ("auto", "cpu", "cuda")
 
 
@@ -105,7 +109,8 @@ def circumstances() -> dict[str, str]:
     """What a training here computes on and with, in words: for the provenance of runs and results.
 
     Returns:
-        `device` (its name), `kind` (what values are equal on to the last bit, as far as one can tell),
+        `device` (its name), `kind` (what values are equal on to the last bit: for a CPU its instructions, its
+        name and a digest of its arithmetic),
         `precision`, `deterministic`, `dtype`, `torch` and `numpy`, and on CUDA the versions of `cuda` and of
         the `driver`.
 
@@ -125,7 +130,8 @@ def circumstances() -> dict[str, str]:
         versions = {"cuda": str(torch.version.cuda), "driver": _driver()}
         return {"device": name, "kind": f"cuda {name}", **told, **versions}
     name = cpu_name()
-    return {"device": name, "kind": f"cpu {torch.backends.cpu.get_cpu_capability()} {name}", **told}
+    kind = f"cpu {torch.backends.cpu.get_cpu_capability()} {name}, {ARITHMETIC} {arithmetic()}"
+    return {"device": name, "kind": kind, **told}
 
 
 @lru_cache(maxsize=1)

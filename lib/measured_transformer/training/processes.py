@@ -12,7 +12,7 @@ import pickle
 import queue
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
@@ -32,8 +32,12 @@ class LocalProcesses(Executor):
     interruption of the caller ends the processes.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, environ: Mapping[str, str] | None = None) -> None:
         """Plan for that many processes.
+
+        Args:
+            number: of processes.
+            environ: variables of their environment, beside those of this process.
 
         Raises:
             ValueError: when there is not at least one.
@@ -41,6 +45,7 @@ class LocalProcesses(Executor):
         if number < 1:
             raise ValueError(f"expected at least one process, got {number}")
         self._threads = ThreadPoolExecutor(number)
+        self._environ = dict(environ or {})
         self._idle: queue.SimpleQueue[_Process | None] = queue.SimpleQueue()
         self._all: list[_Process] = []
         for _ in range(number):
@@ -68,7 +73,7 @@ class LocalProcesses(Executor):
         process = self._idle.get()
         try:
             if process is None:
-                process = _Process()
+                process = _Process(self._environ)
                 self._all.append(process)
             succeeded, result = process.call((fn, args, kwargs))
         except (EOFError, OSError, pickle.UnpicklingError) as error:
@@ -85,13 +90,18 @@ class LocalProcesses(Executor):
 
 
 class _Process:
-    def __init__(self) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         places = [place for place in sys.path if place]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "measured_transformer.training._worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(places)},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join(places),
+                **environ,
+            },
         )
 
     def call(self, work: Any) -> tuple[bool, Any]:

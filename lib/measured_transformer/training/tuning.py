@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from measured_transformer.training.tuned_table import (
 )
 
 _CODE = ("measured_transformer.training.loop:train", "measured_transformer.training.loop:evaluate")
+_trusted: ContextVar[list[Line] | None] = ContextVar("trusted", default=None)
 _AGREES = 1e-6
 """By what share of itself the loss of a training done again may differ on the same kind of machine."""
 _ELSEWHERE = 0.1
@@ -222,6 +225,23 @@ def keep_rates(
     return choice
 
 
+@contextmanager
+def trusting() -> Iterator[list[Line]]:
+    """Have `search_losses` take what the library's table holds, whatever code that was found with.
+
+    For measuring again: whether values come back is asked of the trainings that were measured.
+
+    Yields:
+        the lines that were so taken, with the code as it is now.
+    """
+    found: list[Line] = []
+    token = _trusted.set(found)
+    try:
+        yield found
+    finally:
+        _trusted.reset(token)
+
+
 def search_losses(
     name: str,
     asked: Mapping[str, Any],
@@ -250,6 +270,9 @@ def search_losses(
     for line in lines:
         (kept,) = losses_of(line).values()
         if line["code"] == own:
+            return kept
+        if (trusted := _trusted.get()) is not None:
+            trusted.append({**line, "code": own})
             return kept
         rate = min(kept, key=lambda r: _mean(kept[r]))
         if _comes_back(trial(rate, seeds[0]), kept[rate], line):
