@@ -116,7 +116,7 @@ def _equal(new: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 
 def _distance(new: np.ndarray, old: np.ndarray, index: int) -> np.ndarray:
-    """How far values lie from the kept ones of their seed, in spreads of the seeds, wider where these are few."""
+    """How far values lie from the kept ones of their seed, in spreads of the seeds; see `FEW`."""
     values = old.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.nanmax(values, 0) - np.nanmin(values, 0)

@@ -15,7 +15,10 @@ both agree.
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,8 +48,8 @@ STEADY = 1e-8
 """By how much a variable's sums may differ between the two takings, to be kept: times the root of its size."""
 SAME = 1e-6
 """By how much kept sums may differ on any processor: times the root of the variable's size."""
-SLOW = 4.0
-"""Seconds of reading from which on values are left out, so that all fingerprints together take minutes."""
+SLOW = 5.0
+"""Seconds of reading, in processor time, after which values are left out: a repeat takes all fingerprints."""
 PLAINEST = {
     "ATEN_CPU_CAPABILITY": "default",
     "ONEDNN_MAX_CPU_ISA": "SSE41",
@@ -166,20 +169,23 @@ class Taken:
 
     Attributes:
         fingerprint: it.
-        seconds: that trainings and reading took, in processor time.
-        reading: those of the reading alone.
+        seconds: that it took, in processor time.
         choices: lines of the table of tuned rates that were taken from it while values were read, with the code
             as it is now.
     """
 
     fingerprint: Fingerprint
     seconds: float = 0.0
-    reading: float = 0.0
     choices: Sequence[Mapping[str, Any]] = ()
 
 
 def take_fingerprint(
-    measurement: Measurement, seed: int, *, values: bool = True, nudged: bool = False
+    measurement: Measurement,
+    seed: int,
+    *,
+    values: bool = True,
+    nudged: bool = False,
+    most: float = math.inf,
 ) -> Taken:
     """The fingerprint of a measurement as the code is now.
 
@@ -191,29 +197,56 @@ def take_fingerprint(
         seed: the seed that it is taken from.
         values: whether to read values from what was trained, too.
         nudged: whether weights are moved in their thirteenth digit.
+        most: seconds of processor time after which values are left out, where their reading takes longer.
 
     Raises:
         NotTunedError: no learning rate was ever chosen for one of its trainings.
     """
-    settings, start, reading = measurement.settings(), time.process_time(), 0.0
+    settings, start = measurement.settings(), time.process_time()
     with kept_choices(), trusting() as choices:
         jobs = measurement.jobs(seed, **settings)
         with in_double(), cpu_threads(1), linear_kernel("product"):
             runs = _opened(jobs, nudged)
             given: Variables = {}
             if values:
-                reading = -time.process_time()
                 arguments = [seed] if measurement.trainings is None else [seed, runs]
-                read = measurement.function(*arguments, **settings)
-                # curves of ten steps are shorter than the labels of their axis
-                given = replace(measurement, coords={}).variables(read)
-                reading += time.process_time()
+                try:
+                    with _at_most(most):
+                        read = measurement.function(*arguments, **settings)
+                    # curves of ten steps are shorter than the labels of their axis
+                    given = replace(measurement, coords={}).variables(read)
+                except _TooLongError:
+                    values = False
     found = Fingerprint(
         {name_of(name): run.losses.tolist() for name, run in runs.items()},
         {name: sums(array) for name, (_, array) in given.items()},
         values,
     )
-    return Taken(found, time.process_time() - start, reading, choices)
+    return Taken(found, time.process_time() - start, choices)
+
+
+class _TooLongError(Exception):
+    """A reading that took longer than it may."""
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """End the block after so many seconds of processor time, where this is a main thread."""
+    can = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not can or math.isinf(seconds):
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _TooLongError
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _opened(jobs: Mapping[Any, Job], nudged: bool) -> dict[Any, Run]:
@@ -294,11 +327,17 @@ def name_of(training: Any) -> str:
 
 
 def take_by_label(
-    label: tuple[str, str], seed: int, *, values: bool = True, nudged: bool = False
+    label: tuple[str, str],
+    seed: int,
+    *,
+    values: bool = True,
+    nudged: bool = False,
+    most: float = math.inf,
 ) -> Taken:
     """The same for a measurement of a room, which a worker process finds by room and name."""
     room, name = label
-    return take_fingerprint(measurements_of(room)[name], seed, values=values, nudged=nudged)
+    one = measurements_of(room)[name]
+    return take_fingerprint(one, seed, values=values, nudged=nudged, most=most)
 
 
 # In words -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, as_completed
 from functools import partial
@@ -25,7 +26,11 @@ Outcome = tuple[Measurement, Taken | Exception]
 
 
 def fingerprints(
-    wanted: Mapping[Measurement, bool], work: Workers, shown: Progress
+    wanted: Mapping[Measurement, bool],
+    work: Workers,
+    shown: Progress,
+    *,
+    most: float = math.inf,
 ) -> Iterator[Outcome]:
     """The fingerprint of each measurement from its first seed, or the error that it ended with, as they come.
 
@@ -33,6 +38,7 @@ def fingerprints(
         wanted: the measurements, and of each whether to read values.
         work: what computes.
         shown: what is told of it.
+        most: seconds of reading after which values are left out.
     """
     for one in wanted:
         shown.expect("fingerprints", one.label, A_LOOK)
@@ -40,7 +46,7 @@ def fingerprints(
     for one, values in sorted(wanted.items(), key=lambda each: -_weight(each[0])):
         if one.room:
             call = partial(take_by_label, (one.room, one.name), seeds_of(1)[0], values=values)
-            asked[work.submit(call)] = one
+            asked[work.submit(partial(call, most=most))] = one
         else:  # defined in a notebook: no other process can find it
             asked[_done(one, values)] = one
     for future in as_completed(asked):
@@ -66,7 +72,7 @@ def fresh_fingerprints(
         measurements, work, shown: as for `fingerprints`.
     """
     first: dict[Measurement, Taken] = {}
-    for one, taken in fingerprints(dict.fromkeys(measurements, True), work, shown):
+    for one, taken in fingerprints(dict.fromkeys(measurements, True), work, shown, most=SLOW):
         if isinstance(taken, Exception):
             yield one, taken
         else:
@@ -74,18 +80,16 @@ def fresh_fingerprints(
     with LocalProcesses(max(1, available_cores()), PLAINEST) as plainest:
         asked = {}
         for one, taken in first.items():
-            values = taken.reading <= SLOW
+            values = taken.fingerprint.has_values
             call = partial(take_by_label, (one.room, one.name), seeds_of(1)[0], values=values)
-            asked[plainest.submit(call, nudged=True)] = (one, values)
+            asked[plainest.submit(partial(call, nudged=True))] = one
         for future in as_completed(asked):
-            one, values = asked[future]
+            one = asked[future]
             error = future.exception()
             if error is not None:
                 yield one, error if isinstance(error, Exception) else RuntimeError(str(error))
                 continue
-            own, other = first[one].fingerprint, future.result().fingerprint
-            kept = own if values else Fingerprint(own.losses, {}, False)
-            yield one, kept.agreeing(other)
+            yield one, first[one].fingerprint.agreeing(future.result().fingerprint)
 
 
 def _weight(one: Measurement) -> float:
