@@ -37,14 +37,14 @@ def files() -> dict[str, str]:
 
 @pytest.fixture
 def room(files, tmp_path, monkeypatch):
-    """The guide's room, among the chapters of the library as long as a test runs."""
-    folder = tmp_path / "chapters" / "tied_embeddings"
+    """The guide's room, the only one as long as a test runs."""
+    folder = tmp_path / "rooms" / "tied_embeddings"
     folder.mkdir(parents=True)
     for name in IN_ROOM:
         (folder / name).write_text(files[name], "utf-8")
     (tmp_path / "_config.yml").write_text("")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(results, "_CHAPTERS", folder.parent)
+    monkeypatch.setattr(results, "_ROOMS", folder.parent)
     monkeypatch.setattr(measured_book.rooms, "__path__", [str(folder.parent)])
     monkeypatch.setattr(exercise_registry, "_KNOWN", {})
     yield folder
@@ -114,7 +114,7 @@ PLACES = {
     "wrong_answers.py": "tests/rooms/one_layer",
     **dict.fromkeys(IN_ROOM, "lib/measured_book/rooms/one_layer"),
 }
-"""File -> where another room has it; what is imported from the library is sorted by the place."""
+"""File -> where another room has it; what is imported from the laboratory is sorted by the place."""
 
 
 @pytest.mark.parametrize("name", [name for name in PLACES if name.endswith(".py")])

@@ -130,11 +130,11 @@ def test_an_interval_moved_when_it_leaves_the_others_effect_outside(before, afte
 def repository(tmp_path: Path, measured: Room) -> Path:
     """A repository whose first commit has the room's results, and whose second those of a GPU as well."""
     root = tmp_path / "repository"
-    another(measured, root / "lib" / "measured_transformer" / "chapters")
+    another(measured, root / "lib" / "measured_book" / "rooms")
     commit(root, "one")
     shifted = {"loss": np.array([-5.0, 0.0])}
     another(measured, root / "results-gpu", losses=shifted)
-    another(measured, root / "lib" / "measured_transformer" / "chapters", losses=shifted)
+    another(measured, root / "lib" / "measured_book" / "rooms", losses=shifted)
     commit(root, "two")
     return root
 

@@ -55,8 +55,8 @@ import measured_book.rooms
 from pathlib import Path
 from measured_book.evidence import results
 
-results._CHAPTERS = Path({chapters!r})
-measured_book.rooms.__path__[:] = [{chapters!r}]
+results._ROOMS = Path({rooms!r})
+measured_book.rooms.__path__[:] = [{rooms!r}]
 """
 
 
@@ -67,8 +67,8 @@ class Process:
         site, self.traces = folder / "site", folder / "traces"
         for made in (site, self.traces):
             made.mkdir(exist_ok=True)
-        chapters = str(room.folder.parent)
-        (site / "sitecustomize.py").write_text(SITE.format(chapters=chapters))
+        rooms = str(room.folder.parent)
+        (site / "sitecustomize.py").write_text(SITE.format(rooms=rooms))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "measured_book.measuring", *options],
             env={

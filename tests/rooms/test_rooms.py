@@ -11,10 +11,9 @@ import jupytext
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = "measured_transformer"
-LIBRARY = ROOT / "lib" / PACKAGE
+LIBRARY, LABORATORY = (ROOT / "lib" / name for name in ("measured_transformer", "measured_book"))
 ROOMS = sorted(
-    path for path in (LIBRARY / "chapters").iterdir() if (path / "__init__.py").is_file()
+    path for path in (LABORATORY / "rooms").iterdir() if (path / "__init__.py").is_file()
 )
 NAMES = {"claims.toml", "measure.py", "reading.py", "figures.py", "exercises.py", "results"}
 INSTRUMENTS = {
@@ -36,7 +35,7 @@ INSTRUMENTS = {
     "analysis.patching",
     "analysis.readers",
     "figures.fact_tables",
-    "figures.workbench",
+    "viewer.workbench",
 }
 """What is there for readers and for chapters to come, so that one user is enough."""
 
@@ -68,7 +67,7 @@ def declares_readings(path: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(LIBRARY.glob("rooms/*/measure.py")), ids=lambda p: p.parent.name
+    "path", sorted(LABORATORY.glob("rooms/*/measure.py")), ids=lambda p: p.parent.name
 )
 def test_how_results_are_read_stands_beside_what_is_measured(path: Path):
     """Only a small room has both in one file, and no room has readings in two."""
@@ -76,7 +75,7 @@ def test_how_results_are_read_stands_beside_what_is_measured(path: Path):
     if reading.exists():
         assert declares_readings(reading)
         assert not declares_readings(path)
-        assert f"chapters.{path.parent.name}.reading" not in path.read_text("utf-8")
+        assert f"rooms.{path.parent.name}.reading" not in path.read_text("utf-8")
         assert "@measurement" not in reading.read_text("utf-8")
     else:
         assert len(path.read_text("utf-8").splitlines()) <= 300
@@ -94,7 +93,7 @@ def figure_functions(path: Path) -> list[str]:
 
 
 def test_functions_that_draw_a_figure_are_called_so():
-    files = [*(LIBRARY / "figures").glob("*.py"), *(LIBRARY / "chapters").glob("*/figures.py")]
+    files = [*LABORATORY.glob("figures/*.py"), *LABORATORY.glob("rooms/*/figures.py")]
     drawing = [f"{path.parent.name}.{name}" for path in files for name in figure_functions(path)]
     assert len(drawing) > 150
     assert [name for name in drawing if not name.partition(".")[2].startswith("plot_")] == []
@@ -120,8 +119,9 @@ def cells(page: Path) -> Iterator[str]:
 
 @cache
 def modules() -> dict[str, str]:
-    """The code of every instrument and of every module of figures, by name."""
-    files = [*(LIBRARY / "analysis").glob("*.py"), *(LIBRARY / "figures").glob("*.py")]
+    """The code of every instrument, of every module of figures and of what is shown in a page, by name."""
+    folders = (LIBRARY / "analysis", LIBRARY / "viewer", LABORATORY / "figures")
+    files = [path for folder in folders for path in folder.glob("*.py")]
     return {
         f"{path.parent.name}.{path.stem}": path.read_text("utf-8")
         for path in sorted(files)
@@ -140,7 +140,7 @@ def users() -> dict[str, set[str]]:
 
     def use(code: str, chapter: str) -> None:
         for name in imported(code):
-            short = name.removeprefix(f"{PACKAGE}.")
+            short = name.partition(".")[2]
             if chapter not in found.get(short, {chapter}):
                 found[short].add(chapter)
                 use(modules()[short], chapter)
@@ -165,4 +165,4 @@ def test_an_instrument_serves_more_than_one_chapter():
 def test_a_name_that_the_page_alone_imports_counts_as_used():
     found = users()
     assert "residual_stream" in found["figures.diagrams"]
-    assert len(found["figures.head_summary"]) > 1, "through the viewer"
+    assert len(found["viewer.head_summary"]) > 1, "through the viewer"

@@ -92,14 +92,15 @@ class Names:
         return found
 
 
-def read_names(folder: Path) -> Names:
-    """Read the public names of the package in `folder`: those of its modules, and their members.
+def read_names(*packages: Path) -> Names:
+    """Read the public names of the packages in some folders: those of their modules, and their members.
 
     A module's constants and type aliases count where a docstring stands below them.
     """
     kinds: dict[str, str] = {}
     meanings: dict[str, dict[str, str]] = {}
-    for path in sorted(folder.rglob("*.py")):
+    files = [(folder, path) for folder in packages for path in sorted(folder.rglob("*.py"))]
+    for folder, path in files:
         parts = path.relative_to(folder.parent).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         tree = ast.parse(path.read_text("utf-8"))

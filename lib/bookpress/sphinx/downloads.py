@@ -452,7 +452,11 @@ def page_notebook(app: Sphinx, docname: str, doctree: nodes.document) -> Noteboo
 
 def _install_cell(app: Sphinx, docname: str, code: Iterable[str]) -> NotebookNode:
     extras = extras_of(code, app.env.metadata[docname].get(ROOM))
-    modules = ["measured_transformer", *(name for extra in extras for name in EXTRAS[extra])]
+    modules = [
+        "measured_transformer",
+        "measured_book",
+        *(name for extra in extras for name in EXTRAS[extra]),
+    ]
     listed = "".join(f'    "{name}",\n' for name in modules)
     return nbformat.v4.new_code_cell(
         "# This notebook needs the book's library and a few packages that its tasks use. Where one is\n"

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy
+
 from measured_book.evidence._samples import (
     Samples,
     Treated,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
+
 from measured_book.evidence._samples import (
     Treated,
     Untreated,

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable
 
 import scipy
+
 from measured_book.evidence._samples import check_confidence, check_margin
 
 _MOST_SEEDS = 1_000_000

@@ -72,6 +72,7 @@ def _median(values: Sequence[float | int]) -> float | int:
 
 def _interval(values: Sequence[float | int]) -> tuple[float, float]:
     import numpy as np
+
     from measured_book.evidence.statistics import mean_interval
 
     return mean_interval(np.asarray(values, dtype=np.float64)).interval

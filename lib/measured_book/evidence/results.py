@@ -16,9 +16,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from measured_transformer.training.folders import write_whole
 
 if TYPE_CHECKING:
     import xarray
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 LISTED = 600
 """How many numbers of an array are written as a list; longer arrays are packed."""
-_CHAPTERS = Path(str(resources.files("measured_book"))) / "rooms"
+_ROOMS = Path(str(resources.files("measured_book"))) / "rooms"
 _KINDS = {"f": "<f8", "i": "<i8", "u": "<i8", "b": "|b1"}
 _LIST = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")
 
@@ -109,7 +108,7 @@ def _flat(told: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]
 
 def chapters_folder() -> Path:
     """Where the rooms of the chapters lie, each a package of its own."""
-    return _CHAPTERS
+    return _ROOMS
 
 
 def results_folder(room: str) -> Path:
@@ -296,23 +295,6 @@ def remove_parts(path: Path) -> None:
     """Remove what a process that was killed while it wrote a file has left beside it."""
     for part in path.parent.glob(f".{path.name}.*.part"):
         part.unlink(missing_ok=True)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file in one piece, so that whoever reads it finds the old or the new text and never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def pack(values: np.ndarray) -> dict[str, Any]:

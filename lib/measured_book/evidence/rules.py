@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+
 from measured_book.evidence import statistics
 from measured_book.evidence.bootstrap import bootstrap_difference, bootstrap_interval
 from measured_book.evidence.effect_sizes import hedges_g

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy  # scipy.stats is loaded at its first use
+
 from measured_book.evidence._samples import (
     Samples,
     Treated,

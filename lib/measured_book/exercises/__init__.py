@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from measured_book.exercises.answers import Answer, Fault
 from measured_book.exercises.registry import Exercise, find
 from measured_book.exercises.results import Result

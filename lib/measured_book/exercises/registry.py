@@ -13,7 +13,7 @@ from difflib import get_close_matches
 
 from measured_book.exercises.answers import Answer
 
-_CHAPTERS = "measured_book.rooms"
+_ROOMS = "measured_book.rooms"
 _KNOWN: dict[str, Exercise] = {}
 
 Checker = Callable[[Answer], None]
@@ -66,8 +66,8 @@ def exercise(chapter: str) -> Callable[[Checker], Checker]:
 
 def exercises() -> list[Exercise]:
     """Return all exercises of the book that can be checked, by name."""
-    package = importlib.import_module(_CHAPTERS)
-    for room in pkgutil.iter_modules(package.__path__, f"{_CHAPTERS}."):
+    package = importlib.import_module(_ROOMS)
+    for room in pkgutil.iter_modules(package.__path__, f"{_ROOMS}."):
         if importlib.util.find_spec(f"{room.name}.exercises") is not None:
             importlib.import_module(f"{room.name}.exercises")
     return [_KNOWN[name] for name in sorted(_KNOWN)]

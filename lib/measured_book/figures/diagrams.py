@@ -9,14 +9,13 @@ of the axes, made by `canvas`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
-from measured_book.figures.plots import subplots
-from measured_transformer._moved import former_names
 from measured_transformer.viewer.style import COLOURS, theme, themed, tint
+
+from measured_book.figures.plots import subplots
 
 Point = tuple[float, float]
 
@@ -181,7 +180,3 @@ def plot_block_placements() -> Figure:
             fontweight="bold",
         )
     return figure
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

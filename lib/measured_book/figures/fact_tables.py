@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
+from measured_transformer.analysis.fact_counts import STORED, Stored
+from measured_transformer.viewer.style import look, theme, themed
+
 from measured_book.figures.plots import (
     panel_letters,
     seed_strip,
     subplots,
 )
-from measured_transformer.analysis.fact_counts import STORED, Stored
-from measured_transformer.viewer.style import look, theme, themed
 
 
 @themed

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
+from measured_transformer.viewer.style import COLOURS, themed
+from numpy.typing import ArrayLike
+
 from measured_book.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_transformer.viewer.style import COLOURS, themed
-from numpy.typing import ArrayLike
 
 _SHOWN = {"alibi": "ALiBi"}
 PRECISION_STYLES = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"))

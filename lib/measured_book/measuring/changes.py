@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from measured_book.evidence.results import (
     Result,
     chapters_folder,

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from measured_book.evidence.results import Result
 from measured_book.measuring.measurement import Measurement, Variables
 from measured_book.measuring.openings import AGREES

@@ -8,11 +8,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from measured_book.evidence.seeds import seeds_of
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.jobs import Job, make_jobs
 from measured_transformer.training.tuning import Arm, Tuned, kept_rates, known_rates
+
+from measured_book.evidence.seeds import seeds_of
 
 Choose = Callable[["Search"], float]
 _choose: ContextVar[Choose | None] = ContextVar("choose", default=None)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
 from measured_book.evidence import records
 from measured_book.evidence.registry import Claim, claims
 from measured_book.evidence.results import Result

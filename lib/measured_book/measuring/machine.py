@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 
 import torch
-
 from measured_transformer.training.device import circumstances, cpu_name
 
 

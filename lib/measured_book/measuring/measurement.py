@@ -12,10 +12,11 @@ from types import ModuleType
 from typing import Any, Literal, get_type_hints
 
 import numpy as np
-from measured_book.evidence import results
 from measured_transformer.provenance import digest, versions
 
-CHAPTERS = "measured_book.rooms"
+from measured_book.evidence import results
+
+ROOMS = "measured_book.rooms"
 Repeat = int | Literal["opening"]
 Variables = dict[str, tuple[tuple[str, ...], np.ndarray]]
 
@@ -257,7 +258,7 @@ def _register(function: Callable[..., Any], reading: Reading) -> Callable[..., A
 def room_of(module: str) -> str:
     """The room that a module belongs to; empty where it belongs to none."""
     parts = module.split(".")
-    return parts[2] if module.startswith(f"{CHAPTERS}.") and len(parts) > 2 else ""
+    return parts[2] if module.startswith(f"{ROOMS}.") and len(parts) > 2 else ""
 
 
 def rooms() -> list[str]:
@@ -279,7 +280,7 @@ def measure_module(room: str) -> ModuleType:
         raise ValueError(
             f"expected a chapter that declares measurements ({', '.join(known) or 'none does'}), got {room!r}"
         )
-    return importlib.import_module(f"{CHAPTERS}.{room}.measure")
+    return importlib.import_module(f"{ROOMS}.{room}.measure")
 
 
 def measurements_of(room: str) -> dict[str, Measurement]:
@@ -302,7 +303,7 @@ def reading_module(room: str) -> ModuleType:
         raise ValueError(
             f"{room}: expected evidence and numbers in reading.py, got {', '.join(astray)} in measure.py"
         )
-    return importlib.import_module(f"{CHAPTERS}.{room}.reading")
+    return importlib.import_module(f"{ROOMS}.{room}.reading")
 
 
 def readings_of(room: str) -> list[Reading]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from measured_transformer.training.device import VARIABLE
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Model, train

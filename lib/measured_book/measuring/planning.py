@@ -14,6 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from measured_transformer.tasks.corpora import missing_files
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.seeding import make_generator
+
 from measured_book.evidence.results import read_result, results_folder
 from measured_book.measuring import jobs as own_jobs
 from measured_book.measuring import seeds_of
@@ -29,9 +33,6 @@ from measured_book.measuring.dividing import (
 from measured_book.measuring.jobs import Search, wanted_searches
 from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.simulating import Piece, simulate
-from measured_transformer.tasks.corpora import missing_files
-from measured_transformer.training.jobs import Job
-from measured_transformer.training.seeding import make_generator
 
 A_LOOK = 6.0
 """Seconds of a core that a look takes where nothing is known of it."""

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal
 
-from tqdm import TqdmWarning
-
 from measured_transformer.training.jobs import Job
+from tqdm import TqdmWarning
 
 Shown = Literal["bar", "lines", "nothing"]
 A_LOOK = 100.0

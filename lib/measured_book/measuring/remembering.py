@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from measured_transformer.training.tuning import Tuned
+
 from measured_book.measuring import jobs
 from measured_book.measuring.dividing import told_of as alike
 from measured_book.measuring.jobs import Search, choosing, job, told_of
-from measured_transformer.training.tuning import Tuned
 
 
 class Memory:

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from measured_transformer.tasks.corpora import missing_files
+from measured_transformer.training.store import Store
+from measured_transformer.training.tuning import Arm, renew_rates
+
 from measured_book.evidence.results import Result, write_result
 from measured_book.evidence.seeds import seeds_of
 from measured_book.measuring.comparing import Comparison, compare, compare_first
@@ -28,9 +32,6 @@ from measured_book.measuring.state import (
 )
 from measured_book.measuring.trials import Trial
 from measured_book.measuring.work import Wanted, Workers
-from measured_transformer.tasks.corpora import missing_files
-from measured_transformer.training.store import Store
-from measured_transformer.training.tuning import Arm, renew_rates
 
 Say = Callable[[str], None]
 

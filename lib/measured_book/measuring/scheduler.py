@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from filelock import FileLock, Timeout
+from measured_transformer.training import tuned_table
+from measured_transformer.training.folders import build_folder
+from measured_transformer.training.store import Store, found_store
+
 from measured_book.evidence.results import (
     Result,
     check,
@@ -39,9 +43,6 @@ from measured_book.measuring.state import (
 )
 from measured_book.measuring.trials import Trial, read_trial, write_trial
 from measured_book.measuring.work import Outcome, Wanted, Workers
-from measured_transformer.training import tuned_table
-from measured_transformer.training.folders import build_folder
-from measured_transformer.training.store import Store, found_store
 
 if TYPE_CHECKING:
     import xarray

@@ -13,6 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from measured_transformer.training.device import circumstances
+from measured_transformer.training.folders import build_folder
+
 from measured_book.evidence.results import (
     DamagedResultError,
     Result,
@@ -21,8 +24,6 @@ from measured_book.evidence.results import (
 )
 from measured_book.evidence.seeds import seed_offset, seeds_of
 from measured_book.measuring.measurement import Measurement
-from measured_transformer.training.device import circumstances
-from measured_transformer.training.folders import build_folder
 
 CURRENT, ATTESTED, UNATTESTED, STALE, DAMAGED, MISSING = (
     "current",

@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from measured_book.evidence.results import pack, unpack, write_whole
-from measured_book.measuring.measurement import Measurement, Variables, measurements_of
-from measured_book.measuring.openings import double_opening, first_losses
 from measured_transformer.training.checkpoints import read_tensors
 from measured_transformer.training.device import circumstances, cpu_threads, find_device
 from measured_transformer.training.ensemble import arrivals
+from measured_transformer.training.folders import write_whole
 from measured_transformer.training.jobs import Job, perform
 from measured_transformer.training.loop import Run
 from measured_transformer.training.store import Store
 from safetensors import SafetensorError
+
+from measured_book.evidence.results import pack, unpack
+from measured_book.measuring.measurement import Measurement, Variables, measurements_of
+from measured_book.measuring.openings import double_opening, first_losses
 
 Jobs = Mapping[Any, Job]
 Which = Literal["single", "double", "both"]

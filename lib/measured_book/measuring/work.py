@@ -28,6 +28,13 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
+from measured_transformer.training.device import find_device
+from measured_transformer.training.ensemble import available_cores
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.processes import LocalProcesses, ProcessDiedError
+from measured_transformer.training.store import Store
+from measured_transformer.training.tuning import Arm, Tuned, keep_rates
+
 from measured_book.measuring.dividing import Stacks, device_processes
 from measured_book.measuring.dividing import told_of as alike
 from measured_book.measuring.jobs import Search, kept_choices
@@ -45,12 +52,6 @@ from measured_book.measuring.trials import (
     train_one,
     train_stack,
 )
-from measured_transformer.training.device import find_device
-from measured_transformer.training.ensemble import available_cores
-from measured_transformer.training.jobs import Job
-from measured_transformer.training.processes import LocalProcesses, ProcessDiedError
-from measured_transformer.training.store import Store
-from measured_transformer.training.tuning import Arm, Tuned, keep_rates
 
 Part = Literal["all", "single", "double", "both"]
 _BROKE = (BrokenExecutor, ProcessDiedError)

@@ -35,6 +35,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.pyplot import figure as new_figure
+from numpy.typing import NDArray
+from torch import Tensor
+
 from measured_transformer.viewer import _saved
 from measured_transformer.viewer._input import (
     MAX_TOKENS,
@@ -46,8 +49,6 @@ from measured_transformer.viewer._input import (
 )
 from measured_transformer.viewer.head_summary import HeadSummary, summarise_head
 from measured_transformer.viewer.style import COLOURS, WIDTH, ThemedFigure, theme, themed
-from numpy.typing import NDArray
-from torch import Tensor
 
 __all__ = ["MAX_TOKENS", "MAX_WEIGHTS", "TOLERANCE", "AttentionViewer", "attention_viewer"]
 
@@ -152,10 +153,10 @@ class AttentionViewer:
             f'<img src="data:image/png;base64,{light}" width="{self.static.width}" alt="{alt}">'
         )
         return (
-            f'<div class="attention-viewer">\n<style>{_packaged("viewer.css")}</style>\n'
+            f'<div class="attention-viewer">\n<style>{_packaged("attention.css")}</style>\n'
             f'<div class="av-static"><!--drawing-->{picture}<!--/drawing--></div>\n{self._words()}\n'
             f'<script type="application/json" class="av-data">{self._data()}</script>\n'
-            f"<script>{_packaged('viewer.js')}</script>\n</div>"
+            f"<script>{_packaged('attention.js')}</script>\n</div>"
         )
 
     def save(self, path: str | Path) -> Path:

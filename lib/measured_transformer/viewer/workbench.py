@@ -35,6 +35,9 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
 from measured_transformer.analysis.examination import (
     Examination,
     Instead,
@@ -49,8 +52,6 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.viewer import _saved
 from measured_transformer.viewer._input import visible
 from measured_transformer.viewer.style import COLOURS, WIDTH, ThemedFigure, theme, themed
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
 __all__ = ["LIMIT", "MAX_TOKENS", "Workbench", "workbench"]
 

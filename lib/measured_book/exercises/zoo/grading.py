@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from measured_book.exercises.zoo.bugs import Bug, Sighting, bugs_of
 from measured_book.exercises.zoo.infection import difference, infected
 

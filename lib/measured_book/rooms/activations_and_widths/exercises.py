@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import torch
+from torch.nn import functional as F
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -17,7 +19,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch.nn import functional as F
 
 _CHAPTER = "book/feed-forward/activations-and-widths"
 

@@ -9,6 +9,9 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
+from measured_transformer.viewer.style import look, theme, themed
+from xarray import Dataset
+
 from measured_book.figures.plots import panel_letters, seed_strip, subplots
 from measured_book.rooms.activations_and_widths.measure import (
     HANDMADE,
@@ -20,8 +23,6 @@ from measured_book.rooms.activations_and_widths.measure import (
     products,
 )
 from measured_book.rooms.activations_and_widths.reading import fitted_loss, log_errors
-from measured_transformer.viewer.style import look, theme, themed
-from xarray import Dataset
 
 KIND_NAMES: Mapping[str, str] = {
     "relu": "ReLU",

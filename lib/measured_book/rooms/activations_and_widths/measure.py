@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.models.config import Config
 from measured_transformer.models.sizes import count_parameters
 from measured_transformer.parts.feedforward import Activation, FeedForward, is_gated
@@ -29,6 +28,8 @@ from measured_transformer.training.tuning import Arm
 from measured_transformer.variants.feedforward import squared_relu, with_squared_relu
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 Kind = Literal["relu", "gelu", "squared", "swiglu", "geglu"]
 """The activations that the chapter compares; 'squared' is the square of ReLU, the last two stand on a gate."""

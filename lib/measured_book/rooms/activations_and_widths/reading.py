@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import xarray
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.activations_and_widths.measure import HELD, TEXT, Kind
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from measured_transformer.viewer.style import COLOURS, theme, themed, tint
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -20,8 +23,6 @@ from measured_book.rooms.allocation.measure import (
     needed_margin,
     total_weight,
 )
-from measured_transformer.viewer.style import COLOURS, theme, themed, tint
-from xarray import Dataset
 
 _SERIES = ("residual", "attention", "ffn", "norm")
 

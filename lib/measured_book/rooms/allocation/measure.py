@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from measured_book.measuring import measurement, tuning_seeds
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.parts.attention import MultiHeadAttention
@@ -26,6 +25,8 @@ from measured_transformer.training.tuning import search_losses
 from measured_transformer.variants.differential import DifferentialAttention
 from numpy import ndarray
 from torch import Tensor, nn
+
+from measured_book.measuring import measurement, tuning_seeds
 
 # Arithmetic of the budget -----------------------------------------------------------------------
 

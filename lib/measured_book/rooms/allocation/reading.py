@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.allocation.measure import SHARING_RATES
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -9,6 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
+from measured_transformer.analysis.roofline import Machine
+from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
+from xarray import Dataset
+
 from measured_book.figures.plots import legend_above, panel_letters, seed_lines, subplots
 from measured_book.rooms.at_inference.measure import (
     LLAMA_2,
@@ -18,9 +22,6 @@ from measured_book.rooms.at_inference.measure import (
     largest_batch,
     tokens_a_second,
 )
-from measured_transformer.analysis.roofline import Machine
-from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
-from xarray import Dataset
 
 _REQUESTS = ("residual", "attention", "ffn", "norm", "learned", "rotary", "alibi", "none")
 """Colours of requests, in turn."""

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.roofline import A100, Machine
 from measured_transformer.inference.generate import generate
 from measured_transformer.inference.paged import PagedCache, PageTable
@@ -37,6 +36,8 @@ from measured_transformer.variants.checkpointing import Checkpointed, saved_byte
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # What one more token costs, by formula ------------------------------------------------------------
 

@@ -9,6 +9,10 @@ import math
 from typing import Any
 
 import numpy as np
+from measured_transformer.analysis.roofline import A100
+from measured_transformer.inference.speculative import per_pass
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.at_inference.measure import (
     AHEAD,
@@ -22,9 +26,6 @@ from measured_book.rooms.at_inference.measure import (
     one_step,
     tokens_a_second,
 )
-from measured_transformer.analysis.roofline import A100
-from measured_transformer.inference.speculative import per_pass
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -15,7 +17,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
 
 _CHAPTER = "book/attention/attention"
 

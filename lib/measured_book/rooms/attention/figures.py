@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
-from measured_book.figures.diagrams import canvas
-from measured_book.figures.plots import panel_letters, seed_lines, subplots
 from measured_transformer.viewer.style import COLOURS, theme, themed, tint
 from xarray import Dataset
+
+from measured_book.figures.diagrams import canvas
+from measured_book.figures.plots import panel_letters, seed_lines, subplots
 
 Array = Float[np.ndarray, "..."]
 Mask = Bool[np.ndarray, "query key"]

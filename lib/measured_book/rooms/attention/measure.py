@@ -16,7 +16,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.drawn_cases import Case, drawn_case
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
@@ -34,6 +33,8 @@ from measured_transformer.training.seeding import make_generator, seeded
 from scipy.optimize import linprog
 from torch import Tensor
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # The formula, written down again ------------------------------------------------------------------
 

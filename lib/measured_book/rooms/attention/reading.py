@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.attention.measure import DICE, PRECISIONS
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

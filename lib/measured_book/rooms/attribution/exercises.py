@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
+from measured_transformer.analysis.attribution import rollout as true_rollout
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -15,8 +18,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.analysis.attribution import rollout as true_rollout
-from torch import Tensor
 
 SUBJECT = "attribution"
 """The first word of the exercises' names."""

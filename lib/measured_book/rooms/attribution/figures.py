@@ -8,6 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from measured_transformer.tasks.two_hop import JoinedTwoHop
+from measured_transformer.viewer.style import COLOURS, look, theme, themed
+from xarray import DataArray, Dataset
+
 from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_book.rooms.attribution.measure import (
     DEPTHS,
@@ -17,9 +21,6 @@ from measured_book.rooms.attribution.measure import (
     TASKS,
 )
 from measured_book.rooms.attribution.reading import known, of_depth, of_task
-from measured_transformer.tasks.two_hop import JoinedTwoHop
-from measured_transformer.viewer.style import COLOURS, look, theme, themed
-from xarray import DataArray, Dataset
 
 TEXT: Mapping[str, str] = {
     "attention mean": "attention, mean",

@@ -19,7 +19,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.ablation import Component, effects, heads, loss
 from measured_transformer.analysis.attribution import (
     Target,
@@ -59,6 +58,8 @@ from measured_transformer.training.schedules import WarmupLinear
 from measured_transformer.training.seeding import make_generator
 from numpy import ndarray
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # Models that must look something up -----------------------------------------------------------------
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.attribution.measure import CAUSAL, NAMES, POINTS, RAW, TASKS
-from xarray import DataArray, Dataset
 
 KNOWS = 0.99
 """The accuracy from which a model counts as one that depends on what it must depend on."""

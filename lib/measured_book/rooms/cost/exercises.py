@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -17,7 +19,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
 
 _CHAPTER = "book/attention/cost"
 

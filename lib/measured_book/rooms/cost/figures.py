@@ -9,6 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
+from measured_transformer.analysis.cost import Operations
+from measured_transformer.analysis.roofline import Machine
+from measured_transformer.variants.sparse import stride_mask, window_mask
+from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -21,11 +27,6 @@ from measured_book.rooms.cost.measure import (
     Times,
     reachable,
 )
-from measured_transformer.analysis.cost import Operations
-from measured_transformer.analysis.roofline import Machine
-from measured_transformer.variants.sparse import stride_mask, window_mask
-from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
-from xarray import Dataset
 
 _PIECES = ("projections", "pairs", "network")
 _FILLS = {"projections": ("attention", 0.25), "pairs": ("attention", 0.8), "network": ("ffn", 0.4)}

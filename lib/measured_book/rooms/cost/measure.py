@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.cost import Operations
 from measured_transformer.analysis.roofline import intensity
 from measured_transformer.internals.capture import capture
@@ -35,6 +34,8 @@ from measured_transformer.variants.sparse import Strided, Windowed
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 Array = Float[np.ndarray, "..."]
 

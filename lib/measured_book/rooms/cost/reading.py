@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from measured_transformer.analysis.cost import Operations
+from measured_transformer.analysis.roofline import A100
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.cost.measure import (
     MODELS,
@@ -17,9 +21,6 @@ from measured_book.rooms.cost.measure import (
     pattern_to_stream,
     pieces,
 )
-from measured_transformer.analysis.cost import Operations
-from measured_transformer.analysis.roofline import A100
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

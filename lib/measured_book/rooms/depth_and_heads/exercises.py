@@ -6,6 +6,8 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -15,7 +17,6 @@ from measured_book.exercises.answers import (
     number,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
 
 SUBJECT = "depth"
 """The first word of the exercises' names."""

@@ -9,6 +9,10 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from measured_transformer.viewer.style import COLOURS, theme, themed
+from numpy import ndarray
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -24,9 +28,6 @@ from measured_book.rooms.depth_and_heads.measure import (
     STEPS,
 )
 from measured_book.rooms.depth_and_heads.reading import by_size, deviations_of
-from measured_transformer.viewer.style import COLOURS, theme, themed
-from numpy import ndarray
-from xarray import Dataset
 
 _SIZES: Mapping[int, str] = {2: "residual", 4: "ffn", 6: "attention", 8: "attention"}
 """Number of layers or heads -> what it is drawn as."""

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.inference.beams import BeamSearch
 from measured_transformer.inference.generate import generate
 from measured_transformer.models.config import Config
@@ -35,6 +34,8 @@ from numpy import ndarray
 from scipy.stats import spearmanr
 from torch import Tensor
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # The published tables -------------------------------------------------------------------------------
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy import ndarray
+from xarray import DataArray, Dataset
+
 from measured_book.evidence.power import seeds_for_difference
 from measured_book.measuring import evidence, number
 from measured_book.rooms.depth_and_heads.measure import DEPTHS, HEADS, TWICE
-from numpy import ndarray
-from xarray import DataArray, Dataset
 
 # What the claims are judged by ----------------------------------------------------------------------------
 

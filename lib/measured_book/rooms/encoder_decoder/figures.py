@@ -9,13 +9,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from measured_book.figures.diagrams import box, canvas, wire
-from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
-from measured_book.figures.tables import Table
 from measured_transformer.tasks.number_alignment import aligned_words
 from measured_transformer.tasks.numbers import number_words
 from measured_transformer.viewer.style import COLOURS, theme, themed, tint
 from xarray import DataArray, Dataset
+
+from measured_book.figures.diagrams import box, canvas, wire
+from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
+from measured_book.figures.tables import Table
 
 _READS = {
     "all": ("all states", "residual"),

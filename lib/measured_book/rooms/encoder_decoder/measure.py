@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.alignment import alignment_scores, cross_patterns
 from measured_transformer.inference.beams import BeamSearch
 from measured_transformer.inference.generate import generate
@@ -42,6 +41,8 @@ from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.memory import Memory, MemoryKind
 from torch import Tensor
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # What each half sees --------------------------------------------------------------------------------
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from measured_transformer.parts.positions import frequencies
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -13,8 +16,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.parts.positions import frequencies
-from torch import Tensor
 
 SUBJECT = "positions"
 """The first word of the exercises' names."""

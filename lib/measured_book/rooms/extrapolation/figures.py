@@ -8,12 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
-from measured_book.figures.plots import (
-    mean_and_bar,
-    panel_letters,
-    seed_lines,
-    subplots,
-)
 from measured_transformer.parts.positions import frequencies
 from measured_transformer.variants.longer import (
     interpolation,
@@ -23,6 +17,13 @@ from measured_transformer.variants.longer import (
 )
 from measured_transformer.viewer.style import COLOURS, look, theme, themed
 from xarray import DataArray, Dataset
+
+from measured_book.figures.plots import (
+    mean_and_bar,
+    panel_letters,
+    seed_lines,
+    subplots,
+)
 
 SHOWN = {
     "none": ("none", "none"),

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.extrapolation import excess_loss
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
@@ -49,6 +48,8 @@ from measured_transformer.variants.longer import (
 from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # How far a model gets -----------------------------------------------------------------------------
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from measured_transformer.variants.longer import yarn_stretch
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.extrapolation.measure import (
     BACK,
@@ -20,8 +23,6 @@ from measured_book.rooms.extrapolation.measure import (
     SCHEMES,
     STRING,
 )
-from measured_transformer.variants.longer import yarn_stretch
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -9,6 +9,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
+from measured_transformer.viewer.style import COLOURS, look, theme, themed
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     heat_map,
     panel_letters,
@@ -17,8 +20,6 @@ from measured_book.figures.plots import (
     subplots,
 )
 from measured_book.rooms.facts.measure import GROUPS, JUDGED, PLACED, VALUES
-from measured_transformer.viewer.style import COLOURS, look, theme, themed
-from xarray import Dataset
 
 Array = Float[np.ndarray, "..."]
 ARMS: Mapping[str, tuple[str, str]] = {

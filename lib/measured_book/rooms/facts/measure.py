@@ -21,7 +21,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.fact_counts import recall, whole_table
 from measured_transformer.analysis.fact_edits import (
     Inside,
@@ -56,6 +55,8 @@ from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.feedforward import FixedEmbeddings, without_network
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # How many facts ------------------------------------------------------------------------------------
 

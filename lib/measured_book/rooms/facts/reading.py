@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from scipy.stats import spearmanr
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.facts.measure import (
     INSIDE,
@@ -16,8 +19,6 @@ from measured_book.rooms.facts.measure import (
     SITES,
     world_of,
 )
-from scipy.stats import spearmanr
-from xarray import DataArray, Dataset
 
 # What the claims are judged by ---------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import torch
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,

@@ -10,6 +10,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from measured_transformer.parts.feedforward import Activation, activation_function
+from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
+from xarray import DataArray, Dataset
+
 from measured_book.figures.plots import (
     heat_map,
     panel_letters,
@@ -25,9 +29,6 @@ from measured_book.rooms.feed_forward.measure import (
     derivative,
 )
 from measured_book.rooms.feed_forward.reading import rises
-from measured_transformer.parts.feedforward import Activation, activation_function
-from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
-from xarray import DataArray, Dataset
 
 Array = Float[np.ndarray, "..."]
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.ablation import Component, ablated, accuracy, effects, loss
 from measured_transformer.analysis.cost import Operations
 from measured_transformer.analysis.gradients import jacobian
@@ -47,6 +46,8 @@ from measured_transformer.variants.feedforward import bit_vectors, without_netwo
 from measured_transformer.variants.substitutes import Attention, Instead, Network, network_made_up
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 Array = Float[np.ndarray, "..."]
 

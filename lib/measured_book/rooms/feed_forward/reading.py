@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence
 from measured_book.rooms.feed_forward.measure import (
     FOUR,
@@ -17,7 +19,6 @@ from measured_book.rooms.feed_forward.measure import (
     MODELS,
     PARTS,
 )
-from xarray import DataArray, Dataset
 
 # What the claims are judged by ---------------------------------------------------------------------
 

@@ -13,6 +13,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from measured_transformer.viewer.style import COLOURS, theme, themed, tint
+from xarray import Dataset
+
 from measured_book.figures.diagrams import canvas
 from measured_book.figures.plots import (
     heat_map,
@@ -22,8 +25,6 @@ from measured_book.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_transformer.viewer.style import COLOURS, theme, themed, tint
-from xarray import Dataset
 
 Array = Float[np.ndarray, "..."]
 _STRENGTHS = (0.28, 0.5, 0.75)

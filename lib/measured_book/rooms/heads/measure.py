@@ -17,7 +17,6 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.circuits import compositions, module_circuits
 from measured_transformer.analysis.handmade import set_head
 from measured_transformer.analysis.residual import random_model
@@ -45,6 +44,8 @@ from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.component_ablation import without_ffn
 from torch import Tensor, nn
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 Which = Bool[np.ndarray, "pair"]
 Composition = Literal["q", "k", "v"]

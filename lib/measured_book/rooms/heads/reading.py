@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.heads.measure import (
     COUNTS,
@@ -18,7 +20,6 @@ from measured_book.rooms.heads.measure import (
     PLACE_STEPS,
     TASKS,
 )
-from xarray import DataArray, Dataset
 
 # What the claims are judged by ------------------------------------------------------------------------
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from measured_book.exercises.answers import Answer, close, demand, demand_number, number
 from measured_book.exercises.registry import exercise
-from torch import Tensor
 
 _CHAPTER = "book/attention/heads-and-grammar"
 

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import PercentFormatter
-from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_transformer.viewer.style import COLOURS, look, theme, themed
 from xarray import Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 
 CONCEPTS = {"agreement": "residual", "reference": "attention", "adjective": "ffn"}
 """The colour of each relation, by the concept that lends it."""

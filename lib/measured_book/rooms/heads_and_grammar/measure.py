@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.ablation import ablated, heads
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
@@ -44,6 +43,8 @@ from measured_transformer.training.schedules import WarmupLinear
 from measured_transformer.training.seeding import make_generator
 from numpy import ndarray
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 NAMES = {"agreement": "verb", "reference": "pronoun", "adjective": "adjective"}
 """The relations that are looked for, with the kind of word that each starts at."""

@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from measured_transformer.training.seeding import make_generator
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number, seeds_of
 from measured_book.rooms.heads_and_grammar.measure import (
     KINDS,
@@ -18,8 +21,6 @@ from measured_book.rooms.heads_and_grammar.measure import (
     relation_arcs,
     swapped,
 )
-from measured_transformer.training.seeding import make_generator
-from xarray import DataArray, Dataset
 
 # What the claims are judged by ----------------------------------------------------------------------
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from measured_transformer.analysis.circuits import composition_baseline
+from measured_transformer.viewer.style import COLOURS, theme, themed
+from xarray import DataArray, Dataset
+
 from measured_book.figures.plots import (
     heat_map,
     legend_above,
@@ -19,9 +23,6 @@ from measured_book.rooms.induction.measure import (
     SWAPS,
     config_of,
 )
-from measured_transformer.analysis.circuits import composition_baseline
-from measured_transformer.viewer.style import COLOURS, theme, themed
-from xarray import DataArray, Dataset
 
 _LETTERS = "abcdefghijklmnop"
 

@@ -15,7 +15,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.ablation import Component, ablated
 from measured_transformer.analysis.circuits import (
     composition,
@@ -48,6 +47,8 @@ from measured_transformer.variants.component_ablation import without_ffn
 from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # What heads look at -------------------------------------------------------------------------------
 

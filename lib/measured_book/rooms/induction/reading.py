@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.induction.measure import (
     DEEP,
@@ -20,7 +22,6 @@ from measured_book.rooms.induction.measure import (
     SWAPS,
     TEXTS,
 )
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from measured_book.exercises.answers import (
     Answer,
     close,

@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
-from measured_book.figures.plots import panel_letters, seed_lines, subplots
-from measured_book.rooms.initialisation.measure import GROUPS
 from measured_transformer.viewer.style import COLOURS, theme, themed
 from numpy.typing import ArrayLike
 from xarray import DataArray, Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, subplots
+from measured_book.rooms.initialisation.measure import GROUPS
 
 DESIGN_NAMES: Mapping[str, str] = {
     "plain": "no norm, no skip",

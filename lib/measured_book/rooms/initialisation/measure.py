@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.gradients import stream_gradients
 from measured_transformer.analysis.residual import ledger
 from measured_transformer.analysis.states import rms
@@ -35,6 +34,8 @@ from measured_transformer.variants.initialisation import ScaledWrites, WriteRule
 from measured_transformer.variants.maximal_update import ScaledByWidth, WidthRule
 from numpy import ndarray
 from torch import nn
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 TEXT = TextLM(corpus="python", length=16)
 """Bytes of Python's language reference: 16 to read, each of them to be followed by a guess of the next."""

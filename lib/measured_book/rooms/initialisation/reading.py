@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import xarray
+from xarray import DataArray, Dataset
+
 from measured_book.evidence import statistics
 from measured_book.measuring import evidence, number
 from measured_book.rooms.initialisation.measure import (
@@ -23,7 +25,6 @@ from measured_book.rooms.initialisation.measure import (
     WIDTHS,
     slope,
 )
-from xarray import DataArray, Dataset
 
 
 def at_best_rate(losses: DataArray) -> DataArray:

@@ -7,6 +7,8 @@ import math
 from collections import Counter
 
 import torch
+from measured_transformer.inference.sampling import keep_top_p
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -17,7 +19,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.inference.sampling import keep_top_p
 
 SUBJECT = "language"
 """The first word of the exercises' names."""

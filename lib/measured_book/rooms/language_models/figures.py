@@ -9,6 +9,12 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, NullFormatter
+from measured_transformer.analysis.scaling import ScalingLaw
+from measured_transformer.inference.sampling import keep_top_k, keep_top_p, with_temperature
+from measured_transformer.models.decoder import Decoder
+from measured_transformer.viewer.style import COLOURS, theme, themed, tint
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -30,11 +36,6 @@ from measured_book.rooms.language_models.measure import (
     tokens_read,
 )
 from measured_book.rooms.language_models.reading import xz_validation
-from measured_transformer.analysis.scaling import ScalingLaw
-from measured_transformer.inference.sampling import keep_top_k, keep_top_p, with_temperature
-from measured_transformer.models.decoder import Decoder
-from measured_transformer.viewer.style import COLOURS, theme, themed, tint
-from xarray import Dataset
 
 FIRST = {"a": 0.6, "b": 0.4}
 """How likely the hand example begins with each letter."""

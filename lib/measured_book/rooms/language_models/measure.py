@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.calibration import answers, reliability
 from measured_transformer.analysis.scaling import ScalingLaw, fit_law
 from measured_transformer.inference.generate import Generated, Greedy, generate
@@ -51,6 +50,8 @@ from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
 from xarray import Dataset
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # Identities: each function gives, for one draw, what should be zero and what should not ---------------
 

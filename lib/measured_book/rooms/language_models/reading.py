@@ -10,6 +10,11 @@ import math
 from typing import Any
 
 import numpy as np
+from measured_transformer.tasks.byte_pairs import text_bytes
+from measured_transformer.tasks.task import Part
+from measured_transformer.training.loop import make_model
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.language_models.measure import (
     DURATIONS,
@@ -24,10 +29,6 @@ from measured_book.rooms.language_models.measure import (
     parameters_of,
     tokens_read,
 )
-from measured_transformer.tasks.byte_pairs import text_bytes
-from measured_transformer.tasks.task import Part
-from measured_transformer.training.loop import make_model
-from xarray import DataArray, Dataset
 
 
 def prediction_errors(scaling: Dataset, size: str, duration: int) -> DataArray:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from torch import Tensor
+from torch.nn import functional as F
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -14,8 +17,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
-from torch.nn import functional as F
 
 _CHAPTER = "book/norms/layer-norm"
 

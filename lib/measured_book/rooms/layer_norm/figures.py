@@ -10,9 +10,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
-from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_transformer.viewer.style import COLOURS, theme, themed, tint
 from xarray import DataArray, Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 
 Array = Float[np.ndarray, "..."]
 

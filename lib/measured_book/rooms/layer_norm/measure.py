@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import job, measurement
 from measured_transformer.analysis.folding import as_rms_model, fold_norms
 from measured_transformer.analysis.residual import random_model
 from measured_transformer.internals.capture import capture
@@ -38,6 +37,8 @@ from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.norms import head_norms, sandwich, tanh_norms
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from measured_book.measuring import job, measurement
 
 Array = Float[np.ndarray, "..."]
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.layer_norm.measure import ARMS, NORMS, STATES, clocked
-from xarray import DataArray, Dataset
 
 
 def at_own_rate(values: DataArray) -> Float[np.ndarray, "seed"]:

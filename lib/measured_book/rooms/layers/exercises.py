@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from measured_transformer.analysis.layers import centre_of_gravity, mean_distance
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -16,8 +19,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.analysis.layers import centre_of_gravity, mean_distance
-from torch import Tensor
 
 _CHAPTER = "book/attention/layers"
 

@@ -9,6 +9,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from measured_transformer.viewer.style import COLOURS, theme, themed, tint
+from xarray import DataArray, Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -16,8 +19,6 @@ from measured_book.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_transformer.viewer.style import COLOURS, theme, themed, tint
-from xarray import DataArray, Dataset
 
 Array = Float[np.ndarray, "..."]
 

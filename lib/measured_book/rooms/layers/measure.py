@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.ablation import Component, effects
 from measured_transformer.analysis.ablation import loss as mean_loss
 from measured_transformer.analysis.grammar_probes import (
@@ -48,6 +47,8 @@ from measured_transformer.training.schedules import WarmupLinear
 from measured_transformer.training.seeding import make_generator
 from numpy import ndarray
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # Where a layer looks ------------------------------------------------------------------------------
 

@@ -9,6 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from measured_transformer.analysis.layers import centre_of_gravity, slope, states_by_depth
+from measured_transformer.analysis.probing import probe
+from measured_transformer.tasks.task import Batch
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.layers.measure import (
     GRAMMAR,
@@ -17,10 +22,6 @@ from measured_book.rooms.layers.measure import (
     THIRDS,
     carrying_model,
 )
-from measured_transformer.analysis.layers import centre_of_gravity, slope, states_by_depth
-from measured_transformer.analysis.probing import probe
-from measured_transformer.tasks.task import Batch
-from xarray import DataArray, Dataset
 
 EARLY = 8
 """Blocks passed before the last third."""

@@ -10,6 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
+from measured_transformer.viewer.style import look, theme, themed
+from numpy.typing import ArrayLike
+from xarray import DataArray, Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -26,9 +30,6 @@ from measured_book.rooms.layers_as_steps.measure import (
     SHELL,
 )
 from measured_book.rooms.layers_as_steps.reading import against
-from measured_transformer.viewer.style import look, theme, themed
-from numpy.typing import ArrayLike
-from xarray import DataArray, Dataset
 
 NAMES = {"sentences": "sentences", "reversal": "reversal", "shell": "shell game"}
 """The tasks of the models of twelve blocks, as the page calls them."""

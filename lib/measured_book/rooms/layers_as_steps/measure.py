@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.ablation import Component, Metric, ablated, effects
 from measured_transformer.analysis.ablation import loss as mean_loss
 from measured_transformer.analysis.grammar_probes import (
@@ -51,6 +50,8 @@ from numpy import ndarray
 from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # Blocks in another order ----------------------------------------------------------------------------
 

@@ -9,6 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from measured_transformer.analysis.layers import centre_of_gravity, slope
+from measured_transformer.analysis.lens import rise_chosen_apart
+from scipy import stats
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.layers_as_steps.measure import (
     DECAYS,
@@ -21,10 +26,6 @@ from measured_book.rooms.layers_as_steps.measure import (
     TASKS,
     share_of_pairs,
 )
-from measured_transformer.analysis.layers import centre_of_gravity, slope
-from measured_transformer.analysis.lens import rise_chosen_apart
-from scipy import stats
-from xarray import DataArray, Dataset
 
 KNOWS = 0.99
 

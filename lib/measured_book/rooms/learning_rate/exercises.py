@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -13,7 +15,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
 
 _CHAPTER = "book/training/learning-rate"
 

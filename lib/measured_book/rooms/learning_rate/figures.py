@@ -10,6 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from measured_transformer.viewer.style import COLOURS, look, theme, themed
+from numpy import ndarray
+from xarray import DataArray, Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -25,9 +29,6 @@ from measured_book.rooms.learning_rate.measure import (
     hyperbola,
 )
 from measured_book.rooms.learning_rate.reading import best_rates, log_steps
-from measured_transformer.viewer.style import COLOURS, look, theme, themed
-from numpy import ndarray
-from xarray import DataArray, Dataset
 
 Array = Float[ndarray, "..."]
 Point = tuple[float | int, float | int]

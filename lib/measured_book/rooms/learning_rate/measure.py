@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.sharpness import flat, largest_eigenvalue
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
@@ -31,6 +30,8 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import qmc
 from torch import Tensor
 from xarray import DataArray
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 FACTORS = ("rate", "depth", "heads", "width")
 """What a search varies, in this order wherever an axis runs over factors."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import xarray
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.learning_rate.measure import (
     BATCH_RATES,
@@ -27,7 +29,6 @@ from measured_book.rooms.learning_rate.measure import (
     best_for_others,
     hyperbola,
 )
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -6,6 +6,9 @@ import random
 from collections import Counter
 
 import torch
+from measured_transformer.analysis.bleu import corpus_statistics, score, statistics
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -14,8 +17,6 @@ from measured_book.exercises.answers import (
     number,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.analysis.bleu import corpus_statistics, score, statistics
-from torch import Tensor
 
 SUBJECT = "metrics"
 """The first word of the exercises' names."""

@@ -8,14 +8,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from measured_transformer.viewer.style import COLOURS, theme, themed
+from xarray import Dataset
+
 from measured_book.figures.plots import panel_letters, seed_strip, subplots
 from measured_book.rooms.metric_traps.measure import (
     BLEU,
     MASKED,
     UNMASKED,
 )
-from measured_transformer.viewer.style import COLOURS, theme, themed
-from xarray import Dataset
 
 _REPORTED = {0.43: "attention", 0.55: "residual", 0.78: "attention", 0.91: "residual"}
 """The report's scores of BLEU and its accuracies, and what each is drawn as."""

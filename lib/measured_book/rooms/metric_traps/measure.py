@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.bleu import (
     Comparison,
     corpus_bleu,
@@ -34,6 +33,8 @@ from measured_transformer.training.losses import smoothing_floor
 from measured_transformer.training.schedules import WarmupLinear
 from measured_transformer.training.seeding import make_generator, seeded
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # The published table --------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.metric_traps.measure import ARMS, MASKS
-from xarray import DataArray, Dataset
 
 BY_WORDS = ("split at blanks", "13a", "13a, lower case")
 """Readings of a text as words."""

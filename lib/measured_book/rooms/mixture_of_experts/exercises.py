@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -17,7 +19,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
 
 _CHAPTER = "book/feed-forward/mixture-of-experts"
 

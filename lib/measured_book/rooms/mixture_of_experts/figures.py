@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.ticker import NullFormatter, NullLocator
-from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
-from measured_book.rooms.mixture_of_experts.measure import AT, BALANCED, DENSE
 from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
 from xarray import Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
+from measured_book.rooms.mixture_of_experts.measure import AT, BALANCED, DENSE
 
 NAMES: Mapping[str, str] = {
     "one": "balancing loss",

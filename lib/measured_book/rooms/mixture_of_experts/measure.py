@@ -14,9 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.evidence.registry import Difference
-from measured_book.evidence.rules import Judgement, judge
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
@@ -28,6 +25,10 @@ from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.experts import Experts, Routed, operations
 from torch import Tensor, nn
 from xarray import DataArray, Dataset
+
+from measured_book.evidence.registry import Difference
+from measured_book.evidence.rules import Judgement, judge
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 TASK = SkillTables(skills=32, items=32, answers=16, length=9)
 """Tables of 32 skills and 32 items, each answer twice in a table; eight items are asked in a row."""

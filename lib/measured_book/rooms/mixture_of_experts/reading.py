@@ -5,9 +5,10 @@ What its claims are judged by, and the numbers that its prose names.
 
 from __future__ import annotations
 
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import number
 from measured_book.rooms.mixture_of_experts.measure import FAST_RATES
-from xarray import DataArray, Dataset
 
 # Numbers that the prose names ---------------------------------------------------------------------
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -16,8 +19,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
-from torch.nn import functional as F
 
 _CHAPTER = "book/feed-forward/neurons"
 

@@ -10,6 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
+from measured_transformer.viewer.style import COLOURS, theme, themed, tint
+from xarray import DataArray, Dataset
+
 from measured_book.figures.diagrams import canvas
 from measured_book.figures.plots import (
     mean_and_bar,
@@ -29,8 +32,6 @@ from measured_book.rooms.neurons.measure import (
     WIDE,
     text_of,
 )
-from measured_transformer.viewer.style import COLOURS, theme, themed, tint
-from xarray import DataArray, Dataset
 
 Array = Float[np.ndarray, "..."]
 ARMS: Mapping[str, tuple[str, str, str]] = {

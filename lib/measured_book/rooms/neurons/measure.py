@@ -24,7 +24,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from measured_book.measuring import job, measurement
 from measured_transformer.analysis.ffn_memory import as_memory, sum_error
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
@@ -44,6 +43,8 @@ from numpy import ndarray
 from scipy.stats import rankdata, spearmanr
 from torch import Tensor
 from torch.nn import functional as F
+
+from measured_book.measuring import job, measurement
 
 # Keys and values -----------------------------------------------------------------------------------
 

@@ -10,11 +10,12 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from measured_transformer.viewer.style import COLOURS, look, theme, themed
+from xarray import Dataset
+
 from measured_book.figures.diagrams import box, canvas, plus, stream, wire
 from measured_book.figures.plots import panel_letters, seed_lines, subplots
 from measured_book.figures.solving import CONCEPTS, NAMES, draw_runs
-from measured_transformer.viewer.style import COLOURS, look, theme, themed
-from xarray import Dataset
 
 Array = Float[np.ndarray, "..."]
 PLACEMENTS = ("pre", "post")

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.early_stopping import WhenSolved
 from measured_transformer.analysis.gradients import jacobian, sublayers
 from measured_transformer.analysis.residual import ledger, random_model, token_spread
@@ -44,6 +43,8 @@ from measured_transformer.variants.gradients import (
 from measured_transformer.variants.norms import deep_norm, zero_branches
 from numpy import ndarray
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 PLACEMENTS = ("pre", "post")
 TASK = Reversal(vocab=5, length=5)

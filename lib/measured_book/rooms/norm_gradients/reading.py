@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 import xarray
+from measured_transformer.analysis.solving import LEVEL
+from numpy import ndarray
+from xarray import DataArray, Dataset
+
 from measured_book.evidence.statistics import mean_interval
 from measured_book.measuring import evidence, number
 from measured_book.rooms.norm_gradients.measure import (
@@ -19,9 +23,6 @@ from measured_book.rooms.norm_gradients.measure import (
     MOMENTS,
     WIDTHS,
 )
-from measured_transformer.analysis.solving import LEVEL
-from numpy import ndarray
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -6,10 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
-from measured_book.figures.plots import panel_letters, seed_lines, subplots
-from measured_book.figures.solving import draw_runs
 from measured_transformer.viewer.style import look, themed
 from xarray import DataArray, Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, subplots
+from measured_book.figures.solving import draw_runs
 
 CONCEPTS = {"pre": "norm", "post": "attention"}
 NAMES = {"pre": "pre-norm", "post": "post-norm"}

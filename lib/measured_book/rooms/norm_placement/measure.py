@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.early_stopping import WhenSolved
 from measured_transformer.analysis.solving import solved
 from measured_transformer.internals.capture import capture
@@ -24,6 +23,8 @@ from measured_transformer.training.schedules import Constant
 from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.norms import head_norms, sandwich
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 PLACEMENTS = ("pre", "post")
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)

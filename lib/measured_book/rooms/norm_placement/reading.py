@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import xarray
-from measured_book.measuring import evidence, number
-from measured_book.rooms.norm_placement.measure import DEEP, DEPTHS, LIMIT, TASK
 from measured_transformer.analysis.solving import LEVEL
 from xarray import DataArray, Dataset
+
+from measured_book.measuring import evidence, number
+from measured_book.rooms.norm_placement.measure import DEEP, DEPTHS, LIMIT, TASK
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 
 import torch
+from measured_transformer.analysis.handmade import Layout
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -17,7 +19,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.analysis.handmade import Layout
 
 _CHAPTER = "book/attention/one-head"
 

@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
-from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_transformer.viewer.style import COLOURS, theme, themed, tint
 from numpy.typing import ArrayLike
 from xarray import DataArray, Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 
 _ORDERS: Mapping[str, tuple[str, str]] = {
     "random": ("random", "at random"),

@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis import ablation
 from measured_transformer.analysis.ablation import How
 from measured_transformer.analysis.handmade import SHARP, Layout, attentions, empty_model, set_head
@@ -58,6 +57,8 @@ from measured_transformer.training.seeding import make_generator
 from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 OneStack = Decoder | Encoder
 """A model with a single stack of blocks, whose self-attention has the heads that are removed."""

@@ -8,6 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from measured_transformer.analysis.handmade import reversal_model
+from measured_transformer.tasks.lag import Lag
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.one_head.measure import (
     FRESH,
@@ -30,9 +34,6 @@ from measured_book.rooms.one_head.measure import (
     tuned_rate,
     twins,
 )
-from measured_transformer.analysis.handmade import reversal_model
-from measured_transformer.tasks.lag import Lag
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------------
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from measured_transformer.training.seeding import seeded
+from torch import Tensor, nn
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -18,8 +21,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.training.seeding import seeded
-from torch import Tensor, nn
 
 _CHAPTER = "book/machine/one-layer"
 _WORDS = ("norm", "attention", "network", "drop", "add")

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from measured_transformer.viewer.style import COLOURS, theme, themed, tint
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     seed_lines,
@@ -22,8 +25,6 @@ from measured_book.rooms.one_layer.measure import (
     toy_layer,
 )
 from measured_book.rooms.one_layer.reading import moves
-from measured_transformer.viewer.style import COLOURS, theme, themed, tint
-from xarray import Dataset
 
 _BRIGHTEST = 2.0  # from this size on a cell is as strong as it gets
 _LABEL, _GAP = 4.2, 0.4

@@ -19,7 +19,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import measurement
 from measured_transformer.analysis.residual import random_model
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
@@ -37,6 +36,8 @@ from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.dropout import drop_behind
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from measured_book.measuring import measurement
 
 KINDS = ("2017", "pre-norm", "today")
 """The layer of 2017, the same with its norms first, and the layer of most language models since 2023."""

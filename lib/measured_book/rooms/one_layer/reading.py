@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from measured_transformer.models.config import Config
+from xarray import Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.one_layer.measure import (
     BERT,
@@ -18,8 +21,6 @@ from measured_book.rooms.one_layer.measure import (
     costs,
     expected_share,
 )
-from measured_transformer.models.config import Config
-from xarray import Dataset
 
 # What the claims are judged by ---------------------------------------------------------------------
 

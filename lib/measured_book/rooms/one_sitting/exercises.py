@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import torch
+from measured_transformer.models.bare import BareGPT
+from torch import nn
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -13,8 +16,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.models.bare import BareGPT
-from torch import nn
 
 _CHAPTER = "book/machine/one-sitting"
 

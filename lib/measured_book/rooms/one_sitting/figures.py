@@ -8,11 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
-from measured_book.figures.diagrams import box, canvas, plus, stream, wire
-from measured_book.figures.plots import seed_lines, subplots
 from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
 from numpy.typing import ArrayLike
 from xarray import Dataset
+
+from measured_book.figures.diagrams import box, canvas, plus, stream, wire
+from measured_book.figures.plots import seed_lines, subplots
 
 _STREAM, _BRANCH, _NOTE = 2.2, 4.5, 6.55
 

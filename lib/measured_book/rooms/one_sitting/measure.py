@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.interop.bare import from_decoder
 from measured_transformer.models.bare import BareGPT
 from measured_transformer.models.config import Config
@@ -32,6 +31,8 @@ from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # The text -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import number
 from measured_book.rooms.one_sitting.measure import (
     BATCH,
@@ -20,7 +22,6 @@ from measured_book.rooms.one_sitting.measure import (
     part_of,
     reference,
 )
-from xarray import DataArray, Dataset
 
 # Numbers that the prose names ---------------------------------------------------------------------
 

@@ -9,6 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
+from measured_transformer.viewer.style import COLOURS, look, theme, themed
+from xarray import Dataset
+
 from measured_book.figures.diagrams import box, canvas, plus, stream, wire
 from measured_book.figures.plots import (
     panel_letters,
@@ -16,8 +19,6 @@ from measured_book.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_transformer.viewer.style import COLOURS, look, theme, themed
-from xarray import Dataset
 
 CONCEPTS: Mapping[str, str] = {
     "whole": "none",

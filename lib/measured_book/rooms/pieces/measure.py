@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.ablation import Component, ablated
 from measured_transformer.analysis.ablation import loss as mean_loss
 from measured_transformer.analysis.residual import ledger
@@ -35,6 +34,8 @@ from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.component_ablation import PIECES, piece_arms
 from numpy import ndarray
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # What is the best without attention? --------------------------------------------------------------
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from measured_book.measuring import evidence, number
-from measured_book.rooms.pieces.measure import HELD_OUT, TASKS, fitted_slope, lonely_loss
 from measured_transformer.variants.component_ablation import PIECES
 from xarray import DataArray, Dataset
+
+from measured_book.measuring import evidence, number
+from measured_book.rooms.pieces.measure import HELD_OUT, TASKS, fitted_slope, lonely_loss
 
 # What the claims are judged by --------------------------------------------------------------------
 

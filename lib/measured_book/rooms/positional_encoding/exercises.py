@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
+from measured_transformer.parts.positions import sinusoidal_encoding
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -15,7 +17,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.parts.positions import sinusoidal_encoding
 
 SUBJECT = "positions"
 """The first word of the exercises' names."""

@@ -9,6 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from measured_transformer.analysis.sinusoids import rises
+from measured_transformer.viewer.style import COLOURS, look, theme, themed
+from numpy.typing import ArrayLike
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     heat_map,
     panel_letters,
@@ -16,10 +21,6 @@ from measured_book.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_transformer.analysis.sinusoids import rises
-from measured_transformer.viewer.style import COLOURS, look, theme, themed
-from numpy.typing import ArrayLike
-from xarray import Dataset
 
 _CONCEPTS = {
     "none": "none",

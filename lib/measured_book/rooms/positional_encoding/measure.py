@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.positions import equivariance_error, position_vectors
 from measured_transformer.analysis.sinusoids import (
     distinct_rows,
@@ -38,6 +37,8 @@ from measured_transformer.training.loop import Run, evaluate
 from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.positions import Band, RandomTable, third
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 Model = Decoder | Encoder
 WIDTH = 64

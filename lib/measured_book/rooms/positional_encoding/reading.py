@@ -9,6 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from measured_transformer.analysis.sinusoids import (
+    largest_climb,
+    offset_deviation,
+    rises,
+    wrong_order_share,
+)
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.positional_encoding.measure import (
     ARMS,
@@ -17,13 +25,6 @@ from measured_book.rooms.positional_encoding.measure import (
     TASK,
     WIDTH,
 )
-from measured_transformer.analysis.sinusoids import (
-    largest_climb,
-    offset_deviation,
-    rises,
-    wrong_order_share,
-)
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

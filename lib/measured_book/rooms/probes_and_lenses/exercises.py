@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -15,7 +17,6 @@ from measured_book.exercises.answers import (
     number,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
 
 SUBJECT = "probes"
 """The first word of the exercises' names."""

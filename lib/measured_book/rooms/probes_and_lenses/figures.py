@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
-from measured_book.figures.plots import panel_letters, seed_lines, subplots
 from measured_transformer.tasks.grammar import VOCABULARY
 from measured_transformer.viewer.style import COLOURS, theme, themed, tint
 from numpy.typing import NDArray
 from xarray import DataArray, Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, subplots
 
 _ERASERS = {"leace": "attention", "mean": "norm", "drawn": "none"}
 """Colour of each eraser."""

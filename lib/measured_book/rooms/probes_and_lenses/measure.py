@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.erasure import (
     Eraser,
     leace,
@@ -45,6 +44,8 @@ from measured_transformer.training.loop import Run, evaluate
 from measured_transformer.training.schedules import WarmupLinear
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 BLOCKS = 6
 STATES = tuple(range(BLOCKS + 1))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.probes_and_lenses.measure import LENSES, STATES, WHATS
-from xarray import DataArray, Dataset
 
 INNER = STATES[1:-1]
 

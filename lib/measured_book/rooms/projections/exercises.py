@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -15,7 +17,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch.utils._python_dispatch import TorchDispatchMode
 
 _CHAPTER = "book/attention/projections"
 

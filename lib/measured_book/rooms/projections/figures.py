@@ -9,6 +9,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
+from measured_transformer.viewer.style import COLOURS, theme, themed, tint
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     mean_and_bar,
@@ -17,8 +20,6 @@ from measured_book.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_transformer.viewer.style import COLOURS, theme, themed, tint
-from xarray import Dataset
 
 Array = Float[np.ndarray, "..."]
 

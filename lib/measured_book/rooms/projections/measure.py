@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.drawn_cases import drawn_case
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
@@ -41,6 +40,8 @@ from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.attention import Tie, Tied, same_size
 from measured_transformer.variants.latent import Latent, LatentAttention
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 
 def drawn_scores(seed: int, *, shared: bool, length: int = 10) -> Float[Tensor, "query key"]:

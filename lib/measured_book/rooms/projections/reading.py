@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.projections.measure import (
     BACKWARDS,
@@ -15,7 +17,6 @@ from measured_book.rooms.projections.measure import (
     TIES,
     one_side_accuracy,
 )
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import torch
+from measured_transformer.analysis.bench import outsized
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -12,8 +15,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.analysis.bench import outsized
-from torch import Tensor
 
 _CHAPTER = "book/inside/real-model"
 

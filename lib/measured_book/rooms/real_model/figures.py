@@ -6,10 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
-from measured_book.figures.plots import heat_map, panel_letters, seed_lines, subplots
 from measured_transformer.viewer.style import COLOURS, theme, themed
 from numpy.typing import NDArray
 from xarray import DataArray, Dataset
+
+from measured_book.figures.plots import heat_map, panel_letters, seed_lines, subplots
 
 _ARMS = {"trained": "residual", "shuffled": "random", "untrained": "none"}
 _PARTS = {

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from measured_book.measuring import job, measurement
 from measured_transformer.analysis.autoencoders import (
     SparseAutoencoder,
     batches,
@@ -71,6 +70,8 @@ from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 from torch.nn import functional as F
+
+from measured_book.measuring import job, measurement
 
 # The checkpoint and what it reads -----------------------------------------------------------------
 

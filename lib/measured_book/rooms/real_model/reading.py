@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from measured_book.measuring import evidence, number
-from measured_book.rooms.real_model.measure import HOW, SPEAKING
 from measured_transformer.analysis.bench import MAP
 from xarray import DataArray, Dataset
+
+from measured_book.measuring import evidence, number
+from measured_book.rooms.real_model.measure import HOW, SPEAKING
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -10,6 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
+from numpy import ndarray
+from xarray import DataArray, Dataset
+
 from measured_book.figures.diagrams import box, canvas, plus, stream, wire
 from measured_book.figures.plots import legend_above, panel_letters, seed_lines, subplots
 from measured_book.rooms.regularisation.measure import (
@@ -19,9 +23,6 @@ from measured_book.rooms.regularisation.measure import (
     equilibrium_turn,
 )
 from measured_book.rooms.regularisation.reading import stopped_loss
-from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
-from numpy import ndarray
-from xarray import DataArray, Dataset
 
 NAMES = {
     "none": "no remedy",

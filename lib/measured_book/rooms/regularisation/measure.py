@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.calibration import answers, reliability
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
@@ -38,6 +37,8 @@ from measured_transformer.variants.norms import head_norms
 from numpy import ndarray
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # Dropout over all masks ---------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from xarray import DataArray, Dataset, apply_ufunc
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.regularisation.measure import (
     MOMENTUM,
@@ -19,7 +21,6 @@ from measured_book.rooms.regularisation.measure import (
     remedy,
     smoothed_ideal,
 )
-from xarray import DataArray, Dataset, apply_ufunc
 
 # What claims are judged by ------------------------------------------------------------------------
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from measured_transformer.analysis.residual import ledger, random_model
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -16,8 +19,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.analysis.residual import ledger, random_model
-from torch import Tensor
 
 SUBJECT = "residual"
 """The first word of the exercises' names."""

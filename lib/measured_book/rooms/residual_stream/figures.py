@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_transformer.viewer.style import COLOURS, theme, themed
 from xarray import Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 
 Array = Float[np.ndarray, "..."]
 

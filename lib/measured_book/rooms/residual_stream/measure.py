@@ -7,13 +7,11 @@ writes. Every sublayer reads the sum of the parts before it, and the logits are 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
-from measured_transformer._moved import former_names
 from measured_transformer.analysis.mirroring import mirror_attention
 from measured_transformer.analysis.residual import (
     Ledger,
@@ -40,6 +38,8 @@ from measured_transformer.training.schedules import Constant
 from measured_transformer.training.seeding import make_generator, seeded
 from torch import Tensor
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # The parts of a stream ------------------------------------------------------------------------------
 
@@ -624,7 +624,3 @@ def fetched(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     model: Any = runs["trained"].model
     batch = TASK.batch(make_generator(seed, "evaluation"), 64)
     return {"mirrored": ("block", mirror_attention(model, batch.inputs).tolist())}
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

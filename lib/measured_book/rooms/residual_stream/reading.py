@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import xarray
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.residual_stream.measure import RATE_KINDS, ROLES, growth
-from xarray import DataArray, Dataset
 
 # What the claims are judged by -------------------------------------------------------------------------
 

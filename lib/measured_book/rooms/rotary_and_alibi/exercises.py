@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
+from measured_transformer.parts.attention import causal_mask
+from measured_transformer.parts.positions import Pairing, rotation
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -16,9 +20,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.parts.attention import causal_mask
-from measured_transformer.parts.positions import Pairing, rotation
-from torch import Tensor
 
 SUBJECT = "positions"
 """The first word of the exercises' names."""

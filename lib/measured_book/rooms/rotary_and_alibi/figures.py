@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
-from measured_book.figures.plots import mean_and_bar, subplots
 from measured_transformer.viewer.style import COLOURS, look, theme, themed
 from numpy.typing import ArrayLike
 from xarray import Dataset
+
+from measured_book.figures.plots import mean_and_bar, subplots
 
 SHOWN = {
     "none": "none",

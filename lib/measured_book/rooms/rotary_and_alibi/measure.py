@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.curves import steps_until
 from measured_transformer.analysis.extrapolation import excess_loss
 from measured_transformer.analysis.positions import captured, position_r2_by_layer, probe_r2
@@ -30,6 +29,8 @@ from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.positions import PartialRotary, RotaryInBlocks
 from numpy import ndarray
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 DOUBLE = torch.float64
 

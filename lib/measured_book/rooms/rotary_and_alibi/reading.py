@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.rotary_and_alibi.measure import BACK, BACK_TASK, SHIFTS
-from xarray import DataArray, Dataset
 
 CONTEXTS = {10_000: 4096, 500_000: 8192}
 """The lengths that Llama 2 (base 10,000) and Llama 3 (base 500,000) were trained at."""

@@ -9,13 +9,6 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from measured_book.figures.plots import (
-    legend_above,
-    panel_letters,
-    seed_lines,
-    seed_strip,
-    subplots,
-)
 from measured_transformer.variants.weights import (
     entmax15,
     sigmoid_weights,
@@ -25,6 +18,14 @@ from measured_transformer.variants.weights import (
 from measured_transformer.viewer.style import COLOURS, look, theme, themed
 from scipy import stats
 from xarray import DataArray, Dataset
+
+from measured_book.figures.plots import (
+    legend_above,
+    panel_letters,
+    seed_lines,
+    seed_strip,
+    subplots,
+)
 
 ARMS = {"none": "no scale", "root": r"divided by $\sqrt{d_h}$", "norm": "QK-norm"}
 """What is done to scores -> its name in figures."""

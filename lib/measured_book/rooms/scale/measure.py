@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.curves import steps_until
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
@@ -31,6 +30,8 @@ from measured_transformer.variants.norms import head_norms
 from measured_transformer.variants.weights import Weighed
 from scipy import integrate, stats
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # Sizes of scores ----------------------------------------------------------------------------------
 

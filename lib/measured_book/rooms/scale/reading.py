@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from measured_book.measuring import evidence, number
-from measured_book.rooms.scale.measure import HEAD_WIDTHS
 from numpy import ndarray
 from xarray import DataArray, Dataset
+
+from measured_book.measuring import evidence, number
+from measured_book.rooms.scale.measure import HEAD_WIDTHS
 
 # What the claims are judged by --------------------------------------------------------------------
 

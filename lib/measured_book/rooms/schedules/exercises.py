@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from measured_transformer.training.schedules import Constant, ExponentialDecay, InverseSquareRoot
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -15,7 +17,6 @@ from measured_book.exercises.answers import (
     number,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.training.schedules import Constant, ExponentialDecay, InverseSquareRoot
 
 _CHAPTER = "book/training/schedules"
 

@@ -8,6 +8,9 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from measured_transformer.viewer.style import COLOURS, theme, themed
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -29,8 +32,6 @@ from measured_book.rooms.schedules.measure import (
     valley_path,
 )
 from measured_book.rooms.schedules.reading import sums_of, too_high
-from measured_transformer.viewer.style import COLOURS, theme, themed
-from xarray import Dataset
 
 CONCEPTS: Mapping[str, str] = {
     "constant": "attention",

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.curves import steps_until
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.fixed import FixedSet
@@ -39,6 +38,8 @@ from measured_transformer.training.seeding import make_generator
 from numpy import ndarray
 from scipy.optimize import nnls
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # The sum of the rates, and the formula of the first Transformer ------------------------------------
 

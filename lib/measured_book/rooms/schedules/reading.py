@@ -10,6 +10,17 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from measured_transformer.analysis.curves import area_under_curve
+from measured_transformer.training.loop import make_model
+from measured_transformer.training.schedules import (
+    Constant,
+    ExponentialDecay,
+    InverseSquareRoot,
+    Schedule,
+)
+from numpy import ndarray
+from xarray import DataArray, Dataset, concat
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.schedules.measure import (
     CUSTOMARY,
@@ -29,16 +40,6 @@ from measured_book.rooms.schedules.measure import (
     valley_height,
     valley_path,
 )
-from measured_transformer.analysis.curves import area_under_curve
-from measured_transformer.training.loop import make_model
-from measured_transformer.training.schedules import (
-    Constant,
-    ExponentialDecay,
-    InverseSquareRoot,
-    Schedule,
-)
-from numpy import ndarray
-from xarray import DataArray, Dataset, concat
 
 # A valley -----------------------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
+from measured_transformer.viewer.style import COLOURS, look, theme, themed
+from xarray import Dataset
+
 from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_book.figures.solving import NAMES as PLACEMENTS
 from measured_book.rooms.step_size.reading import at_best_rate
-from measured_transformer.viewer.style import COLOURS, look, theme, themed
-from xarray import Dataset
 
 CONCEPTS: Mapping[str, str] = {
     "pre": "residual",

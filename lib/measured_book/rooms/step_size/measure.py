@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.residual import ledger
 from measured_transformer.analysis.solving import solved
 from measured_transformer.analysis.states import rms, turns
@@ -29,6 +28,8 @@ from measured_transformer.variants.norms import (
     zero_branches,
 )
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 TASK = PermutationProducts(objects=3, length=6)
 """The shell game: one ball, three cups, six moves."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import xarray
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.step_size.measure import (
     CONNECTIONS,
@@ -23,7 +25,6 @@ from measured_book.rooms.step_size.measure import (
     TASK,
     TRAINED,
 )
-from xarray import DataArray, Dataset
 
 FOLLOWED = 0.75
 """The share of right answers from which on a model counts as following a move; a guess is right in a third."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -12,8 +15,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
-from torch.nn import functional as F
 
 _CHAPTER = "book/feed-forward/superposition"
 

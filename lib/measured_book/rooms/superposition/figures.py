@@ -11,6 +11,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
+from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
+from xarray import Dataset
+
 from measured_book.figures.plots import mean_and_bar, panel_letters, seed_lines, subplots
 from measured_book.rooms.superposition.measure import (
     BASES,
@@ -29,8 +32,6 @@ from measured_book.rooms.superposition.measure import (
     welch_bound,
 )
 from measured_book.rooms.superposition.reading import text_of
-from measured_transformer.viewer.style import COLOURS, look, theme, themed, tint
-from xarray import Dataset
 
 FIVE = ("residual", "attention", "ffn", "norm", "learned")
 """What each of five features is drawn as."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.superposition.measure import (
     BASES,
@@ -18,7 +20,6 @@ from measured_book.rooms.superposition.measure import (
     labels,
     welch_bound,
 )
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

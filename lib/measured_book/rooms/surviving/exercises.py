@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -13,7 +15,6 @@ from measured_book.exercises.answers import (
     number,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
 
 SUBJECT = "positions"
 """The first word of the exercises' names."""

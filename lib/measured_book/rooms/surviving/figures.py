@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
-from measured_book.figures.plots import panel_letters, seed_lines, subplots
 from measured_transformer.viewer.style import COLOURS, theme, themed
 from numpy.typing import ArrayLike
 from xarray import Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, subplots
 
 _STACKS = {
     "pre-norm": ("sinusoidal", "sinusoidal, pre-norm"),

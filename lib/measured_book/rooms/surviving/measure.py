@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.positions import (
     Model,
     captured,
@@ -36,6 +35,8 @@ from measured_transformer.variants.initialisation import BranchFactor
 from measured_transformer.variants.positions import WithoutAttention
 from torch import Tensor
 from torch.nn import functional as F
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 
 def explained_by_position(

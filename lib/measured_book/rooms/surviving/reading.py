@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.surviving.measure import (
     CASES,
@@ -16,7 +18,6 @@ from measured_book.rooms.surviving.measure import (
     diluted_r2,
     kept,
 )
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     close,
@@ -17,7 +19,6 @@ from measured_book.exercises.answers import (
 )
 from measured_book.exercises.registry import exercise
 from measured_book.rooms.training_attention.measure import area
-from torch import Tensor
 
 _CHAPTER = "book/attention/training-attention"
 

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from measured_transformer.viewer.style import COLOURS, theme, themed
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -24,8 +27,6 @@ from measured_book.rooms.training_attention.measure import (
     score_variance,
 )
 from measured_book.rooms.training_attention.reading import areas
-from measured_transformer.viewer.style import COLOURS, theme, themed
-from xarray import Dataset
 
 _FRESH = {  # kind of head -> how it is drawn, its name, and where that is written
     "small_64": ("residual", "N(0, 0.02), width 64"),

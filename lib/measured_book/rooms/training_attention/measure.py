@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.curves import area_under_curve
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
@@ -44,6 +43,8 @@ from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from xarray import DataArray, Dataset
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # How even it is -----------------------------------------------------------------------------------
 

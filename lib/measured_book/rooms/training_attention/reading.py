@@ -12,6 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy import ndarray
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.training_attention.measure import (
     CURVE,
@@ -33,8 +36,6 @@ from measured_book.rooms.training_attention.measure import (
     predicted_entropy,
     score_variance,
 )
-from numpy import ndarray
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
-from measured_book.figures.plots import panel_letters, seed_lines, subplots
 from measured_transformer.viewer.style import COLOURS, theme, themed, tint
 from xarray import Dataset
+
+from measured_book.figures.plots import panel_letters, seed_lines, subplots
 
 _CONCEPTS = {
     "sheet": "norm",

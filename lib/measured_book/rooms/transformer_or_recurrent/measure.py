@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.gap_recall import GapRecall
@@ -28,6 +27,8 @@ from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.linear import linear
 from measured_transformer.variants.recurrent import Recurrent, linear_recurrence, recurrence, scan
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
 """The grid of learning rates, the same for all kinds of models."""

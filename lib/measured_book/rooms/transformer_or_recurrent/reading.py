@@ -13,6 +13,10 @@ import numpy as np
 import torch
 import xarray
 from jaxtyping import Float
+from measured_transformer.training.loop import make_model
+from measured_transformer.variants.recurrent import state_width
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.transformer_or_recurrent.measure import (
     EPOCHS,
@@ -23,9 +27,6 @@ from measured_book.rooms.transformer_or_recurrent.measure import (
     WIDTH,
     kind,
 )
-from measured_transformer.training.loop import make_model
-from measured_transformer.variants.recurrent import state_width
-from xarray import DataArray, Dataset
 
 DEFAULT = 1e-3
 """The learning rate that Adam has where nobody chooses one."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -15,7 +17,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from torch import Tensor
 
 _CHAPTER = "book/training/warm-up"
 

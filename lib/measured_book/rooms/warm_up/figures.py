@@ -8,14 +8,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
+from measured_transformer.viewer.style import COLOURS, look, theme, themed
+from xarray import DataArray, Dataset
+
 from measured_book.figures.plots import (
     panel_letters,
     seed_lines,
     seed_strip,
     subplots,
 )
-from measured_transformer.viewer.style import COLOURS, look, theme, themed
-from xarray import DataArray, Dataset
 
 CONCEPTS: Mapping[str, str] = {
     "at once": "attention",

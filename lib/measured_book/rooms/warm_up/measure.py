@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.alarms import (
     SIGNALS,
     Recorded,
@@ -46,6 +45,8 @@ from measured_transformer.variants.norms import head_norms
 from measured_transformer.variants.optimisers import AdamWithFilled, ZLoss
 from numpy import ndarray
 from torch import Tensor
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 TASK = Reversal(vocab=5, length=5)
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import xarray
+from xarray import DataArray, Dataset
+
 from measured_book.evidence.statistics import proportion
 from measured_book.measuring import evidence, number
 from measured_book.rooms.warm_up.measure import PLACEMENTS, SAME_RATE, TASK, TUNED
-from xarray import DataArray, Dataset
 
 # What the claims are judged by --------------------------------------------------------------------
 

@@ -6,6 +6,11 @@ import copy
 import math
 
 import torch
+from measured_transformer.models.config import Config
+from measured_transformer.models.decoder import Decoder
+from torch import nn
+from torch.nn import functional as F
+
 from measured_book.exercises.answers import (
     Answer,
     Fault,
@@ -16,10 +21,6 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import exercise
-from measured_transformer.models.config import Config
-from measured_transformer.models.decoder import Decoder
-from torch import nn
-from torch.nn import functional as F
 
 SUBJECT = "skips"
 """The first word of the exercises' names."""

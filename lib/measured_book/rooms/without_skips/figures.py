@@ -8,6 +8,9 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
+from measured_transformer.viewer.style import COLOURS, theme, themed
+from xarray import Dataset
+
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -16,8 +19,6 @@ from measured_book.figures.plots import (
     subplots,
 )
 from measured_book.rooms.without_skips.reading import attended
-from measured_transformer.viewer.style import COLOURS, theme, themed
-from xarray import Dataset
 
 _SKIPS = {"with": ("residual", "with skip connections"), "without": ("none", "without")}
 _NORMS = {"none": "no norm", "pre": "pre-norm", "post": "post-norm"}

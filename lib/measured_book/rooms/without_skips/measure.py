@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.gradients import Map, jacobian, stream_gradients, sublayers
 from measured_transformer.analysis.mirroring import mirror_attention
 from measured_transformer.analysis.residual import ledger, random_model, token_spread
@@ -38,6 +37,8 @@ from measured_transformer.variants.skips import Around, OneSkip
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # Tokens on the way up -----------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ import math
 from typing import Any
 
 import numpy as np
+from xarray import DataArray, Dataset
+
 from measured_book.measuring import evidence, number
 from measured_book.rooms.without_skips.measure import NORMS, TASK
-from xarray import DataArray, Dataset
 
 LOOKED_AT = 10
 """Seeds that had been looked at before the claims were worded; these are judged on later ones."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch.nn import functional as F
+
 from measured_book.exercises.answers import Answer, close, demand, normal, tensor
 from measured_book.exercises.registry import exercise
-from torch.nn import functional as F
 
 _CHAPTER = "book/inside/workbench"
 

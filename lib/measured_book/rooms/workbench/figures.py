@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from measured_book.figures.plots import subplots
 from measured_transformer.viewer.style import look, theme, themed
 from xarray import Dataset
+
+from measured_book.figures.plots import subplots
 
 SHOWN = {
     "first": "weight on the first token",

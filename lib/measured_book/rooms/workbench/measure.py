@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_transformer.analysis.ablation import ablated, heads, loss
 from measured_transformer.analysis.lens import logit_lens
 from measured_transformer.internals.capture import capture
@@ -33,6 +32,8 @@ from measured_transformer.training.seeding import make_generator
 from numpy import ndarray
 from torch import Tensor
 from xarray import Dataset
+
+from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # The words of a manual ----------------------------------------------------------------------------
 

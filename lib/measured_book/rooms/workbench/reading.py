@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from measured_book.measuring import number
-from measured_book.rooms.workbench.measure import encode, kept
 from measured_transformer.analysis.examination import Examination, examine, mean_mixtures
 from measured_transformer.tasks.grammar import VOCABULARY
 from torch import Tensor
 from xarray import Dataset
+
+from measured_book.measuring import number
+from measured_book.rooms.workbench.measure import encode, kept
 
 # The sentences on the bench -----------------------------------------------------------------------
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
-from measured_book.figures.plots import heat_map, legend_above, panel_letters, subplots
-from measured_book.figures.tables import Table
 from measured_transformer.viewer.style import COLOURS, themed
 from torch import Tensor
+
+from measured_book.figures.plots import heat_map, legend_above, panel_letters, subplots
+from measured_book.figures.tables import Table
 
 METHOD_COLOURS = ("residual", "attention", "ffn")
 
