@@ -58,7 +58,7 @@ class Names:
         """Return the full name that a text means in a scope; None where it is no public name.
 
         Looked for in this order: an argument (which has no entry), a member of the class, a name that
-        the module defines or imports, a name counted from the package or the library, a full name, and a
+        the module defines or imports, a name counted from the package or from one of those at the top, a full name, and a
         class or function that the library has once. A single word means no module: `capture` is the
         function, not the file that it lives in.
         """
@@ -71,13 +71,18 @@ class Names:
             f"{scope.cls}.{text}",
             f"{meant}.{rest}" if rest else meant,
             f"{scope.module.rpartition('.')[0]}.{text}",
-            f"{scope.module.partition('.')[0]}.{text}",
+            *(f"{package}.{text}" for package in self._packages),
             text,
         ):
             if found in self.kinds and (rest or self.kinds[found] != "module"):
                 return found
         once = self._by_end.get(text, [])
         return once[0] if len(once) == 1 else None
+
+    @functools.cached_property
+    def _packages(self) -> list[str]:
+        """The packages that the names are of."""
+        return [name for name, kind in self.kinds.items() if kind == "module" and "." not in name]
 
     @functools.cached_property
     def _by_end(self) -> dict[str, list[str]]:
