@@ -58,8 +58,8 @@ class Names:
         """Return the full name that a text means in a scope; None where it is no public name.
 
         Looked for in this order: an argument (which has no entry), a member of the class, a name that
-        the module defines or imports, a name counted from the package or from one of those at the top, a full name, and a
-        class or function that the library has once. A single word means no module: `capture` is the
+        the module defines or imports, a name counted from the package or from one at the top, a full name, and
+        a class or function that the library has once. A single word means no module: `capture` is the
         function, not the file that it lives in.
         """
         text = text.removesuffix("()")

@@ -4,9 +4,9 @@
 write HTML that loads nothing from elsewhere, with a drawing in its place where scripts do not run. `style` has
 the palette and the light and dark themes, which any figure may use.
 
->>> import numpy as np
+>>> import torch
 >>> from measured_transformer.viewer.attention import attention_viewer
->>> pattern = np.tril(np.ones((1, 4, 3, 3))) / np.arange(1, 4)[:, None]      # one layer of 4 heads, 3 tokens
->>> attention_viewer({"blocks.0.attention.pattern": pattern}, ["the", "old", "cat"])
+>>> pattern = torch.ones(4, 3, 3).tril() / torch.arange(1, 4)[:, None]      # 4 heads of one layer, 3 tokens
+>>> attention_viewer(pattern[None], ["the", "old", "cat"])
 AttentionViewer(1 example, 1 layer of 4 heads)
 """
