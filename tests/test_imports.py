@@ -1,4 +1,4 @@
-"""Imports go one way, in the library by the contracts of pyproject.toml and in the chapters' cells."""
+"""Imports go one way, in lib/ by the contracts of pyproject.toml and in the chapters' cells."""
 
 from __future__ import annotations
 
@@ -15,30 +15,66 @@ import jupytext
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = "measured_transformer"
+ROOMS = "measured_book.rooms"
 LINT = "from importlinter.cli import lint_imports_command as lint; lint()"
 
 AGAINST = [
-    ("parts/norms.py", "from measured_transformer.models.config import Config"),
-    ("parts/cache.py", "def late():\n    from measured_transformer import figures"),
-    ("parts/tap.py", "from ..tasks import lag"),
-    ("models/decoder.py", "from measured_transformer.internals.capture import capture"),
-    ("models/config.py", "from measured_transformer.inference.generate import generate"),
-    ("internals/capture.py", "import measured_transformer.models.decoder as d"),
-    ("inference/prompts.py", "from measured_transformer.training.loop import train"),
-    ("interop/llama.py", "from measured_transformer.evidence.seeds import seeds_of"),
-    ("training/loop.py", "from measured_transformer.analysis import gradients"),
-    ("training/losses.py", "from measured_transformer.variants import norms"),
-    ("variants/norms.py", "from measured_transformer.analysis import residual"),
-    ("analysis/lens.py", "from measured_transformer.figures.style import themed"),
-    ("figures/plots.py", "from measured_transformer.chapters.heads import figures"),
-    ("exercises/answers.py", "from measured_transformer.chapters.heads import exercises"),
-    ("measuring/state.py", "from measured_transformer.figures import style"),
-    ("chapters/heads/measure.py", "from measured_transformer.chapters.one_head import measure"),
-    ("evidence/records.py", "from measured_transformer.parts import norms"),
-    ("tasks/lag.py", "from measured_transformer.evidence.seeds import seeds_of"),
-    ("provenance/words.py", "from measured_transformer.models.config import Config"),
-    ("figures/style.py", "from bookpress.cache import store"),
+    (
+        "measured_transformer/parts/norms.py",
+        "from measured_transformer.models.config import Config",
+    ),
+    (
+        "measured_transformer/parts/cache.py",
+        "def late():\n    from measured_transformer.viewer import style",
+    ),
+    ("measured_transformer/parts/tap.py", "from ..tasks import lag"),
+    (
+        "measured_transformer/models/decoder.py",
+        "from measured_transformer.internals.capture import capture",
+    ),
+    (
+        "measured_transformer/models/config.py",
+        "from measured_transformer.inference.generate import generate",
+    ),
+    (
+        "measured_transformer/internals/capture.py",
+        "import measured_transformer.models.decoder as d",
+    ),
+    (
+        "measured_transformer/inference/prompts.py",
+        "from measured_transformer.training.loop import train",
+    ),
+    ("measured_transformer/interop/llama.py", "from measured_book.evidence.seeds import seeds_of"),
+    (
+        "measured_transformer/training/loop.py",
+        "from measured_transformer.analysis import gradients",
+    ),
+    (
+        "measured_transformer/training/tuned_table.py",
+        "from measured_book.measuring import progress",
+    ),
+    ("measured_transformer/training/losses.py", "from measured_transformer.variants import norms"),
+    (
+        "measured_transformer/variants/norms.py",
+        "from measured_transformer.analysis import residual",
+    ),
+    (
+        "measured_transformer/analysis/lens.py",
+        "from measured_transformer.viewer.style import themed",
+    ),
+    ("measured_transformer/viewer/workbench.py", "from measured_book.figures import plots"),
+    ("measured_transformer/tasks/lag.py", "def late():\n    from measured_book import evidence"),
+    (
+        "measured_transformer/provenance/words.py",
+        "from measured_transformer.models.config import Config",
+    ),
+    ("measured_transformer/viewer/style.py", "from bookpress.cache import store"),
+    ("measured_book/figures/plots.py", "from measured_book.rooms.heads import figures"),
+    ("measured_book/exercises/answers.py", "from measured_book.rooms.heads import exercises"),
+    ("measured_book/measuring/state.py", "from measured_book.figures import tables"),
+    ("measured_book/rooms/heads/measure.py", "from measured_book.rooms.one_head import measure"),
+    ("measured_book/evidence/records.py", "from measured_book.measuring import measurement"),
+    ("measured_book/figures/tables.py", "from bookpress.cache import store"),
 ]
 
 
@@ -57,7 +93,7 @@ def lint(library: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """A copy of the library and the press."""
+    """A copy of the library, the laboratory and the press."""
     target = tmp_path / "lib"
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.json", "*.toml", "*.jsonl")
     shutil.copytree(ROOT / "lib", target, ignore=unwanted)
@@ -72,12 +108,12 @@ def test_the_library_imports_one_way(library: Path):
 
 def test_each_import_against_the_direction_is_found(library: Path):
     for file, line in AGAINST:
-        path = library / PACKAGE / file
+        path = library / file
         path.write_text(path.read_text("utf-8") + f"\n{line}\n", "utf-8")
     done = lint(library)
     assert done.returncode != 0
     for file, line in AGAINST:
-        module = f"{PACKAGE}.{file.removesuffix('.py').replace('/', '.')}"
+        module = file.removesuffix(".py").replace("/", ".")
         (added,) = (
             n for n in ast.walk(ast.parse(line)) if isinstance(n, ast.Import | ast.ImportFrom)
         )
@@ -88,9 +124,10 @@ def test_each_import_against_the_direction_is_found(library: Path):
         assert re.search(rf"{re.escape(module)} -> {target} \(l\.\d+", done.stdout), (file, line)
 
 
-def test_a_package_without_a_layer_is_found(library: Path):
-    (library / PACKAGE / "odds").mkdir()
-    (library / PACKAGE / "odds" / "__init__.py").write_text("")
+@pytest.mark.parametrize("package", ["measured_transformer", "measured_book"])
+def test_a_package_without_a_layer_is_found(library: Path, package: str):
+    (library / package / "odds").mkdir()
+    (library / package / "odds" / "__init__.py").write_text("")
     done = lint(library)
     assert done.returncode != 0
     assert "odds" in done.stdout
@@ -117,12 +154,12 @@ def imported(page: str) -> Iterator[str]:
 
 def strangers(page: str, room: str) -> list[str]:
     """Name what a page must not import: the press, and the rooms of other chapters."""
-    own = f"{PACKAGE}.chapters.{room}."
+    own = f"{ROOMS}.{room}."
     return [
         name
         for name in imported(page)
         if name.partition(".")[0] == "bookpress"
-        or (name.startswith(f"{PACKAGE}.chapters") and not name.startswith(own))
+        or (name.startswith(ROOMS) and not name.startswith(own))
     ]
 
 
@@ -139,7 +176,7 @@ def test_a_page_that_did_would_be_found():
     page = (
         "---\nkernelspec:\n  name: python3\n  display_name: Python 3\n---\n# A chapter\n\n"
         "```{code-cell}\n:tags: [hide-input]\n%matplotlib inline\nfrom bookpress import cache\n"
-        "from measured_transformer.chapters import one_head\n"
-        "from measured_transformer.chapters.heads.measure import heads_of\n```\n"
+        "from measured_book.rooms import one_head\n"
+        "from measured_book.rooms.heads.measure import heads_of\n```\n"
     )
-    assert strangers(page, "heads") == ["bookpress.cache", f"{PACKAGE}.chapters.one_head"]
+    assert strangers(page, "heads") == ["bookpress.cache", f"{ROOMS}.one_head"]

@@ -24,6 +24,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = "measured_transformer"
+LABORATORY = "measured_book"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 LOCKED = (
     "notebook",
@@ -72,23 +73,32 @@ def asked(*extras: str) -> list[Requirement]:
 
 def test_the_editable_install_offers_the_press_as_well():
     code = (
-        "import bookpress, measured_transformer as m; print(bookpress.__file__); print(m.__file__)"
+        "import bookpress, measured_book, measured_transformer\n"
+        "for one in (bookpress, measured_book, measured_transformer): print(one.__file__)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd="/", capture_output=True, text=True, check=True
     )
-    assert all(Path(line).is_relative_to(ROOT / "lib") for line in done.stdout.split())
+    found = done.stdout.split()
+    assert len(found) == 3
+    assert all(Path(line).is_relative_to(ROOT / "lib") for line in found)
 
 
 # --- what is imported is asked for, what is asked for is pinned -----------------------------------
 
 
-def third_party(folder: str) -> dict[str, str]:
-    """Map every distribution that the code in a folder imports to a file that does so."""
+def third_party(*folders: str) -> dict[str, str]:
+    """Map every distribution that the code in some folders imports to a file that does so."""
     homes = metadata.packages_distributions()
-    own = {NAME, "bookpress", "benchmarks", *(path.stem for path in (ROOT / "tests").rglob("*.py"))}
+    own = {
+        NAME,
+        LABORATORY,
+        "bookpress",
+        "benchmarks",
+        *(path.stem for path in (ROOT / "tests").rglob("*.py")),
+    }
     found = {}
-    for path in sorted((ROOT / folder).rglob("*.py")):
+    for path in (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))):
         for node in ast.walk(ast.parse(path.read_text())):
             names = []
             if isinstance(node, ast.Import):
@@ -104,8 +114,9 @@ def third_party(folder: str) -> dict[str, str]:
 def test_the_library_asks_for_exactly_what_it_imports():
     # IPython is there wherever a notebook runs; outside of one the library does without it.
     # dask comes with an extra of its own, and `--cluster` says so where it is missing.
-    found = third_party(f"lib/{NAME}")
-    assert found["dask"] == f"lib/{NAME}/measuring/__main__.py"
+    assert "dask" not in third_party(f"lib/{NAME}")
+    found = third_party(f"lib/{NAME}", f"lib/{LABORATORY}")
+    assert found["dask"] == f"lib/{LABORATORY}/measuring/__main__.py"
     assert "dask" in {canonicalize_name(requirement.name) for requirement in asked("cluster")}
     imported = set(found) - {"ipython", "dask"}
     assert imported == {canonicalize_name(requirement.name) for requirement in asked("language")}
@@ -118,10 +129,12 @@ def test_what_only_tasks_on_language_need_is_imported_by_those_that_need_it_alon
         for requirement in asked("language")
         if requirement not in asked()
     }
-    found = third_party(f"lib/{NAME}")
+    library, laboratory = third_party(f"lib/{NAME}"), third_party(f"lib/{LABORATORY}")
     for name in extra:
-        place = "chapters" if name == "sacrebleu" else "tasks"
-        assert found[name].startswith(f"lib/{NAME}/{place}/"), found[name]
+        place = "analysis/bleu.py" if name == "sacrebleu" else "tasks/"
+        assert library[name].startswith(f"lib/{NAME}/{place}"), library[name]
+        if name in laboratory:
+            assert laboratory[name].startswith(f"lib/{LABORATORY}/rooms/"), laboratory[name]
 
 
 @pytest.mark.parametrize("folder", ["lib/bookpress", "tests"])
@@ -132,7 +145,7 @@ def test_everything_the_press_and_the_tests_import_is_pinned(folder: str):
 
 def test_the_book_is_printed_with_what_its_own_lock_brings():
     brought = set(pins(files=(BOOK, TORCH)))
-    needed = third_party("lib/bookpress") | third_party(f"lib/{NAME}")
+    needed = third_party("lib/bookpress", f"lib/{NAME}", f"lib/{LABORATORY}")
     lacking = {name: file for name, file in needed.items() if name not in brought}
     others = {"dask", "playwright", "pytest"}
     assert set(lacking) == others, "of --cluster, `make pdf` and `pytest --nbmake book` alone"
@@ -446,7 +459,7 @@ STAGES = [
     "-m mypy",
     "--no-logo",
     "-m bookpress.prose",
-    "-m measured_transformer.measuring --repeat",
+    "-m measured_book.measuring --repeat",
     "-m bookpress execute --force",
     "-m bookpress build",
     "-m pytest -n 2 --dist loadfile",
@@ -533,7 +546,9 @@ def test_the_wheel_says_the_licence_of_its_code_and_of_its_results():
     assert PROJECT["license"] == "BSD-3-Clause AND CC-BY-4.0"
     assert PROJECT["license-files"] == ["LICENSE", "LICENSE-text"]
     packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    assert "chapters/*/results/*" in packed["package-data"][NAME], "which the second licence is for"
+    assert "rooms/*/results/*" in packed["package-data"][LABORATORY], (
+        "which the second licence is for"
+    )
 
 
 def test_the_licences_and_the_citation_are_there():

@@ -26,6 +26,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = "measured_transformer"
+LABORATORY = "measured_book"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 
@@ -154,17 +155,20 @@ def test_every_module_imports_without_a_warning(clean):
         *("-W", "error", "-c"),
         f"""
 import importlib, json, pkgutil, sys
-import {NAME} as package
-names = [m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
+import {NAME}, {LABORATORY}
+names = []
+for package in ({NAME}, {LABORATORY}):
+    names += [m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
 for name in names:
     importlib.import_module(name)
 print(json.dumps(names))
 """,
     )
-    library = ROOT / "lib" / NAME
-    files = (path.relative_to(ROOT / "lib").with_suffix("") for path in library.rglob("*.py"))
+    folders = (ROOT / "lib" / name for name in (NAME, LABORATORY))
+    paths = (path for folder in folders for path in folder.rglob("*.py"))
+    files = (path.relative_to(ROOT / "lib").with_suffix("") for path in paths)
     expected = {".".join(path.parts).removesuffix(".__init__") for path in files}
-    assert {NAME, *json.loads(output)} == expected
+    assert {NAME, LABORATORY, *json.loads(output)} == expected
 
 
 def test_an_assignment_can_be_solved_with_the_wheel_alone(clean, tmp_path: Path):
@@ -203,15 +207,26 @@ def test_the_readmes_sweep_gives_the_runs_that_it_promises(clean):
     assert told == "{'rotary': 2, 'alibi': 2, 'none': 2}\n"
 
 
-def test_importing_the_library_loads_nothing_heavy(clean):
+@pytest.mark.parametrize("package", [NAME, LABORATORY])
+def test_importing_a_package_loads_nothing_heavy(clean, package: str):
     heavy = ["torch", "scipy", "matplotlib", "numpy", "jaxtyping"]
-    code = f"import sys, {NAME}; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, {package}; print([name for name in {heavy} if name in sys.modules])"
     assert run(clean, "-c", code).strip() == "[]"
 
 
 def test_models_need_neither_matplotlib_nor_scipy(clean):
     loaded = "[n for n in ('matplotlib', 'scipy') if n in sys.modules]"
     assert run(clean, "-c", f"import sys\nfrom {NAME} import Decoder; print({loaded})") == "[]\n"
+
+
+def test_a_result_and_an_exercise_are_one_import_away(clean):
+    code = (
+        f"import sys\nfrom {LABORATORY} import load_result\n"
+        "print('torch' in sys.modules, load_result('norm_placement', 'untrained').sizes['seed'] > 1)\n"
+        f"from {LABORATORY} import check\nprint(check('learning_rate.half_life', 0).passed)"
+    )
+    assert run(clean, "-c", code).splitlines()[:1] == ["False True"]
+    assert run(clean, "-c", code).splitlines()[-1] == "False"
 
 
 def test_a_name_that_the_library_lacks_is_an_attribute_error(clean):
@@ -222,26 +237,26 @@ def test_a_name_that_the_library_lacks_is_an_attribute_error(clean):
 # --- what is in it --------------------------------------------------------------------------------
 
 
-def test_the_wheel_holds_the_library_and_nothing_else(contents: set[str]):
+def test_the_wheel_holds_the_library_and_the_laboratory_and_nothing_else(contents: set[str]):
     tops = {name.split("/")[0] for name in contents}
-    assert tops == {NAME, f"{NAME}-{PROJECT['version']}.dist-info"}
+    assert tops == {NAME, LABORATORY, f"{NAME}-{PROJECT['version']}.dist-info"}
 
 
-def test_the_wheel_holds_every_file_of_the_library(contents: set[str]):
-    library = ROOT / "lib" / NAME
+def test_the_wheel_holds_every_file_of_both(contents: set[str]):
     kinds = {".css", ".js", ".jsonl", ".py", ".toml"}
     expected = {
         path.relative_to(ROOT / "lib").as_posix()
-        for path in library.rglob("*")
+        for package in (NAME, LABORATORY)
+        for path in (ROOT / "lib" / package).rglob("*")
         if path.suffix in kinds
         or path.name == "py.typed"
         or (path.parent.name == "results" and path.is_file())
     }
-    assert f"{NAME}/py.typed" in expected
-    assert any(re.fullmatch(f"{NAME}/chapters/.+/claims[.]toml", name) for name in expected)
-    assert any(re.fullmatch(f"{NAME}/chapters/.+/results/.+[.]json", name) for name in expected)
+    assert {f"{NAME}/py.typed", f"{LABORATORY}/py.typed"} <= expected
+    assert any(re.fullmatch(f"{LABORATORY}/rooms/.+/claims[.]toml", name) for name in expected)
+    assert any(re.fullmatch(f"{LABORATORY}/rooms/.+/results/.+[.]json", name) for name in expected)
     assert f"{NAME}/training/tuned.jsonl" in expected
-    packed = {name for name in contents if name.startswith(f"{NAME}/")}
+    packed = {name for name in contents if name.startswith((f"{NAME}/", f"{LABORATORY}/"))}
     assert packed == expected
 
 

@@ -22,7 +22,7 @@ torch.Size([2, 10, 100])
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from measured_transformer import _moved, _versions
+from measured_transformer import _versions
 
 if TYPE_CHECKING:
     from measured_transformer.internals.capture import capture as capture
@@ -58,7 +58,6 @@ __all__ = [
 ]
 
 _versions.check()
-_moved.install()
 
 
 def __getattr__(name: str) -> Any:

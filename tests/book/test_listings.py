@@ -20,7 +20,9 @@ def imports(text: str) -> list[tuple[str, str]]:
             if isinstance(node, ast.ImportFrom) and node.module:
                 found += [(node.module, alias.name) for alias in node.names]
     return [
-        pair for pair in found if pair[0].split(".")[0] in ("measured_transformer", "bookpress")
+        pair
+        for pair in found
+        if pair[0].split(".")[0] in ("measured_transformer", "measured_book", "bookpress")
     ]
 
 

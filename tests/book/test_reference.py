@@ -13,13 +13,16 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import measured_book
 import measured_transformer
 import pytest
 import yaml
 from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).parents[2]
-LIBRARY = Path(measured_transformer.__file__).parent
+LIBRARY = Path(measured_transformer.__file__).parents[1]
+PACKAGES = (measured_transformer, measured_book)
+OF_PACKAGES = {"measured_transformer": "index", "measured_book": "laboratory"}
 MAKING = ("__init__", "__post_init__", "__new__")
 NAMED_IN_DOCSTRINGS = {"ValueError", "KeyError"}
 
@@ -34,10 +37,11 @@ def none(problems: Any) -> None:
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Every public module of the library and its source."""
+    """Every public module of the library and the laboratory, and its source."""
     found = {}
-    for path in sorted(LIBRARY.rglob("*.py")):
-        parts = path.relative_to(LIBRARY.parent).with_suffix("").parts
+    files = [path for one in PACKAGES for path in sorted((LIBRARY / one.__name__).rglob("*.py"))]
+    for path in files:
+        parts = path.relative_to(LIBRARY).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if not any(part.startswith("_") for part in name.split(".")):
             found[name] = ast.parse(path.read_text("utf-8"))
@@ -56,9 +60,9 @@ def test_every_module_has_its_place_on_one_page_of_the_book():
     assert set(places) == set(modules())
     none(f"{module} stands on {stems}" for module, stems in places.items() if len(stems) > 1)
     none(
-        f"{module} belongs to {module.split('.')[1]}, but stands on {stem}"
+        f"{module} stands on {stem}"
         for module, (stem,) in places.items()
-        if stem != (module.split(".")[1] if "." in module else "index")
+        if stem != (OF_PACKAGES.get(module) or module.split(".")[1])
     )
     toc = yaml.safe_dump(yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8")))
     named = re.findall(r"file: book/reference/(\S+)", toc)
@@ -69,9 +73,9 @@ def test_a_package_says_what_it_is_for_and_shows_it():
     """Its examples run with those of all docstrings; a page has no others."""
     problems = []
     for name, tree in modules().items():
-        if name.startswith("measured_transformer.chapters."):
+        if name.startswith("measured_book.rooms."):
             continue  # a room has the same names in it as all others
-        if name == "measured_transformer" or (LIBRARY.parent / name.replace(".", "/")).is_dir():
+        if (LIBRARY / name.replace(".", "/")).is_dir():
             prose, _, example = (ast.get_docstring(tree) or "").partition(">>> ")
             if len(prose) < 100 or "import" not in example:
                 problems.append(f"{name}: expected a few sentences and an example, got {prose!r}")
@@ -199,10 +203,12 @@ def harmless(): raise RuntimeError
 
 
 def importable() -> Iterator[str]:
-    """Full names of all that is public, found by importing the library."""
-    package = measured_transformer
-    walked = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-    for name in [package.__name__, *(found.name for found in walked)]:
+    """Full names of all that is public, found by importing the library and the laboratory."""
+    names = []
+    for package in PACKAGES:
+        walked = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        names += [package.__name__, *(found.name for found in walked)]
+    for name in names:
         if any(part.startswith("_") for part in name.split(".")):
             continue  # a command (`python -m`) is run and not imported
         module = importlib.import_module(name)
@@ -250,7 +256,7 @@ def test_every_public_name_has_an_entry(entries):
 def test_entries_are_of_the_library_and_documented(entries):
     problems = []
     for name, head in entries.items():
-        if not name.startswith("measured_transformer."):
+        if name.partition(".")[0] not in OF_PACKAGES:
             problems.append(f"{name} is none of ours")
         words = head.find_next_sibling("dd").get_text(" ", strip=True)
         if len(words) < 8:
@@ -259,7 +265,7 @@ def test_entries_are_of_the_library_and_documented(entries):
 
 
 def test_signatures_are_short_and_keep_the_words_of_shapes(entries):
-    none(f"{name}: {h.text}" for name, h in entries.items() if "measured_transformer" in h.text)
+    none(f"{name}: {h.text}" for name, h in entries.items() if re.search(r"measured_\w+\.", h.text))
     none(
         f"{name}: {head.text}"
         for name, head in entries.items()

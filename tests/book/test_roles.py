@@ -53,7 +53,7 @@ A word of mine, with $k$.
 Show that $a = b$.
 
 ```python
-from measured_transformer.exercises import check
+from measured_book import check
 
 check("learning_rate.edge", ...)
 ```
@@ -237,9 +237,9 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
     assert firsts[0].startswith("# This notebook needs the book's library and")
     assert firsts[1:] == [
         "from pathlib import Path",  # hidden on the page, but needed by what follows
-        "from measured_transformer.evidence.results import load_result",
-        "from measured_transformer.figures.plots import subplots",
-        "from measured_transformer.exercises import check",  # what an exercise begins with
+        "from measured_book.evidence.results import load_result",
+        "from measured_book.figures.plots import subplots",
+        "from measured_book import check",  # what an exercise begins with
         "assert sum(range(4)) == 6",
     ]
 
@@ -258,7 +258,7 @@ def test_its_first_cell_installs_the_library_of_this_print_with_extras(notebook)
 
 
 def test_an_exercise_goes_on_in_a_cell_of_the_notebook(notebook):
-    (at,) = (n for n, cell in enumerate(notebook.cells) if "exercises import" in cell.source)
+    (at,) = (n for n, cell in enumerate(notebook.cells) if "import check" in cell.source)
     start = notebook.cells[at]
     assert start.cell_type == "code"
     assert start.source.endswith('check("learning_rate.edge", ...)')

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-LIBRARY = ROOT / "lib" / "measured_transformer"
+LIBRARY = ROOT / "lib"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BOOK = load_book(ROOT)
 ELSEWHERE = {"IPython", "dask"}
@@ -52,7 +52,7 @@ def names_in(source: str) -> set[str]:
 @cache
 def file_of(name: str) -> Path | None:
     """The library's file of a dotted name; none for what is no module of it."""
-    path = LIBRARY.parent.joinpath(*name.split("."))
+    path = LIBRARY.joinpath(*name.split("."))
     files = (path / "__init__.py", path.with_suffix(".py"))
     return next((file for file in files if file.is_file()), None)
 
@@ -69,7 +69,7 @@ def third_party(sources: list[str]) -> set[str]:
     while waiting:
         name = waiting.pop()
         top = name.partition(".")[0]
-        if top != "measured_transformer":
+        if top not in ("measured_transformer", "measured_book"):
             found.add(top)
         elif (file := file_of(name)) and file not in seen:
             seen.add(file)
@@ -87,7 +87,7 @@ def room_of(chapter) -> str | None:
 
 def lacking(chapter, extras: tuple[str, ...]) -> set[str]:
     """What a page's cells and its room's modules import and neither the library nor the extras bring."""
-    folder = LIBRARY / "chapters" / (room_of(chapter) or "none")
+    folder = LIBRARY / "measured_book" / "rooms" / (room_of(chapter) or "none")
     room = [path.read_text("utf-8") for path in sorted(folder.glob("*.py"))]
     brought = set().union(*(BROUGHT[extra] for extra in ("", *extras)))
     return third_party([*cells_of(chapter), *room]) - brought - ELSEWHERE

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import measured_transformer.chapters
+import measured_book.rooms
 import pytest
 from demo_room import CLAIMS, MEASURE, Inline, Room
-from measured_transformer.evidence import registry, results
+from measured_book.evidence import registry, results
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def inline() -> Inline:
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
-    chapters = tmp_path / "chapters"
-    folder = chapters / "demo"
+    rooms = tmp_path / "rooms"
+    folder = rooms / "demo"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("")
     (folder / "claims.toml").write_text(CLAIMS)
@@ -25,8 +25,8 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
     (book / "book").mkdir(parents=True)
     (book / "_config.yml").write_text("")
     monkeypatch.chdir(book)
-    monkeypatch.setattr(results, "_CHAPTERS", chapters)
-    monkeypatch.setattr(measured_transformer.chapters, "__path__", [str(chapters)])
+    monkeypatch.setattr(results, "_ROOMS", rooms)
+    monkeypatch.setattr(measured_book.rooms, "__path__", [str(rooms)])
     known = registry.parse_claims(CLAIMS, "claims.toml")
     monkeypatch.setattr(registry, "_packaged", lambda: known)
     made = Room(folder, "demo")

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from demo_room import Inline, Room
-from measured_transformer.evidence.results import read_result, write_result
-from measured_transformer.measuring.__main__ import main
-from measured_transformer.measuring.changes import (
+from measured_book.evidence.results import read_result, write_result
+from measured_book.measuring.__main__ import main
+from measured_book.measuring.changes import (
     Outcome,
     as_markdown,
     changes,
@@ -18,7 +18,7 @@ from measured_transformer.measuring.changes import (
     results_in,
     set_at,
 )
-from measured_transformer.measuring.scheduler import measure_all
+from measured_book.measuring.scheduler import measure_all
 
 
 @pytest.fixture
@@ -130,11 +130,11 @@ def test_an_interval_moved_when_it_leaves_the_others_effect_outside(before, afte
 def repository(tmp_path: Path, measured: Room) -> Path:
     """A repository whose first commit has the room's results, and whose second those of a GPU as well."""
     root = tmp_path / "repository"
-    another(measured, root / "lib" / "measured_transformer" / "chapters")
+    another(measured, root / "lib" / "measured_book" / "rooms")
     commit(root, "one")
     shifted = {"loss": np.array([-5.0, 0.0])}
     another(measured, root / "results-gpu", losses=shifted)
-    another(measured, root / "lib" / "measured_transformer" / "chapters", losses=shifted)
+    another(measured, root / "lib" / "measured_book" / "rooms", losses=shifted)
     commit(root, "two")
     return root
 

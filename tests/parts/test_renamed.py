@@ -11,7 +11,6 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.models.token_positions import find_positions
 from measured_transformer.parts.cache import KeyValues
-from measured_transformer.training.seeding import make_generator, stream
 
 CONFIG = Config(vocab=7, d_model=8, n_layers=1, n_heads=2)
 TOKENS = torch.tensor([[1, 2, 3], [4, 5, 6]])
@@ -61,11 +60,6 @@ def doubled(name):
 
 
 RENAMED = {
-    "Config.replace": (lambda: CONFIG.but(n_layers=3), lambda: CONFIG.replace(n_layers=3)),
-    "seeding.make_generator": (
-        lambda: stream(3, "training").get_state(),
-        lambda: make_generator(3, "training").get_state(),
-    ),
     "TokenPositions.padding_mask": (
         lambda: find_positions(TOKENS, padding_mask=TOKENS > 1).real,
         lambda: find_positions(TOKENS, padding_mask=TOKENS > 1).padding_mask,
@@ -120,10 +114,10 @@ def test_the_former_name_works_and_tells_the_new_one(name):
 
 def test_the_warning_points_at_whoever_wrote_the_former_name():
     # In a process of its own: the shape checks that tests have stand between the two.
-    code = "from measured_transformer import Config; Config(vocab=3).but(n_layers=1)"
+    code = "from measured_transformer.parts.cache import KeyValues; KeyValues().cut(0)"
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code],
         capture_output=True,
         text=True,
     )
-    assert "DeprecationWarning: Config.but is now called Config.replace" in done.stderr
+    assert "DeprecationWarning: KeyValues.cut is now called KeyValues.crop" in done.stderr

@@ -549,7 +549,7 @@ def test_versions_are_those_of_the_packages_that_are_reached() -> None:
     text = versions(loop, "measured_transformer.tasks.text:TextLM")
     assert text["python"] == platform.python_version()
     assert "tokenizers" in text
-    assert versions("measured_transformer.evidence.seeds:seed_offset") == {}
+    assert versions("measured_book.evidence.seeds:seed_offset") == {}
 
 
 def test_a_value_that_stands_on_a_text_of_python_is_of_that_python(
@@ -577,9 +577,10 @@ def test_a_value_that_stands_on_a_text_of_python_is_of_that_python(
 
 
 def test_no_module_of_the_library_changes_another_while_it_is_imported() -> None:
-    """What the digest takes for granted; the package's own first lines, which know former names, apart."""
+    """What the digest takes for granted; the library's first lines, which look at versions, apart."""
     found = []
-    for path in sorted((LIBRARY / "measured_transformer").rglob("*.py")):
+    files = [*LIBRARY.glob("measured_transformer/**/*.py"), *LIBRARY.glob("measured_book/**/*.py")]
+    for path in sorted(files):
         name = ".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__")
         source = source_of(name)
         if source is not None and source.loose is not None:
@@ -646,9 +647,8 @@ def test_cells_count_without_their_import_lines(shop: Shop) -> None:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     ignored = shutil.ignore_patterns("__pycache__", "results", "provenance")
-    shutil.copytree(
-        LIBRARY / "measured_transformer", folder / "measured_transformer", ignore=ignored
-    )
+    for name in ("measured_transformer", "measured_book"):
+        shutil.copytree(LIBRARY / name, folder / name, ignore=ignored)
     return folder
 
 
@@ -659,23 +659,28 @@ COPY = "measured_transformer.tasks.copying:Copying"
 @pytest.mark.parametrize(
     ("file", "old", "new", "changes"),
     [
-        ("parts/norms.py", "eps: float = 1e-5", "eps: float = 1e-6", True),
-        ("parts/attention.py", "def causal_mask(", "def causal_mask_(", None),
+        ("measured_transformer/parts/norms.py", "eps: float = 1e-5", "eps: float = 1e-6", True),
+        ("measured_transformer/parts/attention.py", "def causal_mask(", "def causal_mask_(", None),
         (
-            "training/losses.py",
+            "measured_transformer/training/losses.py",
             "label_smoothing: float = 0.0",
             "label_smoothing: float = 0.1",
             True,
         ),
-        ("training/seeding.py", "(start + seed) % 2**32", "(start + seed + 1) % 2**32", True),
-        ("analysis/lens.py", "import torch", "import torch\n\nNEW = 1", False),
-        ("evidence/rules.py", "1e-9", "1e-8", False),
+        (
+            "measured_transformer/training/seeding.py",
+            "(start + seed) % 2**32",
+            "(start + seed + 1) % 2**32",
+            True,
+        ),
+        ("measured_transformer/analysis/lens.py", "import torch", "import torch\n\nNEW = 1", False),
+        ("measured_book/evidence/rules.py", "1e-9", "1e-8", False),
     ],
 )
 def test_a_mutation_of_the_library_is_seen_by_what_trains(
     library: Path, file: str, old: str, new: str, changes: bool | None
 ) -> None:
-    path = library / "measured_transformer" / file
+    path = library / file
     text = path.read_text()
     assert old in text
 

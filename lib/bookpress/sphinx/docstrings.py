@@ -58,8 +58,8 @@ class Names:
         """Return the full name that a text means in a scope; None where it is no public name.
 
         Looked for in this order: an argument (which has no entry), a member of the class, a name that
-        the module defines or imports, a name counted from the package or the library, a full name, and a
-        class or function that the library has once. A single word means no module: `capture` is the
+        the module defines or imports, a name counted from the package or from one at the top, a full name, and
+        a class or function that the library has once. A single word means no module: `capture` is the
         function, not the file that it lives in.
         """
         text = text.removesuffix("()")
@@ -71,13 +71,18 @@ class Names:
             f"{scope.cls}.{text}",
             f"{meant}.{rest}" if rest else meant,
             f"{scope.module.rpartition('.')[0]}.{text}",
-            f"{scope.module.partition('.')[0]}.{text}",
+            *(f"{package}.{text}" for package in self._packages),
             text,
         ):
             if found in self.kinds and (rest or self.kinds[found] != "module"):
                 return found
         once = self._by_end.get(text, [])
         return once[0] if len(once) == 1 else None
+
+    @functools.cached_property
+    def _packages(self) -> list[str]:
+        """The packages that the names are of."""
+        return [name for name, kind in self.kinds.items() if kind == "module" and "." not in name]
 
     @functools.cached_property
     def _by_end(self) -> dict[str, list[str]]:
@@ -92,14 +97,15 @@ class Names:
         return found
 
 
-def read_names(folder: Path) -> Names:
-    """Read the public names of the package in `folder`: those of its modules, and their members.
+def read_names(*packages: Path) -> Names:
+    """Read the public names of the packages in some folders: those of their modules, and their members.
 
     A module's constants and type aliases count where a docstring stands below them.
     """
     kinds: dict[str, str] = {}
     meanings: dict[str, dict[str, str]] = {}
-    for path in sorted(folder.rglob("*.py")):
+    files = [(folder, path) for folder in packages for path in sorted(folder.rglob("*.py"))]
+    for folder, path in files:
         parts = path.relative_to(folder.parent).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         tree = ast.parse(path.read_text("utf-8"))

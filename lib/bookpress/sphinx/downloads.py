@@ -38,6 +38,7 @@ from bookpress.sphinx.rooms import ROOM
 nbformat: Any = _nbformat  # it has no types of its own
 
 _AFTER_THE_THEME = 900
+_CHECKS = re.compile(r"^from measured_book(\.exercises)? import (.*, )?check\b", re.MULTILINE)
 
 
 # The document tree as Markdown ------------------------------------------------------------------
@@ -200,7 +201,7 @@ def _is_exercise(node: nodes.Element) -> bool:
 
 def _is_start(block: nodes.literal_block) -> bool:
     """Whether a block has an answer checked: what the reader writes goes there."""
-    return block.get("language") == "python" and "exercises import check" in block.astext()
+    return block.get("language") == "python" and bool(_CHECKS.search(block.astext()))
 
 
 def _escape(text: str) -> str:
@@ -452,7 +453,11 @@ def page_notebook(app: Sphinx, docname: str, doctree: nodes.document) -> Noteboo
 
 def _install_cell(app: Sphinx, docname: str, code: Iterable[str]) -> NotebookNode:
     extras = extras_of(code, app.env.metadata[docname].get(ROOM))
-    modules = ["measured_transformer", *(name for extra in extras for name in EXTRAS[extra])]
+    modules = [
+        "measured_transformer",
+        "measured_book",
+        *(name for extra in extras for name in EXTRAS[extra]),
+    ]
     listed = "".join(f'    "{name}",\n' for name in modules)
     return nbformat.v4.new_code_cell(
         "# This notebook needs the book's library and a few packages that its tasks use. Where one is\n"

@@ -24,7 +24,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from bookpress.sphinx.docstrings import Names, Scope, as_rst, one_by_one, read_names
 
-LIBRARY = "measured_transformer"
+PACKAGES = ("measured_transformer", "measured_book")
 _BEFORE_NAPOLEON, _AFTER_NAPOLEON = 400, 600
 _COLON = "\ue000"
 _ARGUMENTS = re.compile(r"\s*<dl>\n(<dd>.*?)</dl>\s*", re.DOTALL)
@@ -34,14 +34,14 @@ _SIMPLE = (type(None), bool, int, float, str, tuple)
 
 @functools.cache
 def names() -> Names:
-    """The library's public names."""
-    return read_names(_folder())
+    """The public names of the library and of the laboratory."""
+    return read_names(*map(_folder, PACKAGES))
 
 
-def _folder() -> Path:
-    found = importlib.util.find_spec(LIBRARY)
+def _folder(package: str) -> Path:
+    found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise RuntimeError(f"expected the package {LIBRARY}, got none; install it with pip")
+        raise RuntimeError(f"expected the package {package}, got none; install it with pip")
     return Path(found.origin).parent
 
 
@@ -60,7 +60,7 @@ def rewrite_docstring(
     app: Sphinx, what: str, name: str, item: Any, options: Any, lines: list[str]
 ) -> None:
     """Turn a docstring's mathematics and names into markup, and say what a class derives from."""
-    if not name.startswith(LIBRARY):
+    if not name.startswith(PACKAGES):
         return
     scope = names().scope(name, _arguments(item))
     lines[:] = [line.replace(_COLON, ":") for line in one_by_one(lines)]
@@ -102,7 +102,7 @@ def rewrite_signature(
 
     Autodoc would evaluate the annotations, and lose the words of a shape and the names of aliases.
     """
-    if not signature or not name.startswith(LIBRARY):
+    if not signature or not name.startswith(PACKAGES):
         return None
     try:
         found = inspect.signature(item)
@@ -191,7 +191,7 @@ def finish_page(app: Sphinx, doctree: nodes.document) -> None:
         for reference in list(entry.findall(addnodes.pending_xref)):
             if reference.get("refdomain") != "py":
                 continue
-            if reference["reftarget"].startswith(f"{LIBRARY}."):
+            if reference["reftarget"].partition(".")[0] in PACKAGES:
                 reference["reftype"] = "obj"  # an annotation may name an alias, which is no class
             else:
                 reference.replace_self(reference.children)
@@ -274,7 +274,7 @@ def _first_sentence(entry: addnodes.desc) -> Iterator[nodes.Node]:
 
 def _file_of(app: Sphinx, module: str) -> str | None:
     """Where a module's source lies; viewcode would import each module of the library to find out."""
-    path = _folder().parent.joinpath(*module.split("."))
+    path = _folder(module.partition(".")[0]).parent.joinpath(*module.split("."))
     files = (path.with_suffix(".py"), path / "__init__.py")
     return next((str(file) for file in files if file.is_file()), None)
 

@@ -22,13 +22,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
-from measured_transformer._moved import former_names
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.stack import Stack
@@ -473,7 +472,3 @@ def _folded(norm: nn.Module | None, d_model: int, like: Tensor) -> tuple[Tensor,
         gain = (identity - 1 / d_model) * norm.weight.detach()
         return gain, nothing if norm.bias is None else norm.bias.detach()
     raise ValueError(f"expected a LayerNorm, an RMSNorm or no norm, got {type(norm).__name__}")
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

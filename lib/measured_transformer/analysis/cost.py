@@ -9,9 +9,6 @@ out: next to these they are few.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from measured_transformer._moved import former_names
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,3 @@ class Operations:
     def share(self) -> float:
         """Attention's part of all operations; a function of n / d alone."""
         return self.attention / (self.attention + self.network)
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

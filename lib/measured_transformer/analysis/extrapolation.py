@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -13,7 +12,6 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional as F
 
-from measured_transformer._moved import former_names
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
@@ -78,7 +76,3 @@ def attention_window(model: Model, window: int | None) -> Iterator[None]:
 
     with intervene(model, {"blocks.*.attention.scores": forget}):
         yield
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

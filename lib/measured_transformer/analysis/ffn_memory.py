@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from measured_transformer._moved import former_names
 from measured_transformer.parts.feedforward import Activation, FeedForward, activation_function
 from measured_transformer.training.seeding import make_generator, seeded
 
@@ -112,7 +110,3 @@ def sum_error(
     memory = as_memory(network)
     most = max(range(d_ff), key=lambda i: float(memory.write(x, i).abs().max()))
     return float((memory(x, without=most if leave_one_out else None) - network(x)).abs().max())
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

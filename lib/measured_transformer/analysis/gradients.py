@@ -8,7 +8,6 @@ $J_{oi} = \partial f_o / \partial x_i$, so that a gradient $g$ at the output bec
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,7 +16,6 @@ from torch import Tensor
 from torch.func import jacrev
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from measured_transformer._moved import former_names
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
@@ -92,7 +90,3 @@ def _feedforward(block: Block) -> tuple[Map, Map]:
 
 def _same(x: Tensor) -> Tensor:
     return x
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from measured_transformer._moved import former_names
 from measured_transformer.analysis.layers import states_by_depth
 from measured_transformer.analysis.probing import Probed, probe
 from measured_transformer.models.decoder import Decoder
@@ -134,7 +132,3 @@ def probe_by_depth(
         )
         for name, each in found.items()
     }
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

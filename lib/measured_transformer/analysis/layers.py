@@ -8,15 +8,12 @@ over the keys up to the query.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from measured_transformer._moved import former_names
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.tasks.task import Batch
@@ -151,7 +148,3 @@ def states_by_depth(model: Decoder, batch: Batch) -> Float[Tensor, "state batch 
     with capture(model, "embedding", *names) as seen:
         model(batch.inputs)
     return torch.stack([seen[name] for name in ("embedding", *names)])
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
-from measured_transformer._moved import former_names
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
@@ -155,7 +154,3 @@ def position_r2_by_layer(
     seen = captured(model, task, "embedding", "blocks.*.residual_post", seed=seed, size=size)
     names = ["embedding", *(f"blocks.{i}.residual_post" for i in range(model.config.n_layers))]
     return np.array([probe_r2(seen[name], shuffle_seed=shuffle_seed) for name in names])
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

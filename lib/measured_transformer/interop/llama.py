@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
-from measured_transformer._moved import former_names
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
@@ -179,7 +178,3 @@ LLAMA = Family(
     unlike=unlike,
     settings=settings,
 )
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

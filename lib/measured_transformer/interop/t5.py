@@ -8,12 +8,11 @@ each distance, shared by the blocks of a stack, is the only news of positions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from measured_transformer._moved import former_names
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
@@ -223,7 +222,3 @@ T5 = Family(
     unlike=unlike,
     settings=settings,
 )
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

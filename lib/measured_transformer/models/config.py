@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
-from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.block import Placement
 from measured_transformer.parts.feedforward import Activation
 from measured_transformer.parts.norms import NormName
@@ -254,8 +253,3 @@ class Config:
         if unknown := sorted(set(changes) - known):
             raise ValueError(f"unknown fields {unknown}; Config has {sorted(known)}")
         return dataclasses.replace(self, **changes)
-
-    def but(self, **changes: Any) -> Config:
-        """The former name of `replace`; it goes with the next version."""
-        warn_renamed("Config.but", "Config.replace")
-        return self.replace(**changes)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor, nn
 
-from measured_transformer._moved import former_names
 from measured_transformer.models.config import Config
 from measured_transformer.parts.heads import MaskedTokenLayer
 from measured_transformer.parts.kernels.linear import Linear
@@ -29,7 +26,3 @@ def make_unembedding(config: Config) -> nn.Linear | None:
 def scaled(state: Tensor, factor: float) -> Tensor:
     """The state times the factor; the state itself when that is one."""
     return state if factor == 1 else state * factor
-
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-    __getattr__ = former_names(__name__)

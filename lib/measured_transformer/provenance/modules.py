@@ -23,7 +23,7 @@ from measured_transformer.provenance.forms import (
     is_import,
 )
 
-PACKAGES = ("measured_transformer", "bookpress")
+PACKAGES = ("measured_transformer", "measured_book", "bookpress")
 LOOSE = "<statements>"
 """The name under which a module's statements that define nothing are kept."""
 _ITSELF = "measured_transformer.provenance"

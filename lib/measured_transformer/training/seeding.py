@@ -8,7 +8,6 @@ from hashlib import blake2b
 
 import torch
 
-from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.training.device import find_device
 
 
@@ -46,9 +45,3 @@ def derived_seed(seed: int, purpose: str) -> int:
     """
     start = int.from_bytes(blake2b(purpose.encode(), digest_size=4).digest(), "little")
     return (start + seed) % 2**32
-
-
-def stream(seed: int, purpose: str) -> torch.Generator:
-    """The former name of `make_generator`; it goes with the next version."""
-    warn_renamed("seeding.stream", "seeding.make_generator")
-    return make_generator(seed, purpose)

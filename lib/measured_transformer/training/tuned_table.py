@@ -15,8 +15,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from measured_transformer.evidence.results import write_whole
-from measured_transformer.training.folders import build_folder
+from measured_transformer.training.folders import build_folder, write_whole
 
 PACKAGED = Path(__file__).parent / "tuned.jsonl"
 Line = dict[str, Any]

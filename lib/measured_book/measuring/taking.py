@@ -1,0 +1,107 @@
+"""Taking the fingerprints of many measurements, on all cores, and of each twice where it is to be kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, as_completed
+from functools import partial
+
+from measured_transformer.training.ensemble import available_cores
+from measured_transformer.training.processes import LocalProcesses
+
+from measured_book.evidence.seeds import seeds_of
+from measured_book.measuring.fingerprints import (
+    PLAINEST,
+    SLOW,
+    Fingerprint,
+    Taken,
+    take_by_label,
+    take_fingerprint,
+)
+from measured_book.measuring.measurement import Measurement
+from measured_book.measuring.progress import A_LOOK, Progress
+from measured_book.measuring.work import Workers
+
+Outcome = tuple[Measurement, Taken | Exception]
+
+
+def fingerprints(
+    wanted: Mapping[Measurement, bool],
+    work: Workers,
+    shown: Progress,
+    *,
+    most: float = math.inf,
+) -> Iterator[Outcome]:
+    """The fingerprint of each measurement from its first seed, or the error that it ended with, as they come.
+
+    Args:
+        wanted: the measurements, and of each whether to read values.
+        work: what computes.
+        shown: what is told of it.
+        most: seconds of reading after which values are left out.
+    """
+    for one in wanted:
+        shown.expect("fingerprints", one.label, A_LOOK)
+    asked: dict[Future[Taken], Measurement] = {}
+    for one, values in sorted(wanted.items(), key=lambda each: -_weight(each[0])):
+        if one.room:
+            call = partial(take_by_label, (one.room, one.name), seeds_of(1)[0], values=values)
+            asked[work.submit(partial(call, most=most))] = one
+        else:  # defined in a notebook: no other process can find it
+            asked[_done(one, values)] = one
+    for future in as_completed(asked):
+        one = asked[future]
+        shown.advance("fingerprints", one.label, A_LOOK)
+        error = future.exception()
+        if error is None:
+            yield one, future.result()
+        elif isinstance(error, Exception):
+            yield one, error
+        else:
+            raise error
+
+
+def fresh_fingerprints(
+    measurements: Iterable[Measurement], work: Workers, shown: Progress
+) -> Iterator[tuple[Measurement, Fingerprint | Exception]]:
+    """Fingerprints to be kept: of each what two takings agree in, the second as unlike as rounding can be.
+
+    Values whose reading takes longer than `SLOW` are left out.
+
+    Args:
+        measurements, work, shown: as for `fingerprints`.
+    """
+    first: dict[Measurement, Taken] = {}
+    for one, taken in fingerprints(dict.fromkeys(measurements, True), work, shown, most=SLOW):
+        if isinstance(taken, Exception):
+            yield one, taken
+        else:
+            first[one] = taken
+    with LocalProcesses(max(1, available_cores()), PLAINEST) as plainest:
+        asked = {}
+        for one, taken in first.items():
+            values = taken.fingerprint.has_values
+            call = partial(take_by_label, (one.room, one.name), seeds_of(1)[0], values=values)
+            asked[plainest.submit(partial(call, nudged=True))] = one
+        for future in as_completed(asked):
+            one = asked[future]
+            error = future.exception()
+            if error is not None:
+                yield one, error if isinstance(error, Exception) else RuntimeError(str(error))
+                continue
+            yield one, first[one].fingerprint.agreeing(future.result().fingerprint)
+
+
+def _weight(one: Measurement) -> float:
+    """What takes longest comes first, as far as one can tell without planning it."""
+    return float(one.trainings is not None)
+
+
+def _done(one: Measurement, values: bool) -> Future[Taken]:
+    future: Future[Taken] = Future()
+    try:
+        future.set_result(take_fingerprint(one, seeds_of(1)[0], values=values))
+    except Exception as error:
+        future.set_exception(error)
+    return future
