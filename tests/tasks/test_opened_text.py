@@ -26,8 +26,9 @@ def test_windows_are_of_the_text_and_behind_a_start_token():
 
 
 def test_another_file_is_refused(monkeypatch):
+    opened_text.whole_text.cache_clear()
     monkeypatch.setattr(opened_text, "SHA256", "0" * 64)
-    with pytest.raises(ValueError, match="SHA-256"):
+    with pytest.raises(ValueError, match="with SHA-256 000"):
         characters.__wrapped__("train")
     with pytest.raises(ValueError, match="length"):
         OpenedText(length=0)

@@ -14,11 +14,7 @@ from torch import Tensor
 
 from measured_transformer.tasks.task import Batch, Part, check_sizes
 
-# The place counts as code of every kept value that reads the text. The room of *A Transformer in one sitting*
-# has the same file; both are held to one SHA-256.
-TEXT = (
-    Path(__file__).parents[1] / "chapters" / "one_sitting" / "results" / "python-reference.txt.xz"
-)
+TEXT = Path(__file__).parent / "python-reference.txt.xz"
 """The reference of the Python language, as one release has it, kept with the library.
 
 :meta hide-value:
@@ -29,8 +25,8 @@ _CHARACTERS = 103
 
 
 @cache
-def characters(part: Part) -> Int[Tensor, "token"]:
-    """A part of the text, character by character: a character's token is its rank in the sorted alphabet.
+def whole_text() -> str:
+    """The whole text.
 
     Raises:
         ValueError: when the file is another one.
@@ -38,7 +34,17 @@ def characters(part: Part) -> Int[Tensor, "token"]:
     data = lzma.decompress(TEXT.read_bytes())
     if (got := hashlib.sha256(data).hexdigest()) != SHA256:
         raise ValueError(f"expected {TEXT.name} with SHA-256 {SHA256}, got {got}")
-    text = data.decode("utf-8")
+    return data.decode("utf-8")
+
+
+@cache
+def characters(part: Part) -> Int[Tensor, "token"]:
+    """A part of the text, character by character: a character's token is its rank in the sorted alphabet.
+
+    Raises:
+        ValueError: when the file is another one.
+    """
+    text = whole_text()
     rank = {character: i for i, character in enumerate(sorted(set(text)))}
     start, end = (round(share * len(text)) for share in _SHARES[part])
     return torch.tensor([rank[character] for character in text[start:end]])

@@ -13,6 +13,7 @@ from measured_book.measuring.measurement import measurements_of
 from measured_book.measuring.state import HOLDS, standing
 from measured_book.rooms.one_sitting import measure
 from measured_transformer.models.bare import BareGPT
+from measured_transformer.tasks.opened_text import whole_text
 from measured_transformer.tasks.task import held_out
 from measured_transformer.training.loop import make_model, train
 
@@ -35,24 +36,15 @@ def test_the_tuned_learning_rate_does_not_stand_at_the_edge_of_its_grid():
 
 def test_the_parts_are_the_text_cut_between_paragraphs():
     texts = [measure.part_of(part) for part in PARTS]
-    assert "".join(texts) == measure.reference()
+    assert "".join(texts) == whole_text()
     assert all(text.endswith("\n\n") for text in texts[:2])
-    shares = [len(text) / len(measure.reference()) for text in texts]
+    shares = [len(text) / len(whole_text()) for text in texts]
     assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.005)
 
 
 def test_every_character_that_is_judged_came_in_training():
     assert len(measure.alphabet()) == measure.VOCAB
     assert set(measure.part_of("train")) == set(measure.alphabet())
-
-
-def test_a_damaged_text_is_refused(monkeypatch):
-    measure.reference.cache_clear()
-    monkeypatch.setattr(measure, "SHA256", "0" * 64)
-    with pytest.raises(ValueError, match="with SHA-256 000"):
-        measure.reference()
-    monkeypatch.undo()
-    assert measure.reference()
 
 
 def test_tokens_go_there_and_back():
@@ -73,7 +65,7 @@ def test_it_is_judged_on_text_that_it_is_not_trained_on():
     batch = held_out(measure.TASK).batch(torch.Generator().manual_seed(0), 20)
     for inputs in batch.inputs:
         assert measure.decode(inputs) in measure.part_of("validation")
-    assert measure.reference().index(measure.part_of("validation")) == len(measure.part_of("train"))
+    assert whole_text().index(measure.part_of("validation")) == len(measure.part_of("train"))
 
 
 # Counting -----------------------------------------------------------------------------------------

@@ -10,19 +10,15 @@ the results of the book's first chapter.
 from __future__ import annotations
 
 import copy
-import hashlib
-import lzma
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from measured_transformer.analysis.extrapolation import excess_loss
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
@@ -30,6 +26,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.parts.positions import Rotation, frequencies
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.lag import Lag
+from measured_transformer.tasks.opened_text import TEXT, characters
 from measured_transformer.tasks.seen_lately import SeenLately
 from measured_transformer.tasks.task import Batch, Part, Task, check_sizes
 from measured_transformer.training.jobs import Job
@@ -414,26 +411,7 @@ def lately(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 # Text ---------------------------------------------------------------------------------------------
 
-TEXT = Path(__file__).parents[1] / "one_sitting" / "results" / "python-reference.txt.xz"
-SHA256 = "52b20a97b47dd32a9b7df46d085cb280f1d4eed26e03b3687cc55f7cb29bdd95"
-SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
 CHARACTERS = 103
-
-
-@cache
-def characters(part: Part) -> Int[Tensor, "token"]:
-    """A part of the text, character by character: a character's token is its place in the sorted alphabet.
-
-    Raises:
-        ValueError: when the file is another one.
-    """
-    data = lzma.decompress(TEXT.read_bytes())
-    if (got := hashlib.sha256(data).hexdigest()) != SHA256:
-        raise ValueError(f"expected {TEXT.name} with SHA-256 {SHA256}, got {got}")
-    text = data.decode("utf-8")
-    place = {character: i for i, character in enumerate(sorted(set(text)))}
-    start, end = (round(share * len(text)) for share in SHARES[part])
-    return torch.tensor([place[character] for character in text[start:end]])
 
 
 @dataclass(frozen=True)

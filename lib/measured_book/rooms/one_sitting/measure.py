@@ -7,15 +7,12 @@ results, because other releases have other texts, and models of another text are
 
 from __future__ import annotations
 
-import hashlib
-import lzma
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +21,7 @@ from measured_transformer.interop.bare import from_decoder
 from measured_transformer.models.bare import BareGPT
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
+from measured_transformer.tasks.opened_text import TEXT, whole_text
 from measured_transformer.tasks.task import Batch, Part, check_sizes
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Model, Run, evaluate, make_model
@@ -36,26 +34,15 @@ from measured_book.measuring import Search, job, measurement, tuned, tuning_seed
 
 # The text -----------------------------------------------------------------------------------------
 
-TEXT = Path(__file__).parent / "results" / "python-reference.txt.xz"
-SHA256 = "52b20a97b47dd32a9b7df46d085cb280f1d4eed26e03b3687cc55f7cb29bdd95"
 SHARES = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
 VOCAB = 103
 """Different characters of the text."""
 
 
 @cache
-def reference() -> str:
-    """The whole text. Raises ValueError when the file beside the results is another one."""
-    data = lzma.decompress(TEXT.read_bytes())
-    if (got := hashlib.sha256(data).hexdigest()) != SHA256:
-        raise ValueError(f"expected {TEXT.name} with SHA-256 {SHA256}, got {got}")
-    return data.decode("utf-8")
-
-
-@cache
 def part_of(part: Part) -> str:
     """Four fifths for training, a tenth for validation and one for the test, cut between paragraphs."""
-    text = reference()
+    text = whole_text()
     start, end = (
         int(share * len(text))
         if share in (0.0, 1.0)
@@ -68,7 +55,7 @@ def part_of(part: Part) -> str:
 @cache
 def alphabet() -> str:
     """The characters of the text, sorted; a character's token is its place in it."""
-    return "".join(sorted(set(reference())))
+    return "".join(sorted(set(whole_text())))
 
 
 def encode(text: str) -> Int[Tensor, "position"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from measured_transformer.tasks.opened_text import whole_text
 from xarray import DataArray, Dataset
 
 from measured_book.measuring import number
@@ -20,7 +21,6 @@ from measured_book.rooms.one_sitting.measure import (
     alphabet,
     fresh,
     part_of,
-    reference,
 )
 
 # Numbers that the prose names ---------------------------------------------------------------------
@@ -37,7 +37,7 @@ def _best_context(tables: Dataset) -> int:
 @number
 def characters() -> int:
     """Characters of the text."""
-    return len(reference())
+    return len(whole_text())
 
 
 @number
