@@ -9,13 +9,24 @@ from pathlib import Path
 
 import jupytext
 import pytest
+from measured_book.measuring.attestations import attestations_of
+from measured_book.measuring.measurement import measurements_of, rooms
+from measured_book.measuring.state import status
 
 ROOT = Path(__file__).parents[2]
 LIBRARY, LABORATORY = (ROOT / "lib" / name for name in ("measured_transformer", "measured_book"))
 ROOMS = sorted(
     path for path in (LABORATORY / "rooms").iterdir() if (path / "__init__.py").is_file()
 )
-NAMES = {"claims.toml", "measure.py", "reading.py", "figures.py", "exercises.py", "results"}
+NAMES = {
+    "claims.toml",
+    "measure.py",
+    "reading.py",
+    "figures.py",
+    "exercises.py",
+    "results",
+    "fingerprints.json",
+}
 INSTRUMENTS = {
     "analysis.alarms",
     "analysis.alignment",
@@ -55,6 +66,19 @@ def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
         assert names_in(room) == {"figures.py", "results"}  # what it shows was compared elsewhere
     else:
         assert names_in(room) | {"reading.py"} == NAMES
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_every_result_is_valid_for_the_code_as_it_is(room: str):
+    for one in measurements_of(room).values():
+        now = status(one)
+        assert now.is_valid, now.why
+        assert now.attestation is not None, f"{one.label} has no fingerprint: make attest"
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_no_fingerprint_is_kept_of_what_is_measured_no_more(room: str):
+    assert set(attestations_of(room)) <= set(measurements_of(room))
 
 
 def declares_readings(path: Path) -> bool:

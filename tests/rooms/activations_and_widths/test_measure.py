@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 from jaxtyping import TypeCheckError
-from measured_book.measuring.measurement import measurements_of
-from measured_book.measuring.state import HOLDS, standing
 from measured_book.rooms.activations_and_widths.measure import (
     KINDS,
     PRODUCT_RATES,
@@ -193,8 +191,3 @@ def test_a_straight_line_is_read_at_the_widths():
     )
     assert fitted_loss(losses, 1.0).values == pytest.approx([3, 2])
     assert fitted_loss(losses, 4.0).values == pytest.approx([2.8, 2.4])
-
-
-@pytest.mark.parametrize("name", measurements_of(ROOM))
-def test_results_are_those_of_this_code(name):
-    assert standing(measurements_of(ROOM)[name]).state in HOLDS

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import torch
 from measured_book.evidence.results import load_results
-from measured_book.measuring.measurement import measurements_of
-from measured_book.measuring.state import HOLDS, standing
 from measured_book.rooms.encoder_decoder.measure import (
     LENGTHS,
     NUMBERS,
@@ -33,11 +31,6 @@ from measured_transformer.training.seeding import make_generator
 from torch.nn import functional as F
 
 RESULTS = load_results("encoder_decoder")
-
-
-def test_every_result_is_of_this_code() -> None:
-    for one in measurements_of("encoder_decoder").values():
-        assert standing(one).state in HOLDS, standing(one).why
 
 
 def test_cross_attention_by_hand_is_that_of_pytorch() -> None:

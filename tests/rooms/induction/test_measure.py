@@ -9,8 +9,6 @@ import pytest
 import torch
 import xarray as xr
 from measured_book.evidence.results import load_results
-from measured_book.measuring.measurement import measurements_of
-from measured_book.measuring.state import HOLDS, standing
 from measured_book.rooms.induction import measure, reading
 from measured_book.rooms.induction.measure import (
     NOISE,
@@ -48,11 +46,6 @@ RESULTS = load_results("induction")
 
 def strings(size: int = 40):
     return STRINGS.batch(make_generator(0, "test"), size)
-
-
-def test_every_result_is_of_this_code() -> None:
-    for one in measurements_of("induction").values():
-        assert standing(one).state in HOLDS, standing(one).why
 
 
 def test_scores_find_the_heads_of_the_hand_made_pair() -> None:

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import torch
 from measured_book.evidence.results import load_results
-from measured_book.measuring.measurement import measurements_of
-from measured_book.measuring.state import HOLDS, standing
 from measured_book.rooms.layers_as_steps import measure, reading
 from measured_book.rooms.layers_as_steps.measure import (
     common_shares,
@@ -377,11 +375,6 @@ def test_a_decoder_can_be_edited_too():
 
 
 # What was measured ----------------------------------------------------------------------------------
-
-
-def test_every_result_is_of_this_code():
-    for one in measurements_of("layers_as_steps").values():
-        assert standing(one).state in HOLDS, standing(one).why
 
 
 def test_no_tuned_learning_rate_of_the_chapter_stands_at_the_edge_of_its_grid():

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 from measured_book.evidence.results import load_results
-from measured_book.measuring.measurement import measurements_of
-from measured_book.measuring.state import HOLDS, standing
 from measured_book.rooms.residual_stream import measure, reading
 from measured_book.rooms.residual_stream.measure import (
     embedding_part,
@@ -30,11 +28,6 @@ from measured_transformer.analysis.residual import (
 )
 
 RESULTS = load_results("residual_stream")
-
-
-def test_every_result_is_of_this_code():
-    for one in measurements_of("residual_stream").values():
-        assert standing(one).state in HOLDS, standing(one).why
 
 
 def test_no_tuned_learning_rate_stands_at_the_edge_of_its_grid():

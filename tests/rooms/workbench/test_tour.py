@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from measured_book.evidence.results import load_results
-from measured_book.measuring.measurement import measurements_of
-from measured_book.measuring.state import HOLDS, standing
 from measured_book.rooms.workbench import figures, measure, reading
 from measured_transformer.tasks.grammar import VOCABULARY
 from measured_transformer.viewer.style import ThemedFigure
@@ -25,11 +23,6 @@ def found(which, sentence):
 
 def words(which, numbers):
     return [NAMES[which][int(number)] for number in numbers]
-
-
-def test_every_result_is_of_this_code():
-    for one in measurements_of("workbench").values():
-        assert standing(one).state in HOLDS, standing(one).why
 
 
 def test_the_tokens_that_the_tour_names_stand_where_it_says():
