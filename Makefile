@@ -6,9 +6,13 @@ VENV ?= .venv
 # Where `make publish` pushes to: a remote of this repository, an address or a path.
 REMOTE ?= origin
 PY := $(VENV)/bin/python
+# From which commit on `make check` looks for changes.
+SINCE ?= main
+# Shapes and types of every call are checked by `make test-all` alone: that takes half of the time.
+QUICK := -o addopts=--doctest-modules
 
 .NOTPARALLEL:
-.PHONY: help book pdf measure attest plan parity test notebooks lab serve publish release lock links audit canary clean distclean
+.PHONY: help book pdf measure attest plan parity check test test-all notebooks lab serve publish release lock links audit canary clean distclean
 .PHONY: environment printing
 
 help:
@@ -18,7 +22,9 @@ help:
 	@echo 'make attest     show that changed code gives the values that are kept'
 	@echo 'make plan       say what measuring everything would take on one GPU'
 	@echo 'make parity     measure the GPU'"'"'s own set of results into results-gpu, and what that changes'
-	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
+	@echo 'make check      check what a change reaches, in minutes (SINCE=<commit>; else main)'
+	@echo 'make test       run the checks that protect main: style, types, fingerprints, chapters, book, tests'
+	@echo 'make test-all   run everything, each week and before a release'
 	@echo 'make notebooks  run every chapter'"'"'s notebook as it is downloaded, outside the repository'
 	@echo 'make lab        open the chapters as notebooks in JupyterLab'
 	@echo 'make serve      show the printed book on http://localhost:8000'
@@ -50,33 +56,26 @@ pdf: environment book
 measure: environment
 	@$(if $(CLUSTER),,tools/side-by-side )$(PY) -m measured_book.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)')
 
-attest: environment
-	@$(PY) -m measured_book.measuring $(CHAPTER) --attest
+at# A contributor's loop, minutes: what a change reaches since the commit SINCE (main, if it is there).
+check: environment
+	$(call stage,1/7,style (ruff check),$(PY) -m ruff check .)
+	$(call stage,2/7,format (ruff format),$(PY) -m ruff format --check .)
+	$(call stage,3/7,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
+	$(call stage,4/7,prose (no bare measured numbers),$(PY) -m bookpress.prose)
+	$(call stage,5/7,types (mypy strict on lib/),$(PY) -m mypy)
+	$(call stage,6/7,pages that the change reaches,$(PY) -m bookpress.reached pages --since '$(SINCE)' | xargs -r $(PY) -m bookpress execute)
+	@printf '\n[7/7] tests that the change reaches (pytest, two processes)\n'
+	@$(PY) -m bookpress.reached tests --since '$(SINCE)' | MEASURED_TIER=test OMP_NUM_THREADS=1 xargs -r $(PY) -m pytest -n 2 --dist loadfile $(QUICK)
 
-plan: environment
-	@$(PY) -m measured_book.measuring $(CHAPTER) --plan
-
-parity: environment
-	@$(PY) -m measured_book.measuring --device
-	@tools/renew parity _build/renewed '$(VENV)'
-	@cat _build/renewed/changes.md
-
-# A stage of `make test`: its number, its name, its command. The seconds follow when it passed.
-define stage
-@printf '\n[%s] %s\n' '$(1)' '$(2)'; start=$$(date +%s); \
-$(3) || { status=$$?; printf '\n[%s] %s: FAILED\n' '$(1)' '$(2)' >&2; exit $$status; }; \
-printf '[%s] %s: passed in %s s\n' '$(1)' '$(2)' "$$(($$(date +%s) - start))"
-endef
-
+# What protects main: every fingerprint, a share of all repeats, every cell, a strict print, the library's tests.
 test: environment
-	$(call stage,1/9,style (ruff check),$(PY) -m ruff check .)
-	$(call stage,2/9,format (ruff format),$(PY) -m ruff format --check .)
-	$(call stage,3/9,types (mypy strict on lib/),$(PY) -m mypy)
-	$(call stage,4/9,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
-	$(call stage,5/9,prose (no bare measured numbers),$(PY) -m bookpress.prose)
-	$(call stage,6/9,repeat (first seeds measured again),$(PY) -m measured_book.measuring --repeat)
-	$(call stage,7/9,chapters (every cell executed again),$(PY) -m bookpress execute --force)
-	$(call stage,8/9,book (warnings are errors),$(PY) -m bookpress build)
+	$(call checks,--share due)
+	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'
+	@MEASURED_TIER=test MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile $(QUICK)
+
+# Everything there is, each week and before a release: all repeats in full, every page at every width, all tests.
+test-all: environment
+	$(call checks,)
 	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'
 	@MEASURED_BUILT=_build/html OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from bs4 import Tag
+from tiers import is_quick
 from visiting import WIDTHS, Visit, asked_of_axe, covering, kinds, look_at, soup_of
 
 ROOT = Path(__file__).parents[2]
@@ -106,15 +107,18 @@ def covered(articles: dict[str, Tag]) -> set[str]:
 def visits(
     request: pytest.FixtureRequest, built: Path, pages: list[str], covered: set[str], browser
 ) -> list[Visit]:
-    """Every page from its file, at the widths and in the themes of the class's `LOOKS`."""
+    """Every page from its file, at the widths and in the themes of the class's `LOOKS`.
+
+    In a run of `make test`, a few pages that have every kind of text between them.
+    """
     from axe_playwright_python.sync_playwright import Axe
 
     axe = Axe()
-    found = []
+    found, looked_at = [], sorted(covered) if is_quick() else pages
     for width, theme in request.cls.LOOKS:
         x, y = WIDTHS[width]
         context = browser.new_context(viewport={"width": x, "height": y}, color_scheme=theme)
-        for name in pages:
+        for name in looked_at:
             visit = Visit(name, width, theme)
             page = context.new_page()
             look_at(page, (built / name).as_uri(), visit, axe, asked_of_axe(visit, covered))

@@ -237,7 +237,7 @@ def test_what_nobody_wants_any_more_is_not_trained(on_device, room: Room):
     one = measurements_of("demo")["four"]
     refused = [ValueError("of another form")]
     asked = [
-        work.Wanted(one, seed, one.settings(), one.digest(), refused=refused if seed else [])
+        work.Wanted(one, seed, one.settings(), one.code().whole, refused=refused if seed else [])
         for seed in (0, 10)
     ]
     queue = Queue()

@@ -137,7 +137,7 @@ def taken(measurement: Measurement) -> Variables:
         assert not fakes_in(runs)
         assert not fakes_in(stacks(trained.values()))
         arguments = [seed] if measurement.trainings is None else [seed, runs]
-        given = measurement.look(*arguments, **settings)
+        given = measurement.function(*arguments, **settings)
         assert not fakes_in(given)
         return replace(measurement, coords={}).variables(given)  # shorter curves have fewer points
 

@@ -11,7 +11,7 @@ from demo_room import Inline, Room
 from measured_book.evidence.results import read_result
 from measured_book.measuring.measurement import measurements_of, rooms
 from measured_book.measuring.scheduler import measure, measure_all
-from measured_book.measuring.state import standing
+from measured_book.measuring.state import status
 from measured_book.measuring.trials import Trial, read_trial, write_trial
 from measured_transformer.provenance import digests
 
@@ -39,7 +39,16 @@ def test_every_seed_is_measured_and_the_result_written(room: Room, inline: Inlin
     assert list(loss.arm.values) == ["pre", "post"]
     assert len(np.unique(loss)) == 6
     told = result.provenance
-    assert {"commit", "digest", "device", "kind", "versions", "seconds", "date"} <= set(told)
+    assert {
+        "commit",
+        "training",
+        "reading",
+        "device",
+        "kind",
+        "versions",
+        "seconds",
+        "date",
+    } <= set(told)
     assert len(result.openings["pre"]["0"]) == 4
 
 
@@ -82,7 +91,7 @@ def test_more_seeds_cost_only_the_new_ones(room: Room, inline: Inline) -> None:
     before = read_result(room.results / "losses.json").dataset.loss
     inline.calls.clear()
     room.edit("seeds=3", "seeds=5")
-    assert standing(room.measurement("losses")).state == "stale"
+    assert status(room.measurement("losses")).state == "stale"
     run(room, inline)
     assert inline.calls.count("train_one") == 4
     assert inline.calls.count("take_by_name") == 2
@@ -178,7 +187,7 @@ def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
         "solved": ((), np.asarray(True)),
         "none": (("arm",), np.zeros(0, dtype=np.int64)),
     }
-    trial = Trial(10, variables, {"a/b": [0.1, math.nan]}, {"a/b": [0.1]}, 2.5, ("cpu X",))
+    trial = Trial(10, variables, {"a/b": [0.1, math.nan]}, 2.5, ("cpu X",))
     write_trial(trial, tmp_path / "10.json")
     back = read_trial(tmp_path / "10.json")
     assert back is not None
@@ -188,7 +197,7 @@ def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
         assert back.variables[name][1].dtype == values.dtype
         np.testing.assert_array_equal(back.variables[name][1], values)
     assert math.isnan(back.openings["a/b"][1])
-    assert (back.doubles, back.seconds, back.kinds) == (trial.doubles, 2.5, ("cpu X",))
+    assert (back.seconds, back.kinds) == (2.5, ("cpu X",))
 
 
 def test_one_that_differs_among_seeds_fails_alone(room: Room, inline: Inline) -> None:
@@ -210,10 +219,10 @@ def test_what_holds_holds_for_these_versions_alone(
 ) -> None:
     run(room, inline)
     monkeypatch.setattr(digests, "_version", lambda package: "0.0.1")
-    now = standing(room.measurement("losses"))
+    now = status(room.measurement("losses"))
     assert now.state == "unattested"
     assert "measured with other versions of packages" in now.why
-    assert standing(room.measurement("draws")).state == "current"  # plain Python
+    assert status(room.measurement("draws")).state == "current"  # plain Python
 
 
 def test_data_count_and_are_missed_by_name(room: Room, inline: Inline) -> None:
@@ -224,11 +233,11 @@ def test_data_count_and_are_missed_by_name(room: Room, inline: Inline) -> None:
         f"@measurement(seeds=2, data=[__import__('pathlib').Path({str(data)!r})])",
     )
     run(room, inline)
-    assert standing(room.measurement("draws")).state == "current"
+    assert status(room.measurement("draws")).state == "current"
     data.write_text("b")
-    assert standing(room.measurement("draws")).state == "unattested"
+    assert status(room.measurement("draws")).state == "unattested"
     data.unlink()
-    now = standing(room.measurement("draws"))
+    now = status(room.measurement("draws"))
     assert now.state == "unattested"
     assert str(data) in now.why
     assert str(data) in run(room, inline).failed["demo.draws"]

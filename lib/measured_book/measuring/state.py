@@ -116,14 +116,14 @@ def status(measurement: Measurement, folder: Path | None = None) -> Status:
         known = None  # of another result
     if measured == now.whole and same_versions(measurement, result.provenance.get("versions", {})):
         return Status(CURRENT, "", result, now, known)
-    if known is None:
+    if known is not None and known.code == now and same_versions(measurement, known.versions):
+        return Status(ATTESTED, "", result, now, known)
+    if measured == now.whole or (known is not None and known.code == now):
+        what = "other versions of packages"
+    elif known is None:
         what = "code of which no fingerprint is kept"
         if "reading" not in result.provenance:
             what = "a digest of an older form, and no fingerprint of its code is kept"
-    elif known.code == now:
-        if same_versions(measurement, known.versions):
-            return Status(ATTESTED, "", result, now, known)
-        what = "other versions of packages"
     else:
         what = _changed(known.code, now)
     if _note(measurement, now).exists():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, as_completed
+from contextlib import ExitStack
 from functools import partial
 
 from measured_transformer.training.ensemble import available_cores
@@ -67,7 +68,8 @@ def fresh_fingerprints(
 ) -> Iterator[tuple[Measurement, Fingerprint | Exception]]:
     """Fingerprints to be kept: of each what two takings agree in, the second as unlike as rounding can be.
 
-    Values whose reading takes longer than `SLOW` are left out.
+    On this machine the second is taken with the plainest kernels of its processor and from nudged weights; an
+    executor that was given nudges weights alone. Values whose reading takes longer than `SLOW` are left out.
 
     Args:
         measurements, work, shown: as for `fingerprints`.
@@ -78,12 +80,16 @@ def fresh_fingerprints(
             yield one, taken
         else:
             first[one] = taken
-    with LocalProcesses(max(1, available_cores()), PLAINEST) as plainest:
+    with ExitStack() as processes:
+        submit: Callable[[partial[Taken]], Future[Taken]] = work.submit
+        if work.is_local:
+            number = max(1, available_cores())
+            submit = processes.enter_context(LocalProcesses(number, PLAINEST)).submit
         asked = {}
         for one, taken in first.items():
             values = taken.fingerprint.has_values
             call = partial(take_by_label, (one.room, one.name), seeds_of(1)[0], values=values)
-            asked[plainest.submit(partial(call, nudged=True))] = one
+            asked[submit(partial(call, nudged=True))] = one
         for future in as_completed(asked):
             one = asked[future]
             error = future.exception()

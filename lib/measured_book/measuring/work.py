@@ -184,6 +184,11 @@ class Workers:
     # What the work asks for ---------------------------------------------------------------------
 
     @property
+    def is_local(self) -> bool:
+        """Whether processes of this machine do the work, and not an executor that was given."""
+        return not self._given
+
+    @property
     def on_device(self) -> bool:
         """Whether processes of this machine train, in stacks, on its accelerator."""
         return not self._given and find_device().type != "cpu"

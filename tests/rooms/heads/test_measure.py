@@ -213,7 +213,7 @@ def test_only_the_path_over_which_heads_compose_matters(by):
 
 
 def test_all_identities_hold_and_all_controls_fail():
-    found = measure.drawn.look(0)
+    found = measure.drawn.function(0)
     error = dict(zip(CHECKS, np.array(found["error"][1]), strict=True))
     control = dict(zip(CHECKS, np.abs(found["control"][1]), strict=True))
     assert min(each.min() for each in control.values()) > 1e-3

@@ -1,0 +1,211 @@
+"""What a change reaches: the tests and pages that `make check` runs.
+
+A change is what differs from a commit, uncommitted and new files included. Of Python files of the library it is the
+definitions whose code differs; docstrings and comments do not count. A test is reached when its file or a
+module beside it changed, when what it imports leads to such a definition, or when it names another file that changed;
+a page when its text, its room or its results changed, or its cells lead to such a definition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from measured_transformer.provenance import reach_source
+
+LIBRARY, TESTS, PAGES = Path("lib"), Path("tests"), Path("book")
+ROOMS = LIBRARY / "measured_book" / "rooms"
+EVERYWHERE = (
+    "pyproject.toml",
+    "requirements.txt",
+    "requirements-torch.txt",
+    "conftest.py",
+    "tests/conftest.py",
+)
+"""Files on which every test depends."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What differs from a commit.
+
+    Attributes:
+        files: paths from the root.
+        definitions: of the library, ``module:name``.
+    """
+
+    files: frozenset[Path]
+    definitions: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def rooms(self) -> set[str]:
+        """The rooms in which a file changed."""
+        inside = [path.relative_to(ROOMS) for path in self.files if path.is_relative_to(ROOMS)]
+        return {path.parts[0] for path in inside if len(path.parts) > 1}
+
+
+def change(root: Path, since: str) -> Change:
+    """What differs from a commit.
+
+    Raises:
+        ValueError: there is no such commit; the sentence says what to name instead.
+    """
+    try:
+        differing = _git(root, "diff", "--name-only", "--no-renames", since, "--").splitlines()
+    except subprocess.CalledProcessError as error:
+        told = error.stderr.strip().splitlines()[:1]
+        raise ValueError(
+            f"expected a commit or branch to compare with, got {since!r} ({'; '.join(told)}); name one: make "
+            "check SINCE=HEAD~1"
+        ) from None
+    new = _git(root, "ls-files", "--others", "--exclude-standard").splitlines()
+    files = frozenset(map(Path, [*differing, *new]))
+    found: set[str] = set()
+    for path in files:
+        if path.suffix == ".py" and path.is_relative_to(LIBRARY):
+            found |= _definitions(root, path, since)
+    return Change(files, frozenset(found))
+
+
+def _definitions(root: Path, path: Path, since: str) -> set[str]:
+    """The definitions of a module that are not what they were."""
+    parts = path.relative_to(LIBRARY).with_suffix("").parts
+    module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    try:
+        before = _forms(_git(root, "show", f"{since}:{path.as_posix()}"))
+    except subprocess.CalledProcessError:
+        before = {}
+    now = _forms((root / path).read_text("utf-8")) if (root / path).is_file() else {}
+    names = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+    return {f"{module}:{name}" for name in names}
+
+
+def _forms(text: str) -> dict[str, str]:
+    """Each name that a module defines at its top, with the code that defines it, docstrings left out."""
+    found: dict[str, str] = {}
+    for node in ast.parse(text).body:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and (
+                ast.get_docstring(inner, clean=False) is not None
+            ):
+                inner.body = inner.body[1:] or [ast.Pass()]
+        for name in _names(node):
+            found[name] = found.get(name, "") + ast.dump(node)
+    return found
+
+
+def _names(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return []
+    return [
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
+
+
+def tests(root: Path, changed: Change) -> list[str]:
+    """The files of tests, and modules with examples in their docstrings, that a change reaches."""
+    if any(Path(name) in changed.files for name in EVERYWHERE):
+        return ["tests", "lib/measured_transformer", "lib/measured_book"]
+    found = [
+        path.relative_to(root).as_posix()
+        for path in sorted((root / TESTS).rglob("test_*.py"))
+        if _is_test_reached(root, path, changed)
+    ]
+    modules = [
+        path.as_posix()
+        for path in sorted(changed.files)
+        if path.suffix == ".py"
+        and path.is_relative_to(LIBRARY)
+        and path.parts[1] != "bookpress"
+        and (root / path).is_file()
+        and ">>> " in (root / path).read_text("utf-8")
+    ]
+    return found + modules
+
+
+def _is_test_reached(root: Path, path: Path, changed: Change) -> bool:
+    folder = path.parent.relative_to(root)
+    beside = [one for one in changed.files if one.suffix == ".py" and one.parent in (folder, TESTS)]
+    if path.relative_to(root) in changed.files or any(
+        not one.name.startswith("test_") for one in beside
+    ):
+        return True
+    if folder.parent == TESTS / "rooms" and folder.name in changed.rooms:
+        return True
+    text = path.read_text("utf-8")
+    others = [
+        one.name
+        for one in changed.files
+        if one.suffix != ".py" and not one.is_relative_to(ROOMS) and not one.is_relative_to(PAGES)
+    ]
+    if any(name in text for name in others):
+        return True
+    return bool(changed.definitions) and not changed.definitions.isdisjoint(_reach(text))
+
+
+def _reach(text: str) -> Iterable[str]:
+    try:
+        return reach_source([text])
+    except (SyntaxError, ValueError):
+        return ()
+
+
+def pages(root: Path, changed: Change) -> list[str]:
+    """The chapters that a change reaches."""
+    from bookpress.chapters import front_matter, load_book, notebook
+
+    found = []
+    for chapter in load_book(root).chapters:
+        text = chapter.path.read_text("utf-8")
+        about = front_matter(text).get("measured")
+        room = str(about.get("room", "")) if isinstance(about, dict) else ""
+        cells = [cell.source for cell in notebook(chapter).cells if cell.cell_type == "code"]
+        if (
+            Path(chapter.source) in changed.files
+            or room in changed.rooms
+            or (changed.definitions and not changed.definitions.isdisjoint(reach_source(cells)))
+        ):
+            found.append(chapter.source)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what a change reaches, a line each; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        "python -m bookpress.reached", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("what", choices=("tests", "pages"))
+    parser.add_argument(
+        "--since", default="main", help="the commit to compare with (default: main)"
+    )
+    options = parser.parse_args(arguments)
+    root = Path()
+    try:
+        changed = change(root, options.since)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    found = (tests if options.what == "tests" else pages)(root, changed)
+    print(*found, sep="\n", end="\n" if found else "")
+    print(
+        f"{len(changed.files)} files and {len(changed.definitions)} definitions differ from "
+        f"{options.since}: {len(found)} {options.what} reached",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

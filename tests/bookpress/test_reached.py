@@ -1,0 +1,127 @@
+"""What a change reaches: no more than it must, and nothing too little."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from bookpress import reached
+
+LIBRARY = '''
+"""A module of the library."""
+
+
+def changed():
+    """What it says.
+
+    >>> changed()
+    1
+    """
+    return 1
+
+
+def other():
+    return changed_constant
+
+
+changed_constant = 3
+'''
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with a library, tests and a commit."""
+    files = {
+        "lib/measured_book/rooms/one/claims.toml": "",
+        "lib/some/module.py": LIBRARY,
+        "tests/conftest.py": "",
+        "tests/parts/test_one.py": "def test_it(): pass\n",
+        "tests/parts/test_two.py": "from helper import x\n",
+        "tests/rooms/one/test_measure.py": "",
+        "tests/test_packaging.py": 'TEXT = "README.md"\n',
+        "tests/test_other.py": "",
+        "README.md": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for words in (
+        ["init", "--quiet", "--initial-branch", "main"],
+        ["add", "--all"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "first"],
+    ):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def tests_after(root: Path, name: str, text: str) -> list[str]:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
+    return reached.tests(root, reached.change(root, "main"))
+
+
+def test_nothing_is_reached_where_nothing_changed(root: Path) -> None:
+    changed = reached.change(root, "main")
+    assert (changed.files, changed.definitions) == (frozenset(), frozenset())
+    assert reached.tests(root, changed) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("What it says.", "Other words.", set()),
+        ("return 1", "return 1  # why", set()),
+        ("return 1", "return 2", {"some.module:changed"}),
+        ("changed_constant = 3", "changed_constant = 4", {"some.module:changed_constant"}),
+        ("def other", "def another", {"some.module:other", "some.module:another"}),
+    ],
+)
+def test_definitions_change_by_their_code_alone(root: Path, old: str, new: str, names: set) -> None:
+    (root / "lib/some/module.py").write_text(LIBRARY.replace(old, new))
+    assert reached.change(root, "main").definitions == names
+
+
+def test_a_test_is_reached_by_its_own_file_and_by_a_helper_beside_it(root: Path) -> None:
+    assert tests_after(root, "tests/parts/test_one.py", "x = 1\n") == ["tests/parts/test_one.py"]
+    found = tests_after(root, "tests/parts/helper.py", "x = 1\n")
+    assert found == ["tests/parts/test_one.py", "tests/parts/test_two.py"]
+
+
+def test_a_room_s_tests_are_reached_by_anything_in_the_room(root: Path) -> None:
+    found = tests_after(root, "lib/measured_book/rooms/one/claims.toml", "x = 1\n")
+    assert found == ["tests/rooms/one/test_measure.py"]
+
+
+def test_a_test_is_reached_by_another_file_that_it_names(root: Path) -> None:
+    assert tests_after(root, "README.md", "words") == ["tests/test_packaging.py"]
+
+
+def test_examples_in_docstrings_are_tests(root: Path) -> None:
+    text = LIBRARY.replace("return 1\n", "return 2\n")
+    assert tests_after(root, "lib/some/module.py", text) == ["lib/some/module.py"]
+
+
+def test_a_test_is_reached_by_a_definition_that_it_leads_to(monkeypatch, root: Path) -> None:
+    monkeypatch.setattr(
+        reached, "_reach", lambda text: {"some.module:changed"} if "helper" in text else set()
+    )
+    text = LIBRARY.replace("return 1\n", "return 2\n")
+    assert "tests/parts/test_two.py" in tests_after(root, "lib/some/module.py", text)
+
+
+def test_the_code_of_this_very_library_is_followed() -> None:
+    text = "from measured_transformer.training.loop import train\n\n\ndef test_it():\n    train\n"
+    found = set(reached._reach(text))
+    assert "measured_transformer.training.losses:cross_entropy" in found
+    assert not any(name.startswith("measured_transformer.interop") for name in found)
+
+
+def test_everything_is_reached_by_what_every_test_depends_on(root: Path) -> None:
+    assert tests_after(root, "pyproject.toml", "")[0] == "tests"
+
+
+def test_an_unknown_commit_is_one_sentence(root: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(root)
+    assert reached.main(["tests", "--since", "nowhere"]) == 2
+    told = capsys.readouterr().err
+    assert "expected a commit or branch to compare with, got 'nowhere'" in told
+    assert told.count("\n") == 1

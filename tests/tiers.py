@@ -1,0 +1,42 @@
+"""Which tests `make test` leaves to `make test-all`, and why: one place to look, and to argue with.
+
+`make test` runs on every change and is to take minutes; `make test-all` runs everything, each week and before a
+release. What stands here tells nothing that a faster check of `make test` does not tell first, or concerns what
+seldom changes. A bare `pytest`, or one with the name of a file, runs what it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatch
+
+NIGHTLY = {
+    "tests/measuring/test_rooms_on_the_accelerator.py::test_every_*": (
+        "every measurement and live cell on a device that is not there: device errors in the library show in "
+        "tests/test_on_the_accelerator.py, and a GPU's own runs find the rest"
+    ),
+    "tests/rooms/*::test_figure*_drawn_for_*": (
+        "the pages draw the same figures in both themes when their cells are executed"
+    ),
+    "tests/rooms/*::test_every_figure_draws_in_both_themes*": "the same",
+    "tests/exercises/test_every_exercise.py::test_no_answer_at_all_fails*": (
+        "six kinds of nothing for each of 231 exercises: the start of each, which is one of them, stays"
+    ),
+    "tests/exercises/test_every_exercise.py::test_no_message_holds_the_number*": (
+        "runs every solution and every mistake a second time"
+    ),
+    "tests/evidence/test_power.py*": "simulations of statistics that have not changed since they were written",
+    "tests/evidence/test_verdict_rates.py*": "the same",
+    "tests/test_wheel.py*": "builds and installs the wheel; packaging.py's own declarations are tested",
+    "tests/measuring/test_settings.py*": "repeats in processes of their own, under each kind of kernels",
+}
+
+
+def is_quick() -> bool:
+    """Whether this run leaves out what is nightly."""
+    return os.environ.get("MEASURED_TIER", "all") == "test"
+
+
+def reason(nodeid: str) -> str:
+    """Why a test is nightly; empty where it is not."""
+    return next((why for pattern, why in NIGHTLY.items() if fnmatch(nodeid, pattern)), "")
