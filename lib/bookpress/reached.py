@@ -1,9 +1,9 @@
 """What a change reaches: the tests and pages that `make check` runs.
 
-A change is what differs from a commit, uncommitted and new files included. Of Python files of the library it is the
-definitions whose code differs; docstrings and comments do not count. A test is reached when its file or a
-module beside it changed, when what it imports leads to such a definition, or when it names another file that changed;
-a page when its text, its room or its results changed, or its cells lead to such a definition.
+A change is what differs from a commit, uncommitted and new files included. Of Python files of the library it is
+the definitions whose code differs; docstrings and comments do not count. A test is reached when its file or a
+module beside it changed, when what it imports leads to such a definition, or when it names another file that
+changed; a page when its text, its room or its results changed, or its cells lead to such a definition.
 """
 
 from __future__ import annotations

@@ -197,8 +197,8 @@ def take_fingerprint(
         seed: the seed that it is taken from.
         values: whether to read values from what was trained, too.
         nudged: whether weights are moved in their thirteenth digit.
-        most: seconds of processor time after which values are left out, where their reading takes longer. With a
-            number, they are also left out where models of so few steps cannot be read.
+        most: seconds of processor time after which values are left out, where their reading takes longer; they
+            are then also left out where models of so few steps cannot be read, or not in double precision.
 
     Raises:
         NotTunedError: no learning rate was ever chosen for one of its trainings.
@@ -216,10 +216,10 @@ def take_fingerprint(
                         read = measurement.function(*arguments, **settings)
                     # curves of ten steps are shorter than the labels of their axis
                     given = replace(measurement, coords={}).variables(read)
-                except Exception as error:
+                except _TooLongError:
+                    values = False
+                except (ValueError, IndexError, RuntimeError):
                     if math.isinf(most):
-                        raise
-                    if not isinstance(error, _TooLongError | ValueError | IndexError):
                         raise
                     values = False
     found = Fingerprint(
