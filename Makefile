@@ -56,7 +56,36 @@ pdf: environment book
 measure: environment
 	@$(if $(CLUSTER),,tools/side-by-side )$(PY) -m measured_book.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)')
 
-at# A contributor's loop, minutes: what a change reaches since the commit SINCE (main, if it is there).
+attest: environment
+	@$(PY) -m measured_book.measuring $(CHAPTER) --attest
+
+plan: environment
+	@$(PY) -m measured_book.measuring $(CHAPTER) --plan
+
+parity: environment
+	@$(PY) -m measured_book.measuring --device
+	@tools/renew parity _build/renewed '$(VENV)'
+	@cat _build/renewed/changes.md
+
+# A stage of `make test`: its number, its name, its command. The seconds follow when it passed.
+define stage
+@printf '\n[%s] %s\n' '$(1)' '$(2)'; start=$$(date +%s); \
+$(3) || { status=$$?; printf '\n[%s] %s: FAILED\n' '$(1)' '$(2)' >&2; exit $$status; }; \
+printf '[%s] %s: passed in %s s\n' '$(1)' '$(2)' "$$(($$(date +%s) - start))"
+endef
+
+define checks
+$(call stage,1/9,style (ruff check),$(PY) -m ruff check .)
+$(call stage,2/9,format (ruff format),$(PY) -m ruff format --check .)
+$(call stage,3/9,types (mypy strict on lib/),$(PY) -m mypy)
+$(call stage,4/9,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
+$(call stage,5/9,prose (no bare measured numbers),$(PY) -m bookpress.prose)
+$(call stage,6/9,repeat (fingerprints of all and a share in full),$(PY) -m measured_book.measuring --repeat $(1))
+$(call stage,7/9,chapters (every cell executed again),$(PY) -m bookpress execute --force)
+$(call stage,8/9,book (warnings are errors),$(PY) -m bookpress build)
+endef
+
+# A contributor's loop, minutes: what a change reaches since the commit SINCE (main, if it is there).
 check: environment
 	$(call stage,1/7,style (ruff check),$(PY) -m ruff check .)
 	$(call stage,2/7,format (ruff format),$(PY) -m ruff format --check .)

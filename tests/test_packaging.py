@@ -459,9 +459,15 @@ STAGES = [
     "-m mypy",
     "--no-logo",
     "-m bookpress.prose",
-    "-m measured_book.measuring --repeat",
+    "-m measured_book.measuring --repeat --share due",
     "-m bookpress execute --force",
     "-m bookpress build",
+    "-m pytest -n 2 --dist loadfile -o addopts=--doctest-modules",
+]
+ALL = [
+    *STAGES[:5],
+    "-m measured_book.measuring --repeat",
+    *STAGES[6:8],
     "-m pytest -n 2 --dist loadfile",
 ]
 
@@ -477,6 +483,23 @@ def test_make_test_runs_every_stage_and_says_how_long_it_took(stage: Path):
     for number in range(1, len(STAGES)):
         assert re.search(rf"^\[{number}/9\] .+: passed in \d+ s$", done.stdout, re.MULTILINE)
     assert done.stdout.endswith(f"ran: {STAGES[-1]}\n"), "pytest has the last word"
+
+
+def test_make_test_all_leaves_nothing_out(stage: Path):
+    done = make(stage, "test-all", "VENV=venv")
+    assert done.returncode == 0, done.stderr
+    assert ran(done) == ALL
+
+
+def test_make_check_runs_what_a_change_reaches(stage: Path):
+    """The folder's Python prints words in the place of names, which the next command then gets."""
+    done = make(stage, "check", "VENV=venv", "SINCE=HEAD~1")
+    assert done.returncode == 0, done.stderr
+    found = ran(done)
+    assert found[:5] == [STAGES[0], STAGES[1], STAGES[3], STAGES[4], STAGES[2]]
+    asked = {what: f"-m bookpress.reached {what} --since HEAD~1" for what in ("pages", "tests")}
+    assert found[5] == f"-m bookpress execute ran: {asked['pages']}"
+    assert found[6].startswith(f"{STAGES[8]} ran: {asked['tests']}")
 
 
 @pytest.mark.parametrize("number", range(len(STAGES)))

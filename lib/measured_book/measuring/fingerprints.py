@@ -7,9 +7,9 @@ epsilon, a sign, a seed, a learning rate) shows on any processor, and nothing el
 seconds where the measurement takes minutes. That is how changed code is attested without training again.
 
 How many digits carry depends on what is computed: twelve blocks without norms amplify a difference
-ten-thousandfold a step. So each fingerprint is taken twice when it is kept, the second time with the plainest
-kernels that the processor offers and from weights nudged in their thirteenth digit. Only that is kept in which
-both agree.
+ten-thousandfold a step. So each fingerprint is taken twice when it is kept, the second time with other kernels,
+which sum in another order, and from weights nudged in their thirteenth digit. Only that is kept in which both
+agree.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ STEADY = 1e-8
 """By how much a variable's sums may differ between the two takings, to be kept: times the root of its size."""
 SAME = 1e-6
 """By how much kept sums may differ on any processor: times the root of the variable's size."""
-SLOW = 5.0
+SLOW = 2.5
 """Seconds of reading, in processor time, after which values are left out: a repeat takes all fingerprints."""
-PLAINEST = {
-    "ATEN_CPU_CAPABILITY": "default",
-    "ONEDNN_MAX_CPU_ISA": "SSE41",
+OTHERS = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
     "OPENBLAS_CORETYPE": "Nehalem",
-    "MKL_CBWR": "COMPATIBLE",
+    "MKL_CBWR": "AVX2",
 }
-"""Variables by which PyTorch, oneDNN, OpenBLAS and MKL take the plainest kernels that they have."""
+"""Variables by which PyTorch, oneDNN, OpenBLAS and MKL take other kernels than those of a newer processor."""
 _DIGITS = 13
 _SMALLEST = 1e-6  # values below count by their size, values above by their digits
 

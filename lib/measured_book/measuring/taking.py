@@ -13,7 +13,7 @@ from measured_transformer.training.processes import LocalProcesses
 
 from measured_book.evidence.seeds import seeds_of
 from measured_book.measuring.fingerprints import (
-    PLAINEST,
+    OTHERS,
     SLOW,
     Fingerprint,
     Taken,
@@ -68,35 +68,40 @@ def fresh_fingerprints(
 ) -> Iterator[tuple[Measurement, Fingerprint | Exception]]:
     """Fingerprints to be kept: of each what two takings agree in, the second as unlike as rounding can be.
 
-    On this machine the second is taken with the plainest kernels of its processor and from nudged weights; an
-    executor that was given nudges weights alone. Values whose reading takes longer than `SLOW` are left out.
+    On this machine the second is taken with other kernels of its processor and from nudged weights; an executor
+    that was given nudges weights alone. Values whose reading takes longer than `SLOW` are left out.
 
     Args:
         measurements, work, shown: as for `fingerprints`.
     """
-    first: dict[Measurement, Taken] = {}
-    for one, taken in fingerprints(dict.fromkeys(measurements, True), work, shown, most=SLOW):
-        if isinstance(taken, Exception):
-            yield one, taken
-        else:
-            first[one] = taken
     with ExitStack() as processes:
         submit: Callable[[partial[Taken]], Future[Taken]] = work.submit
         if work.is_local:
             number = max(1, available_cores())
-            submit = processes.enter_context(LocalProcesses(number, PLAINEST)).submit
-        asked = {}
-        for one, taken in first.items():
+            submit = processes.enter_context(LocalProcesses(number, OTHERS)).submit
+        first: dict[Measurement, Fingerprint] = {}
+        second: dict[Future[Taken], Measurement] = {}
+        for one, taken in fingerprints(dict.fromkeys(measurements, True), work, shown, most=SLOW):
+            if isinstance(taken, Exception):
+                yield one, taken
+                continue
+            first[one] = taken.fingerprint
             values = taken.fingerprint.has_values
             call = partial(take_by_label, (one.room, one.name), seeds_of(1)[0], values=values)
-            asked[submit(partial(call, nudged=True))] = one
-        for future in as_completed(asked):
-            one = asked[future]
-            error = future.exception()
-            if error is not None:
-                yield one, error if isinstance(error, Exception) else RuntimeError(str(error))
-                continue
-            yield one, first[one].fingerprint.agreeing(future.result().fingerprint)
+            second[submit(partial(call, nudged=True))] = one
+            for future in [future for future in second if future.done()]:
+                yield _kept(second.pop(future), future, first)
+        for future in as_completed(second):
+            yield _kept(second[future], future, first)
+
+
+def _kept(
+    one: Measurement, future: Future[Taken], first: Mapping[Measurement, Fingerprint]
+) -> tuple[Measurement, Fingerprint | Exception]:
+    error = future.exception()
+    if error is None:
+        return one, first[one].agreeing(future.result().fingerprint)
+    return one, error if isinstance(error, Exception) else RuntimeError(str(error))
 
 
 def _weight(one: Measurement) -> float:
