@@ -213,7 +213,7 @@ def test_links_weaknesses_the_canary_and_notebooks_are_looked_at_weekly_each_by_
     weekly(workflow)
     check = workflow["jobs"]["check"]
     asked = check["strategy"]["matrix"]["what"]
-    assert asked == ["links", "audit", "canary", "notebooks"]
+    assert asked == ["links", "audit", "canary", "notebooks", "test-all"]
     assert check["steps"][-1]["run"] == 'make "$WHAT" PYTHON=python'
     makefile = (ROOT / "Makefile").read_text()
     for what in asked:

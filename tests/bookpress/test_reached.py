@@ -53,7 +53,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def tests_after(root: Path, name: str, text: str) -> list[str]:
+def reached_after(root: Path, name: str, text: str) -> list[str]:
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text(text)
     return reached.tests(root, reached.change(root, "main"))
@@ -81,23 +81,23 @@ def test_definitions_change_by_their_code_alone(root: Path, old: str, new: str, 
 
 
 def test_a_test_is_reached_by_its_own_file_and_by_a_helper_beside_it(root: Path) -> None:
-    assert tests_after(root, "tests/parts/test_one.py", "x = 1\n") == ["tests/parts/test_one.py"]
-    found = tests_after(root, "tests/parts/helper.py", "x = 1\n")
+    assert reached_after(root, "tests/parts/test_one.py", "x = 1\n") == ["tests/parts/test_one.py"]
+    found = reached_after(root, "tests/parts/helper.py", "x = 1\n")
     assert found == ["tests/parts/test_one.py", "tests/parts/test_two.py"]
 
 
 def test_a_room_s_tests_are_reached_by_anything_in_the_room(root: Path) -> None:
-    found = tests_after(root, "lib/measured_book/rooms/one/claims.toml", "x = 1\n")
+    found = reached_after(root, "lib/measured_book/rooms/one/claims.toml", "x = 1\n")
     assert found == ["tests/rooms/one/test_measure.py"]
 
 
 def test_a_test_is_reached_by_another_file_that_it_names(root: Path) -> None:
-    assert tests_after(root, "README.md", "words") == ["tests/test_packaging.py"]
+    assert reached_after(root, "README.md", "words") == ["tests/test_packaging.py"]
 
 
 def test_examples_in_docstrings_are_tests(root: Path) -> None:
     text = LIBRARY.replace("return 1\n", "return 2\n")
-    assert tests_after(root, "lib/some/module.py", text) == ["lib/some/module.py"]
+    assert reached_after(root, "lib/some/module.py", text) == ["lib/some/module.py"]
 
 
 def test_a_test_is_reached_by_a_definition_that_it_leads_to(monkeypatch, root: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_test_is_reached_by_a_definition_that_it_leads_to(monkeypatch, root: P
         reached, "_reach", lambda text: {"some.module:changed"} if "helper" in text else set()
     )
     text = LIBRARY.replace("return 1\n", "return 2\n")
-    assert "tests/parts/test_two.py" in tests_after(root, "lib/some/module.py", text)
+    assert "tests/parts/test_two.py" in reached_after(root, "lib/some/module.py", text)
 
 
 def test_the_code_of_this_very_library_is_followed() -> None:
@@ -116,7 +116,7 @@ def test_the_code_of_this_very_library_is_followed() -> None:
 
 
 def test_everything_is_reached_by_what_every_test_depends_on(root: Path) -> None:
-    assert tests_after(root, "pyproject.toml", "")[0] == "tests"
+    assert reached_after(root, "pyproject.toml", "")[0] == "tests"
 
 
 def test_an_unknown_commit_is_one_sentence(root: Path, monkeypatch, capsys) -> None:
