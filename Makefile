@@ -48,16 +48,16 @@ pdf: environment book
 
 # What runs on a cluster needs nothing of a GPU here.
 measure: environment
-	@$(if $(CLUSTER),,tools/side-by-side )$(PY) -m measured_transformer.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)')
+	@$(if $(CLUSTER),,tools/side-by-side )$(PY) -m measured_book.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)')
 
 attest: environment
-	@$(PY) -m measured_transformer.measuring $(CHAPTER) --attest
+	@$(PY) -m measured_book.measuring $(CHAPTER) --attest
 
 plan: environment
-	@$(PY) -m measured_transformer.measuring $(CHAPTER) --plan
+	@$(PY) -m measured_book.measuring $(CHAPTER) --plan
 
 parity: environment
-	@$(PY) -m measured_transformer.measuring --device
+	@$(PY) -m measured_book.measuring --device
 	@tools/renew parity _build/renewed '$(VENV)'
 	@cat _build/renewed/changes.md
 
@@ -74,7 +74,7 @@ test: environment
 	$(call stage,3/9,types (mypy strict on lib/),$(PY) -m mypy)
 	$(call stage,4/9,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
 	$(call stage,5/9,prose (no bare measured numbers),$(PY) -m bookpress.prose)
-	$(call stage,6/9,repeat (first seeds measured again),$(PY) -m measured_transformer.measuring --repeat)
+	$(call stage,6/9,repeat (first seeds measured again),$(PY) -m measured_book.measuring --repeat)
 	$(call stage,7/9,chapters (every cell executed again),$(PY) -m bookpress execute --force)
 	$(call stage,8/9,book (warnings are errors),$(PY) -m bookpress build)
 	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'

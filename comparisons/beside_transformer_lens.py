@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from measured_book.rooms.induction.measure import looked_back, matched
 from measured_transformer import capture
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import direct_logits
 from measured_transformer.analysis.circuits import compositions
 from measured_transformer.analysis.lens import lens_logits
 from measured_transformer.analysis.patching import patched
-from measured_transformer.chapters.induction.measure import looked_back, matched
 from measured_transformer.tasks.task import Batch
 from torch import Tensor
 from transformer_lens import patching

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from measured_transformer import Config, Decoder
-from measured_transformer.analysis.attribution import Target, answer_logit
-from measured_transformer.chapters.induction.measure import (
+from measured_book.rooms.induction.measure import (
     BATCH,
     STEPS,
     STRINGS,
@@ -16,6 +14,8 @@ from measured_transformer.chapters.induction.measure import (
     options_of,
     rate_of,
 )
+from measured_transformer import Config, Decoder
+from measured_transformer.analysis.attribution import Target, answer_logit
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.loop import train
 from torch import Tensor

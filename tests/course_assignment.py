@@ -17,6 +17,8 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import torch
+from measured_book.evidence.registry import claims
+from measured_book.figures.plots import heat_map, subplots
 from measured_transformer import (
     Config,
     Decoder,
@@ -25,15 +27,13 @@ from measured_transformer import (
     capture,
     intervene,
 )
-from measured_transformer.evidence.registry import claims
-from measured_transformer.figures.plots import heat_map, subplots
-from measured_transformer.figures.style import themed
 from measured_transformer.inference.generate import generate
 from measured_transformer.internals.at import at
 from measured_transformer.interop import from_huggingface, to_huggingface
 from measured_transformer.models.sizes import count_flops, count_parameters
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.training.loop import evaluate, train
+from measured_transformer.viewer.style import themed
 
 TASK = Lag(vocab=8, length=32, lag=3)
 

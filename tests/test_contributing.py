@@ -10,21 +10,21 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import measured_transformer.chapters
+import measured_book.rooms
 import pytest
 from bookpress.chapters import front_matter
-from measured_transformer.evidence import registry, results
-from measured_transformer.exercises import check
-from measured_transformer.exercises import registry as exercise_registry
-from measured_transformer.figures.style import ThemedFigure
-from measured_transformer.measuring import measure
-from measured_transformer.measuring.measurement import measurements_of
+from measured_book.evidence import registry, results
+from measured_book.exercises import check
+from measured_book.exercises import registry as exercise_registry
+from measured_book.measuring import measure
+from measured_book.measuring.measurement import measurements_of
+from measured_transformer.viewer.style import ThemedFigure
 
 ROOT = Path(__file__).parents[1]
 IN_ROOM = ("__init__.py", "claims.toml", "measure.py", "figures.py", "exercises.py")
-MODULE = "measured_transformer.chapters.tied_embeddings"
+MODULE = "measured_book.rooms.tied_embeddings"
 NAME = "tied_embeddings.logits"
-NAMES = runpy.run_path(str(ROOT / "tests/chapters/test_rooms.py"))["NAMES"]
+NAMES = runpy.run_path(str(ROOT / "tests/rooms/test_rooms.py"))["NAMES"]
 parts_of = runpy.run_path(str(ROOT / "tests/exercises/exercise_pages.py"))["parts_of"]
 LISTED = re.compile(r"<!-- file: (\S+) -->\n(`{3,})\w+\n(.*?)\n\2\n", re.DOTALL)
 
@@ -45,13 +45,13 @@ def room(files, tmp_path, monkeypatch):
     (tmp_path / "_config.yml").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(results, "_CHAPTERS", folder.parent)
-    monkeypatch.setattr(measured_transformer.chapters, "__path__", [str(folder.parent)])
+    monkeypatch.setattr(measured_book.rooms, "__path__", [str(folder.parent)])
     monkeypatch.setattr(exercise_registry, "_KNOWN", {})
     yield folder
     for name in [name for name in sys.modules if name.startswith(MODULE)]:
         del sys.modules[name]
-    if hasattr(measured_transformer.chapters, "tied_embeddings"):
-        del measured_transformer.chapters.tied_embeddings
+    if hasattr(measured_book.rooms, "tied_embeddings"):
+        del measured_book.rooms.tied_embeddings
 
 
 def drawn(losses) -> ThemedFigure:
@@ -111,8 +111,8 @@ def test_its_exercise_can_be_solved_and_wrong_answers_are_told_apart(files, room
 
 
 PLACES = {
-    "wrong_answers.py": "tests/chapters/one_layer",
-    **dict.fromkeys(IN_ROOM, "lib/measured_transformer/chapters/one_layer"),
+    "wrong_answers.py": "tests/rooms/one_layer",
+    **dict.fromkeys(IN_ROOM, "lib/measured_book/rooms/one_layer"),
 }
 """File -> where another room has it; what is imported from the library is sorted by the place."""
 

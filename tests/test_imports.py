@@ -20,25 +20,25 @@ LINT = "from importlinter.cli import lint_imports_command as lint; lint()"
 
 AGAINST = [
     ("parts/norms.py", "from measured_transformer.models.config import Config"),
-    ("parts/cache.py", "def late():\n    from measured_transformer import figures"),
+    ("parts/cache.py", "def late():\n    from measured_book import figures"),
     ("parts/tap.py", "from ..tasks import lag"),
     ("models/decoder.py", "from measured_transformer.internals.capture import capture"),
     ("models/config.py", "from measured_transformer.inference.generate import generate"),
     ("internals/capture.py", "import measured_transformer.models.decoder as d"),
     ("inference/prompts.py", "from measured_transformer.training.loop import train"),
-    ("interop/llama.py", "from measured_transformer.evidence.seeds import seeds_of"),
+    ("interop/llama.py", "from measured_book.evidence.seeds import seeds_of"),
     ("training/loop.py", "from measured_transformer.analysis import gradients"),
     ("training/losses.py", "from measured_transformer.variants import norms"),
     ("variants/norms.py", "from measured_transformer.analysis import residual"),
-    ("analysis/lens.py", "from measured_transformer.figures.style import themed"),
-    ("figures/plots.py", "from measured_transformer.chapters.heads import figures"),
-    ("exercises/answers.py", "from measured_transformer.chapters.heads import exercises"),
-    ("measuring/state.py", "from measured_transformer.figures import style"),
-    ("chapters/heads/measure.py", "from measured_transformer.chapters.one_head import measure"),
+    ("analysis/lens.py", "from measured_transformer.viewer.style import themed"),
+    ("figures/plots.py", "from measured_book.rooms.heads import figures"),
+    ("exercises/answers.py", "from measured_book.rooms.heads import exercises"),
+    ("measuring/state.py", "from measured_transformer.viewer import style"),
+    ("rooms/heads/measure.py", "from measured_book.rooms.one_head import measure"),
     ("evidence/records.py", "from measured_transformer.parts import norms"),
-    ("tasks/lag.py", "from measured_transformer.evidence.seeds import seeds_of"),
+    ("tasks/lag.py", "from measured_book.evidence.seeds import seeds_of"),
     ("provenance/words.py", "from measured_transformer.models.config import Config"),
-    ("figures/style.py", "from bookpress.cache import store"),
+    ("viewer/style.py", "from bookpress.cache import store"),
 ]
 
 
@@ -139,7 +139,7 @@ def test_a_page_that_did_would_be_found():
     page = (
         "---\nkernelspec:\n  name: python3\n  display_name: Python 3\n---\n# A chapter\n\n"
         "```{code-cell}\n:tags: [hide-input]\n%matplotlib inline\nfrom bookpress import cache\n"
-        "from measured_transformer.chapters import one_head\n"
-        "from measured_transformer.chapters.heads.measure import heads_of\n```\n"
+        "from measured_book.rooms import one_head\n"
+        "from measured_book.rooms.heads.measure import heads_of\n```\n"
     )
     assert strangers(page, "heads") == ["bookpress.cache", f"{PACKAGE}.chapters.one_head"]

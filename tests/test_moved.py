@@ -56,7 +56,7 @@ def test_every_form_of_import_finds_it_and_the_warning_names_the_users_line(tmp_
         "import measured_transformer.parts.linear as first\n"
         "from measured_transformer.analysis import norms\n"
         "from measured_transformer.analysis.norm_arms import Watched, sandwich\n"
-        "from measured_transformer.figures.facts import *\n"
+        "from measured_book.figures.facts import *\n"
         "print(first.Linear.__module__, norms.fold_norms.__module__, Watched.__module__, sandwich.__module__)\n"
         "print(stored.__module__, who_fires.__module__)\n"
     )

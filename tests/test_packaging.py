@@ -446,7 +446,7 @@ STAGES = [
     "-m mypy",
     "--no-logo",
     "-m bookpress.prose",
-    "-m measured_transformer.measuring --repeat",
+    "-m measured_book.measuring --repeat",
     "-m bookpress execute --force",
     "-m bookpress build",
     "-m pytest -n 2 --dist loadfile",
@@ -533,7 +533,7 @@ def test_the_wheel_says_the_licence_of_its_code_and_of_its_results():
     assert PROJECT["license"] == "BSD-3-Clause AND CC-BY-4.0"
     assert PROJECT["license-files"] == ["LICENSE", "LICENSE-text"]
     packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    assert "chapters/*/results/*" in packed["package-data"][NAME], "which the second licence is for"
+    assert "rooms/*/results/*" in packed["package-data"][NAME], "which the second licence is for"
 
 
 def test_the_licences_and_the_citation_are_there():

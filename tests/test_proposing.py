@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-KEPT = "lib/measured_transformer/chapters/demo/results/one.json"
+KEPT = "lib/measured_book/rooms/demo/results/one.json"
 TABLE = "lib/measured_transformer/training/tuned.jsonl"
 
 
@@ -88,7 +88,7 @@ def checkout(tmp_path: Path) -> Checkout:
         'case "$*" in\n'
         '*--diff*) echo "**1 interval moved, 0 verdicts flipped**";;\n'
         "*tuned_table*) echo new >>lib/measured_transformer/training/tuned.jsonl;;\n"
-        "*measuring*) own=${MEASURED_RESULTS_DIR:-lib/measured_transformer/chapters}/demo/results\n"
+        "*measuring*) own=${MEASURED_RESULTS_DIR:-lib/measured_book/rooms}/demo/results\n"
         '  mkdir -p "$own"; echo "${VALUE:-new}" >"$own/one.json"; exit "${FAILS:-0}";;\n'
         "esac",
         ".venv/bin",
@@ -110,8 +110,8 @@ def test_the_gpus_set_becomes_a_pull_request_of_its_own(checkout: Checkout):
     assert done.stdout.endswith("results.patch: 1 files\n")
     assert checkout.git("diff", "--cached") == "", "nothing is left staged"
     assert asked(checkout) == [
-        "python -m measured_transformer.measuring",
-        "python -m measured_transformer.measuring --diff HEAD --to results-gpu",
+        "python -m measured_book.measuring",
+        "python -m measured_book.measuring --diff HEAD --to results-gpu",
     ]
     shutil.rmtree(checkout.root / "results-gpu")  # the next step runs on another machine
 
@@ -128,7 +128,7 @@ def test_the_gpus_set_becomes_a_pull_request_of_its_own(checkout: Checkout):
 def test_the_books_results_are_renewed_with_all_learning_rates(checkout: Checkout):
     done = checkout.run("tools/renew", "book", str(checkout.folder))
     assert done.returncode == 0, done.stderr
-    assert asked(checkout)[0] == "python -m measured_transformer.measuring --renew"
+    assert asked(checkout)[0] == "python -m measured_book.measuring --renew"
     checkout.git("checkout", "-q", ".")
     done = checkout.run("tools/propose", "book", str(checkout.folder))
     assert done.returncode == 0, done.stderr
@@ -137,7 +137,7 @@ def test_the_books_results_are_renewed_with_all_learning_rates(checkout: Checkou
 
 def test_everything_is_measured_again_where_that_is_asked_for(checkout: Checkout):
     checkout.run("tools/renew", "parity", str(checkout.folder), EVERYTHING="1")
-    assert asked(checkout)[0] == "python -m measured_transformer.measuring --renew"
+    assert asked(checkout)[0] == "python -m measured_book.measuring --renew"
 
 
 @pytest.mark.parametrize("kind", ["parity", "book"])
@@ -149,7 +149,7 @@ def test_what_measures_has_its_processes_side_by_side_and_nothing_else(
     assert done.returncode == 0, done.stderr
     first, measuring, *others = asked(checkout)
     assert first == "side by side:"
-    assert measuring.startswith("python -m measured_transformer.measuring")
+    assert measuring.startswith("python -m measured_book.measuring")
     assert any("--diff" in line for line in others)
     assert first not in others
 

@@ -400,4 +400,4 @@ def test_make_measure_uses_it_where_this_machine_measures(words: list[str], by: 
         timeout=60,
     )
     command = said.stdout.splitlines()[-1]
-    assert command.startswith(f"{by}.venv/bin/python -m measured_transformer.measuring"), command
+    assert command.startswith(f"{by}.venv/bin/python -m measured_book.measuring"), command

@@ -150,7 +150,7 @@ def test_the_gpu_run_names_its_runner_and_torch_by_variables_and_pins_python():
 
 def commonest_python() -> str:
     """The Python that most of the kept results were measured with."""
-    folders = ROOT / "lib/measured_transformer/chapters"
+    folders = ROOT / "lib/measured_book/rooms"
     kept = [json.loads(path.read_text()) for path in folders.glob("*/results/*.json")]
     measured = [told["provenance"]["versions"]["python"] for told in kept if "provenance" in told]
     return Counter(measured).most_common(1)[0][0]

@@ -57,7 +57,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 def build(options: argparse.Namespace) -> int:
     """Run the chapters that are stale, then print the pages; any warning is an error."""
-    from measured_transformer.evidence.registry import claims
+    from measured_book.evidence.registry import claims
 
     from bookpress import printed
     from bookpress.chapters import load_book

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import measured_transformer.chapters
+import measured_book.rooms
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "language": ("num2words", "pooch", "sacrebleu", "tokenizers"),
@@ -24,7 +24,7 @@ def extras_of(code: Iterable[str], room: str | None = None) -> tuple[str, ...]:
     """
     texts = list(code)
     if room is not None:
-        folders = [Path(folder) / room for folder in measured_transformer.chapters.__path__]
+        folders = [Path(folder) / room for folder in measured_book.rooms.__path__]
         texts += [
             path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))
         ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.seeds import seed_offset
+from measured_book.evidence.seeds import seed_offset
 from measured_transformer.provenance import digest_source, files_of_source, reach_source, unchanging
 
 from bookpress import chapters
@@ -23,7 +23,7 @@ from bookpress.memo import Code, memo_of
 
 LIBRARY = "lib"
 REQUIREMENTS = ("requirements.txt", "requirements-torch.txt")
-RESULTS = "lib/measured_transformer/chapters/{room}/results/*"
+RESULTS = "lib/measured_book/rooms/{room}/results/*"
 PACKAGED = (".css", ".js")
 """Kinds of files that a module of the same name puts into what it shows."""
 VERSIONS = ("matplotlib", "numpy", "scipy", "torch")

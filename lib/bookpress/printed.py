@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.seeds import seed_offset
+from measured_book.evidence.seeds import seed_offset
 
 from bookpress.disk import write
 from bookpress.edition import COMMIT, EDITION

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.results import Result, read_result, results_folder
-from measured_transformer.measuring.judging import Judged, judge_room
+from measured_book.evidence.results import Result, read_result, results_folder
+from measured_book.measuring.judging import Judged, judge_room
 
 KEPT = Path(__file__).with_name("second_seeds.json")
 """Claim -> its verdict with other seeds, how many those are, and the code that both were measured with."""

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from measured_book.rooms.layers.measure import carrying_model
 from measured_transformer.analysis.layers import states_by_depth
 from measured_transformer.analysis.probing import dealt, fit_probe, probe
-from measured_transformer.chapters.layers.measure import carrying_model
 from measured_transformer.tasks.task import Batch
 
 

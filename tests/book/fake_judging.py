@@ -1,4 +1,4 @@
-"""A room that is judged without any measuring: what pages need of `measured_transformer.measuring.judging`.
+"""A room that is judged without any measuring: what pages need of `measured_book.measuring.judging`.
 
 `keep` writes its results, as files of the form that rooms have, and says whether they hold.
 """
@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from measured_transformer.evidence import records, registry
-from measured_transformer.evidence.results import Result, read_result, write_result
-from measured_transformer.evidence.rules import further_details, judge
-from measured_transformer.evidence.verdicts import Verdict, chapter_verdicts, combine, parts_of
+from measured_book.evidence import records, registry
+from measured_book.evidence.results import Result, read_result, write_result
+from measured_book.evidence.rules import further_details, judge
+from measured_book.evidence.verdicts import Verdict, chapter_verdicts, combine, parts_of
 
 ROOM = "some_room"
 ARMS = ["none", "random", "sinusoidal"]

@@ -8,12 +8,12 @@ LOADED = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
 from pathlib import Path
-from measured_transformer.evidence import results
+from measured_book.evidence import results
 results.results_folder = lambda room: Path("rooms") / room / "results"
 ```
 
 ```{code-cell} ipython3
-from measured_transformer.evidence.results import load_result
+from measured_book.evidence.results import load_result
 
 reversal = load_result("some_room", "reversal")
 accuracy = reversal.accuracy.mean("seed")
@@ -32,8 +32,8 @@ tags: [hide-input]
   image:
     alt: A line that rises.
 ---
-from measured_transformer.figures.plots import subplots
-from measured_transformer.figures.style import themed
+from measured_book.figures.plots import subplots
+from measured_transformer.viewer.style import themed
 
 @themed
 def plot(values):

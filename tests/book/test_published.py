@@ -10,7 +10,7 @@ from bookpress.edition import LATEST, read
 from bookpress.sphinx.cards import HEIGHT, WIDTH
 from bookpress.sphinx.licences import work_of
 from bs4 import BeautifulSoup
-from measured_transformer.evidence import registry
+from measured_book.evidence import registry
 from PIL import Image
 from pybtex.database import parse_string
 from visiting import none, soup_of

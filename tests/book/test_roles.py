@@ -53,7 +53,7 @@ A word of mine, with $k$.
 Show that $a = b$.
 
 ```python
-from measured_transformer.exercises import check
+from measured_book.exercises import check
 
 check("learning_rate.edge", ...)
 ```
@@ -237,9 +237,9 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
     assert firsts[0].startswith("# This notebook needs the book's library and")
     assert firsts[1:] == [
         "from pathlib import Path",  # hidden on the page, but needed by what follows
-        "from measured_transformer.evidence.results import load_result",
-        "from measured_transformer.figures.plots import subplots",
-        "from measured_transformer.exercises import check",  # what an exercise begins with
+        "from measured_book.evidence.results import load_result",
+        "from measured_book.figures.plots import subplots",
+        "from measured_book.exercises import check",  # what an exercise begins with
         "assert sum(range(4)) == 6",
     ]
 

@@ -128,7 +128,7 @@ mystnb:
     alt: One square.
 ---
 import numpy as np
-from measured_transformer.figures.viewer import attention_viewer
+from measured_transformer.viewer.attention import attention_viewer
 
 attention_viewer(np.full((1, 1, 1, 1, 1), float(accuracy.max() > 0)), ["a"], title="One weight")
 ```
@@ -169,7 +169,7 @@ def test_the_foot_says_what_ran_and_how_to_repeat_it(printed, page):
         "Code · Notebook · Lab notes"
     )
     code, notebook, notes = (link["href"] for link in foot.select("p")[0].select("a"))
-    assert code.endswith("/blob/main/lib/measured_transformer/chapters/some_room/measure.py")
+    assert code.endswith("/blob/main/lib/measured_book/rooms/some_room/measure.py")
     assert (printed.root / "_build/html" / notebook).is_file()
     name, anchor = notes.split("#")
     assert printed.page(name.removesuffix(".html")).select_one(f"[id='{anchor}']") is not None
@@ -285,7 +285,7 @@ def test_a_claim_without_evidence_and_a_room_that_there_is_not(printed, tmp_path
     extra = extra.split("\n\n")[0].replace("CS-1.3", "CS-2.1")
     book.write("claims/more.toml", extra)
     told = "\n".join(book.build())
-    assert 'declare it in chapters/some_room/reading.py: @evidence("CS-2.1")' in told
+    assert 'declare it in rooms/some_room/reading.py: @evidence("CS-2.1")' in told
     book.write("good.md", room_pages.PAGE.replace("some_room}", "no_room}"))
     assert "room no_room: expected a chapter that declares measurements" in "\n".join(book.build())
 

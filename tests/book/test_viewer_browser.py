@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from measured_transformer.figures.viewer import attention_viewer
+from measured_transformer.viewer.attention import attention_viewer
 
 WORDS = ["the", "cat", "saw", "the", "dog", "."]
 LONG = ["one", "two", "three", "four", "five", "six", "seven", "eight"]

@@ -15,7 +15,7 @@ mystnb:
 {metadata}
 ---
 import numpy as np
-from measured_transformer.figures.viewer import attention_viewer
+from measured_transformer.viewer.attention import attention_viewer
 
 {call}
 ```
@@ -140,7 +140,7 @@ def test_a_viewer_is_checked_like_every_figure(tmp_path):
 
 
 def test_what_the_page_prints_is_what_a_notebook_gets():
-    from measured_transformer.figures.viewer import attention_viewer
+    from measured_transformer.viewer.attention import attention_viewer
 
     viewer = attention_viewer([[[[1.0, 0.0], [0.5, 0.5]]]], ["a", "b"])
     drawn = base64.b64encode(viewer.static.light).decode()

@@ -15,8 +15,8 @@ from bookpress.sphinx.words import (
     measurement_in_words,
     rule_in_words,
 )
-from measured_transformer.evidence import registry
-from measured_transformer.evidence.registry import (
+from measured_book.evidence import registry
+from measured_book.evidence.registry import (
     Bound,
     Difference,
     Equivalence,
@@ -25,8 +25,8 @@ from measured_transformer.evidence.registry import (
     Proportion,
     Threshold,
 )
-from measured_transformer.evidence.rules import judge
-from measured_transformer.evidence.verdicts import Verdict
+from measured_book.evidence.rules import judge
+from measured_book.evidence.verdicts import Verdict
 
 
 def part(rule, **values):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer import Config, Decoder, Encoder
-from measured_transformer.figures.workbench import workbench
+from measured_transformer.viewer.workbench import workbench
 
 WORDS = ["the", "cat", "saw", "dogs", "and", "ran"]
 HOSTILE = [

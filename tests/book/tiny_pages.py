@@ -112,12 +112,12 @@ CELLS = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
 from pathlib import Path
-from measured_transformer.evidence import results
+from measured_book.evidence import results
 results.results_folder = lambda room: Path("rooms") / room / "results"
 ```
 
 ```{code-cell} ipython3
-from measured_transformer.evidence.results import load_result
+from measured_book.evidence.results import load_result
 
 accuracy = load_result("some_room", "reversal").accuracy.mean("seed")
 print("seen by the reader")
@@ -130,8 +130,8 @@ FIGURE = """
 mystnb:
 {metadata}
 ---
-from measured_transformer.figures.plots import subplots
-from measured_transformer.figures.style import themed
+from measured_book.figures.plots import subplots
+from measured_transformer.viewer.style import themed
 
 @themed
 def line():

@@ -36,7 +36,7 @@ def test_another_set_of_seeds_changes_it(
 
 
 def test_results_of_the_room_are_ingredients(new_book: SmallBook) -> None:
-    name = "lib/measured_transformer/chapters/one/results/losses.json"
+    name = "lib/measured_book/rooms/one/results/losses.json"
     path = new_book.root / "book/one.md"
     new_book.replace("book/one.md", "kernelspec:", "measured: {room: one}\nkernelspec:")
     digests = {stamp(new_book.root, path).digest}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from bookpress.sphinx import parity
 from bs4 import BeautifulSoup
-from measured_transformer.evidence.results import read_result, results_folder, write_result
-from measured_transformer.measuring import changes
+from measured_book.evidence.results import read_result, results_folder, write_result
+from measured_book.measuring import changes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 

@@ -17,7 +17,7 @@ from bookpress.cli import main
 from bookpress.lock import FILE, VARIABLE, alone
 from filelock import FileLock
 from jupyter_cache.cache.db import NbCacheRecord
-from measured_transformer.evidence import registry
+from measured_book.evidence import registry
 from small_book import SmallBook, interrupt, wait_for
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError

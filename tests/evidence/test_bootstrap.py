@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from measured_transformer.evidence.bootstrap import bootstrap_difference, bootstrap_interval
-from measured_transformer.evidence.statistics import mean_interval
+from measured_book.evidence.bootstrap import bootstrap_difference, bootstrap_interval
+from measured_book.evidence.statistics import mean_interval
 
 VALUES = np.array([0.2, 0.5, 0.4, 1.9, 0.8, 0.6, 0.3, 1.1])
 OTHERS = np.array([0.1, -0.3, 0.4, 0.2, 0.9])
@@ -155,7 +155,7 @@ def test_an_unknown_statistic() -> None:
     import sys
 
     code = (
-        "import numpy as np; from measured_transformer.evidence.bootstrap import bootstrap_interval;"
+        "import numpy as np; from measured_book.evidence.bootstrap import bootstrap_interval;"
         "bootstrap_interval(np.ones(3), of='mode')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

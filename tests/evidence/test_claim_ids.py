@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from measured_transformer.evidence.registry import Claim, claims, claims_files
+from measured_book.evidence.registry import Claim, claims, claims_files
 
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("claim_ids.txt")

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from measured_transformer.evidence import registry
-from measured_transformer.evidence.__main__ import main
-from measured_transformer.evidence.registry import KINDS, SOURCES, STATUSES, claims
+from measured_book.evidence import registry
+from measured_book.evidence.__main__ import main
+from measured_book.evidence.registry import KINDS, SOURCES, STATUSES, claims
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
@@ -116,7 +116,7 @@ def test_a_registry_that_cannot_be_read_is_a_line_and_an_exit_status(
 def test_it_runs_as_a_module_without_loading_torch() -> None:
     code = (
         "import runpy, sys; sys.argv = ['x', 'CS-1.3']\n"
-        "try: runpy.run_module('measured_transformer.evidence', run_name='__main__')\n"
+        "try: runpy.run_module('measured_book.evidence', run_name='__main__')\n"
         "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

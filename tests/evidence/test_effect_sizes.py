@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 import scipy.stats
-from measured_transformer.evidence.effect_sizes import (
+from measured_book.evidence.effect_sizes import (
     cliffs_delta,
     cohens_d,
     common_language,

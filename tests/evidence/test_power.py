@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from measured_transformer.evidence.power import (
+from measured_book.evidence.power import (
     power_of_difference,
     power_of_equivalence,
     seeds_for_difference,

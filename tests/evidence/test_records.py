@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_transformer.evidence.records import format_value, number_text
-from measured_transformer.measuring.judging import with_chapter_verdicts
+from measured_book.evidence.records import format_value, number_text
+from measured_book.measuring.judging import with_chapter_verdicts
 
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}"
 

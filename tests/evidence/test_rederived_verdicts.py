@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from measured_transformer.evidence.registry import claims
-from measured_transformer.measuring.judging import judge_room
-from measured_transformer.measuring.measurement import rooms
+from measured_book.evidence.registry import claims
+from measured_book.measuring.judging import judge_room
+from measured_book.measuring.measurement import rooms
 
 CLAIMS = claims()
-ROOMS = Path(__file__).parents[2] / "lib/measured_transformer/chapters"
+ROOMS = Path(__file__).parents[2] / "lib/measured_book/rooms"
 JUDGED = [
     room for room in rooms() if "[[claim]]" in (ROOMS / room / "claims.toml").read_text("utf-8")
 ]

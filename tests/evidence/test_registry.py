@@ -5,8 +5,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from measured_transformer.evidence import registry
-from measured_transformer.evidence.registry import (
+from measured_book.evidence import registry
+from measured_book.evidence.registry import (
     RULES,
     Bound,
     Difference,
@@ -21,7 +21,7 @@ from measured_transformer.evidence.registry import (
     parse_claims,
     read_claims,
 )
-from measured_transformer.evidence.verdicts import Verdict
+from measured_book.evidence.verdicts import Verdict
 
 PLAIN = """
 chapter = "book/part/chapter"

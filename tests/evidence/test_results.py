@@ -9,7 +9,7 @@ import xarray
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from measured_transformer.evidence.results import (
+from measured_book.evidence.results import (
     LISTED,
     DamagedResultError,
     Result,

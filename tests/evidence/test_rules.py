@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from measured_transformer.evidence.registry import (
+from measured_book.evidence.registry import (
     Bound,
     Difference,
     Equivalence,
@@ -17,8 +17,8 @@ from measured_transformer.evidence.registry import (
     Rule,
     Threshold,
 )
-from measured_transformer.evidence.rules import judge, numbers
-from measured_transformer.evidence.verdicts import Verdict
+from measured_book.evidence.rules import judge, numbers
+from measured_book.evidence.verdicts import Verdict
 
 C, R, N, I = (  # noqa: E741
     Verdict.CONFIRMED,

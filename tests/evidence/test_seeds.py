@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_transformer.evidence.seeds import LARGEST_OFFSET, seed_offset, seeds_of
+from measured_book.evidence.seeds import LARGEST_OFFSET, seed_offset, seeds_of
 
 offsets = st.integers(0, LARGEST_OFFSET)
 counts = st.integers(1, 40)

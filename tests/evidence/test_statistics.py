@@ -8,13 +8,13 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from measured_transformer.evidence.statistics import (
+from measured_book.evidence.statistics import (
     equivalence,
     mean_difference,
     mean_interval,
     proportion,
 )
-from measured_transformer.evidence.verdicts import holm
+from measured_book.evidence.verdicts import holm
 
 # Thousandths, so that a spread is either zero or well above rounding.
 samples = hnp.arrays(np.int64, 6, elements=st.integers(-5000, 5000)).map(lambda a: a / 1000)

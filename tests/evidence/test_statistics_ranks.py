@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from measured_transformer.evidence.statistics import (
+from measured_book.evidence.statistics import (
     mean_difference,
     proportion_difference,
     rank_test,

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from measured_transformer.evidence.power import power_of_difference, power_of_equivalence
-from measured_transformer.evidence.registry import (
+from measured_book.evidence.power import power_of_difference, power_of_equivalence
+from measured_book.evidence.registry import (
     Difference,
     Equivalence,
     Proportion,
     Rule,
     Threshold,
 )
-from measured_transformer.evidence.rules import further_details, judge
-from measured_transformer.evidence.statistics import mean_interval
-from measured_transformer.evidence.verdicts import Verdict, chapter_verdicts, holm
+from measured_book.evidence.rules import further_details, judge
+from measured_book.evidence.statistics import mean_interval
+from measured_book.evidence.verdicts import Verdict, chapter_verdicts, holm
 
 from test_rederived_verdicts import RULES  # isort: skip  # rules written a second time
 

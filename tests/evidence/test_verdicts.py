@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_transformer.evidence.verdicts import (
+from measured_book.evidence.verdicts import (
     COMBINATIONS,
     MEANING,
     Verdict,

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from measured_transformer.exercises import check
-from measured_transformer.exercises.answers import (
+from measured_book.exercises import check
+from measured_book.exercises.answers import (
     Answer,
     Fault,
     close,
@@ -20,15 +20,15 @@ from measured_transformer.exercises.answers import (
     number,
     tensor,
 )
-from measured_transformer.exercises.registry import Exercise, exercise, exercises, find
-from measured_transformer.exercises.results import Result
+from measured_book.exercises.registry import Exercise, exercise, exercises, find
+from measured_book.exercises.results import Result
 from torch import nn
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch):
     """Make exercises that are forgotten after the test."""
-    from measured_transformer.exercises import registry
+    from measured_book.exercises import registry
 
     registry.exercises()  # all rooms: what is loaded while the table is another one would be lost
     monkeypatch.setattr(registry, "_KNOWN", dict(registry._KNOWN))

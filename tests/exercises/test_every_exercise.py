@@ -1,7 +1,7 @@
 """Every exercise with a checker: its page's solution passes, its start fails, and mistakes are told by name.
 
 The solution and the start are the very code that the page prints. The mistakes stand in the tables `WRONG` of
-`tests/chapters/<room>/wrong_answers.py`: exercise -> what went wrong -> (answer, words of the message).
+`tests/rooms/<room>/wrong_answers.py`: exercise -> what went wrong -> (answer, words of the message).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import measured_transformer.exercises as package
+import measured_book.exercises as package
 import pytest
 from exercise_pages import Part, parts, parts_of
-from measured_transformer.exercises import check
-from measured_transformer.exercises.registry import exercises
-from measured_transformer.exercises.results import Result
+from measured_book.exercises import check
+from measured_book.exercises.registry import exercises
+from measured_book.exercises.results import Result
 
 ROOT = Path(__file__).parents[2]
 PAGES = list(parts(ROOT / "book"))
 EXERCISES = {one.name: one for one in exercises()}
 WRONG: dict[str, dict[str, tuple[Any, str]]] = {}
-for table in sorted((ROOT / "tests/chapters").glob("*/wrong_answers.py")):
+for table in sorted((ROOT / "tests/rooms").glob("*/wrong_answers.py")):
     WRONG |= runpy.run_path(str(table))["WRONG"]
 MISTAKES = [(name, slip) for name, slips in WRONG.items() for slip in slips]
 
@@ -86,7 +86,7 @@ def test_no_answer_at_all_fails(name: str, answer: Any):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_there_is_a_wrong_answer_to_every_exercise(name: str):
-    assert WRONG.get(name), f"add a plausible wrong answer to {name} to its room of tests/chapters"
+    assert WRONG.get(name), f"add a plausible wrong answer to {name} to its room of tests/rooms"
 
 
 @pytest.mark.parametrize(("name", "slip"), MISTAKES)

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import same_color
 from matplotlib.patches import Circle, FancyBboxPatch
-from measured_transformer.figures.diagrams import (
+from measured_book.figures.diagrams import (
     block,
     box,
     canvas,
@@ -12,7 +12,7 @@ from measured_transformer.figures.diagrams import (
     plus,
     wire,
 )
-from measured_transformer.figures.style import COLOURS
+from measured_transformer.viewer.style import COLOURS
 
 
 @pytest.fixture

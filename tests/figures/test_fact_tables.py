@@ -1,8 +1,8 @@
 """The figure on tables of facts draws the counts that it is given."""
 
 import numpy as np
+from measured_book.figures.fact_tables import plot_stored
 from measured_transformer.analysis.fact_counts import Stored
-from measured_transformer.figures.fact_tables import plot_stored
 
 
 def lines(axes):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from measured_transformer.figures.solving import draw_runs
-from measured_transformer.figures.style import look
+from measured_book.figures.solving import draw_runs
+from measured_transformer.viewer.style import look
 
 
 @pytest.mark.parametrize("height", [0.1, 0.24])

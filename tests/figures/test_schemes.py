@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from measured_transformer.figures import schemes as figures
-from measured_transformer.figures.style import ThemedFigure
+from measured_book.figures import schemes as figures
+from measured_transformer.viewer.style import ThemedFigure
 
 RNG = np.random.default_rng(0)
 SEEDS = RNG.random(5)

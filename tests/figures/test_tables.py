@@ -1,6 +1,6 @@
 """Tables of texts: as HTML on a page, as text elsewhere."""
 
-from measured_transformer.figures.tables import Table
+from measured_book.figures.tables import Table
 
 
 def test_texts_are_escaped_and_say_their_language():

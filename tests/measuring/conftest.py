@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import measured_transformer.chapters
+import measured_book.rooms
 import pytest
 from demo_room import CLAIMS, MEASURE, Inline, Room
-from measured_transformer.evidence import registry, results
+from measured_book.evidence import registry, results
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
     (book / "_config.yml").write_text("")
     monkeypatch.chdir(book)
     monkeypatch.setattr(results, "_CHAPTERS", chapters)
-    monkeypatch.setattr(measured_transformer.chapters, "__path__", [str(chapters)])
+    monkeypatch.setattr(measured_book.rooms, "__path__", [str(chapters)])
     known = registry.parse_claims(CLAIMS, "claims.toml")
     monkeypatch.setattr(registry, "_packaged", lambda: known)
     made = Room(folder, "demo")

@@ -10,7 +10,7 @@ from typing import Any
 MEASURE = '''
 """What this chapter measures."""
 
-from measured_transformer.measuring import evidence, job, measurement, number
+from measured_book.measuring import evidence, job, measurement, number
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 
@@ -125,15 +125,13 @@ class Room:
         self.write(text.replace(old, new))
 
     def reload(self) -> None:
-        name = f"measured_transformer.chapters.{self.name}"
+        name = f"measured_book.rooms.{self.name}"
         for module in [m for m in sys.modules if m.startswith(name)]:
             del sys.modules[module]
         importlib.invalidate_caches()
 
     def measurement(self, name: str) -> Any:
-        return importlib.import_module(
-            f"measured_transformer.chapters.{self.name}.measure"
-        ).__dict__[name]
+        return importlib.import_module(f"measured_book.rooms.{self.name}.measure").__dict__[name]
 
     @property
     def all(self) -> list[Any]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from demo_room import Inline, Room
-from measured_transformer.evidence.results import read_result, write_result
-from measured_transformer.measuring.__main__ import main
-from measured_transformer.measuring.changes import (
+from measured_book.evidence.results import read_result, write_result
+from measured_book.measuring.__main__ import main
+from measured_book.measuring.changes import (
     Outcome,
     as_markdown,
     changes,
@@ -18,7 +18,7 @@ from measured_transformer.measuring.changes import (
     results_in,
     set_at,
 )
-from measured_transformer.measuring.scheduler import measure_all
+from measured_book.measuring.scheduler import measure_all
 
 
 @pytest.fixture

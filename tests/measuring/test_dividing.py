@@ -7,8 +7,8 @@ from typing import Any
 import fake_cuda
 import pytest
 from fake_cuda import FakeCuda
-from measured_transformer.measuring import dividing
-from measured_transformer.measuring.dividing import (
+from measured_book.measuring import dividing
+from measured_book.measuring.dividing import (
     ALONE,
     KERNEL,
     STACKED,
@@ -19,7 +19,7 @@ from measured_transformer.measuring.dividing import (
     told_of,
     took,
 )
-from measured_transformer.measuring.jobs import job
+from measured_book.measuring.jobs import job
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.training.jobs import Job

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from demo_room import Room
-from measured_transformer.evidence.results import read_result
+from measured_book.evidence.results import read_result
 from measured_transformer.provenance.modules import file_of
 
-LIBRARY = file_of("measured_transformer.measuring").parents[2]
+LIBRARY = file_of("measured_book.measuring").parents[2]
 SLOW = '''
 """What this chapter measures, slowly, and writing down what it does."""
 
@@ -20,7 +20,7 @@ import os
 import time
 from pathlib import Path
 
-from measured_transformer.measuring import Search, job, measurement, tuned
+from measured_book.measuring import Search, job, measurement, tuned
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 
@@ -51,17 +51,17 @@ def losses(seed, runs):
     return {"loss": runs["it"].losses[-1]}
 '''
 SITE = """
-import measured_transformer.chapters
+import measured_book.rooms
 from pathlib import Path
-from measured_transformer.evidence import results
+from measured_book.evidence import results
 
 results._CHAPTERS = Path({chapters!r})
-measured_transformer.chapters.__path__[:] = [{chapters!r}]
+measured_book.rooms.__path__[:] = [{chapters!r}]
 """
 
 
 class Process:
-    """`python -m measured_transformer.measuring` in a session of its own, for a room of a test."""
+    """`python -m measured_book.measuring` in a session of its own, for a room of a test."""
 
     def __init__(self, room: Room, folder: Path, *options: str) -> None:
         site, self.traces = folder / "site", folder / "traces"
@@ -70,7 +70,7 @@ class Process:
         chapters = str(room.folder.parent)
         (site / "sitecustomize.py").write_text(SITE.format(chapters=chapters))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "measured_transformer.measuring", *options],
+            [sys.executable, "-m", "measured_book.measuring", *options],
             env={
                 **os.environ,
                 "OPENBLAS_CORETYPE": "Haswell",  # or the program would start twice, and come late

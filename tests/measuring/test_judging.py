@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 from demo_room import MEASURE, Inline, Room
-from measured_transformer.measuring.judging import (
+from measured_book.measuring.judging import (
     judge_room,
     results_of,
     value_of,
     with_chapter_verdicts,
 )
-from measured_transformer.measuring.measurement import readings_of
-from measured_transformer.measuring.scheduler import measure_all
+from measured_book.measuring.measurement import readings_of
+from measured_book.measuring.scheduler import measure_all
 
 ASKED = """
 
@@ -51,7 +51,7 @@ def test_a_number_gets_what_the_prose_says_in_parentheses(judged) -> None:
 
 def test_readings_may_stand_in_a_file_of_their_own(room: Room, inline: Inline) -> None:
     at = MEASURE.index('@evidence("CS-1.3")')
-    imports = "from measured_transformer.measuring import evidence, number\n\n\n"
+    imports = "from measured_book.measuring import evidence, number\n\n\n"
     room.write(MEASURE[:at])
     measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None)
     assert readings_of("demo") == []

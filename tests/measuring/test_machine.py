@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from measured_transformer.measuring.__main__ import main
-from measured_transformer.measuring.machine import driver_cuda, kernels_to_ask_for, missing
+from measured_book.measuring.__main__ import main
+from measured_book.measuring.machine import driver_cuda, kernels_to_ask_for, missing
 
 SAYS = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4     |"
 
@@ -70,7 +70,7 @@ def test_measuring_computes_with_the_same_kernels_on_every_processor_of_a_kind(m
 @pytest.mark.skipif(not kernels_to_ask_for({}), reason="other kernels on this machine")
 def test_the_command_starts_itself_anew_with_them():
     environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
-    command = [sys.executable, "-m", "measured_transformer.measuring", "--status", "one_layer"]
+    command = [sys.executable, "-m", "measured_book.measuring", "--status", "one_layer"]
     done = subprocess.run(
         command,
         env={**environ, "OPENBLAS_VERBOSE": "2"},

@@ -12,13 +12,13 @@ import pytest
 import torch
 from demo_room import Inline, Room
 from fake_cuda import FakeCuda, fake_cuda
-from measured_transformer.evidence import results
-from measured_transformer.evidence.results import read_result
-from measured_transformer.measuring import trials, work
-from measured_transformer.measuring.measurement import measurements_of
-from measured_transformer.measuring.progress import Progress
-from measured_transformer.measuring.scheduler import Report, measure_all
-from measured_transformer.measuring.trials import header_of, stored_key, train_stack
+from measured_book.evidence import results
+from measured_book.evidence.results import read_result
+from measured_book.measuring import trials, work
+from measured_book.measuring.measurement import measurements_of
+from measured_book.measuring.progress import Progress
+from measured_book.measuring.scheduler import Report, measure_all
+from measured_book.measuring.trials import header_of, stored_key, train_stack
 from measured_transformer.training import ensemble, tuned_table, tuning
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.processes import ProcessDiedError
@@ -28,7 +28,7 @@ from test_interrupted import Process, until
 ROOM = '''
 """What this chapter measures."""
 
-from measured_transformer.measuring import Search, job, measurement, tuned
+from measured_book.measuring import Search, job, measurement, tuned
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 
@@ -325,7 +325,7 @@ import os
 import time
 from pathlib import Path
 
-from measured_transformer.measuring import job, measurement
+from measured_book.measuring import job, measurement
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 

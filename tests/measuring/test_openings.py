@@ -5,9 +5,9 @@ import os
 import numpy as np
 import pytest
 import torch
-from measured_transformer.measuring import openings
-from measured_transformer.measuring.jobs import job
-from measured_transformer.measuring.openings import AGREES, double_opening, first_losses
+from measured_book.measuring import openings
+from measured_book.measuring.jobs import job
+from measured_book.measuring.openings import AGREES, double_opening, first_losses
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training import seeding

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 from demo_room import MEASURE, Inline, Room
-from measured_transformer.evidence.results import read_result
-from measured_transformer.measuring import Search, planning
-from measured_transformer.measuring.__main__ import main
-from measured_transformer.measuring.measurement import measurements_of
-from measured_transformer.measuring.planning import BEFORE, as_text, plan
-from measured_transformer.measuring.scheduler import measure_all
+from measured_book.evidence.results import read_result
+from measured_book.measuring import Search, planning
+from measured_book.measuring.__main__ import main
+from measured_book.measuring.measurement import measurements_of
+from measured_book.measuring.planning import BEFORE, as_text, plan
+from measured_book.measuring.scheduler import measure_all
 from measured_transformer.training import ensemble, loop
 
 SEARCHED = """
 
-from measured_transformer.measuring import Search, tuned
+from measured_book.measuring import Search, tuned
 
 RATES = (1e-3, 1e-2, 1e-1)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from demo_room import Inline, Room
-from measured_transformer.evidence import seeds
-from measured_transformer.evidence.results import read_result, write_result
-from measured_transformer.measuring import comparing, repeating
-from measured_transformer.measuring.repeating import attest, flipped, repeat
-from measured_transformer.measuring.scheduler import locked, measure_all
-from measured_transformer.measuring.state import standing
+from measured_book.evidence import seeds
+from measured_book.evidence.results import read_result, write_result
+from measured_book.measuring import comparing, repeating
+from measured_book.measuring.repeating import attest, flipped, repeat
+from measured_book.measuring.scheduler import locked, measure_all
+from measured_book.measuring.state import standing
 
 
 @pytest.fixture

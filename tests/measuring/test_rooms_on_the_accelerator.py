@@ -16,15 +16,15 @@ import torch
 from bookpress.chapters import front_matter, is_chapter, read_notebook
 from fake_captions import fake_captions
 from fake_cuda import fake_cuda, fakes_in
-from measured_transformer.analysis import early_stopping, solving
-from measured_transformer.evidence.seeds import seeds_of
-from measured_transformer.measuring.jobs import Search, wanted_searches
-from measured_transformer.measuring.measurement import (
+from measured_book.evidence.seeds import seeds_of
+from measured_book.measuring.jobs import Search, wanted_searches
+from measured_book.measuring.measurement import (
     Measurement,
     Variables,
     measurements_of,
     rooms,
 )
+from measured_transformer.analysis import early_stopping, solving
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training import loop, stacked
@@ -211,7 +211,7 @@ def soon_solved(monkeypatch):
 def test_every_measurement_of_every_chapter(chapter, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "STEPS", LONGER.get(chapter, STEPS))
     for name, value in SHORTER.get(chapter, {}).items():
-        monkeypatch.setattr(f"measured_transformer.chapters.{chapter}.measure.{name}", value)
+        monkeypatch.setattr(f"measured_book.rooms.{chapter}.measure.{name}", value)
     failed = []
     for one in measurements_of(chapter).values():
         try:

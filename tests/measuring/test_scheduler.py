@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from demo_room import Inline, Room
-from measured_transformer.evidence.results import read_result
-from measured_transformer.measuring.measurement import measurements_of, rooms
-from measured_transformer.measuring.scheduler import measure, measure_all
-from measured_transformer.measuring.state import standing
-from measured_transformer.measuring.trials import Trial, read_trial, write_trial
+from measured_book.evidence.results import read_result
+from measured_book.measuring.measurement import measurements_of, rooms
+from measured_book.measuring.scheduler import measure, measure_all
+from measured_book.measuring.state import standing
+from measured_book.measuring.trials import Trial, read_trial, write_trial
 from measured_transformer.provenance import digests
 
 
@@ -55,7 +55,7 @@ def test_values_are_those_of_the_training_itself(room: Room, inline: Inline) -> 
     from measured_transformer.training.loop import train
 
     run(room, inline)
-    module = __import__("importlib").import_module("measured_transformer.chapters.demo.measure")
+    module = __import__("importlib").import_module("measured_book.rooms.demo.measure")
     loss = read_result(room.results / "losses.json").dataset.loss
     alone = train(module.shaped("post", 8), module.TASK, seed=10, steps=4, learning_rate=0.01)
     assert float(loss.sel(seed=10, arm="post")) == alone.losses[-1]
@@ -265,7 +265,7 @@ def test_a_folder_that_cannot_be_written_to_keeps_the_seeds(
 def test_a_full_disk_keeps_the_seeds(
     room: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from measured_transformer.measuring import scheduler
+    from measured_book.measuring import scheduler
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")

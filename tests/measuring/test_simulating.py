@@ -1,7 +1,7 @@
 """A queue, processes and one device: how long that takes."""
 
 import pytest
-from measured_transformer.measuring.simulating import Piece, simulate
+from measured_book.measuring.simulating import Piece, simulate
 
 
 def test_the_longest_first_and_the_tail_counts():

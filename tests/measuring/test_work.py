@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from demo_room import Inline, Room
 from fake_cuda import fake_cuda
-from measured_transformer.evidence.results import read_result
-from measured_transformer.measuring import __main__ as command
-from measured_transformer.measuring import trials, work
-from measured_transformer.measuring.measurement import measurements_of
-from measured_transformer.measuring.progress import Progress
-from measured_transformer.measuring.repeating import attest, repeat
-from measured_transformer.measuring.scheduler import Report, measure, measure_all
-from measured_transformer.measuring.trials import header_of
+from measured_book.evidence.results import read_result
+from measured_book.measuring import __main__ as command
+from measured_book.measuring import trials, work
+from measured_book.measuring.measurement import measurements_of
+from measured_book.measuring.progress import Progress
+from measured_book.measuring.repeating import attest, repeat
+from measured_book.measuring.scheduler import Report, measure, measure_all
+from measured_book.measuring.trials import header_of
 from measured_transformer.training import ensemble, jobs, tuned_table, tuning
 from measured_transformer.training.processes import ProcessDiedError
 from measured_transformer.training.store import Store
@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 TWO = '''
 """What this chapter measures."""
 
-from measured_transformer.measuring import Search, job, measurement, tuned
+from measured_book.measuring import Search, job, measurement, tuned
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 

@@ -549,7 +549,7 @@ def test_versions_are_those_of_the_packages_that_are_reached() -> None:
     text = versions(loop, "measured_transformer.tasks.text:TextLM")
     assert text["python"] == platform.python_version()
     assert "tokenizers" in text
-    assert versions("measured_transformer.evidence.seeds:seed_offset") == {}
+    assert versions("measured_book.evidence.seeds:seed_offset") == {}
 
 
 def test_a_value_that_stands_on_a_text_of_python_is_of_that_python(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from docutils import nodes
-from measured_transformer.evidence.registry import Claim
+from measured_book.evidence.registry import Claim
 from sphinx.application import Sphinx
 
 from bookpress import bibtex

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from docutils import nodes
-from measured_transformer.evidence.registry import Claim
-from measured_transformer.evidence.verdicts import MEANING, Verdict, parts_of
+from measured_book.evidence.registry import Claim
+from measured_book.evidence.verdicts import MEANING, Verdict, parts_of
 
 from bookpress.sphinx.claim_nodes import MARKUP, Shows, badge, declared, measurement, sentence
 from bookpress.sphinx.nodes import (

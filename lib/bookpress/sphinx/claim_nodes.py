@@ -9,8 +9,8 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from measured_transformer.evidence import registry
-from measured_transformer.evidence.registry import Claim
+from measured_book.evidence import registry
+from measured_book.evidence.registry import Claim
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective

@@ -21,7 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 from bookpress.chapters import Chapter, front_matter, load_book
 
 _EXERCISE = re.compile(r"^`{3,}\{exercise\}", re.MULTILINE)
-_RESULTS = "lib/measured_transformer/chapters/{room}/results"
+_RESULTS = "lib/measured_book/rooms/{room}/results"
 _SHOWN = "measured_compute_table"
 
 

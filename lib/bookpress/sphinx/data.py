@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from measured_transformer.evidence.results import read_result, to_csv
+from measured_book.evidence.results import read_result, to_csv
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from docutils import nodes
-from measured_transformer.evidence import registry
-from measured_transformer.evidence.registry import Claim
+from measured_book.evidence import registry
+from measured_book.evidence.registry import Claim
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import ReferenceRole, SphinxRole
@@ -259,7 +259,7 @@ def _unrecorded(claim: Claim, room: str | None) -> str:
         )
     return (
         f"claim {claim.id} is covered by {claim.chapter}, but its room gives no evidence for it; "
-        f'declare it in chapters/{room}/reading.py: @evidence("{claim.id}")'
+        f'declare it in rooms/{room}/reading.py: @evidence("{claim.id}")'
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.registry import SOURCES, Claim
+from measured_book.evidence.registry import SOURCES, Claim
 from sphinx.application import Sphinx
 
 from bookpress.sphinx.claim_nodes import claims_of

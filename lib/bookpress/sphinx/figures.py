@@ -1,6 +1,6 @@
 """Figures on a page: a dark drawing beside every light one, and words for whoever sees neither.
 
-The figures of `measured_transformer.figures` carry their dark drawing in the output's metadata. It
+The figures of `measured_book.figures` carry their dark drawing in the output's metadata. It
 becomes a second image with the same alternative text; the theme's classes `only-light` and
 `only-dark` show one of the two. A viewer brings HTML beside its drawing: on web pages that HTML stands
 in the figure, with the two drawings where it has its own; everything else prints the drawing. A figure
@@ -148,7 +148,7 @@ def _check(image: nodes.image, *, executed: bool, themed: bool) -> None:
     if not themed:
         warn(
             "figure without a drawing for dark pages: draw it with a function decorated by "
-            "measured_transformer.figures.style.themed",
+            "measured_transformer.viewer.style.themed",
             "figure",
             image,
         )

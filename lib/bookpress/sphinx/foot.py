@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from docutils import nodes
-from measured_transformer.evidence.results import chapters_folder
+from measured_book.evidence.results import chapters_folder
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -80,7 +80,7 @@ def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.para
     files = {"Code": "measure.py"}
     if (chapters_folder() / room / "reading.py").is_file():
         files = {"Measuring code": "measure.py", "Judging code": "reading.py"}
-    code = f"{repository_of(app)}/blob/{edition_in(app).code_at}/lib/measured_transformer/chapters"
+    code = f"{repository_of(app)}/blob/{edition_in(app).code_at}/lib/measured_book/rooms"
     ways: list[nodes.Node] = [
         nodes.reference("", named, refuri=f"{code}/{room}/{file}", internal=False)
         for named, file in files.items()
@@ -124,8 +124,8 @@ def _repeat(room: str, judged: Judged) -> list[nodes.Node]:
     ]
     if first is not None:
         call = (
-            "from measured_transformer.measuring import measure\n"
-            f"from measured_transformer.chapters.{room}.measure import {first}\n\n"
+            "from measured_book.measuring import measure\n"
+            f"from measured_book.rooms.{room}.measure import {first}\n\n"
             f"measure({first}, seeds=2)"
         )
         found += [

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urljoin, urlparse
 
 from bs4 import BeautifulSoup, Tag
-from measured_transformer.evidence.registry import Claim
+from measured_book.evidence.registry import Claim
 from sphinx.application import Sphinx
 
 from bookpress import bibtex, edition

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from measured_transformer.evidence.registry import SOURCES
-from measured_transformer.evidence.verdicts import parts_of
+from measured_book.evidence.registry import SOURCES
+from measured_book.evidence.verdicts import parts_of
 
 from bookpress.sphinx.words import measurement_in_words
 

@@ -33,7 +33,7 @@ class _Parity(SphinxDirective):
             return [_none_yet(self.env.config.measured_parity)]
         for path in found:
             self.env.note_dependency(str(path))
-        from measured_transformer.measuring.changes import changes, kept, results_in
+        from measured_book.measuring.changes import changes, kept, results_in
 
         own = kept()
         for one in (result for room in own.values() for result in room.values()):
@@ -55,7 +55,7 @@ def _none_yet(folder: str) -> nodes.Node:
 
 
 def _summary(told: Any) -> list[nodes.Node]:
-    from measured_transformer.measuring.changes import where_from
+    from measured_book.measuring.changes import where_from
 
     counts = {what: told.count(what) for what in ("equal", "within", "outside")}
     missing = len(told.only_before)
@@ -78,7 +78,7 @@ def _summary(told: Any) -> list[nodes.Node]:
 
 
 def _claims(told: Any, card: str) -> list[nodes.Node]:
-    from measured_transformer.measuring.changes import moved, said
+    from measured_book.measuring.changes import moved, said
 
     found: list[nodes.Node] = []
     for room, pairs in groupby(told.pairs, key=lambda pair: pair.room):

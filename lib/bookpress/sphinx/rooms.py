@@ -195,7 +195,7 @@ def declared(text: str) -> str | None:
 
 def _reached(room: str) -> list[Path]:
     """The files of the library that a room's measurements, and what its claims are judged by, may use."""
-    names = [f"measured_transformer.chapters.{room}.{file}" for file in ("measure", "reading")]
+    names = [f"measured_book.rooms.{room}.{file}" for file in ("measure", "reading")]
     with unchanging():
         return files_of_source([f"import {name}\n{name}" for name in names])
 
@@ -209,6 +209,6 @@ def _read_marked_again(
 
 def setup(app: Sphinx) -> None:
     """Register the setting, and look at each page before anything else does."""
-    app.add_config_value("measured_judging", "measured_transformer.measuring.judging", "env", str)
+    app.add_config_value("measured_judging", "measured_book.measuring.judging", "env", str)
     app.connect("source-read", _note_room, priority=50)
     app.connect("env-get-outdated", _read_marked_again)

@@ -19,7 +19,7 @@ from itertools import groupby
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measured_transformer.evidence.registry import SOURCES, Claim
+from measured_book.evidence.registry import SOURCES, Claim
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from docutils import nodes
-from measured_transformer.evidence.registry import SOURCES
+from measured_book.evidence.registry import SOURCES
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from measured_transformer.evidence.registry import Claim
+from measured_book.evidence.registry import Claim
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from docutils import nodes
-from measured_transformer.evidence.registry import SOURCES
+from measured_book.evidence.registry import SOURCES
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 

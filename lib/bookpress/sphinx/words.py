@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from measured_transformer.evidence.records import number_text
-from measured_transformer.evidence.verdicts import parts_of
+from measured_book.evidence.records import number_text
+from measured_book.evidence.verdicts import parts_of
 
 Part = Mapping[str, Any]
 

@@ -1,6 +1,6 @@
 """One sequence from every side: patterns, what heads write, what depths say, what is lost without a head.
 
-It is what a workbench shows (`measured_transformer.figures.workbench`), as arrays.
+It is what a workbench shows (`measured_transformer.viewer.workbench`), as arrays.
 
 >>> from measured_transformer import Config, Decoder
 >>> model = Decoder(Config(vocab=10, d_model=16, n_layers=2, n_heads=4)).eval()

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
+from measured_book.evidence.results import write_whole
 
-from measured_transformer.evidence.results import write_whole
 from measured_transformer.training.folders import build_folder
 
 PACKAGED = Path(__file__).parent / "tuned.jsonl"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import reference_tests
 import torch
-from measured_transformer.exercises.zoo import WINGS, bugs_of, grade, grade_file, infected
-from measured_transformer.exercises.zoo.__main__ import main
-from measured_transformer.exercises.zoo.bugs import BUGS, Bug, Edit
-from measured_transformer.exercises.zoo.grading import Grade, _sighting
-from measured_transformer.exercises.zoo.infection import StaleBugError, difference
+from measured_book.exercises.zoo import WINGS, bugs_of, grade, grade_file, infected
+from measured_book.exercises.zoo.__main__ import main
+from measured_book.exercises.zoo.bugs import BUGS, Bug, Edit
+from measured_book.exercises.zoo.grading import Grade, _sighting
+from measured_book.exercises.zoo.infection import StaleBugError, difference
 from measured_transformer.inference.sampling import with_temperature
 from measured_transformer.parts import attention
 

@@ -1,0 +1,484 @@
+"""The registry of claims: what the sources say, and the rule each is judged by, declared beforehand.
+
+One TOML file a chapter, ``rooms/<room>/claims.toml``, begins with the chapter's document name
+and then lists claims::
+
+    chapter = "book/positions/positional-encoding"
+
+    [[claim]]
+    id = "CS-1.3"                     # SOURCE-section.row, with a letter when a row was split
+    source = "CS"                     # CS, DA, DD, EX or IW; LT for a paper, named by `reference`
+    place = "section 1"               # where in the source
+    statement = "Similarity depends on the offset alone."     # in our own words
+    kind = "identity"                 # identity | arithmetic | experiment | pretrained | cited
+    scope = "Sinusoidal encodings themselves, before any learned projection."
+    test = "Largest deviation of S[i, j] from s(|i - j|) in float64; a random table must fail."
+    status = "covered"                # covered (the default) | planned
+    section = "only-the-offset-counts"        # optional: a label on the chapter's page
+    expected = "confirmed"            # the verdict that the prose discusses
+    [claim.rule]
+    type = "identity"
+    tolerance = 1e-9
+    control_above = 1e-3
+
+A claim with several parts has no ``rule``; it names the ``axis`` and has one rule a part::
+
+    [[claim]]
+    id = "DD-7.7"
+    source = "DD"
+    place = "section 7"
+    statement = "Rotary positions carry over to longer sequences better than the others."
+    kind = "experiment"
+    scope = "Two-layer decoders of width 64 on the lag task, trained at length 32."
+    test = "Excess loss at length 64, paired by seed."
+    seeds = 10
+    expected = "conditional"
+    axis = "the scheme that rotary is compared with"
+    combine = "levels"                # levels (the default) | readings | every | majority
+    [[claim.part]]
+    name = "sinusoidal"
+    label = "against sinusoidal"      # optional: what a reader sees; the name by default
+    [claim.part.rule]
+    type = "difference"
+    direction = "less"
+    smallest_effect = 0.1
+    [[claim.part]]
+    name = "alibi"
+    [claim.part.rule]
+    type = "difference"
+    direction = "less"
+    smallest_effect = 0.1
+
+Fields beside those of the examples:
+
+- ``chapter`` may stand in a claim instead of at the top of the file.
+- ``seeds``: required for experiments, and for any rule that takes one value a seed: the number of
+  values that each arm has.
+- ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"`` and when the
+  source is ``LT``, a statement of the literature: the first one is where it is made.
+- ``expected``: required for a covered claim that has a rule.
+- A cited claim has no rule, no parts and the verdict *fact*. A planned claim is one that no chapter
+  measures yet: its rule, parts and ``seeds`` are declared beforehand like those of a covered one,
+  and only ``expected`` may be missing.
+
+Rules (what each one means is written at its class): `Identity`, `Number`, `Bound`, `Difference`,
+`Equivalence`, `Proportion`, `Threshold`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from measured_book.evidence.schema import (
+    KINDS,
+    RULES,
+    SOURCES,
+    STATUSES,
+    Bound,
+    Claim,
+    Difference,
+    Equivalence,
+    Identity,
+    Number,
+    Part,
+    Proportion,
+    Rule,
+    Threshold,
+)
+from measured_book.evidence.verdicts import COMBINATIONS, LEVELS, Verdict
+
+__all__ = [
+    "KINDS",
+    "RULES",
+    "SOURCES",
+    "STATUSES",
+    "Bound",
+    "Claim",
+    "Difference",
+    "Equivalence",
+    "Identity",
+    "Number",
+    "Part",
+    "Proportion",
+    "Rule",
+    "Threshold",
+    "claim",
+    "claims",
+    "claims_files",
+    "parse_claims",
+    "read_claims",
+]
+
+_ID = re.compile(r"(CS|DA|DD|EX|IW|LT)-[0-9]+\.[0-9]+[a-z]?")
+_LABEL = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_DOCNAME = re.compile(r"[\w-]+(/[\w-]+)*")
+
+
+class _Table:
+    """A TOML table that is taken apart field by field; errors say where they are."""
+
+    def __init__(self, data: Mapping[str, Any], where: str) -> None:
+        self.data = dict(data)
+        self.where = where
+        self.allowed: list[str] = []
+
+    def error(self, field: str, expected: str, came: object) -> ValueError:
+        came = came if isinstance(came, _Words) else repr(came)
+        return ValueError(f"{self.where}, field {field}: expected {expected}, got {came}")
+
+    def take(self, field: str) -> Any:
+        self.allowed.append(field)
+        return self.data.pop(field, None)
+
+    def text(self, field: str, *, needed: bool = True) -> str | None:
+        value = self.take(field)
+        if value is None and not needed:
+            return None
+        if value is None:
+            raise self.error(field, "a text", _Words("nothing"))
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(field, "a text that is not empty", value)
+        return " ".join(value.split())
+
+    def needed_text(self, field: str) -> str:
+        value = self.text(field)
+        assert value is not None
+        return value
+
+    def choice(self, field: str, choices: tuple[str, ...], default: str | None = None) -> str:
+        value = self.take(field)
+        value = default if value is None else value
+        if value not in choices:
+            came = _Words("nothing") if value is None else value
+            raise self.error(field, "one of " + ", ".join(choices), came)
+        return str(value)
+
+    def done(self) -> None:
+        if self.data:
+            field = next(iter(self.data))
+            near = difflib.get_close_matches(field, self.allowed, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise self.error(field, "only the fields " + ", ".join(self.allowed), field + hint)
+
+
+class _Words(str):
+    """Words that an error message shows without quotes."""
+
+
+def _rule(data: object, where: str) -> Rule:
+    if not isinstance(data, dict):
+        raise ValueError(f"{where}, field rule: expected a table [rule], got {data!r}")
+    table = _Table(data, where + ", rule")
+    kind = RULES[table.choice("type", tuple(RULES))]
+    table.where = f"{where}, {kind.type} rule"
+    arguments: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        value = table.take(field.name)
+        if value is None:
+            if field.default is dataclasses.MISSING:
+                raise table.error(field.name, _expected_type(field), _Words("nothing"))
+            continue
+        arguments[field.name] = _typed(table, field, value)
+    table.done()
+    try:
+        return kind(**arguments)
+    except ValueError as error:
+        raise ValueError(f"{table.where}, field {error}") from None
+
+
+_TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "float": ("a number", (int, float)),
+    "int": ("a whole number", (int,)),
+    "bool": ("true or false", (bool,)),
+    "str": ("a text", (str,)),
+    "tuple[float, ...]": ("a number or a list of numbers", (int, float, list)),
+}
+
+
+def _annotation(field: dataclasses.Field[Any]) -> str:
+    return str(field.type).removesuffix(" | None")
+
+
+def _expected_type(field: dataclasses.Field[Any]) -> str:
+    return _TYPES[_annotation(field)][0]
+
+
+def _typed(table: _Table, field: dataclasses.Field[Any], value: Any) -> Any:
+    annotation = _annotation(field)
+    words, types = _TYPES[annotation]
+    fits = isinstance(value, types) and (annotation == "bool" or not isinstance(value, bool))
+    if annotation == "tuple[float, ...]" and fits:
+        items = value if isinstance(value, list) else [value]
+        if not all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in items):
+            raise table.error(field.name, words, value)
+        return tuple(float(x) for x in items)
+    if not fits:
+        raise table.error(field.name, words, value)
+    return float(value) if annotation == "float" else value
+
+
+def _parts(table: _Table) -> tuple[Part, ...]:
+    rows = table.take("part")
+    if rows is None:
+        return ()
+    if not isinstance(rows, list) or len(rows) < 2 or not all(isinstance(r, dict) for r in rows):
+        raise table.error("part", "two or more [[claim.part]] tables", rows)
+    parts: list[Part] = []
+    for row in rows:
+        name = row.get("name")
+        if not isinstance(name, str) or not name.isidentifier():
+            raise table.error("part.name", "a name such as sinusoidal or layer_0", name)
+        if name in (part.name for part in parts):
+            raise table.error("part.name", "a name for each part", _Words(f"{name!r} twice"))
+        inner = _Table(row, f"{table.where}, part {name}")
+        inner.take("name")
+        label = inner.text("label", needed=False) or name
+        rule = _rule(inner.take("rule"), inner.where)
+        inner.done()
+        parts.append(Part(name, rule, label))
+    return tuple(parts)
+
+
+def _seeds(table: _Table) -> int | None:
+    value = table.take("seeds")
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 2:
+        raise table.error("seeds", "a whole number of two or more, such as 10", value)
+    return value
+
+
+def _expected(table: _Table) -> Verdict | None:
+    value = table.take("expected")
+    if value is None:
+        return None
+    names = tuple(verdict.value for verdict in Verdict)
+    if value not in names:
+        raise table.error("expected", "one of " + ", ".join(names), value)
+    return Verdict(value)
+
+
+def _references(table: _Table) -> tuple[str, ...]:
+    value = table.take("reference")
+    if value is None:
+        return ()
+    keys = value if isinstance(value, list) else [value]
+    if not keys or not all(isinstance(key, str) and key.strip() for key in keys):
+        raise table.error("reference", "a key of references.bib or a list of keys", value)
+    return tuple(keys)
+
+
+def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
+    if not isinstance(row, dict):
+        raise ValueError(f"{file}, claim {number}: expected a table [[claim]], got {row!r}")
+    claim_id = row.get("id")
+    where = f"{file}, claim {claim_id if isinstance(claim_id, str) else f'number {number}'}"
+    table = _Table({"chapter": chapter, **row} if chapter is not None else row, where)
+    claim_id = table.needed_text("id")
+    if not _ID.fullmatch(claim_id):
+        raise table.error("id", "an id such as CS-1.3 or DA-2.1a", claim_id)
+    source = table.choice("source", tuple(SOURCES))
+    if not claim_id.startswith(source + "-"):
+        raise table.error("source", f"{claim_id[:2]}, as in the id", source)
+    place = table.needed_text("place")
+    statement = table.needed_text("statement")
+    kind = table.choice("kind", KINDS)
+    scope = table.needed_text("scope")
+    docname = table.needed_text("chapter")
+    if not _DOCNAME.fullmatch(docname):
+        raise table.error("chapter", "a document name such as book/part/chapter", docname)
+    test = table.needed_text("test")
+    status = table.choice("status", STATUSES, "covered")
+    section = table.text("section", needed=False)
+    if section is not None and not _LABEL.fullmatch(section):
+        raise table.error("section", "a label of lower-case words joined by hyphens", section)
+    expected = _expected(table)
+    seeds = _seeds(table)
+    references = _references(table)
+    if source == "LT" and not references:
+        raise table.error("reference", "the paper that says so", _Words("nothing"))
+    axis = table.text("axis", needed=False)
+    combine = table.choice("combine", COMBINATIONS, LEVELS)
+    has_combine = "combine" in row
+    rule_data = table.take("rule")
+    parts = _parts(table)
+    table.done()
+    rule = None if rule_data is None else _rule(rule_data, where)
+
+    if rule is not None and parts:
+        raise table.error("rule", "either one rule or parts with a rule each", _Words("both"))
+    if parts and axis is None:
+        raise table.error("axis", "what the parts differ in, in words", _Words("nothing"))
+    if not parts and (axis is not None or has_combine):
+        raise table.error("axis, combine", "these only beside parts", _Words("no part"))
+    if kind == "cited":
+        if rule is not None or parts:
+            raise table.error("rule", "none, because a cited claim is not tested", _Words("one"))
+        if not references:
+            raise table.error("reference", "a key of references.bib", _Words("nothing"))
+        expected = Verdict.FACT if expected is None else expected
+        if expected is not Verdict.FACT:
+            raise table.error("expected", "fact, the verdict of cited claims", row["expected"])
+    else:
+        if expected is Verdict.FACT:
+            raise table.error("expected", "a measured verdict; fact is for cited claims", "fact")
+        if rule is None and not parts:
+            raise table.error("rule", "a rule or parts", _Words("nothing"))
+        rules = [part.rule for part in parts] if rule is None else [rule]
+        if seeds is None and (kind == "experiment" or any(rule.per_seed for rule in rules)):
+            raise table.error("seeds", "a whole number such as 10", _Words("nothing"))
+        if expected is None and status == "covered":
+            raise table.error("expected", "the verdict of the prose", _Words("nothing"))
+    return Claim(
+        id=claim_id,
+        source=source,
+        place=place,
+        statement=statement,
+        kind=kind,
+        scope=scope,
+        chapter=docname,
+        test=test,
+        status=status,
+        section=section,
+        rule=rule,
+        parts=parts,
+        axis=axis,
+        combine=combine,
+        seeds=seeds,
+        references=references,
+        expected=expected,
+    )
+
+
+def parse_claims(text: str, file: str) -> dict[str, Claim]:
+    """Return the claims of one TOML text by their id, in the order of the file.
+
+    Raises:
+        ValueError: the text breaks the schema of this module; the message names ``file``, the
+            claim, the field, what was expected and what came.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file}: expected TOML, got text that breaks it: {error}") from None
+    unknown = set(data) - {"chapter", "claim"}
+    if unknown:
+        raise ValueError(
+            f"{file}: expected only chapter and [[claim]] tables at the top, "
+            f"got {', '.join(sorted(unknown))}"
+        )
+    rows = data.get("claim", [])
+    if not isinstance(rows, list):
+        raise ValueError(f"{file}: expected [[claim]] tables, got one [claim]; double the brackets")
+    claims: dict[str, Claim] = {}
+    for number, row in enumerate(rows, start=1):
+        claim = _claim(row, file, number, data.get("chapter"))
+        if claim.id in claims:
+            raise ValueError(f"{file}, claim {claim.id}, field id: expected each id once, got two")
+        claims[claim.id] = claim
+    return claims
+
+
+def read_claims(folder: Path) -> dict[str, Claim]:
+    """Return the claims of all TOML files in a folder by their id.
+
+    Raises:
+        ValueError: a file breaks the schema, or two files hold the same id.
+    """
+    return _read({path.name: path for path in sorted(folder.glob("*.toml"))})
+
+
+def claims_files() -> dict[str, Path]:
+    """The files of claims that come with the library: room of the chapter -> its file."""
+    folder = Path(str(resources.files("measured_book") / "rooms"))
+    return {path.parent.name: path for path in sorted(folder.glob("*/claims.toml"))}
+
+
+def _read(files: Mapping[str, Path]) -> dict[str, Claim]:
+    claims: dict[str, Claim] = {}
+    origin: dict[str, str] = {}
+    for name, path in files.items():
+        for claim_id, claim in parse_claims(path.read_text("utf-8"), name).items():
+            if claim_id in claims:
+                raise ValueError(
+                    f"{name}, claim {claim_id}, field id: expected each id once, "
+                    f"got one in {origin[claim_id]} too"
+                )
+            claims[claim_id] = claim
+            origin[claim_id] = name
+    return claims
+
+
+@lru_cache(maxsize=1)
+def _packaged() -> dict[str, Claim]:
+    return _read({f"{room}/{path.name}": path for room, path in claims_files().items()})
+
+
+def claims(
+    chapter: str | None = None,
+    *,
+    ids: str | None = None,
+    source: str | None = None,
+    kind: str | None = None,
+    status: str | None = None,
+) -> dict[str, Claim]:
+    """Return the claims that come with the library by their id: all of them, or those that fit.
+
+    >>> rotary = claims(ids="DD-7.*", source="DD")
+    >>> rotary["DD-7.6"].statement
+    'Rotary scores depend on the offset m - n only.'
+    >>> [claim_id for claim_id, found in rotary.items() if found.kind == "cited"]
+    ['DD-7.9']
+    >>> sorted({found.chapter for found in claims("book/training/w*").values()})
+    ['book/training/warm-up']
+
+    Args:
+        chapter: the document name of a chapter, or a pattern of shell style such as ``book/norms/*``.
+        ids: an id, or a pattern such as ``DA-4.*``.
+        source: a key of `SOURCES`.
+        kind: one of `KINDS`.
+        status: one of `STATUSES`.
+
+    Raises:
+        ValueError: an unknown source, kind or status; or a file of claims breaks the schema.
+    """
+    for name, value, known in (
+        ("source", source, tuple(SOURCES)),
+        ("kind", kind, KINDS),
+        ("status", status, STATUSES),
+    ):
+        if value is not None and value not in known:
+            raise ValueError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+    return {
+        claim_id: found
+        for claim_id, found in _packaged().items()
+        if (chapter is None or fnmatchcase(found.chapter, chapter))
+        and (ids is None or fnmatchcase(claim_id, ids))
+        and source in (None, found.source)
+        and kind in (None, found.kind)
+        and status in (None, found.status)
+    }
+
+
+def claim(claim_id: str) -> Claim:
+    """Return the claim of this id.
+
+    Raises:
+        KeyError: no such claim; the message gives the nearest ids.
+        ValueError: a file of claims breaks the schema; the message names file, claim and field.
+    """
+    known = _packaged()
+    if claim_id not in known:
+        near = difflib.get_close_matches(claim_id, known, n=3, cutoff=0.5)
+        hint = f"nearest are {', '.join(near)}" if near else "none is near"
+        raise KeyError(f"no claim {claim_id!r} in the registry; {hint}")
+    return known[claim_id]

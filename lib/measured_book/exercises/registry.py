@@ -1,0 +1,96 @@
+"""Which exercises there are: a checker becomes one by its decorator, and is found by its name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from measured_book.exercises.answers import Answer
+
+_CHAPTERS = "measured_book.rooms"
+_KNOWN: dict[str, Exercise] = {}
+
+Checker = Callable[[Answer], None]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise that can be checked.
+
+    Attributes:
+        name: the subject and the checker's own name, such as `attention.causal_mask`. The subject is the room
+            of the chapter, or what the module of the checkers calls its `SUBJECT`.
+        chapter: the page on which it stands, such as `book/attention/attention`.
+        asked: what an answer shall be: the checker's docstring, in one line.
+        checker: raises a `Fault` at the first thing wrong with an answer.
+    """
+
+    name: str
+    chapter: str
+    asked: str
+    checker: Checker
+
+
+def exercise(chapter: str) -> Callable[[Checker], Checker]:
+    """Make an exercise of a checker: a function that raises a `Fault` when an answer is wrong.
+
+    The exercise is named by the checker's subject and name; its docstring says what is asked.
+
+    Args:
+        chapter: the page on which the exercise stands, such as `book/attention/attention`.
+
+    Raises:
+        ValueError: (from the decorator) when the checker has no docstring, or the name is taken.
+    """
+
+    def register(checker: Checker) -> Checker:
+        name = f"{_subject(checker)}.{checker.__name__}"
+        asked = " ".join((inspect.getdoc(checker) or "").split())
+        if not asked:
+            raise ValueError(f"expected {name} to say in its docstring what is asked, got none")
+        if name in _KNOWN:
+            raise ValueError(
+                f"expected a new name, got {name}, which is taken; rename one of the two"
+            )
+        _KNOWN[name] = Exercise(name, chapter, asked, checker)
+        return checker
+
+    return register
+
+
+def exercises() -> list[Exercise]:
+    """Return all exercises of the book that can be checked, by name."""
+    package = importlib.import_module(_CHAPTERS)
+    for room in pkgutil.iter_modules(package.__path__, f"{_CHAPTERS}."):
+        if importlib.util.find_spec(f"{room.name}.exercises") is not None:
+            importlib.import_module(f"{room.name}.exercises")
+    return [_KNOWN[name] for name in sorted(_KNOWN)]
+
+
+def find(name: str) -> Exercise:
+    """Return the exercise of a name.
+
+    Raises:
+        ValueError: when there is none; the nearest names are given.
+    """
+    known = {one.name: one for one in exercises()}
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=3, cutoff=0.4)
+    if not near:  # at least those of the same chapter, or the chapters
+        of_chapter = [one for one in known if one.startswith(f"{name.partition('.')[0]}.")]
+        near = of_chapter or sorted({f"{one.partition('.')[0]}.…" for one in known})
+    raise ValueError(f"expected the name of an exercise, got {name!r}; near it: {', '.join(near)}")
+
+
+def _subject(checker: Checker) -> str:
+    """The first word of an exercise's name."""
+    *_, room, module = ("", *checker.__module__.split("."))
+    own = room if module == "exercises" else module
+    return str(getattr(sys.modules.get(checker.__module__), "SUBJECT", own))

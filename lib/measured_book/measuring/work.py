@@ -1,0 +1,535 @@
+"""Doing what measurements ask for, all of them together: searches, trainings, looks.
+
+Every training is done once, however many measurements and seeds ask for it, the longest first. A seed is
+looked at as soon as its own trainings are there. Where learning rates are still to be chosen, the trainings of
+those searches come in the same pool, and what waits for them follows.
+
+On an accelerator the same processes train stacks, several at once on the one device: see `dividing`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    wait,
+)
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+from weakref import WeakSet
+
+from measured_transformer.training.device import find_device
+from measured_transformer.training.ensemble import available_cores
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.processes import LocalProcesses, ProcessDiedError
+from measured_transformer.training.store import Store
+from measured_transformer.training.tuning import Arm, Tuned, keep_rates
+
+from measured_book.measuring.dividing import Stacks, device_processes
+from measured_book.measuring.dividing import told_of as alike
+from measured_book.measuring.jobs import Search, kept_choices
+from measured_book.measuring.measurement import Measurement
+from measured_book.measuring.progress import A_LOOK, Progress, cost
+from measured_book.measuring.remembering import Memory
+from measured_book.measuring.trials import (
+    OPENING,
+    Trial,
+    open_by_name,
+    stored_key,
+    take,
+    take_by_name,
+    timed,
+    train_one,
+    train_stack,
+)
+
+Part = Literal["all", "single", "double", "both"]
+_BROKE = (BrokenExecutor, ProcessDiedError)
+
+
+class TrainingError(RuntimeError):
+    """A training that a measurement needs ended with an error; the message says with which."""
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A measurement from one seed.
+
+    Attributes:
+        measurement, seed: which.
+        settings: of the measurement, all of them.
+        digest: of its code, as it was when the work was planned.
+        part: 'all', or for the first losses of its trainings alone which of them, see `trials.Which`.
+        doubles: of 'all', whether with first losses in double precision.
+        again: whether it is measured again, so that learning rates are those that were chosen before.
+        refused: as soon as it holds an error, this is wanted no more, and ends with it.
+    """
+
+    measurement: Measurement
+    seed: int
+    settings: Mapping[str, Any]
+    digest: str
+    part: Part = "all"
+    doubles: bool = False
+    again: bool = False
+    refused: list[Exception] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """Of the measurement."""
+        return self.measurement.label
+
+
+Outcome = tuple[Wanted, Trial | Exception]
+
+
+@dataclass(eq=False)
+class _Item:
+    """What is wanted, and what it still waits for: keys of trainings, names of searches."""
+
+    wanted: Wanted
+    jobs: Mapping[Any, Job] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    waits: set[str] = field(default_factory=set)
+    units: float = A_LOOK
+    ended: bool = False
+
+
+@dataclass(eq=False)
+class _Search:
+    """The choice of a learning rate, the trainings that it takes, and the items that wait for it."""
+
+    name: str
+    search: Search
+    trials: Mapping[tuple[float, int], Job]
+    keys: set[str] = field(default_factory=set)
+    waits: set[str] = field(default_factory=set)
+    items: list[_Item] = field(default_factory=list)
+    ended: bool = False
+    problem: str = ""
+
+
+@dataclass(eq=False)
+class _Training:
+    """One run that is missing, and what waits for it."""
+
+    key: str
+    job: Job
+    label: str
+    waiting: list[_Item | _Search] = field(default_factory=list)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing waits for it any more."""
+        return all(isinstance(one, _Item) and one.wanted.refused for one in self.waiting)
+
+
+@dataclass(eq=False)
+class _Stack:
+    """Trainings that are done at once, by one process.
+
+    Attributes:
+        trainings: which.
+        died: whether a process that was at work on them died already.
+    """
+
+    trainings: list[_Training]
+    died: bool = False
+
+
+class Workers:
+    """Trains and looks: in processes of this machine, in stacks on its accelerator, or through an executor.
+
+    Args:
+        executor: what trains and looks; processes on the cores of this machine when not given.
+        progress: what is told of it.
+        table: where choices of learning rates are kept; None for nowhere.
+    """
+
+    def __init__(
+        self, executor: Executor | None, progress: Progress, table: Path | None = None
+    ) -> None:
+        self.table, self._progress, self._open = table, progress, ExitStack()
+        self._asked: WeakSet[Future[Any]] = WeakSet()
+        self._given = executor is not None
+        self._executor = self._own() if executor is None else executor
+
+    def __enter__(self) -> Workers:
+        """Ready for work."""
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        """End the processes; after an error at once."""
+        if error[0] is not None:
+            for future in list(self._asked):
+                future.cancel()  # or the end of one call would be the beginning of the next
+        return self._open.__exit__(*error)
+
+    def _own(self) -> Executor:
+        executor: Executor = self._open.enter_context(LocalProcesses(_processes()))
+        return executor
+
+    def outcomes(self, wanted: Iterable[Wanted], store: Store) -> Iterator[Outcome]:
+        """Each wanted thing once, with its trial or the error that it ended with, as they come in."""
+        yield from _Work(self, wanted, store, self._progress).outcomes()
+
+    # What the work asks for ---------------------------------------------------------------------
+
+    @property
+    def on_device(self) -> bool:
+        """Whether processes of this machine train, in stacks, on its accelerator."""
+        return not self._given and find_device().type != "cpu"
+
+    @property
+    def places(self) -> float:
+        """How many calls to have under way: a few more than can be done at once, and no queue behind them.
+
+        On an accelerator, where calls are short and many, each process has its next one at hand.
+        """
+        if not self._given:
+            return (2.0 if self.on_device else 1.0) * _processes()
+        if (number := getattr(self._executor, "_max_workers", None)) is not None:
+            return 2.0 * number
+        client = getattr(self._executor, "_client", None)  # dask's: its cluster may grow
+        return math.inf if client is None else max(1.0, 2.0 * sum(client.nthreads().values()))
+
+    def submit(self, call: partial[Any]) -> Future[Any]:
+        """Have a call done; where the executor is broken, on this machine."""
+        try:
+            future = self._executor.submit(call.func, *call.args, **call.keywords)
+        except BrokenExecutor:
+            self.replace()
+            future = self._executor.submit(call.func, *call.args, **call.keywords)
+        if not self._given:
+            self._asked.add(future)
+        return future
+
+    def replace(self) -> None:
+        """Go on with processes of this machine, in the place of an executor that broke."""
+        if self._given:
+            self._progress.note("the executor broke; this machine's processes go on")
+            self._executor, self._given = self._own(), False
+
+
+def _processes() -> int:
+    cores = max(1, available_cores())
+    return cores if find_device().type == "cpu" else device_processes(cores)
+
+
+class _Work:
+    """What there is to do, at one time."""
+
+    def __init__(
+        self, workers: Workers, wanted: Iterable[Wanted], store: Store, progress: Progress
+    ) -> None:
+        self._workers, self._store, self._progress = workers, store, progress
+        self._items = [_Item(one) for one in wanted]
+        self._trainings: dict[str, _Training] = {}
+        self._searches: dict[str, _Search] = {}
+        self._rates: dict[str, float] = {}  # what searches found, by what they are told of
+        self._memory = Memory()
+        self._keys: dict[tuple[str, int], tuple[Job, str | None]] = {}
+        self._there: set[str] = set()  # trainings that are done
+        self._broken: dict[str, str] = {}  # trainings that failed, and how
+        self._queue: list[tuple[float, int, _Training]] = []  # a heap: the longest first
+        self._stacks: Stacks[_Training] = Stacks()  # on an accelerator: what was in the queue
+        self._suspects: deque[_Stack] = deque()  # whose processes died
+        self._looks: deque[_Item] = deque()
+        self._running: dict[Future[Any], _Item | _Training | _Stack] = {}
+        self._died: set[int] = set()
+        self._found: deque[Outcome] = deque()
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Each wanted thing with what came of it."""
+        for item in self._items:
+            self._progress.expect("looks", item.wanted.label, A_LOOK)
+            self._plan(item)
+        while True:
+            while self._found:
+                yield self._found.popleft()
+            if not (self._queue or self._stacks or self._suspects or self._looks or self._running):
+                return
+            self._start()
+            self._collect(block=not self._found)
+
+    # Planning -----------------------------------------------------------------------------------
+
+    def _plan(self, item: _Item) -> None:
+        """Find out what an item waits for: choices of learning rates, or trainings, or nothing."""
+        one = item.wanted
+        try:
+            with (
+                kept_choices()
+                if one.again
+                else self._memory.wanted_searches(self._rates) as searches
+            ):
+                item.jobs = one.measurement.jobs(one.seed, **one.settings)
+            if one.part != "all":
+                item.units = _opening_units(item.jobs.values())
+                self._progress.expect_more(item.units - A_LOOK)
+                self._looks.append(item)
+                return
+            if one.again or not searches:
+                self._ask(item.jobs.values(), item)
+                self._look_if_ready(item)
+                return
+            chosen = [self._search(search, item) for search in searches]
+        except Exception as error:
+            self._end(item, error)
+            return
+        for search in dict.fromkeys(chosen):
+            self._choose_if_ready(search)
+
+    def _search(self, search: Search, item: _Item) -> _Search:
+        name = self._memory.told_of(search)
+        chosen = self._searches.get(name)
+        if chosen is None:
+            chosen = self._searches[name] = _Search(name, search, search.trials())
+            self._ask(chosen.trials.values(), chosen)
+        if chosen.ended:  # it failed: what it found would be known
+            raise RuntimeError(chosen.problem)
+        if item not in chosen.items:
+            chosen.items.append(item)
+        item.waits.add(name)
+        return chosen
+
+    def _ask(self, jobs: Iterable[Job], asking: _Item | _Search) -> None:
+        """Have runs trained, but for those that the store has, and those that no store can have."""
+        label = asking.wanted.label if isinstance(asking, _Item) else asking.search.name
+        for job in jobs:
+            key = self._key(job)
+            if key is None:
+                continue  # it is trained where it is looked at
+            asking.keys.add(key)
+            if key in self._broken or key in self._there:
+                continue
+            training = self._trainings.get(key)
+            if training is None:
+                if stored_key(job, self._store, key) is not None:
+                    self._there.add(key)
+                    continue
+                training = self._trainings[key] = _Training(key, job, label)
+                heapq.heappush(self._queue, (-cost(job), len(self._trainings), training))
+                self._progress.expect("trainings", label, cost(job))
+            training.waiting.append(asking)
+            asking.waits.add(key)
+
+    def _key(self, job: Job) -> str | None:
+        """Of a run, which many ask for: the job is kept, for its functions are told by their addresses."""
+        told = (alike(job), job.seed)
+        if told not in self._keys:
+            self._keys[told] = (job, job.key())
+        return self._keys[told][1]
+
+    # Starting -----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        places = self._workers.places
+        while self._looks and len(self._running) < places and not self._looks_enough(places):
+            item = self._looks.popleft()
+            if item.wanted.refused:
+                self._end(item, item.wanted.refused[0])
+            else:
+                self._running[self._look(item)] = item
+        if self._workers.on_device:
+            self._start_stacks(places)
+            return
+        while self._queue and len(self._running) < places:
+            _, _, training = heapq.heappop(self._queue)
+            if training.is_refused:
+                self._trained(training)
+                continue
+            call = partial(train_one, training.job, self._store)
+            self._running[self._workers.submit(call)] = training
+
+    def _looks_enough(self, places: float) -> bool:
+        """Whether half of all that is under way looks, while there is something to do for a device."""
+        if not (self._workers.on_device and (self._queue or self._stacks)):
+            return False
+        looks = sum(isinstance(one, _Item) for one in self._running.values())
+        return looks >= places / 2
+
+    def _start_stacks(self, places: float) -> None:
+        while self._queue:
+            _, _, training = heapq.heappop(self._queue)
+            search = any(isinstance(one, _Search) for one in training.waiting)
+            self._stacks.put(training.job, training, first=search)
+        while len(self._running) < places and (stack := self._next_stack()) is not None:
+            call = partial(train_stack, [one.job for one in stack.trainings], self._store)
+            self._running[self._workers.submit(call)] = stack
+
+    def _next_stack(self) -> _Stack | None:
+        """The longest one that waits. One whose process died comes when the device has nothing else to do."""
+        while together := self._stacks.take():
+            for training in together:
+                if training.is_refused:
+                    self._trained(training)
+            if wanted := [one for one in together if not one.is_refused]:
+                return _Stack(wanted)
+        others = any(isinstance(one, _Stack) for one in self._running.values())
+        return self._suspects.popleft() if self._suspects and not others else None
+
+    def _look(self, item: _Item) -> Future[Trial]:
+        one, where = item.wanted, item.wanted.measurement
+        label, settings = (where.room, where.name), dict(one.settings)
+        if one.part != "all":
+            jobs = dict(item.jobs)
+            given: tuple[Any, ...] = (label, one.digest, one.seed, settings, jobs, one.part)
+            return self._workers.submit(partial(open_by_name, *given))
+        if where.room:
+            given = (label, one.digest, one.seed, settings, self._store, dict(item.jobs))
+            return self._workers.submit(partial(take_by_name, *given, doubles=one.doubles))
+        future: Future[Trial] = Future()  # defined in a notebook: no other process can find it
+        try:
+            future.set_result(take(where, one.seed, settings, self._store, item.jobs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    # Ending -------------------------------------------------------------------------------------
+
+    def _collect(self, *, block: bool) -> None:
+        if not self._running:
+            return
+        done, _ = wait(self._running, None if block else 0, FIRST_COMPLETED)
+        for future in done:
+            what = self._running.pop(future)
+            try:
+                result, error = future.result(), None
+            except (Exception, CancelledError) as caught:
+                result, error = None, caught
+            if isinstance(what, _Stack):
+                self._stack_ended(what, result or {}, error)
+            elif isinstance(error, _BROKE) and self._again(what, error):
+                continue
+            elif isinstance(what, _Training):
+                self._trained(what, "" if error is None else _in_words(error))
+            else:
+                self._end(what, error if result is None else result)
+
+    def _again(self, what: _Item | _Training, error: BaseException) -> bool:
+        """Put back what died with its process, once."""
+        if isinstance(error, BrokenExecutor):
+            self._workers.replace()
+        if id(what) in self._died:
+            return False
+        self._died.add(id(what))
+        if isinstance(what, _Training):
+            heapq.heappush(self._queue, (-cost(what.job), -len(self._died), what))
+        else:
+            self._looks.append(what)
+        return True
+
+    def _stack_ended(
+        self, stack: _Stack, failed: Mapping[int, str], error: BaseException | None
+    ) -> None:
+        """Tell what waits for it. What died is tried again with the device for itself, then in halves."""
+        if isinstance(error, (*_BROKE, MemoryError)):
+            if isinstance(error, BrokenExecutor):
+                self._workers.replace()
+            whole, number = stack.trainings, len(stack.trainings)
+            if not stack.died:
+                self._suspects.append(_Stack(whole, died=True))
+                return
+            if number > 1:
+                halves = (whole[: number // 2], whole[number // 2 :])
+                self._suspects.extend(_Stack(half, died=True) for half in halves)
+                return
+        for place, training in enumerate(stack.trainings):
+            problem = failed.get(place, "") if error is None else _in_words(error)
+            self._trained(training, problem)
+
+    def _trained(self, training: _Training, problem: str = "") -> None:
+        self._progress.advance("trainings", training.label, cost(training.job))
+        if problem:
+            self._broken[training.key] = problem
+        else:
+            self._there.add(training.key)
+        for waiting in training.waiting:
+            waiting.waits.discard(training.key)
+            if isinstance(waiting, _Item):
+                self._look_if_ready(waiting)
+            else:
+                self._choose_if_ready(waiting)
+
+    def _choose_if_ready(self, chosen: _Search) -> None:
+        """Keep what a search found, when all of its trainings are there; then go on with what waited."""
+        if chosen.waits or chosen.ended:
+            return
+        chosen.ended = True
+        try:
+            if problem := self._problem(chosen.keys):
+                raise TrainingError(problem)
+            self._rates[chosen.name] = self._choice(chosen)
+        except Exception as error:
+            chosen.problem = f"no learning rate for {chosen.search.name}: {error}"
+        for item in chosen.items:
+            item.waits.discard(chosen.name)
+            if chosen.problem:
+                self._end(item, RuntimeError(chosen.problem))
+            elif not item.waits and not item.ended:
+                self._plan(item)
+
+    def _choice(self, chosen: _Search) -> float:
+        search, trials = (
+            chosen.search,
+            {key: timed(job) for key, job in chosen.trials.items()},
+        )
+
+        def choice(table: Path | None) -> Tuned:
+            return keep_rates(
+                search.name,
+                Arm(search.config, search.options),
+                search.task,
+                trials,
+                rates=search.rates,
+                seeds=search.seeds,
+                steps=search.steps,
+                store=self._store,
+                table=table,
+            )
+
+        try:
+            found = choice(self._workers.table)
+        except OSError as error:
+            self._progress.note(f"the learning rate of {search.name} cannot be kept: {error}")
+            found = choice(None)
+        return found.rates[search.name]
+
+    def _look_if_ready(self, item: _Item) -> None:
+        if item.waits or item.ended:
+            return
+        if problem := self._problem(item.keys):
+            self._end(item, TrainingError(problem))
+        else:
+            self._looks.append(item)
+
+    def _problem(self, keys: Iterable[str]) -> str:
+        """What is wrong with trainings, in words; nothing where they are well."""
+        told = (self._broken[key] for key in sorted(keys) if key in self._broken)
+        return "; ".join(dict.fromkeys(told))
+
+    def _end(self, item: _Item, outcome: Any) -> None:
+        if not item.ended:
+            item.ended = True
+            self._progress.advance("looks", item.wanted.label, item.units)
+            self._found.append((item.wanted, outcome))
+
+
+def _in_words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _opening_units(jobs: Iterable[Job]) -> float:
+    """About what first losses cost."""
+    return A_LOOK + sum(cost(job) * OPENING / max(job.settings["steps"], 1) for job in jobs)

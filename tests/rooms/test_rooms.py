@@ -1,0 +1,168 @@
+"""Every chapter is a room with the same names in it, and what serves one chapter alone stands in its room."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import jupytext
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "measured_transformer"
+LIBRARY = ROOT / "lib" / PACKAGE
+ROOMS = sorted(
+    path for path in (LIBRARY / "chapters").iterdir() if (path / "__init__.py").is_file()
+)
+NAMES = {"claims.toml", "measure.py", "reading.py", "figures.py", "exercises.py", "results"}
+INSTRUMENTS = {
+    "analysis.alarms",
+    "analysis.alignment",
+    "analysis.attribution",
+    "analysis.bench",
+    "analysis.bleu",
+    "analysis.calibration",
+    "analysis.circuits",
+    "analysis.erasure",
+    "analysis.examination",
+    "analysis.fact_counts",
+    "analysis.fact_edits",
+    "analysis.fact_lookups",
+    "analysis.folding",
+    "analysis.lens",
+    "analysis.scaling",
+    "analysis.patching",
+    "analysis.readers",
+    "figures.fact_tables",
+    "figures.workbench",
+}
+"""What is there for readers and for chapters to come, so that one user is enough."""
+
+
+def names_in(room: Path) -> set[str]:
+    """What lies in a room; what Python leaves there does not count."""
+    return {path.name for path in room.iterdir()} - {"__init__.py", "__pycache__"}
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
+    if "planned chapter" in (room / "__init__.py").read_text("utf-8"):
+        assert names_in(room) == {"claims.toml"}
+    elif room.name == "notation":
+        assert names_in(room) == {"results"}  # it claims and asks nothing
+    elif room.name == "your_own_checkpoint":
+        assert names_in(room) == {"figures.py", "results"}  # what it shows was compared elsewhere
+    else:
+        assert names_in(room) | {"reading.py"} == NAMES
+
+
+def declares_readings(path: Path) -> bool:
+    """Whether a module says what claims are judged by, or names numbers of the prose."""
+    functions = [
+        x for x in ast.parse(path.read_text("utf-8")).body if isinstance(x, ast.FunctionDef)
+    ]
+    words = [ast.unparse(one) for function in functions for one in function.decorator_list]
+    return any(word == "number" or word.startswith("evidence(") for word in words)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(LIBRARY.glob("rooms/*/measure.py")), ids=lambda p: p.parent.name
+)
+def test_how_results_are_read_stands_beside_what_is_measured(path: Path):
+    """Only a small room has both in one file, and no room has readings in two."""
+    reading = path.with_name("reading.py")
+    if reading.exists():
+        assert declares_readings(reading)
+        assert not declares_readings(path)
+        assert f"chapters.{path.parent.name}.reading" not in path.read_text("utf-8")
+        assert "@measurement" not in reading.read_text("utf-8")
+    else:
+        assert len(path.read_text("utf-8").splitlines()) <= 300
+
+
+def figure_functions(path: Path) -> list[str]:
+    """The functions of a module that draw a figure for both themes."""
+    return [
+        node.name
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and any(ast.unparse(one).startswith("themed") for one in node.decorator_list)
+    ]
+
+
+def test_functions_that_draw_a_figure_are_called_so():
+    files = [*(LIBRARY / "figures").glob("*.py"), *(LIBRARY / "chapters").glob("*/figures.py")]
+    drawing = [f"{path.parent.name}.{name}" for path in files for name in figure_functions(path)]
+    assert len(drawing) > 150
+    assert [name for name in drawing if not name.partition(".")[2].startswith("plot_")] == []
+
+
+def imported(code: str) -> Iterator[str]:
+    """The modules of the library that code imports from, without the package's name."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                yield from (f"{node.module}.{alias.name}", node.module)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def cells(page: Path) -> Iterator[str]:
+    """The code of a page, cell by cell."""
+    for cell in jupytext.read(page, fmt="md:myst").cells:
+        if cell.cell_type == "code":
+            lines = cell.source.splitlines()
+            yield "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+
+
+@cache
+def modules() -> dict[str, str]:
+    """The code of every instrument and of every module of figures, by name."""
+    files = [*(LIBRARY / "analysis").glob("*.py"), *(LIBRARY / "figures").glob("*.py")]
+    return {
+        f"{path.parent.name}.{path.stem}": path.read_text("utf-8")
+        for path in sorted(files)
+        if path.stem != "__init__"
+    }
+
+
+def users() -> dict[str, set[str]]:
+    """For each instrument the chapters that use it, themselves or through another instrument."""
+    found: dict[str, set[str]] = {name: set() for name in modules()}
+    pages = {
+        page.stem.replace("-", "_"): page
+        for page in (ROOT / "book").rglob("*.md")
+        if page.parent.name != "lab-notes"  # named like the chapters, and without code
+    }
+
+    def use(code: str, chapter: str) -> None:
+        for name in imported(code):
+            short = name.removeprefix(f"{PACKAGE}.")
+            if chapter not in found.get(short, {chapter}):
+                found[short].add(chapter)
+                use(modules()[short], chapter)
+
+    for room in ROOMS:
+        codes = [path.read_text("utf-8") for path in room.glob("*.py")]
+        if room.name in pages:
+            codes += cells(pages[room.name])
+        for code in codes:
+            use(code, room.name)
+    return found
+
+
+def test_an_instrument_serves_more_than_one_chapter():
+    """What serves one alone belongs into its room, where whoever changes the chapter finds it."""
+    found = users()
+    assert set(found) > INSTRUMENTS
+    few = {name: of for name, of in found.items() if len(of) < 2 and name not in INSTRUMENTS}
+    assert few == {}
+
+
+def test_a_name_that_the_page_alone_imports_counts_as_used():
+    found = users()
+    assert "residual_stream" in found["figures.diagrams"]
+    assert len(found["figures.head_summary"]) > 1, "through the viewer"
