@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from measured_transformer.provenance import digest, versions
 
 from measured_book.evidence import results
 
+_DECLARES = re.compile(r"^@(measurement|grid)\(", re.MULTILINE)
 CHAPTERS = "measured_book.rooms"
 Repeat = int | Literal["opening"]
 Variables = dict[str, tuple[tuple[str, ...], np.ndarray]]
@@ -92,12 +94,17 @@ class Measurement:
 
         How many seeds it is kept for, and how it is repeated, count for nothing.
         """
-        told = {"settings": self.settings(**settings), "coords": dict(self.coords)}
+        told = {"settings": self.settings(**settings), "coords": dict(self.coords), **self.told}
         return digest(*self._things, settings=told, data=self.data)
 
     def versions(self) -> dict[str, str]:
         """The versions of packages that its values depend on."""
         return versions(*self._things)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What else its digest counts besides code, settings and coordinates."""
+        return {}
 
     @property
     def _things(self) -> list[object]:
@@ -265,7 +272,7 @@ def rooms() -> list[str]:
     """The rooms that declare measurements, by name."""
     found = []
     for path in sorted(results.chapters_folder().glob("*/measure.py")):
-        if "@measurement(" in path.read_text("utf-8"):
+        if _DECLARES.search(path.read_text("utf-8")):
             found.append(path.parent.name)
     return found
 
