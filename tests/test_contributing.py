@@ -17,6 +17,7 @@ from measured_book.evidence import registry, results
 from measured_book.exercises import check
 from measured_book.exercises import registry as exercise_registry
 from measured_book.measuring import measure
+from measured_book.measuring.judging import judge_results, value_of
 from measured_book.measuring.measurement import measurements_of
 from measured_transformer.viewer.style import ThemedFigure
 
@@ -58,6 +59,12 @@ def drawn(losses) -> ThemedFigure:
     return importlib.import_module(f"{MODULE}.figures").plot_losses(losses)
 
 
+def as_result(found) -> results.Result:
+    variables = {str(name): (one.dims, one.values) for name, one in found.data_vars.items()}
+    coords = {str(axis): labels.values.tolist() for axis, labels in found.coords.items()}
+    return results.Result("tied_embeddings", "losses", "", variables, coords)
+
+
 def test_the_guide_lists_a_whole_room(files):
     """With what every room has in it, but for the results, which are measured."""
     assert set(files) == {*IN_ROOM, "page.md", "wrong_answers.py"}
@@ -76,11 +83,17 @@ def test_its_chapter_can_be_measured_and_drawn(files, room, monkeypatch):
 
     (losses,) = measurements_of("tied_embeddings").values()
     with ThreadPoolExecutor(1) as here:  # other processes would not know this room
-        found = measure(losses, seeds=1, executor=here, progress=False)
+        found = measure(losses, seeds=2, executor=here, progress=False)
     assert found.loss.dims == ("seed", "arm")
     assert (found.loss < 1.5).all(), "both learn the rule: guessing costs ln 32 = 3.5"
     saved = found.weights.sel(arm="untied") - found.weights.sel(arm="tied")
     assert (saved == 32 * 32).all(), "one matrix less"
+
+    values = judge_results("tied_embeddings", {"losses": as_result(found)})
+    (record,) = values.records.values()
+    assert record["values"]["treatment"] == found.loss.sel(arm="tied").values.tolist()
+    printed = re.findall(r"\{measured\}`([^`]+)`", files["page.md"])
+    assert len({value_of(values, one) for one in printed}) == len(printed) == 4
 
     figure = drawn(found)
     assert isinstance(figure, ThemedFigure)

@@ -19,6 +19,7 @@ from measured_book.evidence.registry import (
     claim,
     claims,
     parse_claims,
+    parse_values,
     read_claims,
 )
 from measured_book.evidence.verdicts import Verdict
@@ -74,14 +75,37 @@ reference = "touvron2023llama"
 """
 
 
-def example() -> str:
-    """The TOML of the module's docstring."""
+def change(old: str, new: str, text: str = PLAIN) -> str:
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+def examples() -> list[str]:
+    """The TOML of the module's docstring: two claims, the second in short, its evidence, and values."""
     blocks = re.findall(r"::\n\n((?:    .*\n|\n)+)", str(registry.__doc__))
-    return "\n".join(textwrap.dedent(block) for block in blocks)
+    return [textwrap.dedent(block) for block in blocks]
+
+
+def test_the_documented_short_form_is_the_same_claim() -> None:
+    first, second, short, evidence, values = examples()
+    said = parse_claims(first + second, "a.toml")["DD-7.7"]
+    told = second.partition("axis =")[0] + short.replace("axis =", 'combine = "levels"\naxis =')
+    assert parse_claims(first + told, "a.toml")["DD-7.7"] == said
+    head, shared, parts = told.partition("[claim.parts]")
+    chapter, _, rest = first.partition("\n")
+    text = f"{chapter}\n{values}{rest}{head}{evidence}{shared}{parts}"
+    written = parse_claims(text, "a.toml")["DD-7.7"].part("alibi").evidence
+    assert {name: one.text for name, (one,) in written.items()} == {
+        "treatment": "excess[scheme=rotary]",
+        "baseline": "excess[scheme=alibi]",
+    }
+    line = text.splitlines().index('baseline = "excess[scheme={part}]"') + 1
+    assert written["baseline"][0].where == f"a.toml, line {line}"
+    assert parse_values(text, "a.toml")["excess"].where == "a.toml, line 3"
 
 
 def test_the_documented_example_is_valid() -> None:
-    found = parse_claims(example(), "example.toml")
+    found = parse_claims("\n".join(examples()[:2]), "example.toml")
     assert list(found) == ["CS-1.3", "DD-7.7"]
     first, second = found.values()
     assert first.rule == Identity(tolerance=1e-9, control_above=1e-3)
@@ -112,6 +136,37 @@ def test_cited_and_planned_claims() -> None:
     assert found.expected is None
     assert found.rule == Difference(direction="greater", smallest_effect=0.1)
     assert found.seeds == 10
+
+
+WRITTEN = change(
+    "[claim.rule]", '[claim.evidence]\ntreatment = "a.b"\nbaseline = "a.c"\n[claim.rule]'
+)
+SHORT = (
+    PARTS.partition("[[claim.part]]")[0]
+    + """[claim.rule]
+type = "bound"
+at_most = 0
+[claim.evidence]
+value = "a.b[arm={arm}]"
+[claim.parts]
+one = {label = "scheme one", arm = "first"}
+two = {arm = "second", rule = {at_most = 1}}
+"""
+)
+
+
+def test_shared_rules_and_words_make_parts() -> None:
+    found, long = (parse_claims(text, "a.toml")["CS-1.3"] for text in (SHORT, PARTS))
+    assert [(p.name, p.label, p.rule) for p in found.parts] == [
+        (p.name, p.label, p.rule) for p in long.parts
+    ]
+    assert [p.evidence["value"][0].text for p in found.parts] == [
+        "a.b[arm=first]",
+        "a.b[arm=second]",
+    ]
+    assert found.is_written
+    assert not long.is_written
+    assert parse_claims(WRITTEN, "a.toml")["CS-1.3"].evidence["baseline"][0].text == "a.c"
 
 
 def test_white_space_of_long_texts_is_folded() -> None:
@@ -150,11 +205,6 @@ def test_every_rule_reads_and_writes_the_same(table: str, rule: Rule) -> None:
 
 def test_every_rule_type_is_tried_above() -> None:
     assert {type(rule) for rule in RULE_TABLES.values()} == set(RULES.values())
-
-
-def change(old: str, new: str, text: str = PLAIN) -> str:
-    assert old in text
-    return text.replace(old, new, 1)
 
 
 BROKEN = {
@@ -223,7 +273,35 @@ BROKEN = {
     "no rule": (PLAIN.partition("[claim.rule]")[0], ["field rule", "a rule or parts", "nothing"]),
     "rule and parts": (
         PARTS + '[claim.rule]\ntype = "bound"\nat_most = 0\n',
-        ["field rule", "one rule or parts", "both"],
+        ["field rule", "no rule beside parts that all have their own", "got one"],
+    ),
+    "parts in two forms": (
+        PARTS + "[claim.parts]\nthree = {}\n",
+        ["field parts", "either [claim.parts] or [[claim.part]]", "both"],
+    ),
+    "a value that the rule does not have": (
+        change('treatment = "a.b"', 'treatment = "a.b"\nvalue = "a.b"', WRITTEN),
+        ["evidence, field value", "only the fields treatment, baseline"],
+    ),
+    "a value left out": (
+        change('baseline = "a.c"', "", WRITTEN),
+        ["field evidence.baseline", "an expression", "got nothing"],
+    ),
+    "an expression that breaks off": (
+        change('"a.c"', '"a.c[arm"', WRITTEN),
+        ["a.toml, line 16: expected a closing ]"],
+    ),
+    "a word that no part gives": (
+        change('arm = "second", ', "", SHORT),
+        ["part two, field arm", "a text", "got nothing"],
+    ),
+    "a word that nothing asks for": (
+        change('arm = "second"', 'arm = "second", axis = "b"', SHORT),
+        ["part two, field axis", "only the fields"],
+    ),
+    "words without parts": (
+        change('"a.c"', '"a.{c}"', WRITTEN),
+        ["a.toml, line 16", "in braces, got {c}"],
     ),
     "no axis": (change('axis = "the scheme"', "", PARTS), ["field axis", "in words", "nothing"]),
     "axis without parts": (

@@ -53,7 +53,7 @@ def _(losses):
 
 
 @number
-def best(losses):
+def lowest(losses):
     return float(losses.loss.min())
 '''
 

@@ -57,21 +57,24 @@ def test_readings_may_stand_in_a_file_of_their_own(room: Room, inline: Inline) -
     assert readings_of("demo") == []
     (room.folder / "reading.py").write_text(imports + MEASURE[at:])
     room.reload()
-    assert [one.name for one in readings_of("demo")] == ["CS-1.3", "DD-7.7", "best"]
+    assert [one.name for one in readings_of("demo")] == ["CS-1.3", "DD-7.7", "lowest"]
     assert set(judge_room("demo").records) == {"CS-1.3", "DD-7.7"}
     room.write(MEASURE)
-    with pytest.raises(ValueError, match=r"in reading\.py, got CS-1\.3, DD-7\.7, best in measure"):
+    with pytest.raises(
+        ValueError, match=r"in reading\.py, got CS-1\.3, DD-7\.7, lowest in measure"
+    ):
         readings_of("demo")
 
 
 def test_numbers_without_arguments_stay_as_they_are(judged) -> None:
     assert (
-        value_of(judged, "best:.6f") == f"{float(judged.results['losses'].dataset.loss.min()):.6f}"
+        value_of(judged, "lowest:.6f")
+        == f"{float(judged.results['losses'].dataset.loss.min()):.6f}"
     )
-    assert set(judged.values) == {"best"}
+    assert set(judged.values) == {"lowest"}
     asks = {one.name: (one.reads, one.asks) for one in readings_of("demo") if not one.is_claim}
     assert asks["quantile"] == (("losses",), ("arm", "share"))
-    assert asks["best"] == (("losses",), ())
+    assert asks["lowest"] == (("losses",), ())
 
 
 @pytest.mark.parametrize(
@@ -80,9 +83,13 @@ def test_numbers_without_arguments_stay_as_they_are(judged) -> None:
         ("loss_of():.2f", ValueError, r"expected loss_of\(arm\), got 0 arguments"),
         ("loss_of(pre, post)", ValueError, r"expected loss_of\(arm\), got 2 arguments: pre, post"),
         ("nth(one)", ValueError, r"nth\(seed\): expected int for seed, got 'one'"),
-        ("best(pre)", KeyError, r"takes arguments \(loss_of, quantile, nth\), got 'best'"),
-        ("unknown(pre)", KeyError, "got 'unknown'"),
-        ("loss_of:.2f", KeyError, "loss_of"),
+        ("lowest(pre)", ValueError, r"lowest takes no arguments; name it without parentheses"),
+        ("loss_off(pre)", ValueError, "no function 'loss_off'; the nearest is loss_of"),
+        ("loss_of:.2f", ValueError, r"expected the arguments of loss_of\(arm\), got none"),
+        ("losses.lost", ValueError, "losses has no variable 'lost'; the nearest is loss"),
+        ("losses.loss[arms=pre]", ValueError, "losses.loss has no axis 'arms'; the nearest is arm"),
+        ("losses.loss[arm=per]", ValueError, "losses.loss has no arm 'per'; the nearest is pre"),
+        ("loses.loss", ValueError, "no result 'loses'; the nearest is losses"),
     ],
 )
 def test_bad_calls_say_what_was_expected(judged, expression, error, words) -> None:

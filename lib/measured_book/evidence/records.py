@@ -117,7 +117,7 @@ def format_value(payload: Mapping[str, Any], expression: str) -> str:
     path, _, spec = expression.strip().partition(":")
     path, bar, reduction = (text.strip() for text in path.partition("|"))
     spec = spec.strip()
-    known = dict(_paths(payload))
+    known = dict(paths(payload))
     if path not in known:
         near = difflib.get_close_matches(path, known, n=3, cutoff=0.4)
         hint = f"nearest are {', '.join(near)}" if near else "nothing measured is near"
@@ -141,7 +141,8 @@ def format_value(payload: Mapping[str, Any], expression: str) -> str:
     return number_text(value, spec)
 
 
-def _paths(payload: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def paths(payload: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """All paths of a payload, see `format_value`, each with what it leads to."""
     yield from payload["values"].items()
     for claim_id, record in payload["records"].items():
         for name, part in parts_of(record).items():

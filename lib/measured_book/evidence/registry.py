@@ -49,6 +49,36 @@ A claim with several parts has no ``rule``; it names the ``axis`` and has one ru
     direction = "less"
     smallest_effect = 0.1
 
+What most parts share stands once: a ``[claim.rule]`` beside parts is the rule of every part without one, and
+in ``[claim.parts]`` each part is a line. This is the second claim above once more::
+
+    axis = "the scheme that rotary is compared with"
+    [claim.rule]
+    type = "difference"
+    direction = "less"
+    smallest_effect = 0.1
+    [claim.parts]
+    sinusoidal = {label = "against sinusoidal"}
+    alibi = {}
+
+A part's own ``rule`` without a ``type`` changes parameters of the shared one.
+
+What a rule is judged by stands beside it, as expressions over the room's results (`evidence.expressions`),
+one for each value that the rule asks for, or a list of them, whose values stand behind one another::
+
+    [claim.evidence]
+    treatment = "excess[scheme=rotary]"
+    baseline = "excess[scheme={part}]"
+
+In the evidence of a claim with parts, ``{part}`` stands for the name of each part, and ``{word}`` for what the
+part gives that word: ``alibi = {label = "against ALiBi", word = "ALiBi"}``. A part may also hold values of its
+own: ``alibi = {baseline = "excess[scheme=ALiBi]"}``. Where no expression says it, a function of the room does,
+see `measuring.measurement.evidence`. A table at the top of the file names expressions that others use, and the
+text of the page::
+
+    [values]
+    excess = "lengths.loss[length=64] - lengths.loss[length=32]"
+
 Fields beside those of the examples:
 
 - ``chapter`` may stand in a claim instead of at the top of the file.
@@ -78,6 +108,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from measured_book.evidence.grammar import ExpressionError, parse
 from measured_book.evidence.schema import (
     KINDS,
     RULES,
@@ -87,12 +118,14 @@ from measured_book.evidence.schema import (
     Claim,
     Difference,
     Equivalence,
+    Evidence,
     Identity,
     Number,
     Part,
     Proportion,
     Rule,
     Threshold,
+    Written,
 )
 from measured_book.evidence.verdicts import COMBINATIONS, LEVELS, Verdict
 
@@ -111,10 +144,12 @@ __all__ = [
     "Proportion",
     "Rule",
     "Threshold",
+    "Written",
     "claim",
     "claims",
     "claims_files",
     "parse_claims",
+    "parse_values",
     "read_claims",
 ]
 
@@ -226,25 +261,127 @@ def _typed(table: _Table, field: dataclasses.Field[Any], value: Any) -> Any:
     return float(value) if annotation == "float" else value
 
 
-def _parts(table: _Table) -> tuple[Part, ...]:
-    rows = table.take("part")
-    if rows is None:
-        return ()
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lines:
+    """A file of claims, by lines, in which expressions are found again."""
+
+    file: str
+    text: str
+    claim: str = ""
+
+    def where(self, expression: str) -> str:
+        """File and line of an expression: the first behind the claim's id that holds it."""
+        lines = self.text.splitlines()
+        start = next((i for i, x in enumerate(lines) if f'"{self.claim}"' in x), 0)
+        told = (expression, expression.replace('"', '\\"'))
+        for number, line in enumerate(lines[start:], start=start + 1):
+            if any(one in line for one in told):
+                return f"{self.file}, line {number}"
+        return f"{self.file}, line {start + 1}"
+
+
+def _evidence(
+    given: Mapping[str, Any], rule: Rule, words: Mapping[str, str], where: str, lines: _Lines
+) -> Evidence:
+    """What a rule is judged by, from one or more expressions for each value."""
+    if not given:
+        return {}
+    table = _Table(given, where)
+    found: dict[str, tuple[Written, ...]] = {}
+    for name in rule.value_names:
+        value = table.take(name)
+        texts = value if isinstance(value, list) else [value]
+        if value is None and name in rule.optional_names:
+            continue
+        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+            came = _Words("nothing") if value is None else value
+            raise table.error(f"evidence.{name}", "an expression, or a list of them", came)
+        found[name] = tuple(_written(text, words, table, lines) for text in texts)
+    table.where = f"{where}, evidence"
+    table.done()
+    return found
+
+
+def _written(text: str, words: Mapping[str, str], table: _Table, lines: _Lines) -> Written:
+    where = lines.where(text)
+    for word in _PLACE.findall(text):
+        if word not in words:
+            raise ValueError(
+                f"{where}: expected one of the words {', '.join(words) or 'that parts give'} in braces, "
+                f"got {{{word}}} in {text!r}"
+            )
+    filled = _PLACE.sub(lambda found: words[found[1]], text)
+    try:
+        parse(filled)
+    except ExpressionError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return Written(filled, where)
+
+
+def _part_rows(table: _Table) -> dict[str, dict[str, Any]]:
+    """The parts by name, in either form."""
+    rows, short = table.take("part"), table.take("parts")
+    if rows is not None and short is not None:
+        raise table.error("parts", "either [claim.parts] or [[claim.part]] tables", _Words("both"))
+    if rows is None and short is None:
+        return {}
+    if short is not None:
+        if not isinstance(short, dict) or not all(isinstance(r, dict) for r in short.values()):
+            raise table.error("parts", "a table for each part, such as alibi = {}", short)
+        rows = [{"name": name, **row} for name, row in short.items()]
     if not isinstance(rows, list) or len(rows) < 2 or not all(isinstance(r, dict) for r in rows):
         raise table.error("part", "two or more [[claim.part]] tables", rows)
-    parts: list[Part] = []
+    found: dict[str, dict[str, Any]] = {}
     for row in rows:
         name = row.get("name")
         if not isinstance(name, str) or not name.isidentifier():
             raise table.error("part.name", "a name such as sinusoidal or layer_0", name)
-        if name in (part.name for part in parts):
+        if name in found:
             raise table.error("part.name", "a name for each part", _Words(f"{name!r} twice"))
+        found[name] = row
+    return found
+
+
+def _parts(
+    table: _Table, shared: object, evidence: Mapping[str, Any], lines: _Lines
+) -> tuple[Part, ...]:
+    """The parts of a claim.
+
+    Args:
+        table: of the claim.
+        shared: the rule of those parts that have none; None for no such rule.
+        evidence: expressions of those parts that have none for a value.
+        lines: the file.
+    """
+    parts: list[Part] = []
+    used = False
+    rows = _part_rows(table)
+    for name, row in rows.items():
         inner = _Table(row, f"{table.where}, part {name}")
         inner.take("name")
         label = inner.text("label", needed=False) or name
-        rule = _rule(inner.take("rule"), inner.where)
+        own = inner.take("rule")
+        used |= own is None or (isinstance(own, dict) and "type" not in own)
+        if isinstance(shared, dict) and isinstance(own, dict) and "type" not in own:
+            own = {**shared, **own}
+        rule = _rule(shared if own is None else own, inner.where)
+        values = {n: x for n in rule.value_names if (x := inner.take(n)) is not None}
+        given = {**{n: x for n, x in evidence.items() if n in rule.value_names}, **values}
+        texts = [x for v in given.values() for x in (v if isinstance(v, list) else [v])]
+        asked = {word for text in texts for word in _PLACE.findall(str(text))} - {"part"}
+        words = {"part": name, **{word: inner.needed_text(word) for word in sorted(asked)}}
         inner.done()
-        parts.append(Part(name, rule, label))
+        parts.append(Part(name, rule, label, _evidence(given, rule, words, inner.where, lines)))
+    if parts and shared is not None and not used:
+        raise table.error("rule", "no rule beside parts that all have their own", _Words("one"))
+    known = {name for part in parts for name in part.rule.value_names}
+    if strange := [name for name in evidence if parts and name not in known]:
+        raise table.error(
+            "evidence", f"values of the parts' rules ({', '.join(sorted(known))})", strange[0]
+        )
     return tuple(parts)
 
 
@@ -277,7 +414,8 @@ def _references(table: _Table) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
+def _claim(row: object, lines: _Lines, number: int, chapter: object) -> Claim:
+    file = lines.file
     if not isinstance(row, dict):
         raise ValueError(f"{file}, claim {number}: expected a table [[claim]], got {row!r}")
     claim_id = row.get("id")
@@ -310,12 +448,17 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
     combine = table.choice("combine", COMBINATIONS, LEVELS)
     has_combine = "combine" in row
     rule_data = table.take("rule")
-    parts = _parts(table)
+    stated = table.take("evidence") or {}
+    if not isinstance(stated, dict):
+        raise table.error("evidence", "a table [claim.evidence] of expressions", stated)
+    lines = dataclasses.replace(lines, claim=claim_id)
+    parts = _parts(table, rule_data, stated, lines)
     table.done()
-    rule = None if rule_data is None else _rule(rule_data, where)
+    rule = None if rule_data is None or parts else _rule(rule_data, where)
+    if stated and rule is None and not parts:
+        raise table.error("evidence", "none without a rule", _Words("some"))
+    evidence = {} if rule is None else _evidence(stated, rule, {}, where, lines)
 
-    if rule is not None and parts:
-        raise table.error("rule", "either one rule or parts with a rule each", _Words("both"))
     if parts and axis is None:
         raise table.error("axis", "what the parts differ in, in words", _Words("nothing"))
     if not parts and (axis is not None or has_combine):
@@ -356,6 +499,7 @@ def _claim(row: object, file: str, number: int, chapter: object) -> Claim:
         seeds=seeds,
         references=references,
         expected=expected,
+        evidence=evidence,
     )
 
 
@@ -370,10 +514,10 @@ def parse_claims(text: str, file: str) -> dict[str, Claim]:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{file}: expected TOML, got text that breaks it: {error}") from None
-    unknown = set(data) - {"chapter", "claim"}
+    unknown = set(data) - {"chapter", "claim", "values"}
     if unknown:
         raise ValueError(
-            f"{file}: expected only chapter and [[claim]] tables at the top, "
+            f"{file}: expected only chapter, [values] and [[claim]] tables at the top, "
             f"got {', '.join(sorted(unknown))}"
         )
     rows = data.get("claim", [])
@@ -381,11 +525,33 @@ def parse_claims(text: str, file: str) -> dict[str, Claim]:
         raise ValueError(f"{file}: expected [[claim]] tables, got one [claim]; double the brackets")
     claims: dict[str, Claim] = {}
     for number, row in enumerate(rows, start=1):
-        claim = _claim(row, file, number, data.get("chapter"))
+        claim = _claim(row, _Lines(file, text), number, data.get("chapter"))
         if claim.id in claims:
             raise ValueError(f"{file}, claim {claim.id}, field id: expected each id once, got two")
         claims[claim.id] = claim
     return claims
+
+
+def parse_values(text: str, file: str) -> dict[str, Written]:
+    """Return the expressions that one TOML text names under ``[values]``.
+
+    Raises:
+        ValueError: a name or an expression that cannot be read; the message names ``file`` and line.
+    """
+    lines = _Lines(file, text)
+    found: dict[str, Written] = {}
+    for name, value in tomllib.loads(text).get("values", {}).items():
+        if not name.isidentifier() or not isinstance(value, str):
+            raise ValueError(
+                f'{file}, values: expected name = "expression", got {name} = {value!r}'
+            )
+        where = lines.where(value)
+        try:
+            parse(value)
+        except ExpressionError as error:
+            raise ValueError(f"{where}: {error}") from None
+        found[name] = Written(value, where)
+    return found
 
 
 def read_claims(folder: Path) -> dict[str, Claim]:

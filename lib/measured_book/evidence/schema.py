@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from measured_book.evidence.verdicts import LEVELS, Verdict
@@ -42,6 +42,11 @@ class Rule:
     def value_names(self) -> tuple[str, ...]:
         """Names of the values that a measurement judged by this rule consists of."""
         return self.values
+
+    @property
+    def optional_names(self) -> tuple[str, ...]:
+        """Those of the names that expressions may leave out, because they follow from the others."""
+        return ()
 
     @property
     def per_seed(self) -> bool:
@@ -275,7 +280,8 @@ class Proportion(Rule):
     """Values ``successes`` and ``trials`` (counts, summed): a share against a threshold.
 
     The Clopper-Pearson interval decides: confirmed when it lies on the claimed side of the
-    threshold, refuted when it lies on the other, else inconclusive.
+    threshold, refuted when it lies on the other, else inconclusive. Where an expression names ``successes``
+    alone, each of its values is one trial, true or false.
     """
 
     type: ClassVar[str] = "proportion"
@@ -284,6 +290,11 @@ class Proportion(Rule):
     at_least: float | None = None
     at_most: float | None = None
     confidence: float = 0.95
+
+    @property
+    def optional_names(self) -> tuple[str, ...]:
+        """Return ``trials``: one for each value of ``successes``."""
+        return ("trials",)
 
     def __post_init__(self) -> None:
         _one_threshold(self.at_least, self.at_most)
@@ -337,12 +348,37 @@ RULES: Mapping[str, type[Rule]] = {
 
 
 @dataclass(frozen=True)
+class Written:
+    """An expression as a file of claims holds it; see `evidence.expressions`.
+
+    Attributes:
+        text: the expression.
+        where: file and line, for errors.
+    """
+
+    text: str
+    where: str
+
+
+Evidence = Mapping[str, tuple[Written, ...]]
+"""What a rule is judged by: name of a value -> expressions, whose values stand behind one another."""
+
+
+@dataclass(frozen=True)
 class Part:
-    """One level, reading or half of a claim, with its own rule."""
+    """One level, reading or half of a claim, with its own rule.
+
+    Attributes:
+        name: of the part.
+        rule: what it is judged by.
+        label: what a reader sees.
+        evidence: the rule's values as expressions; empty where a function of the room gives them.
+    """
 
     name: str
     rule: Rule
     label: str
+    evidence: Evidence = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -351,6 +387,8 @@ class Claim:
 
     Attributes:
         seeds: how many values each arm has, where a rule takes one value a seed.
+        evidence: the rule's values as expressions, for a claim without parts; empty where a function of the
+            room gives them.
         expected: the verdict that the prose discusses; None for a planned claim.
     """
 
@@ -371,6 +409,12 @@ class Claim:
     seeds: int | None = None
     references: tuple[str, ...] = ()
     expected: Verdict | None = None
+    evidence: Evidence = field(default_factory=dict, hash=False)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether what it is judged by stands in the file of claims, as expressions."""
+        return bool(self.evidence) or any(part.evidence for part in self.parts)
 
     def part(self, name: str) -> Part:
         """Return the part of this name.

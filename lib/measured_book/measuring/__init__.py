@@ -5,7 +5,9 @@ room has both in `measure.py`):
 
 - a `measurement` is a function of one seed that gives named arrays; what it trains, it declares, so that a
   scheduler trains for all seeds and all measurements together, and nothing twice;
-- `evidence` says which of these arrays a claim is judged by, `number` which further numbers the prose names.
+- a `grid` is a measurement of many arms: one training for each cell, the same readings of each;
+- what a claim is judged by stands beside its rule in `claims.toml`, and what the prose names in the prose, as
+  expressions (`evidence.expressions`); `evidence` and `number` declare functions for what no expression says.
 
 `make measure` runs what is missing and writes one file a measurement, `make attest` shows that changed code
 gives the same values, and `make test` repeats the first seeds of everything. Printing trains nothing.
@@ -18,6 +20,7 @@ In a notebook, on the reader's own machine:
 """
 
 from measured_book.evidence.seeds import seeds_of
+from measured_book.measuring.grids import Trained, grid, only
 from measured_book.measuring.jobs import Search, job, tuned, tuning_seeds
 from measured_book.measuring.measurement import (
     Measurement,
@@ -30,11 +33,14 @@ from measured_book.measuring.scheduler import measure
 __all__ = [
     "Measurement",
     "Search",
+    "Trained",
     "evidence",
+    "grid",
     "job",
     "measure",
     "measurement",
     "number",
+    "only",
     "seeds_of",
     "tuned",
     "tuning_seeds",

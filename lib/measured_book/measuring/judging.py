@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from measured_book.evidence import records
-from measured_book.evidence.registry import Claim, claims
-from measured_book.evidence.results import Result
+from measured_book.evidence.expressions import Scope, names_in
+from measured_book.evidence.grammar import ExpressionError, nearest, split_format
+from measured_book.evidence.registry import Claim, Written, claims, parse_values
+from measured_book.evidence.results import Result, chapters_folder
 from measured_book.evidence.rules import Judgement, further_details, judge, numbers
-from measured_book.evidence.schema import Rule
+from measured_book.evidence.schema import Evidence, Rule
 from measured_book.evidence.verdicts import Verdict, chapter_verdicts, combine, parts_of
 from measured_book.measuring.measurement import (
     Reading,
+    measure_module,
     measurements_of,
     readings_of,
 )
@@ -29,8 +32,7 @@ from measured_book.measuring.state import (
     status,
 )
 
-_CALL = re.compile(r"(?P<name>\w+)\((?P<given>[^()]*)\)")
-_PATH = re.compile(r"(?P<result>\w+)\.(?P<variable>\w+)(?:\[(?P<where>[^\]]*)\])?")
+_STATISTIC = re.compile(r"[A-Z]{2}-\d+\.\d+[a-z]?(?:\.\w+)*")
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Judged:
         reads: claim or number -> the measurements it stands on.
         problems: claim or number -> why it could not be judged, in one sentence.
         asked: numbers that take arguments from the prose, by name, with the datasets that they read.
+        scope: what expressions of the room may name.
     """
 
     room: str
@@ -103,6 +106,7 @@ class Judged:
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
     asked: Mapping[str, tuple[Reading, Mapping[str, Any]]] = field(default_factory=dict)
+    scope: Scope = field(default_factory=lambda: Scope({}))
 
 
 def judge_room(room: str, replaced: Mapping[str, Result] | None = None) -> Judged:
@@ -172,7 +176,8 @@ def _judged_room(
     reads: dict[str, tuple[str, ...]] = {}
     problems: dict[str, str] = {}
     asked: dict[str, tuple[Reading, Mapping[str, Any]]] = {}
-    for reading in readings_of(room):
+    readings = {reading.name: reading for reading in readings_of(room)}
+    for reading in readings.values():
         if only is not None and reading.name not in only:
             continue
         _check(reading, known, shown, room)
@@ -190,8 +195,170 @@ def _judged_room(
             results = [shown[name] for name in reading.reads]
             found[reading.name] = _record(known[reading.name], given, results)
         else:
-            values[reading.name] = _value(reading.name, given)
-    return Judged(room, with_chapter_verdicts(found), values, shown, reads, problems, asked)
+            values[reading.name] = given
+    written = _values_of(room, readings)
+    scope = Scope(
+        datasets,
+        {name: one.text for name, one in written.items()},
+        _numbers(values, asked),
+        arguments={name: reading.asks for name, (reading, _) in asked.items()},
+        constants={n: x for n, x in vars(measure_module(room)).items() if n.isupper()},
+    )
+    judged = Judged(
+        room,
+        found,
+        {name: _value(name, given) for name, given in values.items()},
+        shown,
+        reads,
+        problems,
+        asked,
+        scope,
+    )
+    for name, one in written.items():
+        reads[name] = () if only is not None else _reads(judged, one)
+    for claim in known.values():
+        if claim.is_written and (only is None or claim.id in only):
+            _judge_written(claim, judged, found)
+    for name, one in written.items() if only is None else ():
+        if _ready(judged, name):
+            _evaluated(judged, one)
+    judged = replace(judged, records=with_chapter_verdicts(found))
+    scope.statistics = lambda path: _statistic(judged, path)
+    return judged
+
+
+def _values_of(room: str, readings: Mapping[str, Reading]) -> dict[str, Written]:
+    """The expressions that a room's file of claims names."""
+    path = chapters_folder() / room / "claims.toml"
+    if not path.is_file():
+        return {}
+    found = parse_values(path.read_text("utf-8"), f"{room}/{path.name}")
+    for name in found.keys() & readings.keys():
+        raise ValueError(
+            f"{found[name].where}: expected a name that no function of the room has, got {name}"
+        )
+    return found
+
+
+def _numbers(
+    values: Mapping[str, Any], asked: Mapping[str, tuple[Reading, Mapping[str, Any]]]
+) -> dict[str, Callable[..., Any]]:
+    """Functions of the room as expressions call them."""
+
+    def fixed(value: Any) -> Callable[..., Any]:
+        return lambda: value
+
+    def called(reading: Reading, read: Mapping[str, Any]) -> Callable[..., Any]:
+        return lambda *words: reading.function(**read, **reading.answered(words))
+
+    return {
+        **{name: fixed(value) for name, value in values.items()},
+        **{name: called(*each) for name, each in asked.items()},
+    }
+
+
+def _reads(judged: Judged, written: Written) -> tuple[str, ...]:
+    """The measurements that an expression stands on, also through names that it mentions.
+
+    Raises:
+        ValueError: it mentions a name that is not there; the message gives file and line.
+    """
+    found: dict[str, None] = {}
+    waiting, seen = [written.text], {written.text}
+    while waiting:
+        for path in names_in(waiting.pop()):
+            if path.statistic or path.is_constant:
+                continue
+            if path.variable:
+                if path.name not in judged.results:
+                    near = nearest(path.name, judged.results)
+                    raise ValueError(f"{written.where}: no result {path.name!r}; {near}")
+                found[path.name] = None
+            elif path.name in judged.scope.declared:
+                text = judged.scope.declared[path.name]
+                waiting += [] if text in seen else [text]
+                seen.add(text)
+            elif path.name in judged.reads:
+                found |= dict.fromkeys(judged.reads[path.name])
+            else:
+                known = [*judged.scope.declared, *judged.scope.numbers, *judged.results]
+                near = nearest(path.name, known)
+                raise ValueError(f"{written.where}: no value or function {path.name!r}; {near}")
+    return tuple(name for name in judged.results if name in found)
+
+
+def _ready(judged: Judged, name: str) -> bool:
+    """Whether all results that a claim or value stands on are there; else the problem is noted."""
+    for one in judged.reads[name]:
+        if judged.results[one].result is None:
+            cast(dict[str, str], judged.problems)[name] = judged.results[one].why
+            return False
+    return True
+
+
+def _judge_written(claim: Claim, judged: Judged, found: dict[str, Any]) -> None:
+    """Judge a claim whose evidence stands in the file of claims."""
+    if claim.id in judged.reads:
+        raise ValueError(
+            f"{judged.room}: expected evidence for {claim.id} from a function or in claims.toml, got both"
+        )
+    parts = {"": (claim.rule, claim.evidence)} if claim.rule is not None else {}
+    parts |= {part.name: (part.rule, part.evidence) for part in claim.parts}
+    lacking = [name for name, (_, evidence) in parts.items() if not evidence]
+    if lacking:
+        raise ValueError(
+            f"{judged.room}/claims.toml: expected evidence for all parts of {claim.id}, got none for "
+            f"{', '.join(lacking)}"
+        )
+    texts = [one for _, evidence in parts.values() for many in evidence.values() for one in many]
+    reads = {name: None for one in texts for name in _reads(judged, one)}
+    order = tuple(name for name in judged.results if name in reads)
+    cast(dict[str, tuple[str, ...]], judged.reads)[claim.id] = order
+    if not _ready(judged, claim.id):
+        return
+    given = {
+        name: _given(judged, rule, evidence)
+        for name, (rule, evidence) in parts.items()
+        if rule is not None
+    }
+    results = [judged.results[name] for name in order]
+    found[claim.id] = _record(claim, given.get("", given), results)
+
+
+def _given(judged: Judged, rule: Rule, evidence: Evidence) -> dict[str, Any]:
+    """The values that a rule asks for, from expressions."""
+    found: dict[str, np.ndarray] = {}
+    for name, many in evidence.items():
+        arrays = [_evaluated(judged, one) for one in many]
+        for one, array in zip(many, arrays, strict=True):
+            if rule.per_seed and array.ndim > 1:
+                raise ValueError(
+                    f"{one.where}: expected one value a seed from {one.text!r}, got the axes "
+                    f"{', '.join(map(str, array.dims))}; choose along them, or reduce them"
+                )
+        found[name] = np.concatenate([np.ravel(array.values) for array in arrays])
+    if rule.per_seed:  # a constant counts for every seed
+        most = max(len(values) for values in found.values())
+        found = {n: np.repeat(v, most) if len(v) == 1 else v for n, v in found.items()}
+    if set(rule.value_names) == {"successes", "trials"} and "trials" not in found:
+        runs = found["successes"]
+        found = {"successes": np.array([int(runs.sum())]), "trials": np.array([runs.size])}
+    return found
+
+
+def _evaluated(judged: Judged, written: Written) -> Any:
+    try:
+        return judged.scope.evaluate(written.text)
+    except ExpressionError as error:
+        raise ValueError(f"{written.where}: {error}") from None
+
+
+def _statistic(judged: Judged, path: str) -> Any:
+    """A value or statistic of a claim, for an expression."""
+    known = dict(records.paths({"records": judged.records, "values": {}}))
+    if path not in known:
+        raise ExpressionError(f"no statistic {path!r}; {nearest(path, known)}")
+    return known[path]
 
 
 def with_chapter_verdicts(found: dict[str, Any]) -> dict[str, Any]:
@@ -210,102 +377,74 @@ def verdicts_of(room: str, replaced: Mapping[str, Result] | None = None) -> dict
     return {c: record["verdict"] for c, record in judge_room(room, replaced).records.items()}
 
 
-def value_of(judged: Judged, expression: str) -> str:
-    """The words for an expression of the prose.
+def value_of(judged: Judged, text: str) -> str:
+    """The words for an expression of the prose, and perhaps, behind a colon, a format.
 
-    - ``reversal.accuracy[arm=random]|mean:.3f``: a variable of a result, labels that choose along its axes, a
-      reduction over all that remains, a format;
-    - ``floor:.2f``: a number that the room declares;
+    - ``reversal.accuracy[arm=random]|mean:.3f``: any expression, see `evidence.expressions`; where more than
+      one value remains, their mean is shown;
+    - ``floor:.2f``: a value that the room declares;
     - ``worth(lag):.0%``: one that takes arguments;
     - ``DA-2.8.random.effect:.3f``: values and statistics of a claim, see `evidence.records.format_value`.
 
     Raises:
         KeyError: a path that leads nowhere.
-        ValueError: a label, a reduction or a format that does not fit, or a result that is missing.
+        ValueError: an expression that cannot be read or names what is not there, a format that does not fit, or
+            a result that is missing.
     """
-    path, rest = _split(expression)
-    if (call := _CALL.fullmatch(path)) is not None:
-        answer = _called(judged, call["name"], call["given"])
-        return records.format_value({"records": {}, "values": {"it": answer}}, f"it{rest}")
-    match = _PATH.fullmatch(path)
-    if match is None or match["result"] not in judged.results:
-        name = _stands_on(judged, path)
-        if name in judged.problems:
-            raise ValueError(judged.problems[name])
-        return records.format_value(
-            {"records": judged.records, "values": judged.values}, expression
-        )
-    values = _selected(judged.results[match["result"]], match["variable"], match["where"] or "")
-    return records.format_value({"records": {}, "values": {"it": values}}, f"it{rest}")
+    expression, spec = split_format(text)
+    path = expression.partition("|")[0].strip()
+    if _STATISTIC.fullmatch(path):
+        if path in judged.problems:
+            raise ValueError(judged.problems[path])
+        payload = {"records": judged.records, "values": {}}
+        return records.format_value(payload, text)
+    for name in results_of(judged, expression):
+        if judged.results[name].result is None:
+            raise ValueError(judged.results[name].why)
+    values = judged.scope.evaluate(expression)
+    flat = values.values.ravel()
+    given = [v.item() for v in (flat.astype(np.int64) if flat.dtype.kind == "b" else flat)]
+    if not given:
+        raise ValueError(f"expected at least one value of {expression!r}, got none")
+    if values.dims == ("end",):
+        return " to ".join(records.number_text(end, spec) for end in given)
+    return records.format_value({"records": {}, "values": {"it": given}}, f"it:{spec}")
 
 
-def results_of(judged: Judged, expression: str) -> tuple[str, ...]:
-    """The measurements whose results an expression stands on."""
-    path, _ = _split(expression)
-    if (call := _CALL.fullmatch(path)) is not None:
-        return judged.reads.get(call["name"], ())
-    match = _PATH.fullmatch(path)
-    if match is not None and match["result"] in judged.results:
-        return (match["result"],)
-    return judged.reads.get(_stands_on(judged, path), ())
+def results_of(judged: Judged, text: str) -> tuple[str, ...]:
+    """The measurements whose results an expression stands on; none for one that names what is not there."""
+    expression, _ = split_format(text)
+    path = expression.partition("|")[0].strip()
+    if _STATISTIC.fullmatch(path):
+        names = [name for name in judged.reads if path == name or path.startswith(f"{name}.")]
+        return judged.reads.get(max(names, key=len, default=""), ())
+    try:
+        return _reads(judged, Written(expression, "here"))
+    except ValueError:
+        return ()
 
 
-def reading_of(judged: Judged, expression: str) -> str:
-    """The claim or number of the room that an expression asks for; empty where it reads a result itself."""
-    path, _ = _split(expression)
-    if (call := _CALL.fullmatch(path)) is not None:
-        return call["name"]
-    match = _PATH.fullmatch(path)
-    if match is not None and match["result"] in judged.results:
-        return ""
-    return _stands_on(judged, path)
-
-
-def _split(expression: str) -> tuple[str, str]:
-    """Path and rest of an expression; a label in brackets may hold what separates them."""
-    text, depth = expression.strip(), 0
-    for index, sign in enumerate(text):
-        depth += {"[": 1, "]": -1, "(": 1, ")": -1}.get(sign, 0)
-        if sign in "|:" and not depth:
-            return text[:index].strip(), text[index:]
-    return text, ""
-
-
-def _called(judged: Judged, name: str, given: str) -> Any:
-    if name in judged.problems:
-        raise ValueError(judged.problems[name])
-    if name not in judged.asked:
-        known = ", ".join(judged.asked) or "none"
-        raise KeyError(f"expected a number that takes arguments ({known}), got {name!r}")
-    reading, read = judged.asked[name]
-    words = [word.strip() for word in given.split(",") if word.strip()]
-    return _value(name, reading.function(**read, **reading.answered(words)))
-
-
-def _stands_on(judged: Judged, path: str) -> str:
-    names = [name for name in judged.reads if path == name or path.startswith(f"{name}.")]
-    return max(names, key=len, default="")
-
-
-def _selected(shown: Shown, name: str, where: str) -> list[float | int]:
-    if shown.result is None:
-        raise ValueError(shown.why)
-    if name not in shown.result.variables:
-        known = ", ".join(shown.result.variables)
-        raise KeyError(f"{shown.name} has the variables {known}, got {name!r}")
-    axes, values = shown.result.variables[name]
-    for choice in [text for text in where.split(",") if text.strip()]:
-        axis, _, label = (part.strip() for part in choice.partition("="))
-        labels = [str(one) for one in shown.result.coords.get(axis, ())]
-        if axis not in axes or label not in labels:
-            raise ValueError(
-                f"{shown.name}.{name}: expected a label of {', '.join(axes)} such as "
-                f"{axis}={labels[0] if labels else '...'}, got {choice.strip()!r}"
-            )
-        values = np.take(values, labels.index(label), axis=axes.index(axis))
-        axes = tuple(a for a in axes if a != axis)
-    flat = values.ravel()
-    return [v.item() for v in (flat.astype(np.int64) if flat.dtype.kind == "b" else flat)]
+def readings_in(judged: Judged, text: str) -> set[str]:
+    """The claim and the functions of a room that an expression asks for, also through other names."""
+    expression, _ = split_format(text)
+    path = expression.partition("|")[0].strip()
+    if _STATISTIC.fullmatch(path):
+        names = [n for n in judged.reads if path == n or path.startswith(f"{n}.")]
+        return {max(names, key=len)} if names else set()
+    found: set[str] = set()
+    waiting, seen = [expression], {expression}
+    while waiting:
+        for one in names_in(waiting.pop()):
+            if one.name in judged.scope.declared and not one.variable:
+                declared = judged.scope.declared[one.name]
+                waiting += [] if declared in seen else [declared]
+                seen.add(declared)
+            elif one.name in judged.scope.numbers:
+                found.add(one.name)
+            elif one.statistic:
+                names = [n for n in judged.reads if str(one) == n or str(one).startswith(f"{n}.")]
+                found |= {max(names, key=len)} if names else set()
+    return found
 
 
 # Records ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from measured_transformer.provenance import digest, versions
 
 from measured_book.evidence import results
 
+_DECLARES = re.compile(r"^@(measurement|grid)\(", re.MULTILINE)
 ROOMS = "measured_book.rooms"
 _TRAINS = "measured_transformer.training.loop:train"
 Repeat = int | Literal["opening"]
@@ -113,9 +115,11 @@ class Measurement:
         How many seeds it is kept for, and how it is repeated, count for nothing.
         """
         own = self.settings(**settings)
-        read = {"settings": own, "coords": dict(self.coords)}
+        trained, read = self.told
+        read = {"settings": own, "coords": dict(self.coords), **read}
+        trained = {"settings": own, **trained}
         return Code(
-            digest(self.trainings, _TRAINS, settings=own) if self.trainings is not None else "",
+            digest(self.trainings, _TRAINS, settings=trained) if self.trainings is not None else "",
             digest(self.function, settings=read, data=self.data),
         )
 
@@ -123,6 +127,11 @@ class Measurement:
         """The versions of packages that its values depend on."""
         things = [self.function, *([] if self.trainings is None else [self.trainings])]
         return versions(*things)
+
+    @property
+    def told(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What else the digests of training and of reading count, besides code, settings and coordinates."""
+        return {}, {}
 
     def jobs(self, seed: int, **settings: Any) -> dict[Any, Any]:
         """What is trained from one seed, by name."""
@@ -286,7 +295,7 @@ def rooms() -> list[str]:
     """The rooms that declare measurements, by name."""
     found = []
     for path in sorted(results.chapters_folder().glob("*/measure.py")):
-        if "@measurement(" in path.read_text("utf-8"):
+        if _DECLARES.search(path.read_text("utf-8")):
             found.append(path.parent.name)
     return found
 

@@ -23,7 +23,7 @@ from measured_book.evidence.results import Result
 from measured_book.measuring.judging import (
     Judged,
     judge_again,
-    reading_of,
+    readings_in,
     results_of,
     value_of,
 )
@@ -98,7 +98,7 @@ def left(
         repeated: the places of the seeds that were measured again, by name of the measurement.
     """
     asked = [one for one in expressions(kept.room) if set(results_of(kept, one)) & set(measured)]
-    needed = {name for one in asked if (name := reading_of(kept, one))}
+    needed = {name for one in asked for name in readings_in(kept, one)}
     now = judge_again(kept, measured, only=needed)
     found = []
     for one in asked:
@@ -133,9 +133,7 @@ def _text(judged: Judged, expression: str) -> str | None:
 
 def _numbers(judged: Judged, expression: str) -> list[float]:
     """The numbers behind what is printed, with all their digits; NaN where there is none."""
-    path = (
-        re.sub(r":[^:|\]]*$", "", expression) if re.search(r":[^\]]*$", expression) else expression
-    )
+    path, _ = split_format(expression)
     text = _text(judged, f"{path}:.12g")
     if text is None:
         return [float("nan")]
@@ -154,7 +152,7 @@ def _interval(
     known = {name: one for name, one in results.items() if one is not None and len(one.seeds) > 1}
     if not known:
         return None
-    only = {name} if (name := reading_of(kept, expression)) else set()
+    only = readings_in(kept, expression)
     own = _numbers(kept, expression)
     found = [own]
     for drawn in _draws(known, repeated):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-DECLARATIONS = ("measurement", "evidence", "number")
+DECLARATIONS = ("measurement", "grid", "evidence", "number")
 """Decorators that declare what a function is for and leave what it computes alone."""
 _SKIPPED = {"ctx", "type_comment", "kind", "type_params", "returns", "lineno"}
 _ERRORS = frozenset(

@@ -25,14 +25,12 @@ from measured_book.rooms.heads.measure import (
     right,
     two_maps,
 )
-from measured_book.rooms.heads.reading import best_count
 from measured_transformer.analysis.handmade import composed_model, heads_model, induction_model
 from measured_transformer.internals.capture import capture
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import predict
-from xarray import Dataset
 
 
 @torch.no_grad()
@@ -228,13 +226,3 @@ def test_all_identities_hold_and_all_controls_fail():
 def test_more_heads_are_narrower_heads():
     assert parameters(12, 3) == parameters(12, 1) == 4 * 12 * 12
     assert parameters(12, 3, 5) == 4 * 3 * 12 * 5
-
-
-def test_the_best_count_is_that_of_the_lowest_loss():
-    loss = np.ones((2, 1, 5))
-    loss[0, 0, 2], loss[1, 0, 4] = 0.5, 0.5
-    counts = Dataset(
-        {"loss": (("seed", "task", "heads"), loss)},
-        coords={"task": ["recall"], "heads": list(measure.COUNTS)},
-    )
-    assert best_count(counts, "recall").tolist() == [4, 16]

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 import torch
-import xarray
 from measured_book.evidence.results import load_results
-from measured_book.rooms.norm_placement import measure, reading
+from measured_book.rooms.norm_placement import measure
 from torch.nn import functional as F
 
 RESULTS = load_results("norm_placement")
 
 
 def test_no_tuned_learning_rate_stands_at_the_edge_of_its_grid():
-    for (_, kind), job in measure.two_blocks_trainings(0).items():
+    for (_, kind), job in measure.two_blocks.jobs(0).items():
         if kind == "tuned":
             rate = job.settings["learning_rate"]
             assert measure.RATES[0] < rate < measure.RATES[-1]
@@ -45,15 +44,6 @@ def test_a_post_norm_stream_keeps_its_size_and_a_pre_norm_stream_grows():
     assert np.allclose(sizes["post"][0], 1, atol=0.01)
     assert sizes["pre"][0][-1] > 1.5 * sizes["pre"][0][0]
     assert all(-1 <= cosine <= 1 + 1e-6 for _, kept in sizes.values() for cosine in kept)
-
-
-def test_each_seed_gets_the_learning_rate_that_is_best_for_the_others():
-    steps = xarray.DataArray(
-        [[10.0, 100.0], [100.0, 10.0], [100.0, 10.0], [100.0, 10.0]],
-        dims=("seed", "rate"),
-        coords={"seed": [0, 10, 20, 30], "rate": [0.1, 0.2]},
-    )
-    assert reading.at_best_rate(steps).values.tolist() == [100.0, 10.0, 10.0, 10.0]
 
 
 def test_all_trainings_of_the_map_are_there():

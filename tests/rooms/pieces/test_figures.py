@@ -40,9 +40,10 @@ def test_figures_are_drawn_for_day_and_night(name):
 
 
 def test_every_piece_has_a_name_and_a_colour():
-    assert set(figures.NAMES) == set(figures.CONCEPTS) == {"whole", *PIECES}
-    assert len(set(figures.CONCEPTS.values())) == len(figures.CONCEPTS)
-    assert all(concept in COLOURS for concept in figures.CONCEPTS.values())
+    assert set(figures.ARMS) == {"whole", *PIECES}
+    concepts = {concept for concept, _ in figures.ARMS.values()}
+    assert len(concepts) == len(figures.ARMS)
+    assert concepts <= set(COLOURS)
 
 
 def test_six_models_are_drawn_and_named():
@@ -62,9 +63,9 @@ def test_ranking_sorts_by_the_mean_and_shows_seeds_and_floors():
     panels = drawn("plot_ranking").figure.axes
     for axes, task in zip(panels, ("reversal", "recall", "text"), strict=True):
         loss = RESULTS["text" if task == "text" else "puzzles"].loss.sel(task=task)
-        wanted = sorted(figures.NAMES, key=lambda arm: float(loss.sel(arm=arm).mean()))
+        wanted = sorted(figures.ARMS, key=lambda arm: float(loss.sel(arm=arm).mean()))
         labels = [t.get_text() for t in axes.get_yticklabels()]
-        assert labels == [figures.NAMES[arm] for arm in wanted]
+        assert labels == [figures.ARMS[arm][1] for arm in wanted]
         for arm in wanted:
             values = loss.sel(arm=arm).values
             assert any(x.shape == values.shape and np.allclose(x, values) for x, _ in lines(axes))

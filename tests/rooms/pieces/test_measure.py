@@ -15,7 +15,6 @@ from measured_book.rooms.pieces.measure import (
     added_positions,
     bigram_loss,
     entropy,
-    fitted_slope,
     log_writes,
     lonely_loss,
     parameter_ratio,
@@ -274,13 +273,3 @@ def test_log_writes_are_those_of_single_vectors():
             rows = seen[f"blocks.{i}.{part}.out"].reshape(-1, 16)
             lengths = [math.sqrt(sum(float(v) ** 2 for v in row)) for row in rows]
             assert math.exp(found[i]) == pytest.approx(sum(lengths) / len(lengths))
-
-
-def test_a_slope_is_that_of_the_line():
-    x = np.array([0.0, 0.5, 2.0, 3.0])
-    noise = np.array([0.1, -0.2, 0.3, 0.0])
-    design = np.column_stack([x, np.ones(4)])
-    wanted = np.linalg.lstsq(design, 2 * x + noise, rcond=None)[0][0]
-    assert fitted_slope(x, 2 * x + noise) == pytest.approx(wanted)
-    with pytest.raises(ValueError, match="two different x"):
-        fitted_slope(np.array([1.0, 1.0]), np.array([0.0, 1.0]))

@@ -143,30 +143,18 @@ def test_gaps_are_read_where_training_losses_are_equal():
 def test_the_final_runs_what_the_race_has_chosen_on_other_seeds():
     race = RESULTS["race"]
     for schedule, setting in measure.CHOSEN.items():
-        assert reading.best_of(race, schedule) == setting
         shape, rate = setting
-        others = race.loss.sel(shape=reading.shapes_of(schedule)).mean("seed")
+        shapes = [name for name in measure.SHAPES if name.partition(",")[0] == schedule]
+        others = race.loss.sel(shape=shapes).mean("seed")
         assert float(others.sel(shape=shape, rate=rate)) == float(others.min())
     assert set(measure.CHOSEN) == set(measure.SCHEDULES)
-    raced = {
-        job.seed for seed in race.seed.values for job in measure.race_trainings(int(seed)).values()
-    }
+    raced = {job.seed for seed in race.seed.values for job in measure.race.jobs(int(seed)).values()}
     last = {
         job.seed
         for seed in RESULTS["final"].seed.values
-        for job in measure.final_trainings(int(seed)).values()
+        for job in measure.final.jobs(int(seed)).values()
     }
     assert not raced & last
-
-
-def test_the_best_other_schedule_never_looks_at_its_seed():
-    loss = xarray.DataArray(
-        [[1.0, 2.0, 9.0], [1.0, 2.0, 9.0], [5.0, 0.0, 9.0]],
-        dims=("seed", "schedule"),
-        coords={"seed": [0, 1, 2], "schedule": ["a", "b", "exponential"]},
-    )
-    found = reading.best_other_text(xarray.Dataset({"loss": loss}), "exponential")
-    assert found.values.tolist() == [2.0, 2.0, 5.0]
 
 
 def test_sums_tell_failures_where_they_decide():

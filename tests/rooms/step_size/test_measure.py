@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-import xarray
 from measured_book.evidence.results import load_results
-from measured_book.rooms.step_size import measure, reading
+from measured_book.rooms.step_size import measure
 from measured_transformer.training.loop import History, finished, make_model
 from torch.nn import functional as F
 
@@ -63,25 +62,6 @@ def test_gates_leave_an_untrained_stream_alone():
     assert (RESULTS["untrained"].turn.sel(arm="gate") < 1e-5).all()
 
 
-def test_each_seed_gets_the_learning_rate_that_is_best_for_the_others():
-    steps = xarray.DataArray(
-        [[[10.0, 100.0]], [[100.0, 10.0]], [[100.0, 10.0]], [[100.0, 10.0]]],
-        dims=("seed", "arm", "rate"),
-        coords={"seed": [0, 10, 20, 30], "arm": ["one"], "rate": [0.1, 0.2]},
-    )
-    found = reading.log_steps(xarray.Dataset({"steps": steps}), "one")
-    assert np.exp(found.values) == pytest.approx([100.0, 10.0, 10.0, 10.0])
-
-
-def test_what_works_is_counted_over_learning_rates():
-    right = xarray.DataArray(
-        np.array([[[[0.9], [0.75], [0.4]]]]),
-        dims=("seed", "arm", "rate", "move"),
-        coords={"arm": ["one"], "move": [4]},
-    )
-    assert reading.works(xarray.Dataset({"right": right}), "one").values.tolist() == [2.0]
-
-
 def test_a_run_that_left_the_numbers_counts_as_far_worse_than_a_guess():
     model = make_model(measure.tower(1), causal=True, seed=0)
     history = History(losses=[1.0, math.nan], rates=[0.1] * 2, gradient_norms=[1.0] * 2)
@@ -110,20 +90,6 @@ def test_what_is_taken_over_is_the_whole_model():
 def test_no_tuned_rate_of_a_tower_that_learns_stands_at_the_edge_of_its_grid():
     towers = RESULTS["towers"]
     for arm in towers.arm.values:
-        if float(towers.right.sel(arm=arm, move=4).mean()) > reading.FOLLOWED:
+        if float(towers.right.sel(arm=arm, move=4).mean()) > measure.FOLLOWED:
             rate = float(towers.learning_rate.sel(arm=arm).isel(seed=0))
             assert measure.RATES[0] < rate < measure.RATES[-1], arm
-
-
-def test_what_a_shallow_tower_reaches_is_that_of_the_rate_with_the_lowest_loss_for_the_others():
-    coords = {"seed": [0, 10, 20], "arm": ["one"], "rate": [0.1, 0.2], "move": [5]}
-    loss = xarray.DataArray(
-        [[[0.0, 1.0]], [[1.0, 0.5]], [[1.0, 0.5]]],
-        dims=("seed", "arm", "rate"),
-        coords={k: coords[k] for k in ("seed", "arm", "rate")},
-    )
-    right = xarray.DataArray(
-        np.arange(6.0).reshape(3, 1, 2, 1), dims=("seed", "arm", "rate", "move"), coords=coords
-    )
-    found = reading.at_best_rate(xarray.Dataset({"loss": loss, "right": right}), "one")
-    assert found.sel(move=5).values.tolist() == [1.0, 2.0, 4.0]

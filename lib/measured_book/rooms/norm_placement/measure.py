@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,20 +10,29 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from measured_transformer.analysis.early_stopping import WhenSolved
-from measured_transformer.analysis.solving import solved
+from measured_transformer.analysis.solving import LEVEL as LEVEL
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.task import Task
 from measured_transformer.training.jobs import Job
-from measured_transformer.training.loop import Model, Run, evaluate, make_model, predict
+from measured_transformer.training.loop import Model, make_model, predict
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import Constant
 from measured_transformer.training.seeding import make_generator, seeded
 from measured_transformer.variants.norms import head_norms, sandwich
 from torch import Tensor
 
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
+from measured_book.measuring import (
+    Search,
+    Trained,
+    grid,
+    job,
+    measurement,
+    tuned,
+    tuning_seeds,
+)
+from measured_book.measuring.readings import LastLoss, Scores, solving
 
 PLACEMENTS = ("pre", "post")
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
@@ -44,44 +52,20 @@ def two_blocks_config(placement: str) -> Config:
     return Config(vocab=12, placement=placement, activation="relu")  # type: ignore[arg-type]
 
 
-def two_blocks_trainings(seed: int) -> dict[tuple[str, str], Job]:
-    """Both placements, at the stated learning rate and at the one that suits them."""
-    jobs = {}
-    for placement in PLACEMENTS:
-        config = two_blocks_config(placement)
-        search = Search(
-            f"norm-two-blocks-{placement}-6",
-            config,
-            LONG,
-            RATES,
-            tuning_seeds(2),
-            STEPS["tuned"],
-            {"batch_size": 16},
-        )
-        for kind, rate in (("stated", STATED), ("tuned", tuned(search))):
-            options = {"steps": STEPS[kind], "learning_rate": rate, "batch_size": 16}
-            jobs[placement, kind] = job(config, LONG, seed, **options)
-    return jobs
-
-
-@measurement(
+@grid(
+    axes={"placement": PLACEMENTS, "rate": RATE_KINDS},
     seeds=20,
-    coords={"placement": PLACEMENTS, "rate": RATE_KINDS},
-    trainings=two_blocks_trainings,
+    read=[solving, Scores(names=("loss",))],
+    repeat=1,
     tolerance={"loss": 0.02, "steps": 40},
 )
-def two_blocks(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+def two_blocks(seed: int, placement: str, rate: str) -> Job:
     """Two blocks of width 64 on reversal of 12 tokens: steps to a loss of 0.05, and the loss at the end."""
-    axes = ("placement", "rate")
-
-    def each(value: Any) -> tuple[tuple[str, str], list[list[Any]]]:
-        return axes, [[value(runs[p, kind]) for kind in RATE_KINDS] for p in PLACEMENTS]
-
-    return {
-        "steps": each(lambda run: float(solved([run]).steps[0])),
-        "solved": each(lambda run: bool(solved([run]).observed[0])),
-        "loss": each(lambda run: evaluate(run.model, LONG, seed=seed).loss),
-    }
+    config, options = two_blocks_config(placement), {"batch_size": 16}
+    arm, steps = f"norm-two-blocks-{placement}-6", STEPS["tuned"]
+    search = Search(arm, config, LONG, RATES, tuning_seeds(2), steps, options)
+    chosen = STATED if rate == "stated" else tuned(search)
+    return job(config, LONG, seed, steps=STEPS[rate], learning_rate=chosen, **options)
 
 
 # Depth and learning rate --------------------------------------------------------------------------
@@ -112,44 +96,13 @@ def until_solved(config: Config, seed: int, rate: float, **options: Any) -> Job:
     return job(config, TASK, seed, learning_rate=rate, after_step=WhenSolved(20), **given)
 
 
-def border_trainings(seed: int) -> dict[tuple[str, int, float], Job]:
-    """Every placement, depth and learning rate."""
-    return {
-        (where, depth, rate): until_solved(deep(where, depth), seed, rate)
-        for where in PLACEMENTS
-        for depth in DEPTHS
-        for rate in RATES
-    }
+OUTCOMES = (solving, LastLoss(20))
 
 
-@measurement(
-    seeds=24,
-    coords={"placement": PLACEMENTS, "depth": DEPTHS, "rate": RATES},
-    trainings=border_trainings,
-    repeat="opening",
-)
-def border(seed: int, runs: Mapping[tuple[str, int, float], Run]) -> dict[str, Any]:
+@grid(axes={"placement": PLACEMENTS, "depth": DEPTHS, "rate": RATES}, seeds=24, read=OUTCOMES)
+def border(seed: int, placement: str, depth: int, rate: float) -> Job:
     """Steps to a loss of 0.05 on reversal of 5 tokens, by placement, depth and learning rate; 400 at most."""
-    axes = ("placement", "depth", "rate")
-    cells = [[[runs[p, d, r] for r in RATES] for d in DEPTHS] for p in PLACEMENTS]
-    return outcomes(axes, cells, LIMIT)
-
-
-def outcomes(axes: Sequence[str], cells: Any, limit: int) -> dict[str, Any]:
-    """Steps, whether the task was solved, and the last losses, for runs in nested lists."""
-
-    def each(value: Any, held: Any) -> Any:
-        return [each(value, one) for one in held] if isinstance(held, list) else value(held)
-
-    def steps(run: Run) -> float:
-        found = solved([run])
-        return float(found.steps[0]) if found.observed[0] else float(limit)
-
-    return {
-        "steps": (axes, each(steps, cells)),
-        "solved": (axes, each(lambda run: bool(solved([run]).observed[0]), cells)),
-        "last_loss": (axes, each(lambda run: float(np.mean(run.losses[-20:])), cells)),
-    }
+    return until_solved(deep(placement, depth), seed, rate)
 
 
 # Twelve blocks of post-norm that do train ---------------------------------------------------------
@@ -157,74 +110,33 @@ def outcomes(axes: Sequence[str], cells: Any, limit: int) -> dict[str, Any]:
 RECIPES = ("long warm-up", "small weights")
 
 
-def recipe_options(recipe: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a recipe changes in the config, and what in the training."""
-    if recipe == "long warm-up":
-        return {}, {"schedule": Constant(warmup=300)}
-    return {"initialisation": "gpt2"}, {}
-
-
-def recipes_trainings(seed: int) -> dict[tuple[str, str, float], Job]:
-    """Twelve blocks by two recipes, each at every learning rate."""
-    jobs = {}
-    for recipe in RECIPES:
-        changes, options = recipe_options(recipe)
-        for where in PLACEMENTS:
-            for rate in RATES:
-                config = deep(where, **changes)
-                jobs[recipe, where, rate] = until_solved(config, seed, rate, **options)
-    return jobs
-
-
-@measurement(
-    seeds=3,
-    coords={"recipe": RECIPES, "placement": PLACEMENTS, "rate": RATES},
-    trainings=recipes_trainings,
-    repeat="opening",
-)
-def recipes(seed: int, runs: Mapping[tuple[str, str, float], Run]) -> dict[str, Any]:
+@grid(axes={"recipe": RECIPES, "placement": PLACEMENTS, "rate": RATES}, seeds=3, read=OUTCOMES)
+def recipes(seed: int, recipe: str, placement: str, rate: float) -> Job:
     """Twelve blocks with a longer warm-up, or with GPT-2's initial weights: steps to a loss of 0.05."""
-    cells = [[[runs[k, p, r] for r in RATES] for p in PLACEMENTS] for k in RECIPES]
-    return outcomes(("recipe", "placement", "rate"), cells, LIMIT)
+    if recipe == "long warm-up":
+        return until_solved(deep(placement), seed, rate, schedule=Constant(warmup=300))
+    return until_solved(deep(placement, initialisation="gpt2"), seed, rate)
 
 
 # Elsewhere ----------------------------------------------------------------------------------------
 
 PLACES = ("both sides", "queries and keys", "nowhere")
-
-
-def elsewhere_trainings(seed: int) -> dict[tuple[str, float], Job]:
-    """Twelve blocks with norms in other places, at every learning rate."""
-    arms: dict[str, tuple[Config, dict[str, Any]]] = {
-        "both sides": (deep("pre"), {"prepare": sandwich}),
-        "queries and keys": (deep("pre", norm="none"), {"prepare": head_norms}),
-        "nowhere": (deep("pre", norm="none"), {}),
-    }
-    return {
-        (place, rate): until_solved(config, seed, rate, **options)
-        for place, (config, options) in arms.items()
-        for rate in RATES
-    }
-
-
 EXPLODED = 2 * math.log(TASK.vocab)
 """A mean loss of the last steps from which on a run has exploded: twice that of a guess."""
 
 
-@measurement(
-    seeds=12,
-    coords={"place": PLACES, "rate": RATES},
-    trainings=elsewhere_trainings,
-    repeat="opening",
-)
-def elsewhere(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
+def explosion(one: Trained) -> dict[str, bool]:
+    """Whether losses explode; they may be no number where a run has left those of the machine."""
+    return {"exploded": not np.mean(one.run.losses[-20:]) < EXPLODED}
+
+
+@grid(axes={"place": PLACES, "rate": RATES}, seeds=12, read=[solving, explosion])
+def elsewhere(seed: int, place: str, rate: float) -> Job:
     """Twelve blocks with norms in other places: steps to a loss of 0.05, and whether losses explode."""
-    axes, cells = ("place", "rate"), [[runs[p, r] for r in RATES] for p in PLACES]
-    found = outcomes(axes, cells, LIMIT)
-    last = np.asarray(
-        found.pop("last_loss")[1]
-    )  # no number where a run has left those of the machine
-    return {**found, "exploded": (axes, (~(last < EXPLODED)).tolist())}
+    if place == "both sides":
+        return until_solved(deep("pre"), seed, rate, prepare=sandwich)
+    prepare = {"queries and keys": head_norms, "nowhere": None}[place]
+    return until_solved(deep("pre", norm="none"), seed, rate, prepare=prepare)
 
 
 # Before training ----------------------------------------------------------------------------------

@@ -9,44 +9,31 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
-from measured_transformer.viewer.style import COLOURS, look, theme, themed
+from measured_transformer.viewer.style import COLOURS, theme, themed
 from xarray import Dataset
 
 from measured_book.figures.diagrams import box, canvas, plus, stream, wire
-from measured_book.figures.plots import (
-    panel_letters,
-    seed_lines,
-    seed_strip,
-    subplots,
-)
+from measured_book.figures.kit import Arms, curves, legend_over, panels, strips
+from measured_book.figures.plots import subplots
 
-CONCEPTS: Mapping[str, str] = {
-    "whole": "none",
-    "attention": "attention",
-    "positions": "rotary",
-    "skip": "residual",
-    "norm": "norm",
-    "ffn": "ffn",
+ARMS: Arms = {
+    "whole": ("none", "nothing"),
+    "attention": ("attention", "attention"),
+    "positions": ("rotary", "positions"),
+    "skip": ("residual", "skip connections"),
+    "norm": ("norm", "norms"),
+    "ffn": ("ffn", "feed-forward"),
 }
-"""What a model without this piece is drawn as, the same in every figure of the chapter."""
-NAMES: Mapping[str, str] = {
-    "whole": "nothing",
-    "attention": "attention",
-    "positions": "positions",
-    "skip": "skip connections",
-    "norm": "norms",
-    "ffn": "feed-forward",
-}
-"""What is left out, in words."""
+"""What a model without this piece is drawn as and called, the same in every figure of the chapter."""
 
 
 @themed
 def plot_five_models() -> Figure:
     """Draw one block six times: whole, and without each of the five pieces."""
-    figure, panels = subplots(2, 3, height=3.0)
-    for axes, arm in zip(panels.ravel(), NAMES, strict=True):
+    figure, found = subplots(2, 3, height=3.0)
+    for axes, (arm, (_, name)) in zip(found.ravel(), ARMS.items(), strict=True):
         _block_without(axes, arm)
-        title = "whole" if arm == "whole" else f"without {NAMES[arm]}"
+        title = "whole" if arm == "whole" else f"without {name}"
         axes.set_title(title, fontsize=11, pad=2)
     return figure
 
@@ -85,7 +72,7 @@ def _block_without(axes: Axes, piece: str) -> None:
 
 def _boxed(axes: Axes, centre: tuple[float, float], concept: str, *, gone: bool) -> None:
     if concept == "positions":
-        colour, height = COLOURS[CONCEPTS["positions"]], 0.6
+        colour, height = COLOURS[ARMS["positions"][0]], 0.6
     else:
         colour, height = COLOURS[concept], 0.5 if concept == "norm" else 0.74
     if not gone and concept != "positions":
@@ -118,18 +105,14 @@ def plot_ranking(
         puzzles, text: the results of these names.
         floors: task -> name of a reference -> loss; at most two, drawn dashed and dotted.
     """
-    figure, panels = subplots(3, 1, height=0.8 + 0.31 * len(NAMES))
-    for axes, (task, result) in zip(panels, _by_task(puzzles, text).items(), strict=True):
-        order = sorted(NAMES, key=lambda arm: float(result.loss.sel(arm=arm).mean()))
-        rows = {NAMES[arm]: result.loss.sel(arm=arm).values for arm in order}
-        concepts = {NAMES[arm]: CONCEPTS[arm] for arm in order}
-        seed_strip(axes, rows, label="", concepts=concepts)
+    figure, found = panels(3, 1, height=0.8 + 0.31 * len(ARMS))
+    for axes, (task, result) in zip(found, _by_task(puzzles, text).items(), strict=True):
+        strips(axes, result.loss, ARMS, over="arm", label="", lowest_first=True)
         for (name, loss), style in zip(floors[task].items(), ("--", ":"), strict=False):
             axes.axvline(loss, color=theme().ink, linestyle=style, linewidth=1.2, label=name)
         axes.set_title(task, loc="right", fontsize=12)
         axes.legend(loc="best", fontsize=10, handlelength=1.6)
-    panels[-1].set_xlabel("loss in nats; the rows say what is left out")
-    panel_letters(panels)
+    found[-1].set_xlabel("loss in nats; the rows say what is left out")
     return figure
 
 
@@ -148,22 +131,16 @@ def plot_learning_curves(puzzles: Dataset, text: Dataset, steps: Mapping[str, in
         puzzles, text: the results of these names.
         steps: of a training run, by task.
     """
-    figure, panels = subplots(3, 1, height=2.6)
-    for axes, (task, result) in zip(panels, _by_task(puzzles, text).items(), strict=True):
-        stretches = len(result.stretch)
+    figure, found = panels(3, 1, height=2.6, y="loss in nats")
+    for axes, (task, result) in zip(found, _by_task(puzzles, text).items(), strict=True):
+        stretches = result.sizes["stretch"]
         at = steps[task] / stretches * (np.arange(stretches) + 0.5)
-        lowest, highest = np.inf, 0.0
-        for arm in NAMES:
-            curves = result.curve.sel(arm=arm).transpose("seed", "stretch").values
-            lowest, highest = min(lowest, curves.min()), max(highest, curves[:, 2].max())
-            seed_lines(axes, at, curves, concept=CONCEPTS[arm], label=NAMES[arm], marker_every=6)
+        curves(axes, result.curve, "stretch", ARMS, over="arm", x=at, marker_every=6)
+        lowest, highest = float(result.curve.min()), float(result.curve.isel(stretch=2).max())
         axes.set_ylim(lowest - 0.06 * (highest - lowest), 1.02 * highest)
         axes.set_title(task, loc="right", fontsize=12)
-        axes.set_ylabel("loss in nats")
-    panels[-1].set_xlabel("training step")
-    panel_letters(panels)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=10)
+    found[-1].set_xlabel("training step")
+    legend_over(figure, found[0])
     return figure
 
 
@@ -183,15 +160,13 @@ def plot_needed(puzzles: Dataset, text: Dataset) -> Figure:
     """
     figure, axes = subplots(height=5.4)
     for task, result in _by_task(puzzles, text).items():
-        for piece in result.piece.values:
+        for piece in result.piece.values.tolist():
             built = (result.loss.sel(arm=piece) - result.loss.sel(arm="whole")).values
             taken = result.taken.sel(piece=piece).values
-            colour = look(CONCEPTS[str(piece)])["color"]
-            kind = TASK_MARKERS[task]
+            colour, kind = COLOURS[ARMS[piece][0]], TASK_MARKERS[task]
             axes.plot(built, taken, kind, color=colour, alpha=0.35, markersize=4, mew=0)
-            axes.plot(
-                built.mean(), taken.mean(), kind, color=colour, markersize=10, mec=theme().paper
-            )
+            means = (built.mean(), taken.mean())
+            axes.plot(*means, kind, color=colour, markersize=10, mec=theme().paper)
     top = 20.0
     axes.plot([0, top], [0, top], color=theme().ink, linestyle="--", linewidth=1)
     for scale in (axes.set_xscale, axes.set_yscale):
@@ -212,8 +187,8 @@ def plot_needed(puzzles: Dataset, text: Dataset) -> Figure:
 def _keys(figure: Figure) -> None:
     """Colours stand for pieces, shapes for tasks."""
     pieces = [
-        Line2D([], [], marker="o", linestyle="", color=look(concept)["color"], label=NAMES[arm])
-        for arm, concept in CONCEPTS.items()
+        Line2D([], [], marker="o", linestyle="", color=COLOURS[concept], label=name)
+        for arm, (concept, name) in ARMS.items()
         if arm != "whole"
     ]
     tasks = [

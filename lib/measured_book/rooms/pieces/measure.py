@@ -28,14 +28,15 @@ from measured_transformer.tasks.recall import AssociativeRecall
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.task import Batch, Task
 from measured_transformer.training.jobs import Job
-from measured_transformer.training.loop import Model, Run, evaluate, make_model, predict
+from measured_transformer.training.loop import Model, evaluate, make_model, predict
 from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.component_ablation import PIECES, piece_arms
 from numpy import ndarray
 from torch import Tensor
 
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
+from measured_book.measuring import Search, Trained, grid, job, only, tuned, tuning_seeds
+from measured_book.measuring.readings import Scores, asked_rate
 
 # What is the best without attention? --------------------------------------------------------------
 
@@ -190,8 +191,9 @@ def rises_when_taken(model: Model, batch: Batch, reference: Batch) -> Float[ndar
 
 # Left out for good --------------------------------------------------------------------------------
 
+REVERSAL = Reversal(vocab=12, length=12)
 TASKS: Mapping[str, Task] = {
-    "reversal": Reversal(vocab=12, length=12),
+    "reversal": REVERSAL,
     "recall": AssociativeRecall(pairs=2, queries=2, keys=4, values=4),
     "text": OpenedText(32),
 }
@@ -226,73 +228,41 @@ def trained(task: str, arm: str, seed: int) -> Job:
     return job(side.config, TASKS[task], seed, steps=steps, learning_rate=rate, **options)
 
 
-def look(task: str, seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
-    """Losses on held-out sequences, training curves, and what the whole model pays when it loses a piece."""
-    held_out = HELD_OUT[task]
-    curves = [np.asarray(runs[task, arm].losses).reshape(BINS, -1).mean(1) for arm in ARMS]
+def left_out(one: Trained) -> dict[str, Any]:
+    """Loss on held-out sequences, the training curve, and the learning rate."""
+    held_out = HELD_OUT[one.labels["task"]]
+    return {
+        "loss": evaluate(one.model, held_out, seed=one.seed, size=512).loss,
+        "curve": ("stretch", np.asarray(one.run.losses).reshape(BINS, -1).mean(1)),
+        **asked_rate(one),
+    }
+
+
+def lost_later(one: Trained) -> dict[str, Any]:
+    """What the whole model pays when it loses a piece."""
     batch, reference = (
-        held_out.batch(make_generator(seed, stream), 256) for stream in ("evaluation", "reference")
+        HELD_OUT[one.labels["task"]].batch(make_generator(one.seed, stream), 256)
+        for stream in ("evaluation", "reference")
     )
-    return {
-        "loss": [evaluate(runs[task, a].model, held_out, seed=seed, size=512).loss for a in ARMS],
-        "curve": curves,
-        "taken": rises_when_taken(runs[task, "whole"].model, batch, reference),
-        "rate": [trained(task, arm, seed).settings["learning_rate"] for arm in ARMS],
-    }
+    return {"taken": ("piece", rises_when_taken(one.model, batch, reference))}
 
 
+READ = (left_out, only(lost_later, arm="whole"))
+COORDS = {"piece": PIECES, "stretch": tuple(range(BINS))}
+TOLERANCE = {"loss": 0.5, "curve": 0.5, "taken": 2.0, "rate": 0.0}
 PUZZLES = ("reversal", "recall")
-_AXES = {
-    "loss": ("task", "arm"),
-    "curve": ("task", "arm", "stretch"),
-    "taken": ("task", "piece"),
-    "rate": ("task", "arm"),
-}
-_COORDS = {"arm": ARMS, "piece": PIECES, "stretch": tuple(range(BINS))}
-_TOLERANCE = {"loss": 0.5, "curve": 0.5, "taken": 2.0, "rate": 0.0}
 
 
-def _looks(tasks: tuple[str, ...], seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
-    found = [look(task, seed, runs) for task in tasks]
-    return {name: (axes, np.array([one[name] for one in found])) for name, axes in _AXES.items()}
-
-
-def puzzles_trainings(seed: int) -> dict[tuple[str, str], Job]:
-    """Reversal and recall, with all pieces and without each."""
-    return {
-        (task, arm): trained(task, arm, seed + (LATER if task == "recall" else 0))
-        for task in PUZZLES
-        for arm in ARMS
-    }
-
-
-@measurement(
-    seeds=10,
-    coords={"task": PUZZLES, **_COORDS},
-    trainings=puzzles_trainings,
-    repeat="opening",
-    tolerance=_TOLERANCE,
-)
-def puzzles(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+@grid(axes={"task": PUZZLES, "arm": ARMS}, coords=COORDS, seeds=10, read=READ, tolerance=TOLERANCE)
+def puzzles(seed: int, task: str, arm: str) -> Job:
     """Reversal and recall by four blocks that lack one kind of piece: losses, curves, pieces lost later."""
-    return _looks(PUZZLES, seed, runs)
+    return trained(task, arm, seed + (LATER if task == "recall" else 0))
 
 
-def text_trainings(seed: int) -> dict[tuple[str, str], Job]:
-    """Text, with all pieces and without each."""
-    return {("text", arm): trained("text", arm, seed) for arm in ARMS}
-
-
-@measurement(
-    seeds=6,
-    coords={"task": ("text",), **_COORDS},
-    trainings=text_trainings,
-    repeat="opening",
-    tolerance=_TOLERANCE,
-)
-def text(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+@grid(axes={"task": ("text",), "arm": ARMS}, coords=COORDS, seeds=6, read=READ, tolerance=TOLERANCE)
+def text(seed: int, task: str, arm: str) -> Job:
     """Text by four blocks that lack one kind of piece: losses, curves, pieces lost later."""
-    return _looks(("text",), seed, runs)
+    return trained(task, arm, seed)
 
 
 # Width and the size of writes ---------------------------------------------------------------------
@@ -326,20 +296,6 @@ def log_writes(
     return lengths[::2], lengths[1::2]
 
 
-def fitted_slope(x: Float[ndarray, "point"], y: Float[ndarray, "point"]) -> float:
-    """Slope of the straight line through points, by least squares.
-
-    Raises:
-        ValueError: for fewer than two different x.
-
-    >>> round(fitted_slope(np.arange(3.0), np.array([1.0, 3.0, 5.0])), 6)
-    2.0
-    """
-    if len(set(x.tolist())) < 2:
-        raise ValueError(f"expected at least two different x, got {x.tolist()}")
-    return float(np.polyfit(x, y, 1)[0])
-
-
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Neurons for each entry of the stream."""
 WIDTH_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
@@ -351,52 +307,29 @@ def two_blocks(width: float) -> Config:
     return Config(vocab=12, placement="pre", activation="relu", d_ff=int(64 * width))
 
 
-def writes_trainings(seed: int) -> dict[float, Job]:
-    """Two blocks with networks of each width, each at the learning rate that suits it."""
-    found: dict[float, Job] = {}
-    for width in WIDTHS:
-        config = two_blocks(width)
-        search = Search(
-            f"pieces-width-{width:g}",
-            config,
-            TASKS["reversal"],
-            WIDTH_RATES,
-            tuning_seeds(2),
-            300,
-            {"batch_size": 16},
-        )
-        found[width] = job(
-            config, TASKS["reversal"], seed, steps=300, learning_rate=tuned(search), batch_size=16
-        )
-    return found
-
-
-@measurement(
-    seeds=10,
-    coords={"width": WIDTHS, "state": STATES},
-    trainings=writes_trainings,
-    repeat="opening",
-    tolerance={"ratio": 0.5, "loss": 0.5, "rate": 0.0, "parameters": 1e-9},
-)
-def writes(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
-    """Logarithm of the network's write over attention's, mean of two blocks, by the network's width."""
-    tokens = TASKS["reversal"].batch(make_generator(seed, "evaluation"), 64).inputs
-    jobs = writes_trainings(seed)
-    fresh = {width: make_model(two_blocks(width), causal=False, seed=seed) for width in WIDTHS}
+def written(one: Trained) -> dict[str, Any]:
+    """Logarithm of the network's write over attention's, before and after training; ratio of parameters."""
+    tokens = REVERSAL.batch(make_generator(one.seed, "evaluation"), 64).inputs
+    fresh = make_model(one.job.config, causal=False, seed=one.seed)
 
     def ratio(model: Any) -> float:
         attention, network = log_writes(model.eval(), tokens)
         return float((network - attention).mean())
 
-    return {
-        "ratio": (
-            ("state", "width"),
-            [[ratio(fresh[w]) for w in WIDTHS], [ratio(runs[w].model) for w in WIDTHS]],
-        ),
-        "loss": (
-            "width",
-            [evaluate(runs[w].model, TASKS["reversal"], seed=seed).loss for w in WIDTHS],
-        ),
-        "rate": ("width", [jobs[w].settings["learning_rate"] for w in WIDTHS]),
-        "parameters": ("width", [parameter_ratio(fresh[w]) for w in WIDTHS]),
-    }
+    ratios = ("state", [ratio(fresh), ratio(one.model)])
+    return {"ratio": ratios, "parameters": parameter_ratio(fresh)}
+
+
+@grid(
+    axes={"width": WIDTHS},
+    coords={"state": STATES, "width": WIDTHS},
+    seeds=10,
+    read=[written, Scores(names=("loss",)), asked_rate],
+    tolerance={"ratio": 0.5, "loss": 0.5, "rate": 0.0, "parameters": 1e-9},
+)
+def writes(seed: int, width: float) -> Job:
+    """Logarithm of the network's write over attention's, mean of two blocks, by the network's width."""
+    config, options = two_blocks(width), {"batch_size": 16}
+    arm, seeds = f"pieces-width-{width:g}", tuning_seeds(2)
+    rate = tuned(Search(arm, config, REVERSAL, WIDTH_RATES, seeds, 300, options))
+    return job(config, REVERSAL, seed, steps=300, learning_rate=rate, **options)

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from measured_transformer.analysis.curves import steps_until
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.fixed import FixedSet
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.task import Batch
 from measured_transformer.tasks.text import TextLM
 from measured_transformer.training.jobs import Job
-from measured_transformer.training.loop import Model, Run, evaluate, make_model, predict
+from measured_transformer.training.loop import Model, Run, make_model, predict
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.schedules import (
     Constant,
@@ -39,7 +38,16 @@ from numpy import ndarray
 from scipy.optimize import nnls
 from torch import Tensor
 
-from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
+from measured_book.measuring import (
+    Search,
+    Trained,
+    grid,
+    job,
+    measurement,
+    tuned,
+    tuning_seeds,
+)
+from measured_book.measuring.readings import Curve, Progress, Scores, peak_rate
 
 # The sum of the rates, and the formula of the first Transformer ------------------------------------
 
@@ -159,53 +167,28 @@ SHAPES: Mapping[str, Schedule] = {
     "cooldown": WarmupStableDecay(0, STEPS, STEPS // 4),
 }
 """Schedule and, where it has another constant besides its peak, that constant in steps."""
+WORST = 20 * FAILED
+"""What a loss counts as that is higher or no number, as of a run that diverged: ten times that of a guess."""
 SCHEDULES = ("constant", "root", "exponential", "cooldown")
 
 
-def race_trainings(seed: int) -> dict[tuple[str, float], Job]:
-    """Every shape at every peak rate."""
-    return {
-        (shape, rate): job(
-            TRANSLATOR,
-            TASK,
-            seed,
-            steps=STEPS,
-            learning_rate=rate,
-            schedule=schedule,
-            batch_size=BATCH,
-        )
-        for shape, schedule in SHAPES.items()
-        for rate in RATES
-    }
+def racing(shape: str, seed: int, rate: float) -> Job:
+    """A translation model trained with a shape of schedule at a peak rate."""
+    options = {"schedule": SHAPES[shape], "batch_size": BATCH}
+    return job(TRANSLATOR, TASK, seed, steps=STEPS, learning_rate=rate, **options)
 
 
-@measurement(
+PROGRESS = Progress(level=FAILED, last=STEPS // 10, worst=WORST)
+
+
+@grid(
+    axes={"shape": tuple(SHAPES), "rate": RATES},
     seeds=6,
-    coords={"shape": tuple(SHAPES), "rate": RATES},
-    trainings=race_trainings,
-    repeat="opening",
+    read=[Scores(size=SCORED_ON, worst=WORST), PROGRESS],
 )
-def race(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
+def race(seed: int, shape: str, rate: float) -> Job:
     """A small translation model, six shapes of schedule at six peak rates: how low, how right, how soon."""
-    cells = [[runs[shape, rate] for rate in RATES] for shape in SHAPES]
-    scores = [[evaluate(run.model, TASK, seed=seed, size=SCORED_ON) for run in c] for c in cells]
-
-    def each(value: Any, rows: Any) -> tuple[tuple[str, str], list[list[float]]]:
-        return ("shape", "rate"), [[value(one) for one in row] for row in rows]
-
-    return {
-        "loss": each(lambda score: _bounded(score.loss), scores),
-        "accuracy": each(lambda score: score.accuracy, scores),
-        "last": each(lambda run: _bounded(float(run.losses[-STEPS // 10 :].mean())), cells),
-        "area": each(lambda run: _bounded(float(run.losses.mean())), cells),
-        "steps": each(lambda run: float(steps_until(run.losses, FAILED)), cells),
-    }
-
-
-def _bounded(loss: float) -> float:
-    """A loss, or ten times that of a guess where it is higher or no number, as of a run that diverged."""
-    worst = 20 * FAILED
-    return min(loss, worst) if math.isfinite(loss) else worst
+    return racing(shape, seed, rate)
 
 
 CHOSEN: Mapping[str, tuple[str, float]] = {
@@ -219,36 +202,15 @@ LATER = 500
 """What is added to the seeds of the final, so that none of them chose a setting."""
 
 
-def final_trainings(seed: int) -> dict[str, Job]:
-    """Every schedule at the setting that the race has chosen."""
-    return {
-        schedule: job(
-            TRANSLATOR,
-            TASK,
-            seed + LATER,
-            steps=STEPS,
-            learning_rate=rate,
-            schedule=SHAPES[shape],
-            batch_size=BATCH,
-        )
-        for schedule, (shape, rate) in CHOSEN.items()
-    }
-
-
-@measurement(
-    seeds=14, coords={"schedule": tuple(CHOSEN)}, trainings=final_trainings, repeat="opening"
+@grid(
+    axes={"schedule": tuple(CHOSEN)},
+    seeds=14,
+    read=[Scores(size=SCORED_ON, worst=WORST, seed_of_job=True), PROGRESS],
 )
-def final(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+def final(seed: int, schedule: str) -> Job:
     """Four schedules at their best setting, from seeds that chose none: how low, how right, how soon."""
-    found = [runs[schedule] for schedule in CHOSEN]
-    scores = [evaluate(one.model, TASK, seed=seed + LATER, size=SCORED_ON) for one in found]
-    return {
-        "loss": ("schedule", [_bounded(score.loss) for score in scores]),
-        "accuracy": ("schedule", [score.accuracy for score in scores]),
-        "last": ("schedule", [_bounded(float(one.losses[-STEPS // 10 :].mean())) for one in found]),
-        "area": ("schedule", [_bounded(float(one.losses.mean())) for one in found]),
-        "steps": ("schedule", [float(steps_until(one.losses, FAILED)) for one in found]),
-    }
+    shape, rate = CHOSEN[schedule]
+    return racing(shape, seed + LATER, rate)
 
 
 REPEATED = FixedSet(TASK, size=256, seed=0)
@@ -262,37 +224,27 @@ REPEATED_SHAPES: Mapping[str, Schedule] = {
 }
 
 
-def repeated_trainings(seed: int) -> dict[str, Job]:
-    """Three schedules on few sequences, each at the peak rate that suits it."""
-    jobs = {}
-    for name, schedule in REPEATED_SHAPES.items():
-        options = {"batch_size": BATCH, "schedule": schedule}
-        arm = f"schedules-repeated-{name}"
-        search = Search(arm, TRANSLATOR, REPEATED, RATES, tuning_seeds(2), REPEATED_STEPS, options)
-        given = {**options, "learning_rate": tuned(search), "evaluate_every": EVERY}
-        jobs[name] = job(TRANSLATOR, REPEATED, seed + LATER, steps=REPEATED_STEPS, **given)
-    return jobs
-
-
-@measurement(
-    seeds=14,
-    coords={
-        "schedule": tuple(REPEATED_SHAPES),
-        "at": tuple(range(EVERY, REPEATED_STEPS + 1, EVERY)),
-    },
-    trainings=repeated_trainings,
-    repeat="opening",
-)
-def repeated(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """The same model on 256 sequences: training and validation loss on the way."""
-    del seed
-    axes = ("schedule", "at")
-    found = [runs[name] for name in REPEATED_SHAPES]
+def on_the_way(one: Trained) -> dict[str, Any]:
+    """Training and validation loss at each evaluation."""
     return {
-        "training": (axes, [around(run.losses, EVERY) for run in found]),
-        "validation": (axes, [run.evaluation_losses for run in found]),
-        "rate": ("schedule", [float(run.rates.max()) for run in found]),
+        "training": ("at", around(one.run.losses, EVERY)),
+        "validation": ("at", one.run.evaluation_losses),
     }
+
+
+@grid(
+    axes={"schedule": tuple(REPEATED_SHAPES)},
+    coords={"at": tuple(range(EVERY, REPEATED_STEPS + 1, EVERY))},
+    seeds=14,
+    read=[on_the_way, peak_rate],
+)
+def repeated(seed: int, schedule: str) -> Job:
+    """The same model on 256 sequences: training and validation loss on the way."""
+    options = {"batch_size": BATCH, "schedule": REPEATED_SHAPES[schedule]}
+    arm, seeds = f"schedules-repeated-{schedule}", tuning_seeds(2)
+    rate = tuned(Search(arm, TRANSLATOR, REPEATED, RATES, seeds, REPEATED_STEPS, options))
+    given = {**options, "learning_rate": rate, "evaluate_every": EVERY}
+    return job(TRANSLATOR, REPEATED, seed + LATER, steps=REPEATED_STEPS, **given)
 
 
 def around(losses: Float[ndarray, "step"], every: int) -> list[float]:
@@ -393,11 +345,8 @@ def text_rate(name: str, steps: int = LENGTH) -> float:
     return tuned(Search(arm, SPEAKER, TEXT, TEXT_RATES, tuning_seeds(2), steps, options))
 
 
-def text_loss(model: Model, seed: int) -> float:
-    """Loss on held-out windows of the validation part, in nats a byte."""
-    return evaluate(model, TEXT, seed=seed, size=SCORED_ON).loss
-
-
+TEXT_LOSSES = (Scores(size=SCORED_ON, names=("loss",)), peak_rate, Curve(len(AT)))
+"""Loss on held-out windows of the validation part, in nats a byte; the peak rate; the loss on the way."""
 TEXT_SCHEDULES = (
     "constant",
     "root",
@@ -409,65 +358,23 @@ TEXT_SCHEDULES = (
 )
 
 
-def text_trainings(seed: int) -> dict[str, Job]:
-    """Every schedule at the peak rate that suits it."""
-    return {name: text_job(name, seed, rate=text_rate(name)) for name in TEXT_SCHEDULES}
-
-
-@measurement(
-    seeds=6,
-    coords={"schedule": TEXT_SCHEDULES, "at": AT},
-    trainings=text_trainings,
-    repeat="opening",
-)
-def text(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+@grid(axes={"schedule": TEXT_SCHEDULES}, coords={"at": AT}, seeds=6, read=TEXT_LOSSES)
+def text(seed: int, schedule: str) -> Job:
     """A small language model with seven schedules, each at its own peak rate: loss on held-out text."""
-    found = [runs[name] for name in TEXT_SCHEDULES]
-    return {
-        "loss": ("schedule", [text_loss(run.model, seed) for run in found]),
-        "rate": ("schedule", [float(run.rates.max()) for run in found]),
-        "curve": (("schedule", "at"), [run.evaluation_losses for run in found]),
-    }
+    return text_job(schedule, seed, rate=text_rate(schedule))
 
 
 # One run, many lengths ----------------------------------------------------------------------------
 
 
-def lengths_trainings(seed: int) -> dict[tuple[str, int], Job]:
-    """A cosine for every length, tuned for it; cooldowns from one run, whose rate is that of the longest."""
-    peak = text_rate("cooldown")
-    jobs = {}
-    for steps in LENGTHS:
-        cosine = text_rate("cosine", steps)
-        jobs["cosine", steps] = text_job("cosine", seed, rate=cosine, steps=steps)
-        jobs["cooldown", steps] = text_job("cooldown", seed, rate=peak, steps=steps)
-        jobs["constant", steps] = text_job("constant", seed, rate=peak, steps=steps)
-    return jobs
-
-
 KINDS = ("constant", "cooldown", "cosine")
 
 
-@measurement(
-    seeds=6,
-    coords={"kind": KINDS, "steps": LENGTHS, "at": AT},
-    trainings=lengths_trainings,
-    repeat="opening",
-)
-def lengths(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+@grid(axes={"kind": KINDS, "steps": LENGTHS}, coords={"at": AT}, seeds=6, read=TEXT_LOSSES)
+def lengths(seed: int, kind: str, steps: int) -> Job:
     """Cooldowns that branch off one constant run, against a cosine of each length: loss on held-out text."""
-    rows = [[runs[kind, steps] for steps in LENGTHS] for kind in KINDS]
-    return {
-        "loss": (("kind", "steps"), [[text_loss(run.model, seed) for run in row] for row in rows]),
-        "rate": (("kind", "steps"), [[float(run.rates.max()) for run in row] for row in rows]),
-        "curve": (("kind", "steps", "at"), [[_filled(run) for run in row] for row in rows]),
-    }
-
-
-def _filled(run: Run) -> list[float]:
-    """The losses on the way, NaN where the run has ended."""
-    found = run.evaluation_losses.tolist()
-    return found + [math.nan] * (len(AT) - len(found))
+    rate = text_rate("cosine", steps) if kind == "cosine" else text_rate("cooldown")
+    return text_job(kind, seed, rate=rate, steps=steps)
 
 
 # A law of two sums --------------------------------------------------------------------------------
@@ -720,8 +627,8 @@ def _looked_on(seed: int) -> Batch:
 
 
 def weights_of(model: Model) -> Float[Tensor, "weight"]:
-    """A copy of all weights of a model, behind one another."""
-    return torch.cat([weight.detach().reshape(-1) for weight in model.parameters()])
+    """A copy of all weights of a model, one behind the other."""
+    return torch.nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
 @torch.no_grad()

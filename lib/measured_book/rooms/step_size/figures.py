@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from measured_transformer.viewer.style import COLOURS, look, theme, themed
-from xarray import Dataset
+from xarray import DataArray, Dataset
 
+from measured_book.evidence.functions import best_rate
 from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
 from measured_book.figures.solving import NAMES as PLACEMENTS
-from measured_book.rooms.step_size.reading import at_best_rate
 
 CONCEPTS: Mapping[str, str] = {
     "pre": "residual",
@@ -32,6 +32,12 @@ NAMES: Mapping[str, str] = {
 }
 """What an arm is called."""
 SIX = ("none", "gate", "pre", "pre gate")
+
+
+def _reached(rates: Dataset, arm: str) -> DataArray:
+    """Right answers of a shallow tower at the learning rate whose loss is lowest for the other seeds."""
+    here = rates.sel(arm=arm)
+    return DataArray(best_rate(here.right, here.loss))
 
 
 def _name(axes: Axes, arm: str, at: tuple[float, float], text: str = "", **how: str) -> None:
@@ -83,8 +89,8 @@ def plot_staircase(rates: Dataset, towers: Dataset, deepest: Dataset) -> Figure:
     """
     figure, axes = subplots(height=3.2)
     found = {
-        2: at_best_rate(rates, "pre, 2"),
-        6: at_best_rate(rates, "pre, 6"),
+        2: _reached(rates, "pre, 2"),
+        6: _reached(rates, "pre, 6"),
         12: towers.right.sel(arm="pre"),
         24: deepest.right.sel(arm="pre"),
     }
@@ -153,7 +159,7 @@ def plot_towers(rates: Dataset, towers: Dataset, deepest: Dataset) -> Figure:
 def _over_depth(axes: Axes, rates: Dataset, towers: Dataset, deepest: Dataset) -> None:
     """One line through the means of each kind of tower, every run a dot."""
     for arm in ("pre", "post", "none"):
-        found = {n: at_best_rate(rates, f"{arm}, {n}").sel(move=5).values for n in (2, 6)}
+        found = {n: _reached(rates, f"{arm}, {n}").sel(move=5).values for n in (2, 6)}
         found[12] = towers.right.sel(arm=arm, move=5).values
         if arm in deepest.arm.values:
             found[24] = deepest.right.sel(arm=arm, move=5).values
@@ -183,7 +189,7 @@ def plot_factors(rates: Dataset, towers: Dataset) -> Figure:
         rates: the result ``rates``, for 6 blocks.
         towers: the result ``towers``, for 12.
     """
-    six = {arm: at_best_rate(rates, f"{arm}, 6").sel(move=5).values for arm in SIX}
+    six = {arm: _reached(rates, f"{arm}, 6").sel(move=5).values for arm in SIX}
     twelve = {arm: towers.right.sel(arm=arm, move=5).values for arm in ("none", "scaled")}
     rows = {
         "no norm, 12 blocks, plain": (twelve["none"], "none"),

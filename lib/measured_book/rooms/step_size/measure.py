@@ -32,6 +32,8 @@ from torch import Tensor
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 TASK = PermutationProducts(objects=3, length=6)
+FOLLOWED = 0.75
+"""The share of right answers from which on a model counts as following a move; a guess is right in a third."""
 """The shell game: one ball, three cups, six moves."""
 MOVES = tuple(range(1, TASK.length + 1))
 RATES = (3e-4, 7e-4, 1.5e-3, 3e-3, 7e-3, 1.5e-2)
