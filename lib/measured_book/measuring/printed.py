@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from measured_transformer.training.folders import build_folder
 
+from measured_book.evidence.grammar import split_format
 from measured_book.evidence.results import Result
 from measured_book.measuring.judging import (
     Judged,
