@@ -92,14 +92,20 @@ class Names:
         return found
 
 
-def read_names(folder: Path) -> Names:
+def read_names(folder: Path, without: str = "") -> Names:
     """Read the public names of the package in `folder`: those of its modules, and their members.
 
     A module's constants and type aliases count where a docstring stands below them.
+
+    Args:
+        folder: the package's.
+        without: a folder in it whose own folders are left out.
     """
     kinds: dict[str, str] = {}
     meanings: dict[str, dict[str, str]] = {}
     for path in sorted(folder.rglob("*.py")):
+        if without and folder / without in path.parent.parents:
+            continue
         parts = path.relative_to(folder.parent).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         tree = ast.parse(path.read_text("utf-8"))

@@ -25,6 +25,8 @@ from sphinx.util.docutils import SphinxDirective
 from bookpress.sphinx.docstrings import Names, Scope, as_rst, one_by_one, read_names
 
 LIBRARY = "measured_transformer"
+ROOMS = "chapters"
+"""The package whose packages, the rooms, have no entries: each serves its chapter alone."""
 _BEFORE_NAPOLEON, _AFTER_NAPOLEON = 400, 600
 _COLON = "\ue000"
 _ARGUMENTS = re.compile(r"\s*<dl>\n(<dd>.*?)</dl>\s*", re.DOTALL)
@@ -35,7 +37,7 @@ _SIMPLE = (type(None), bool, int, float, str, tuple)
 @functools.cache
 def names() -> Names:
     """The library's public names."""
-    return read_names(_folder())
+    return read_names(_folder(), without=ROOMS)
 
 
 def _folder() -> Path:
