@@ -35,6 +35,11 @@ def none(problems: Any) -> None:
     assert not listed, "\n" + "\n".join(listed)
 
 
+def in_a_room(name: str) -> bool:
+    """Whether a module serves one chapter alone; such modules have no entries."""
+    return name.startswith("measured_book.rooms.")
+
+
 @cache
 def modules() -> dict[str, ast.Module]:
     """Every public module of the library and the laboratory, and its source."""
@@ -57,7 +62,7 @@ def test_every_module_has_its_place_on_one_page_of_the_book():
     for path, text in pages.items():
         for module in re.findall(r"^\.\. automodule:: (\S+)$", text, re.MULTILINE):
             places[module].append(path.stem)
-    assert set(places) == set(modules())
+    assert set(places) == {name for name in modules() if not in_a_room(name)}
     none(f"{module} stands on {stems}" for module, stems in places.items() if len(stems) > 1)
     none(
         f"{module} stands on {stem}"
@@ -73,7 +78,7 @@ def test_a_package_says_what_it_is_for_and_shows_it():
     """Its examples run with those of all docstrings; a page has no others."""
     problems = []
     for name, tree in modules().items():
-        if name.startswith("measured_book.rooms."):
+        if in_a_room(name):
             continue  # a room has the same names in it as all others
         if (LIBRARY / name.replace(".", "/")).is_dir():
             prose, _, example = (ast.get_docstring(tree) or "").partition(">>> ")
@@ -211,6 +216,8 @@ def importable() -> Iterator[str]:
     for name in names:
         if any(part.startswith("_") for part in name.split(".")):
             continue  # a command (`python -m`) is run and not imported
+        if in_a_room(name):
+            continue
         module = importlib.import_module(name)
         for key, item in vars(module).items():
             own = getattr(item, "__module__", None) == name

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from measured_book.figures._palette import png
 from measured_book.figures.plots import (
     heat_map,
     legend_above,
@@ -144,6 +145,48 @@ def test_light_lies_on_white_and_dark_lets_the_page_through():
 def test_images_are_crisp_on_dense_screens():
     drawn = plain_line([0, 1])
     assert pixels(drawn.light).shape[1] == 2 * drawn.width == 1280
+
+
+def drawn_in(colours):
+    """Stripes of these many colours."""
+    random = np.random.default_rng(0)
+    stripes = np.full((400, 640, 4), 255, np.uint8)
+    shown = random.permutation(256**2)[:colours]
+    stripes[:, :, 0] = np.repeat(shown // 256, 640 // colours + 1)[:640]
+    stripes[:, :, 1] = np.repeat(shown % 256, 640 // colours + 1)[:640]
+    return stripes
+
+
+def test_few_colours_become_a_palette_and_stay_what_they_are():
+    stripes = drawn_in(200)
+    small = png(stripes)
+    assert Image.open(io.BytesIO(small)).mode == "P"
+    assert (pixels(small) == stripes).all()
+
+
+def test_colours_that_fill_an_area_stay_exact_and_blends_move_little():
+    stripes = drawn_in(100)
+    stripes[-2:, :, :3] = np.linspace(0, 255, 640)[:, None]  # two rows of blends, a few pixels each
+    stripes[-1, :, 3] = 180
+    back = pixels(png(stripes))
+    on_black, meant = (p[..., :3] * (p[..., 3:] / 255) for p in (back, stripes))
+    moved = np.maximum(np.abs(on_black - meant).max(-1), np.abs(back - stripes)[..., 3])
+    assert Image.open(io.BytesIO(png(stripes))).mode == "P"
+    assert (moved[:-2] == 0).all()
+    assert 0 < moved[-2:].max() <= 33  # a value is rounded on the way
+
+
+def test_a_drawing_with_more_colours_than_a_palette_holds_keeps_them_all():
+    stripes = drawn_in(640)
+    whole = png(stripes)
+    assert Image.open(io.BytesIO(whole)).mode == "RGBA"
+    assert (pixels(whole) == stripes).all()
+
+
+def test_what_is_transparent_stays_so():
+    dark = pixels(plain_line([0, 1]).dark)
+    assert set(np.unique(dark[..., 3])) >= {0, 255}
+    assert (dark[..., 3] == 0).mean() > 0.5
 
 
 def test_equal_drawings_are_equal_bytes():

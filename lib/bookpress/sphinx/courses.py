@@ -1,6 +1,7 @@
-"""What a lecturer plans with: a table of the chapters, with their exercises and what their measurements cost.
+"""Tables of the chapters that have a room, in the order of the book.
 
-    {compute-table}    a row for each chapter that has a room, in the order of the book
+    {compute-table}    what a lecturer plans with: their exercises, and what their measurements cost
+    {rooms-table}      where the code of their rooms lies in the repository
 
 Minutes are those that all seeds of all measurements took on the machine that the results name, added up from
 the results themselves.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from docutils import nodes
@@ -18,32 +19,84 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
-from bookpress.chapters import Chapter, front_matter, load_book
+from bookpress.chapters import TOC, Chapter, front_matter, load_book
+from bookpress.sphinx.downloads import repository_of
+from bookpress.sphinx.editions import edition_in
 
 _EXERCISE = re.compile(r"^`{3,}\{exercise\}", re.MULTILINE)
-_RESULTS = "lib/measured_book/rooms/{room}/results"
+_ROOM = "lib/measured_book/rooms/{room}"
 _SHOWN = "measured_compute_table"
 
 
-class _ComputeTable(SphinxDirective):
+class _Table(SphinxDirective):
+    titles: tuple[str, ...]
+    widths: tuple[int, ...]
+    kind: str
+
     def run(self) -> list[nodes.Node]:
         root = Path(self.env.srcdir)
-        chapters = with_rooms(root)
-        self.env.metadata[self.env.docname][_SHOWN] = facts(root, chapters)
         body = nodes.tbody()
-        for chapter in chapters:
+        for chapter in self.chapters(root):
             link = nodes.reference("", chapter.title, internal=True)
             builder = self.env.app.builder
             link["refuri"] = builder.get_relative_uri(self.env.docname, chapter.docname)
-            exercises, minutes = facts_of(root, chapter)
-            cells = (link, nodes.Text(str(exercises)), nodes.Text(f"{minutes:.0f}"))
-            body += nodes.row("", *(nodes.entry("", nodes.paragraph("", "", x)) for x in cells))
+            row = nodes.row("", nodes.entry("", nodes.paragraph("", "", link)))
+            for cell in self.cells(root, chapter):
+                row += nodes.entry("", nodes.paragraph("", "", *cell))
+            body += row
         head = nodes.row()
-        for title in ("Chapter", "Exercises", "Minutes of one core, all seeds"):
+        for title in self.titles:
             head += nodes.entry("", nodes.paragraph("", title))
-        columns = [nodes.colspec(colwidth=width) for width in (60, 15, 25)]
-        group = nodes.tgroup("", *columns, nodes.thead("", head), body, cols=3)
-        return [nodes.table("", group, classes=["compute-table"])]
+        columns = [nodes.colspec(colwidth=width) for width in self.widths]
+        group = nodes.tgroup("", *columns, nodes.thead("", head), body, cols=len(columns))
+        return [nodes.table("", group, classes=[self.kind])]
+
+    def chapters(self, root: Path) -> list[Chapter]:
+        return with_rooms(root)
+
+    def cells(self, root: Path, chapter: Chapter) -> Iterator[list[nodes.Node]]:
+        raise NotImplementedError
+
+
+class _ComputeTable(_Table):
+    titles = ("Chapter", "Exercises", "Minutes of one core, all seeds")
+    widths = (60, 15, 25)
+    kind = "compute-table"
+
+    def chapters(self, root: Path) -> list[Chapter]:
+        chapters = with_rooms(root)
+        self.env.metadata[self.env.docname][_SHOWN] = facts(root, chapters)
+        return chapters
+
+    def cells(self, root: Path, chapter: Chapter) -> Iterator[list[nodes.Node]]:
+        exercises, minutes = facts_of(root, chapter)
+        yield [nodes.Text(str(exercises))]
+        yield [nodes.Text(f"{minutes:.0f}")]
+
+
+class _RoomsTable(_Table):
+    titles = ("Chapter", "Room", "Its code")
+    widths = (45, 20, 35)
+    kind = "rooms-table"
+
+    def chapters(self, root: Path) -> list[Chapter]:
+        chapters = with_rooms(root)
+        for path in (root / TOC, *(chapter.path for chapter in chapters)):
+            self.env.note_dependency(str(path))
+        return chapters
+
+    def cells(self, root: Path, chapter: Chapter) -> Iterator[list[nodes.Node]]:
+        room = str(room_of(chapter))
+        at = f"{edition_in(self.env.app).code_at}/{_ROOM.format(room=room)}"
+        site = repository_of(self.env.app)
+        name = nodes.literal("", room)
+        yield [nodes.reference("", "", name, refuri=f"{site}/tree/{at}", internal=False)]
+        files: list[nodes.Node] = []
+        for path in sorted((root / _ROOM.format(room=room)).glob("[a-z]*.py")):
+            files += [nodes.Text(", ")] if files else []
+            address = f"{site}/blob/{at}/{path.name}"
+            files.append(nodes.reference("", path.name, refuri=address, internal=False))
+        yield files
 
 
 def room_of(chapter: Chapter) -> str | None:
@@ -61,7 +114,7 @@ def facts_of(root: Path, chapter: Chapter) -> tuple[int, float]:
     """Number of a chapter's exercises, and minutes that its kept results took."""
     exercises = len(_EXERCISE.findall(chapter.path.read_text("utf-8")))
     seconds = 0.0
-    for path in (root / _RESULTS.format(room=room_of(chapter))).glob("*.json"):
+    for path in (root / _ROOM.format(room=room_of(chapter)) / "results").glob("*.json"):
         told = json.loads(path.read_text("utf-8")).get("provenance", {}).get("seconds", 0.0)
         seconds += float(told)
     return exercises, seconds / 60
@@ -86,6 +139,7 @@ def _read_again(
 
 
 def setup(app: Sphinx) -> None:
-    """Register the table."""
+    """Register the tables."""
     app.add_directive("compute-table", _ComputeTable)
+    app.add_directive("rooms-table", _RoomsTable)
     app.connect("env-get-outdated", _read_again)

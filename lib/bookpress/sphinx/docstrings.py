@@ -97,15 +97,21 @@ class Names:
         return found
 
 
-def read_names(*packages: Path) -> Names:
+def read_names(*packages: Path, without: str = "") -> Names:
     """Read the public names of the packages in some folders: those of their modules, and their members.
 
     A module's constants and type aliases count where a docstring stands below them.
+
+    Args:
+        packages: their folders.
+        without: a folder in one whose own folders are left out.
     """
     kinds: dict[str, str] = {}
     meanings: dict[str, dict[str, str]] = {}
     files = [(folder, path) for folder in packages for path in sorted(folder.rglob("*.py"))]
     for folder, path in files:
+        if without and folder / without in path.parent.parents:
+            continue
         parts = path.relative_to(folder.parent).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         tree = ast.parse(path.read_text("utf-8"))

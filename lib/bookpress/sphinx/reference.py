@@ -25,6 +25,8 @@ from sphinx.util.docutils import SphinxDirective
 from bookpress.sphinx.docstrings import Names, Scope, as_rst, one_by_one, read_names
 
 PACKAGES = ("measured_transformer", "measured_book")
+ROOMS = "rooms"
+"""The package whose packages, the rooms, have no entries: each serves its chapter alone."""
 _BEFORE_NAPOLEON, _AFTER_NAPOLEON = 400, 600
 _COLON = "\ue000"
 _ARGUMENTS = re.compile(r"\s*<dl>\n(<dd>.*?)</dl>\s*", re.DOTALL)
@@ -34,8 +36,8 @@ _SIMPLE = (type(None), bool, int, float, str, tuple)
 
 @functools.cache
 def names() -> Names:
-    """The public names of the library and of the laboratory."""
-    return read_names(*map(_folder, PACKAGES))
+    """The public names of the library and of the laboratory, its rooms left out."""
+    return read_names(*map(_folder, PACKAGES), without=ROOMS)
 
 
 def _folder(package: str) -> Path:

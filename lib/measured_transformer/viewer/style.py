@@ -35,6 +35,7 @@ import numpy as np
 from cycler import cycler
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from measured_book.figures._palette import png
 
 P = ParamSpec("P")
 
@@ -289,9 +290,10 @@ def _settings(each: Theme) -> dict[str, Any]:
 
 def _png(figure: Figure, *, transparent: bool) -> bytes:
     stream = io.BytesIO()
-    no_version = {"Software": ""}  # equal drawings are equal bytes
-    figure.savefig(stream, format="png", dpi=DPI, transparent=transparent, metadata=no_version)
-    return stream.getvalue()
+    figure.savefig(stream, format="rgba", dpi=DPI, transparent=transparent)
+    columns = int(figure.get_figwidth() * DPI)
+    pixels = np.frombuffer(stream.getbuffer(), np.uint8).reshape(-1, columns, 4)
+    return png(pixels, dpi=(DPI, DPI))
 
 
 def _base64(image: bytes) -> str:
