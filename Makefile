@@ -8,7 +8,7 @@ REMOTE ?= origin
 PY := $(VENV)/bin/python
 
 .NOTPARALLEL:
-.PHONY: help book pdf measure attest plan parity test notebooks lab serve publish release lock links audit canary clean distclean
+.PHONY: help book pdf measure attest parity test notebooks lab serve publish release lock links audit canary clean distclean
 .PHONY: environment printing
 
 help:
@@ -16,7 +16,6 @@ help:
 	@echo 'make pdf        print the book as one file, _build/measured-transformer.pdf (needs Chromium)'
 	@echo 'make measure    measure what is missing or stale, with all seeds (CHAPTER=norm_placement: one chapter)'
 	@echo 'make attest     show that changed code gives the values that are kept'
-	@echo 'make plan       say what measuring everything would take on one GPU'
 	@echo 'make parity     measure the GPU'"'"'s own set of results into results-gpu, and what that changes'
 	@echo 'make test       run every check: style, types, imports, chapters, book, pages, unit tests'
 	@echo 'make notebooks  run every chapter'"'"'s notebook as it is downloaded, outside the repository'
@@ -52,9 +51,6 @@ measure: environment
 
 attest: environment
 	@$(PY) -m measured_book.measuring $(CHAPTER) --attest
-
-plan: environment
-	@$(PY) -m measured_book.measuring $(CHAPTER) --plan
 
 parity: environment
 	@$(PY) -m measured_book.measuring --device

@@ -1,4 +1,4 @@
-"""Judging a room's claims from its results, whenever the book is printed. No verdict is stored anywhere."""
+"""Judges a room's claims from its results whenever the book is printed. No verdict is stored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PATH = re.compile(r"(?P<result>\w+)\.(?P<variable>\w+)(?:\[(?P<where>[^\]]*)\])
 
 @dataclass(frozen=True)
 class Shown:
-    """A result as pages show it: the result, its dataset, and whether it holds.
+    """A result as pages show it: the result, its dataset, and whether it is valid.
 
     Attributes:
         name: of the measurement.
@@ -52,7 +52,7 @@ class Shown:
 
     @property
     def holds(self) -> bool:
-        """Whether the page shows it without a mark."""
+        """Whether the page shows it unmarked."""
         return self.state in HOLDS
 
     @property
@@ -124,7 +124,7 @@ def judge_room(room: str, replaced: Mapping[str, Result] | None = None) -> Judge
 
 
 def judge_results(room: str, results: Mapping[str, Result]) -> Judged:
-    """Judge the claims of a room from a set of results alone, whatever code they were measured with.
+    """Judge the claims of a room from a set of results, without checking what code measured them.
 
     Args:
         room: the room.
@@ -174,7 +174,7 @@ def _judged_room(room: str, shown: Mapping[str, Shown]) -> Judged:
 
 
 def with_chapter_verdicts(found: dict[str, Any]) -> dict[str, Any]:
-    """Records with the verdicts that are left after Holm's correction over all experiments of the chapter."""
+    """Records with their verdicts after Holm's correction over all experiments of the chapter."""
     for claim_id, (verdict, parts) in chapter_verdicts(found).items():
         record = found[claim_id]
         record["verdict_alone"], record["verdict"] = record["verdict"], verdict.value
@@ -190,7 +190,7 @@ def verdicts_of(room: str, replaced: Mapping[str, Result] | None = None) -> dict
 
 
 def value_of(judged: Judged, expression: str) -> str:
-    """The words for an expression of the prose.
+    """The text that an expression in the prose prints.
 
     - ``reversal.accuracy[arm=random]|mean:.3f``: a variable of a result, labels that choose along its axes, a
       reduction over all that remains, a format;
@@ -219,7 +219,7 @@ def value_of(judged: Judged, expression: str) -> str:
 
 
 def results_of(judged: Judged, expression: str) -> tuple[str, ...]:
-    """The measurements whose results an expression stands on."""
+    """The measurements that an expression reads."""
     path, _ = _split(expression)
     if (call := _CALL.fullmatch(path)) is not None:
         return judged.reads.get(call["name"], ())
@@ -230,7 +230,7 @@ def results_of(judged: Judged, expression: str) -> tuple[str, ...]:
 
 
 def _split(expression: str) -> tuple[str, str]:
-    """Path and rest of an expression; a label in brackets may hold what separates them."""
+    """Split an expression into path and rest; a label in brackets may contain the separator."""
     text, depth = expression.strip(), 0
     for index, sign in enumerate(text):
         depth += {"[": 1, "]": -1, "(": 1, ")": -1}.get(sign, 0)

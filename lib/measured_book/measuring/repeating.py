@@ -17,7 +17,7 @@ from measured_transformer.training.tuning import Arm, renew_rates
 from measured_book.evidence.results import Result, write_result
 from measured_book.evidence.seeds import seeds_of
 from measured_book.measuring.comparing import Comparison, compare, compare_first
-from measured_book.measuring.jobs import kept_choices, told_of
+from measured_book.measuring.jobs import fingerprint, kept_choices
 from measured_book.measuring.judging import verdicts_of
 from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.progress import Progress, Shown
@@ -302,7 +302,7 @@ def _renew_choices(one: Measurement, seeds: Sequence[int]) -> None:
     with kept_choices() as taken:
         for seed in seeds:
             one.jobs(seed, **one.settings())
-    for search in {told_of(search): search for search in taken}.values():
+    for search in {fingerprint(search): search for search in taken}.values():
         renew_rates(
             search.name,
             Arm(search.config, search.options),
