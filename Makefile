@@ -12,7 +12,7 @@ SINCE ?= main
 QUICK := -o addopts=--doctest-modules
 
 .NOTPARALLEL:
-.PHONY: help book pdf measure attest plan parity check test test-all notebooks lab serve publish release lock links audit canary clean distclean
+.PHONY: help book pdf measure attest parity check test test-all notebooks lab serve publish release lock links audit canary clean distclean
 .PHONY: environment printing
 
 help:
@@ -20,7 +20,6 @@ help:
 	@echo 'make pdf        print the book as one file, _build/measured-transformer.pdf (needs Chromium)'
 	@echo 'make measure    measure what is missing or stale, with all seeds (CHAPTER=norm_placement: one chapter)'
 	@echo 'make attest     show that changed code gives the values that are kept'
-	@echo 'make plan       say what measuring everything would take on one GPU'
 	@echo 'make parity     measure the GPU'"'"'s own set of results into results-gpu, and what that changes'
 	@echo 'make check      check what a change reaches, in minutes (SINCE=<commit>; else main)'
 	@echo 'make test       run the checks that protect main: style, types, fingerprints, chapters, book, tests'
@@ -58,9 +57,6 @@ measure: environment
 
 attest: environment
 	@$(PY) -m measured_book.measuring $(CHAPTER) --attest
-
-plan: environment
-	@$(PY) -m measured_book.measuring $(CHAPTER) --plan
 
 parity: environment
 	@$(PY) -m measured_book.measuring --device

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from measured_book.rooms.induction.measure import looked_back, matched
+from measured_book.rooms.induction.measure import prefix_matching_score
 from measured_transformer import capture
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import direct_logits
 from measured_transformer.analysis.circuits import compositions
+from measured_transformer.analysis.induction import previous_token_score
 from measured_transformer.analysis.lens import lens_logits
 from measured_transformer.analysis.patching import patched
 from measured_transformer.tasks.task import Batch
@@ -231,10 +232,10 @@ def _detectors(batch: Batch, patterns: tuple[Tensor, Tensor], row: Any) -> Itera
     mine, theirs = patterns
     n = batch.inputs.shape[1]
     before = detected(theirs, batch, get_previous_token_head_detection_pattern)
-    ours = torch.stack([looked_back(each) for each in mine])
+    ours = torch.stack([previous_token_score(each) for each in mine])
     yield row(
         "previous-token score",
-        "looked_back",
+        "previous_token_score",
         "detect_head, previous_token_head",
         apart(ours, before),
         same=False,
@@ -242,7 +243,7 @@ def _detectors(batch: Batch, patterns: tuple[Tensor, Tensor], row: Any) -> Itera
         why="the mean over queries that have a token before them here, over all queries there",
     )
     behind = detected(theirs, batch, get_induction_head_detection_pattern)
-    ours = torch.stack([matched(each, batch) for each in mine])
+    ours = torch.stack([prefix_matching_score(each, batch) for each in mine])
     by_rows = torch.zeros_like(behind)
     for example, tokens in enumerate(batch.inputs):
         wanted = get_induction_head_detection_pattern(tokens[None]).double()
@@ -250,7 +251,7 @@ def _detectors(batch: Batch, patterns: tuple[Tensor, Tensor], row: Any) -> Itera
         by_rows += weight.sum(-1)
     yield row(
         "induction score",
-        "matched",
+        "prefix_matching_score",
         "detect_head, induction_head",
         apart(ours, behind),
         same=False,
@@ -267,11 +268,11 @@ def found_heads(subject: Subject) -> Iterator[dict[str, Any]]:
         mine, theirs = seen_by(subject, hooked(subject.model, length=batch.inputs.shape[1]))
         scores = {
             "previous token": (
-                torch.stack([looked_back(each) for each in mine]),
+                torch.stack([previous_token_score(each) for each in mine]),
                 detected(theirs, batch, get_previous_token_head_detection_pattern),
             ),
             "induction": (
-                torch.stack([matched(each, batch) for each in mine]),
+                torch.stack([prefix_matching_score(each, batch) for each in mine]),
                 detected(theirs, batch, get_induction_head_detection_pattern),
             ),
         }

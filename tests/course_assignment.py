@@ -42,9 +42,10 @@ def read_a_tuned_rate() -> tuple[Config, float]:
     """A Llama-like config for this task, and the learning rate that comes with the library for it."""
     table = (files("measured_transformer.training") / "tuned.jsonl").read_text().splitlines()
     choices: dict[str, dict[str, Any]] = {line["name"]: line for line in map(json.loads, table)}
-    choice = choices["positions-lag-rotary"]
-    losses = {rate: sum(each) / len(each) for rate, each in choice["losses"]["rotary"]}
-    rate = choice["best"]["rotary"]
+    name = "relative-lag-rotary"
+    choice = choices[name]
+    losses = {rate: sum(each) / len(each) for rate, each in choice["losses"][name]}
+    rate = choice["best"][name]
     assert losses[rate] == min(losses.values()) < math.log(TASK.vocab)
     llama = {"norm": "rms", "activation": "swiglu", "bias": False, "rotary_pairing": "halves"}
     config = Config(vocab=TASK.vocab, d_model=32, max_length=256, positions="rotary")

@@ -153,18 +153,18 @@ def test_requests_come_and_go_and_each_step_is_full_while_any_wait():
     assert [sum(i in step for step in served.running) for i in range(6)] == limits
     assert served.steps < sum(max(limits[i : i + 2]) for i in (0, 2, 4))
     assert all(len(step) == 2 for step in served.running[:-4])
-    assert served.sent_back == 0
+    assert served.preemptions == 0
 
 
 def test_without_room_the_last_to_join_gives_its_pages_back():
     model = made(Decoder, SMALL.replace(positions="rotary"))
     prompts = [[1, 2, 3, 4], [5, 6, 7, 8], [9, 1, 2, 3]]
     served = serve(model, prompts, max_new_tokens=9, n_pages=4, page_size=4, at_once=3)
-    assert served.sent_back > 0
+    assert served.preemptions > 0
     assert texts(served.written) == texts(generate(model, prompts, max_new_tokens=9))
     assert served.peak_bytes <= 4 * 4 * served.written.cache_bytes
     roomy = serve(model, prompts, max_new_tokens=9, n_pages=40, page_size=4, at_once=3)
-    assert roomy.sent_back == 0
+    assert roomy.preemptions == 0
     assert roomy.steps == 9
 
 

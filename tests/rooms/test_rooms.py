@@ -58,11 +58,7 @@ def names_in(room: Path) -> set[str]:
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
-    if "planned chapter" in (room / "__init__.py").read_text("utf-8"):
-        assert names_in(room) == {"claims.toml"}
-    elif room.name == "notation":
-        assert names_in(room) == {"results"}  # it claims and asks nothing
-    elif room.name == "your_own_checkpoint":
+    if room.name == "your_own_checkpoint":
         assert names_in(room) == {"figures.py", "results"}  # what it shows was compared elsewhere
     else:
         assert names_in(room) | {"reading.py"} == NAMES

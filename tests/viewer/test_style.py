@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from measured_book.figures._palette import png
 from measured_book.figures.plots import (
     heat_map,
     legend_above,
@@ -21,6 +20,7 @@ from measured_book.figures.plots import (
     subplots,
 )
 from measured_transformer.viewer import style
+from measured_transformer.viewer._palette import png
 from measured_transformer.viewer.style import (
     COLOURS,
     DARK,

@@ -87,7 +87,7 @@ def counts(found: Mapping[str, Claim]) -> str:
 
 
 def long_text(found: Mapping[str, Claim], width: int) -> Iterator[str]:
-    """Yield the lines that say all of each claim."""
+    """Yield each claim in full, line by line."""
     for claim in found.values():
         for name, text in _fields(claim):
             yield from textwrap.wrap(

@@ -1,4 +1,4 @@
-"""What the statistics ask of their samples and settings."""
+"""Checks of the samples and settings that the statistics take."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def check_counts(successes: int, trials: int) -> None:
 
 
 def spread_of(values: Values) -> float:
-    """Return the standard deviation; values that are all alike have none, whatever rounding says."""
+    """Return the standard deviation, exactly 0 for equal values whatever their rounding."""
     return 0.0 if np.ptp(values) == 0 else float(values.std(ddof=1))

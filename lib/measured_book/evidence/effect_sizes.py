@@ -1,9 +1,7 @@
-"""Effect sizes: how large a difference is beside the spread of seeds, as numbers without a unit.
+"""Effect sizes: how large a difference is beside the spread of seeds, counted in standard deviations.
 
-A p-value says whether a difference is there, an effect size how much of it; seeds added later sharpen
-an effect size and change its meaning in nothing. The standardised difference counts standard deviations.
-Cliff's delta and the common-language effect use only the order of values, so no transformation of the
-scale and no outlier moves them.
+A p-value says whether a difference is there, an effect size how large it is. More seeds narrow the interval of
+an effect size and do not change what it means.
 """
 
 from __future__ import annotations
@@ -86,56 +84,6 @@ def hedges_g(
     found = cohens_d(treatment, baseline, paired=paired, confidence=confidence)
     freedom = treatment.size - 1 if paired else treatment.size + baseline.size - 2
     return EffectSize(found.value * _correction(freedom), found.interval, confidence)
-
-
-def cliffs_delta(
-    treatment: Treated, baseline: Untreated, *, confidence: float = 0.95
-) -> EffectSize:
-    """Return how often treatment exceeds baseline minus how often it falls below (Cliff 1993).
-
-    Over all pairs of a value of one arm and a value of the other, from -1 to 1. For unpaired arms;
-    in paired ones the share of seeds that improve is a `statistics.proportion`. The interval is
-    that of `common_language` on this scale.
-
-    Raises:
-        ValueError: fewer than two values in an arm, a value that is not finite, a bad confidence.
-    """
-    found = common_language(treatment, baseline, confidence=confidence)
-    low, high = found.interval
-    return EffectSize(2 * found.value - 1, (2 * low - 1, 2 * high - 1), confidence)
-
-
-def common_language(
-    treatment: Treated, baseline: Untreated, *, confidence: float = 0.95
-) -> EffectSize:
-    """Return the chance that a treated value exceeds an untreated one (McGraw and Wong 1992).
-
-    Ties count half (Vargha and Delaney 2000), so arms that are alike give 1/2. For unpaired arms.
-    The interval is Newcombe's fifth method (2006, part 2), a score interval: it stays within 0 and
-    1 and keeps a width where one arm lies wholly above the other.
-
-    Raises:
-        ValueError: fewer than two values in an arm, a value that is not finite, a bad confidence.
-    """
-    check_arms(treatment, baseline, paired=False)
-    check_confidence(confidence)
-    order = np.sign(treatment[:, None] - baseline[None, :])
-    chance = float((order.mean() + 1) / 2)
-    reach = float(scipy.stats.norm.ppf(0.5 + confidence / 2))
-    pairs, extra = order.size, (treatment.size + baseline.size) / 2 - 1
-
-    def excess(truth: float) -> float:
-        tails = (1 - truth) / (2 - truth) + truth / (1 + truth)
-        variance = truth * (1 - truth) * (1 + extra * tails) / pairs
-        return (chance - truth) ** 2 - reach**2 * variance
-
-    # The chance itself solves the equation too where it is 0 or 1: keep a hair away from it.
-    hair = 1 - 1e-9
-    low = 0.0 if chance == 0 else float(scipy.optimize.brentq(excess, 0.0, chance * hair))
-    high = 1.0
-    if chance < 1:
-        high = float(scipy.optimize.brentq(excess, 1 - (1 - chance) * hair, 1.0))
-    return EffectSize(chance, (low, high), confidence)
 
 
 def _correction(freedom: int) -> float:

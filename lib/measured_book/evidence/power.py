@@ -1,4 +1,4 @@
-"""Power: how often a comparison finds what is there, and how many seeds that takes.
+"""Power: how often a comparison detects a true effect, and how many seeds that takes.
 
 For those who declare a rule. Guess the spread of the differences from a few pilot seeds that are not used
 again, name the smallest effect that would matter and the effect that you expect, and ask for the seeds.
@@ -116,7 +116,7 @@ def seeds_for_difference(
     smallest_effect: float = 0.0,
     confidence: float = 0.95,
 ) -> int:
-    """Return the fewest seeds in each arm with which `power_of_difference` reaches ``power``.
+    """Return the smallest number of seeds in each arm at which `power_of_difference` reaches ``power``.
 
     Raises:
         ValueError: as `power_of_difference`; a power outside 0 to 1; a power that no number of
@@ -145,7 +145,7 @@ def seeds_for_equivalence(
     paired: bool = True,
     confidence: float = 0.95,
 ) -> int:
-    """Return the fewest seeds in each arm with which `power_of_equivalence` reaches ``power``.
+    """Return the smallest number of seeds in each arm at which `power_of_equivalence` reaches ``power``.
 
     Raises:
         ValueError: as `power_of_equivalence`; a power outside 0 to 1; a power that no number of

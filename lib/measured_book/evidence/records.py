@@ -1,4 +1,4 @@
-"""Measured values in words: numbers, and the values and statistics of records.
+"""Formats measured values as text: numbers, and the values and statistics of records.
 
 A record says what came out for one claim: its rule, values, statistics and verdict (`measuring.judging` makes
 them). Nothing here imports torch or scipy (one reduction, ``interval``, asks scipy when it is used), so the
@@ -21,7 +21,7 @@ _ZERO = re.compile(r"-(0(?:\.0*)?%?)")
 
 
 def number_text(value: float | int, spec: str = "") -> str:
-    """Return a number as a reader wants it: with a true minus and, for ``1e-14``, a power of ten.
+    """Format a number for readers: with a true minus sign and, for ``1e-14``, a power of ten.
 
     Args:
         value: the number.
@@ -92,7 +92,7 @@ REDUCTIONS: Mapping[str, Callable[[Sequence[float | int]], float | int | tuple[f
 
 
 def format_value(payload: Mapping[str, Any], expression: str) -> str:
-    """Return the words for an expression such as ``CS-1.3.error|max:.1e``.
+    """Return the text for an expression such as ``CS-1.3.error|max:.1e``.
 
     An expression is a path, then perhaps ``|`` and a reduction, then perhaps ``:`` and a format of
     Python. Paths:

@@ -159,7 +159,7 @@ _DOCNAME = re.compile(r"[\w-]+(/[\w-]+)*")
 
 
 class _Table:
-    """A TOML table that is taken apart field by field; errors say where they are."""
+    """Reads a TOML table field by field; errors name the place."""
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
         self.data = dict(data)
@@ -597,7 +597,7 @@ def claims(
     kind: str | None = None,
     status: str | None = None,
 ) -> dict[str, Claim]:
-    """Return the claims that come with the library by their id: all of them, or those that fit.
+    """Return the packaged claims by id: all of them, or those that match.
 
     >>> rotary = claims(ids="DD-7.*", source="DD")
     >>> rotary["DD-7.6"].statement
@@ -636,7 +636,7 @@ def claims(
 
 
 def claim(claim_id: str) -> Claim:
-    """Return the claim of this id.
+    """Return the claim with this id.
 
     Raises:
         KeyError: no such claim; the message gives the nearest ids.

@@ -1,4 +1,4 @@
-"""Results: what a measurement gave for every seed, kept in a small file with named axes.
+"""Results: a measurement's values for every seed, kept in a small file with named axes.
 
 A result is one JSON file, `rooms/<room>/results/<measurement>.json`. JSON, because a file of a few
 kilobytes that lives for years in a repository should be read by any program and by eye, and show in a diff
@@ -39,12 +39,12 @@ _LIST = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")
 
 
 class DamagedResultError(ValueError):
-    """A file of results that cannot be trusted; the message names the file and what to do."""
+    """A result file is damaged; the message names the file and the remedy."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one measurement gave.
+    """The values of one measurement.
 
     Attributes:
         room: the chapter's room, such as ``norm_placement``.
@@ -95,7 +95,7 @@ class Result:
 
 
 def _flat(told: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Provenance in one level, as attributes of a dataset have it: ``versions.torch``."""
+    """Provenance flattened to one level for a dataset's attributes: ``versions.torch``."""
     for name, value in told.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
@@ -112,7 +112,7 @@ def chapters_folder() -> Path:
 
 
 def results_folder(room: str) -> Path:
-    """Where a room's results lie.
+    """The folder of a room's results.
 
     Raises:
         ValueError: there is no such room.
@@ -124,7 +124,7 @@ def results_folder(room: str) -> Path:
 
 
 def load_result(room: str, name: str) -> xarray.Dataset:
-    """What a chapter measured, with all its seeds, as an `xarray.Dataset`.
+    """Load one of a chapter's results, with all seeds, as an `xarray.Dataset`.
 
     Args:
         room: the chapter: its file name, with ``_`` for ``-``.
@@ -137,13 +137,13 @@ def load_result(room: str, name: str) -> xarray.Dataset:
 
 
 def load_results(room: str) -> dict[str, xarray.Dataset]:
-    """All that a chapter measured, by the names of its measurements. Errors as `load_result`."""
+    """Load all of a chapter's results, by measurement name. Errors as in `load_result`."""
     folder = results_folder(room.replace("-", "_"))
     return {path.stem: read_result(path).dataset for path in result_files(folder)}
 
 
 def result_files(folder: Path) -> list[Path]:
-    """The files of results in a folder: JSON files that have the name of a measurement."""
+    """The result files in a folder: JSON files named like a measurement."""
     return sorted(path for path in folder.glob("*.json") if path.stem.isidentifier())
 
 
@@ -214,7 +214,7 @@ def _losses(told: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, dict[str, 
 
 
 def write_result(result: Result, path: Path, *, renew: bool = False) -> None:
-    """Write a result: the whole file or, where that fails, nothing at all.
+    """Write a result atomically: the whole file or nothing.
 
     Args:
         result: what to write.
@@ -244,7 +244,7 @@ def write_result(result: Result, path: Path, *, renew: bool = False) -> None:
 
 
 def check(result: Result) -> None:
-    """Say what does not fit in a result.
+    """Raise ValueError when parts of a result do not fit together.
 
     Raises:
         ValueError: a variable without the axis ``seed`` in front, whose shape is not that of its axes, or that
@@ -269,7 +269,7 @@ def check(result: Result) -> None:
 def differing(
     old: Result, variables: Mapping[str, tuple[tuple[str, ...], np.ndarray]]
 ) -> list[str]:
-    """The names of variables that an old result does not have, or has with other axes, sizes or kinds.
+    """The variables that an old result lacks, or has with other axes, sizes or types.
 
     Args:
         old: the result.
@@ -284,7 +284,7 @@ def differing(
 
 
 def other_form(room: str, name: str, names: Sequence[str], path: Path) -> ValueError:
-    """The error that a result has another form than the file that is there."""
+    """The error to raise when a result's form differs from the existing file's."""
     return ValueError(
         f"{room}.{name} gives other names or shapes than {path} holds ({', '.join(names)}), which was left as "
         f"it was; if the new form is meant, run make measure CHAPTER={room} RENEW=1"
@@ -292,13 +292,13 @@ def other_form(room: str, name: str, names: Sequence[str], path: Path) -> ValueE
 
 
 def remove_parts(path: Path) -> None:
-    """Remove what a process that was killed while it wrote a file has left beside it."""
+    """Remove partial files left by a process that was killed while writing."""
     for part in path.parent.glob(f".{path.name}.*.part"):
         part.unlink(missing_ok=True)
 
 
 def pack(values: np.ndarray) -> dict[str, Any]:
-    """An array as JSON has it: type and shape, and a list or packed bytes. NaN and infinities are kept."""
+    """Encode an array for JSON: type, shape, and a list or packed bytes. NaN and infinities are kept."""
     kind = np.dtype(_KINDS[values.dtype.kind])
     array = np.asarray(values, dtype=kind, order="C")  # a single number stays without axes
     told: dict[str, Any] = {"dtype": kind.str, "shape": list(array.shape)}
@@ -308,7 +308,7 @@ def pack(values: np.ndarray) -> dict[str, Any]:
 
 
 def unpack(told: Mapping[str, Any]) -> np.ndarray:
-    """The array that `pack` was given."""
+    """Decode an array that `pack` encoded."""
     kind = np.dtype(told["dtype"])
     if "packed" in told:
         flat = np.frombuffer(zlib.decompress(base64.b64decode(told["packed"])), dtype=kind).copy()

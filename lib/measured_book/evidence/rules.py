@@ -29,7 +29,7 @@ Array = Float[np.ndarray, " _"]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a rule makes of values.
+    """The outcome of applying a rule to values.
 
     ``effect`` is in the unit and with the sign of the values (what it is for each rule stands at
     `judge`); ``interval`` and ``p`` are None for exact rules. ``details`` holds what a reader may
@@ -86,7 +86,7 @@ def plain(name: str, value: object) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 def judge(rule: Rule, values: Mapping[str, object]) -> Judgement:
-    """Judge values by a rule. What each rule demands is written at its class in `registry`.
+    """Judge values by a rule; each rule's class in `registry` documents what it demands.
 
     The effect is: for an identity the largest ``|error|``; for a number value - stated where they
     differ most; for a bound the value nearest to it, or farthest beyond it; for a difference or an
@@ -126,7 +126,7 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Judgement:
 
 
 def further_details(rule: Rule, values: Mapping[str, object]) -> dict[str, Any]:
-    """Return what stands beside a judgement and decides nothing.
+    """Return the details reported beside a judgement, which do not affect it.
 
     For means of seeds a ``bootstrap`` interval of the rule's confidence, for two arms that spread
     ``hedges_g`` too; for other rules nothing.

@@ -1,4 +1,4 @@
-"""What a claim is: its fields, and the rules that it can be judged by.
+"""Defines a claim: its fields, and the rules that can judge it.
 
 How claims are written down and read is told in `registry`, which offers all names of this module too.
 """
@@ -27,7 +27,7 @@ STATUSES = ("covered", "planned")
 
 @dataclass(frozen=True)
 class Rule:
-    """What all rules share: a type, and their parameters as plain data.
+    """The base of all rules: a type, and parameters as plain data.
 
     Raises:
         ValueError: when a parameter is missing, out of range or at odds with another; each rule checks its
@@ -40,7 +40,7 @@ class Rule:
 
     @property
     def value_names(self) -> tuple[str, ...]:
-        """Names of the values that a measurement judged by this rule consists of."""
+        """The names of the values that this rule takes."""
         return self.values
 
     @property
@@ -54,7 +54,7 @@ class Rule:
         return False
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the rule as TOML would hold it; parameters that are not set are left out."""
+        """Return the rule as a TOML table; parameters that are not set are left out."""
         parameters = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)

@@ -1,4 +1,4 @@
-"""Which seeds measurements have: those of evaluation, those of tuning, and other sets of both.
+"""The seeds of measurements: for evaluation, for tuning, and alternative sets of both.
 
 The variable ``MEASURED_SEED_OFFSET`` names a set: a whole number, 0 by default. Sets are wholly apart when
 their numbers differ by at least the number of seeds asked for.
@@ -16,7 +16,7 @@ LARGEST_OFFSET = 100_000_000
 
 
 def seed_offset() -> int:
-    """Return which set of seeds the environment asks for: 0 where `MEASURED_SEED_OFFSET` is not set.
+    """Return the seed offset that the environment sets; 0 when `MEASURED_SEED_OFFSET` is not set.
 
     Raises:
         ValueError: no whole number from 0 to one hundred million.
@@ -25,7 +25,7 @@ def seed_offset() -> int:
 
 
 def seeds_of(count: int, stream: str = "evaluation", offset: int | None = None) -> list[int]:
-    """Return the first seeds of a stream; those of evaluation and of tuning never meet.
+    """Return the first seeds of a stream; evaluation and tuning seeds never overlap.
 
     The last digit of a seed names its stream (0 evaluation, 1 tuning), and the offset moves the other digits.
     So no seed used for tuning is ever used for evaluation, at any offset, and the seeds of a smaller count are
@@ -54,7 +54,7 @@ _STRIDE = 10
 
 @dataclass(frozen=True)
 class _Profile:
-    """A set of seeds; its name means nothing."""
+    """A set of seeds with an arbitrary name."""
 
     name: str = "quick"
     seed_offset: int = 0

@@ -15,13 +15,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
 
-import numpy as np
 import scipy  # scipy.stats is loaded at its first use
 
 from measured_book.evidence._samples import (
-    Samples,
     Treated,
     Untreated,
     Values,
@@ -195,131 +192,3 @@ def proportion(
     lower = float(scipy.stats.binom.cdf(successes, trials, against))
     p = min(1.0, 2 * min(upper, lower))
     return Estimate(successes / trials, (float(ends.low), float(ends.high)), p, confidence)
-
-
-def proportion_difference(
-    successes: int,
-    trials: int,
-    baseline_successes: int,
-    baseline_trials: int,
-    *,
-    confidence: float = 0.95,
-) -> Estimate:
-    """Return the difference of two independent shares with its interval, and the p-value of its being 0.
-
-    The interval joins the Wilson intervals of both shares (Newcombe 1998, method 10): unlike the
-    textbook interval it nearly keeps its coverage at few trials and at shares near 0 or 1. The p-value is
-    that of Fisher's exact test, which never rejects too often and often too seldom, so it may
-    exceed 1 - confidence where the interval just excludes 0.
-
-    Args:
-        successes: successes of the treatment.
-        trials: trials of the treatment.
-        baseline_successes: successes of the baseline.
-        baseline_trials: trials of the baseline.
-        confidence: of the interval.
-
-    Raises:
-        ValueError: no trials, successes outside 0 to trials, a bad confidence.
-    """
-    check_confidence(confidence)
-    check_counts(successes, trials)
-    check_counts(baseline_successes, baseline_trials)
-    arms = ((successes, trials), (baseline_successes, baseline_trials))
-    one, two = (
-        scipy.stats.binomtest(k, n).proportion_ci(confidence, method="wilson") for k, n in arms
-    )
-    share, other = (k / n for k, n in arms)
-    effect = share - other
-    low = effect - math.hypot(share - one.low, two.high - other)
-    high = effect + math.hypot(one.high - share, other - two.low)
-    p = scipy.stats.fisher_exact(np.array([[k, n - k] for k, n in arms])).pvalue
-    return Estimate(effect, (float(low), float(high)), min(1.0, float(p)), confidence)
-
-
-@dataclass(frozen=True)
-class RankTest:
-    """A test that uses only the order of values: a check that no outlier made a t test.
-
-    ``shift`` is the Hodges-Lehmann estimate of how far treatment lies above baseline,
-    ``smallest_p`` the smallest p-value that a sample of this size can give at all.
-    """
-
-    shift: float
-    p: float
-    smallest_p: float
-
-
-def rank_test(treatment: Treated, baseline: Untreated, *, paired: bool) -> RankTest:
-    """Return the two-sided p-value of both arms being alike, without assuming a distribution.
-
-    Paired: Wilcoxon's signed-rank test, exact where the differences are symmetric about 0; pairs
-    without a difference are left out (Wilcoxon 1945). Unpaired: the Mann-Whitney test, exact where
-    both arms have one distribution (Mann and Whitney 1947). Ties share their mean rank. Every
-    arrangement is counted where nothing is tied or where they are few; a normal approximation serves
-    many tied values.
-
-    Few seeds have few arrangements: five pairs give no p-value below 1/16, so at five seeds this
-    test alone can never reject at 0.05.
-
-    The shift is the median of the mean of every two differences (paired, each difference with
-    itself too), or of every difference between a value of each arm (Hodges and Lehmann 1963).
-
-    Raises:
-        ValueError: fewer than two values in an arm, a value that is not finite, paired arms of
-            different length.
-    """
-    check_arms(treatment, baseline, paired=paired)
-    return (_signed_rank if paired else _rank_sum)(treatment, baseline)
-
-
-_LARGEST_COUNT = 20_000  # arrangements that are counted one by one where ties leave no other way
-
-
-def _signed_rank(treatment: Treated, baseline: Untreated) -> RankTest:
-    differences = treatment - baseline
-    row, column = np.triu_indices(differences.size)
-    shift = float(np.median((differences[row] + differences[column]) / 2))
-    kept = differences[differences != 0]
-    if kept.size == 0:
-        return RankTest(shift, 1.0, 1.0)
-    ranks: Values = scipy.stats.rankdata(np.abs(kept))
-    arrangements = 2.0**kept.size
-    if np.unique(ranks).size == kept.size:
-        p = float(scipy.stats.wilcoxon(kept, method="exact").pvalue)
-    elif arrangements <= _LARGEST_COUNT:
-        p = _counted_exactly((np.sign(kept) * ranks,), "samples")
-    else:
-        p = float(scipy.stats.wilcoxon(kept, method="approx", correction=True).pvalue)
-    return RankTest(shift, p, 2 / arrangements)
-
-
-def _rank_sum(treatment: Treated, baseline: Untreated) -> RankTest:
-    shift = float(np.median(treatment[:, None] - baseline[None, :]))
-    ranks = scipy.stats.rankdata(np.concatenate([treatment, baseline]))
-    arrangements = float(scipy.special.comb(ranks.size, treatment.size))
-    if np.ptp(ranks) == 0:
-        return RankTest(shift, 1.0, 1.0)
-    if np.unique(ranks).size == ranks.size:
-        p = float(scipy.stats.mannwhitneyu(treatment, baseline, method="exact").pvalue)
-    elif arrangements <= _LARGEST_COUNT:
-        p = _counted_exactly((ranks[: treatment.size], ranks[treatment.size :]), "independent")
-    else:
-        p = float(scipy.stats.mannwhitneyu(treatment, baseline, method="asymptotic").pvalue)
-    return RankTest(shift, p, 2 / arrangements)
-
-
-def _counted_exactly(ranks: Samples, kind: Literal["samples", "independent"]) -> float:
-    """Return the two-sided p-value of the first sample's sum of ranks over all arrangements."""
-
-    def total(first: Any, *others: Any, axis: int) -> Any:
-        return first.sum(axis=axis)
-
-    found = scipy.stats.permutation_test(
-        ranks,
-        total,
-        permutation_type=kind,
-        n_resamples=_LARGEST_COUNT,
-        vectorized=True,
-    )
-    return float(found.pvalue)

@@ -1,4 +1,4 @@
-"""The seven verdicts, and how the verdicts of a claim's parts make the verdict of the claim.
+"""The seven verdicts, and how those of a claim's parts combine.
 
 Nothing here computes a statistic from values: `rules.judge` does that. This module imports neither
 scipy nor torch, so pages can be printed from records without them.
@@ -132,7 +132,7 @@ def parts_of(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _comparison(part: Mapping[str, Any]) -> str:
-    """What makes two parts the same test: their values and their rule."""
+    """The key by which two parts are the same test: their values and their rule."""
     told = [part["rule"], part.get("values"), part["statistics"]["p"]]
     return json.dumps(told, sort_keys=True)
 

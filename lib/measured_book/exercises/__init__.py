@@ -1,4 +1,4 @@
-"""Exercises of the chapters that check an answer, and say what is wrong with it without giving it away.
+"""Checks answers to the chapters' exercises, and says what is wrong without giving the solution away.
 
 An exercise has a name, its chapter's subject and its own: `learning_rate.half_life`. `check` takes the name and
 the answer: a function, a number, a tensor, a module or a word, as the exercise asks. A function is called on
@@ -33,7 +33,7 @@ __all__ = ["Result", "check"]
 
 
 def check(name: str, answer: Any) -> Result:
-    """Say whether an answer is right and, where it is not, what the first thing wrong with it is.
+    """Say whether an answer is right and, if not, what is wrong first.
 
     The same answer always gets the same verdict: whatever it draws at random is drawn from the same seed, and
     the program's own random numbers go on afterwards as if nothing had happened.
@@ -71,7 +71,7 @@ def _asked(exercise: Exercise) -> str:
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    """Draw the same random numbers within, and leave those of the program as they were."""
+    """Draw the same random numbers inside the block, and leave the program's generators unchanged."""
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         try:

@@ -1,4 +1,4 @@
-"""What checkers ask of an answer, and how a fault is told.
+"""What checkers demand of an answer, and how they report a fault.
 
 A checker calls the answer like the function that it shall be, turns what comes back into a tensor or a number,
 and demands properties of it, the basic ones first. Everything a reader can do wrong before that (nothing
@@ -41,7 +41,7 @@ def demand(condition: Any, message: str) -> None:
 
 
 class Answer:
-    """An answer as it was given to `check`; called like the function that it shall be.
+    """An answer given to `check`, called like the function that it should be.
 
     Args:
         value: the answer itself.
@@ -58,7 +58,7 @@ class Answer:
         self.input = ""
 
     def demand_a_start(self, asked: str) -> None:
-        """Raise a `Fault` with what is asked where nothing has been written yet."""
+        """Raise a `Fault` that restates the exercise when nothing has been written yet."""
         if self.value is None or self.value is ... or self.value is NotImplemented:
             raise Fault(f"{_NOT_WRITTEN}. Asked for: {asked}", at_an_input=False)
 
@@ -104,7 +104,7 @@ class Answer:
             raise Fault(text, at_an_input=False)
 
     def _names(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-        """Return the names of the arguments, and see to it that the function takes them."""
+        """Return the names of the arguments, and check that the function takes them."""
         called = self.value.forward if isinstance(self.value, nn.Module) else self.value
         try:
             signature = inspect.signature(called)
@@ -131,7 +131,7 @@ class Answer:
         return number(self.value, "the answer")
 
     def numbers(self, *names: str) -> list[float]:
-        """Return the answer as so many numbers, in this order."""
+        """Return the answer as this many numbers, in order."""
         values = self.value.tolist() if isinstance(self.value, (Tensor, np.ndarray)) else self.value
         if isinstance(values, Mapping):
             values = list(values.values())
@@ -144,7 +144,7 @@ class Answer:
         return [number(value, name) for name, value in zip(names, values, strict=True)]
 
     def option(self, *options: str) -> str:
-        """Return the answer as one of these words, whatever its capitals."""
+        """Return the answer as one of these words, ignoring case."""
         listed = ", ".join(map(repr, options))
         if not isinstance(self.value, str):
             raise Fault(f"expected one of {listed}, got {in_words(self.value)}")
@@ -269,7 +269,7 @@ def demand_number(
 
 
 def in_words(value: Any) -> str:
-    """Describe a value in few words: small ones as they are, large ones by their shape."""
+    """Describe a value briefly: small ones in full, large ones by shape."""
     if isinstance(value, (Tensor, np.ndarray)):
         kind = str(value.dtype).removeprefix("torch.")
         if 0 < math.prod(value.shape) <= _SHOWN:

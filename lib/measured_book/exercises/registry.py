@@ -1,4 +1,4 @@
-"""Which exercises there are: a checker becomes one by its decorator, and is found by its name."""
+"""The registry of exercises: a decorator registers a checker, and its name finds it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Exercise:
 
 
 def exercise(chapter: str) -> Callable[[Checker], Checker]:
-    """Make an exercise of a checker: a function that raises a `Fault` when an answer is wrong.
+    """Register a checker, a function that raises a `Fault` when an answer is wrong, as an exercise.
 
     The exercise is named by the checker's subject and name; its docstring says what is asked.
 
@@ -74,7 +74,7 @@ def exercises() -> list[Exercise]:
 
 
 def find(name: str) -> Exercise:
-    """Return the exercise of a name.
+    """Return the exercise with this name.
 
     Raises:
         ValueError: when there is none; the nearest names are given.

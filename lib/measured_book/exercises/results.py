@@ -1,4 +1,4 @@
-"""What a check says: plain text in a terminal, a framed note in a notebook."""
+"""The output of a check: plain text in a terminal, a framed note in a notebook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLOURS = {True: "#2a7f62", False: "#b4552d"}  # both readable on white and on 
 
 @dataclass(frozen=True)
 class Result:
-    """The verdict on one answer; true when it is right.
+    """The verdict on one answer; truthy when it is right.
 
     Attributes:
         name: the exercise.

@@ -1,4 +1,4 @@
-"""Measuring: functions of one seed, run for all their seeds, kept, repeated, and judged at print.
+"""Measuring: functions of one seed are run for all seeds; results are kept, repeated, and judged at print.
 
 A chapter's room declares what it measures in `measure.py`, and how that is read in `reading.py` (a small
 room has both in `measure.py`):

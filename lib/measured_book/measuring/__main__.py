@@ -15,7 +15,6 @@ from measured_book.measuring.attesting import attest, keep_fingerprints
 from measured_book.measuring.changes import as_markdown, changes, results_in, set_at
 from measured_book.measuring.machine import device_in_words, restart_with_kernels
 from measured_book.measuring.measurement import Measurement, measurements_of, rooms
-from measured_book.measuring.planning import as_text, plan
 from measured_book.measuring.progress import Shown
 from measured_book.measuring.repeating import Report, repeat
 from measured_book.measuring.scheduler import measure_all
@@ -24,7 +23,7 @@ from measured_book.measuring.state import status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 when all is well, 1 for failures, 2 for bad words."""
+    """Run one command and return the exit status: 0 for success, 1 for failures, 2 for bad arguments."""
     options = _parser().parse_args(arguments)
     try:
         if options.diff is not None:
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def cluster(address: str | None) -> Iterator[Executor | None]:
-    """What trains and looks: the workers of a dask cluster, or None for the cores of this machine.
+    """The executor that trains and evaluates: the workers of a dask cluster, or None for this machine's cores.
 
     Raises:
         ValueError: dask is not installed, or nothing answers at that address.
@@ -188,15 +187,8 @@ def _device(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
-    """Say what measuring would take on one GPU, all learning rates chosen anew; train nothing."""
-    del options
-    _say(as_text(plan(chosen)))
-    return 0
-
-
 def _diff(options: argparse.Namespace) -> int:
-    """Say, as Markdown, what one set of results changes beside another."""
+    """Print the differences between two sets of results as Markdown."""
     chosen = [name.replace("-", "_") for name in options.chapters]
     with set_at(options.diff) as before, set_at(options.to or str(chapters_folder())) as after:
         _say(as_markdown(changes(results_in(before), results_in(after), chosen)))
@@ -209,7 +201,7 @@ def _measurements(names: Sequence[str]) -> list[Measurement]:
 
 
 def _shown(options: argparse.Namespace) -> Shown:
-    """A bar in a terminal, lines in a log."""
+    """Choose a progress bar for a terminal and lines for a log."""
     return "bar" if sys.stderr.isatty() or options.progress else "lines"
 
 
@@ -233,7 +225,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"repeat in full only the K-th of {SHARES} shares; 'due': the one that follows from the commit",
     )
     parser.add_argument("--progress", action="store_true", help="show a bar in a log as well")
-    for command in (_attest, _repeat, _status, _plan, _device):
+    for command in (_attest, _repeat, _status, _device):
         name = f"--{command.__name__.strip('_')}"
         told = (command.__doc__ or "").rstrip(".")
         parser.add_argument(name, dest="command", action="store_const", const=command, help=told)

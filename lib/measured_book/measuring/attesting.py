@@ -23,7 +23,7 @@ from measured_transformer.training.tuning import Arm, renew_rates
 from measured_book.evidence.seeds import seed_offset, seeds_of
 from measured_book.measuring.attestations import Attestation, code_of, keep_attestation
 from measured_book.measuring.fingerprints import Fingerprint, Taken
-from measured_book.measuring.jobs import kept_choices, told_of
+from measured_book.measuring.jobs import kept_choices, search_key
 from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.progress import Progress, Shown
 from measured_book.measuring.repeating import measured_in_full, to_fetch
@@ -226,7 +226,7 @@ def _renew_choices(one: Measurement, lines: Sequence[Mapping[str, Any]]) -> None
     """Have learning rates that were chosen with other code hold for this."""
     with kept_choices() as taken:
         one.jobs(seeds_of(1)[0], **one.settings())
-    for search in {told_of(search): search for search in taken}.values():
+    for search in {search_key(search): search for search in taken}.values():
         renew_rates(
             search.name,
             Arm(search.config, search.options),

@@ -1,4 +1,4 @@
-"""What one set of results changes beside another: values, intervals and verdicts.
+"""The differences between two sets of results: values, intervals and verdicts.
 
 A set lies in a folder, `<room>/results/<measurement>.json`, as the chapters' own does and that of a GPU
 (`MEASURED_RESULTS_DIR`), or in a commit of the repository. Both sets are judged by the rules of the code as it
@@ -59,7 +59,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Move:
-    """A claim, or one part of it, for which the sets say different things.
+    """A claim, or one part of it, on which the two sets disagree.
 
     Attributes:
         room, claim, part: which; the part is empty for a claim of one rule and for the claim as a whole.
@@ -139,7 +139,7 @@ def results_in(folder: Path) -> dict[str, dict[str, Result]]:
 
 @contextmanager
 def set_at(place: str, repository: Path | None = None) -> Iterator[Path]:
-    """The folder of a set of results: a folder as it is, or what a commit has, for as long as it takes.
+    """The folder of a set of results: an existing folder, or a temporary one with the files of a commit.
 
     Args:
         place: a folder; a commit, for the results that pages show; or `COMMIT:FOLDER`.
@@ -254,7 +254,7 @@ def outcomes(judged: Judged) -> dict[str, dict[str, Outcome]]:
 
 
 def moved(before: Outcome, after: Outcome) -> bool:
-    """Whether one's effect lies outside of the other's interval, further than rounding leads.
+    """Whether the effect of one lies outside the interval of the other by more than rounding.
 
     Where a rule gives no interval, the effects themselves are compared.
     """
@@ -284,7 +284,7 @@ def _pair(value: Any) -> tuple[float, float] | None:
 
 
 def as_markdown(found: Changes) -> str:
-    """The differences as Markdown, such as for the text of a pull request."""
+    """The differences as Markdown, for the text of a pull request."""
     intervals, verdicts = len(found.intervals), len(found.verdicts)
     lines = [
         f"**{_counted(intervals, 'interval')} moved, {_counted(verdicts, 'verdict')} flipped** "
@@ -334,7 +334,7 @@ def as_markdown(found: Changes) -> str:
 
 
 def said(outcome: Outcome) -> str:
-    """An effect with its interval, in words."""
+    """An effect and its interval as text."""
     if outcome.effect is None:
         return outcome.verdict
     effect = f"{outcome.effect:.4g}"
@@ -344,7 +344,7 @@ def said(outcome: Outcome) -> str:
 
 
 def where_from(results: Iterable[Result]) -> str:
-    """Where and when results were measured, in words; nothing for none."""
+    """Where and when the results were measured, as text; empty without results."""
     devices: dict[str, int] = {}
     torches, pythons, dates = set(), set(), set()
     seconds = 0.0

@@ -1,14 +1,13 @@
-"""Which runs an accelerator trains as one stack, and about how long that takes: a model, not a measurement.
+"""Divides runs into stacks that an accelerator trains at once, and estimates how long each stack takes.
 
 Runs that differ in their seeds alone are one stack. A step of small models is a few hundred kernels of a few
 microseconds each, which one core hands out far more slowly than the accelerator does them. So a stack takes a
 process nearly all of its time and the accelerator little, and several processes beside one another, each with
 a stack of its own, use it better. `work` takes from here what is alike, how large stacks are and which is the
-longest; `planning` takes the seconds, too.
+longest.
 
-Where the numbers come from: `STACKED` and `ALONE` were measured on a server's core. `KERNELS_STACKED` and
-`KERNELS_ALONE` were counted, see there. `KERNEL` and `PRODUCTS_A_SECOND` are assumptions about an H100-class
-device.
+Where the numbers come from: `STACKED` and `ALONE` were measured on a server's core; `PRODUCTS_A_SECOND` is an
+assumption about an H100-class device. They serve to put stacks in order, and for nothing else.
 """
 
 from __future__ import annotations
@@ -38,48 +37,31 @@ Measured with two models of width 8 on one core of a server, as processor time.
 """
 ALONE = (1.8e-3, 1.0e-3)
 """The same for one model that is trained alone."""
-KERNELS_STACKED = (56, 162)
-"""Kernels of one step of a stack, and for each block of the model.
-
-Counted as the operations that reach the device in one step of an encoder with rotary positions: views and
-memory that is not written left out, what takes several kernels counted once.
-"""
-KERNELS_ALONE = (46, 126)
-"""The same for one model that is trained alone."""
-KERNEL = 3e-6
-"""Seconds that a kernel holds the device which has next to nothing to compute: an assumption."""
 PRODUCTS_A_SECOND = 5e12
 """Multiplications and additions that an H100-class GPU does in float32 without TF32, at a tenth of its peak."""
 
 
 @dataclass(frozen=True)
 class Took:
-    """About what a stack takes.
+    """The estimated cost of a stack.
 
     Attributes:
-        processor: seconds of the core that draws its batches and hands out its kernels.
-        kernels: seconds that the device would take for its kernels if they had nothing to compute.
+        processor: seconds of the core that hands out its kernels.
         products: seconds that the device multiplies.
     """
 
     processor: float
-    kernels: float
     products: float
 
     @property
     def seconds(self) -> float:
-        """From beginning to end, with the device and a core for itself: each step waits for its losses."""
+        """Seconds from beginning to end with a device and a core of its own: each step waits for its losses."""
         return self.processor + self.products
 
 
-def told_of(job: Job, *, without: tuple[str, ...] = ()) -> str:
-    """What runs of one stack have in common, and no others, in words; functions by what Python says of them.
-
-    Args:
-        job: one of them.
-        without: settings in which they may differ, too.
-    """
-    settings = {name: value for name, value in job.settings.items() if name not in without}
+def stack_key(job: Job) -> str:
+    """A text that is equal for the runs that one stack can hold, and for no others; functions by their repr."""
+    settings = job.settings
     given: Mapping[str, Any] = {"config": job.config, "task": job.task, "settings": settings}
     try:
         told = json.dumps(plain(given), sort_keys=True)
@@ -89,7 +71,7 @@ def told_of(job: Job, *, without: tuple[str, ...] = ()) -> str:
 
 
 def _kinds(value: Any) -> Iterator[str]:
-    """The classes of what an object is made of, with their modules, and the functions in it."""
+    """The classes an object is made of, with their modules, and the functions it holds."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
@@ -102,38 +84,34 @@ def _kinds(value: Any) -> Iterator[str]:
 
 
 def can_stack(job: Job) -> bool:
-    """Whether runs from other seeds may be trained with it: no dropout, no look after each step."""
+    """Whether runs from other seeds can be trained with this one: it has no dropout and no hook."""
     return not job.config.dropout and job.settings["after_step"] is None
 
 
 def parts_of(job: Job, members: int) -> list[int]:
-    """How many members the stacks have that so many runs make: as few stacks as may be, of about one size."""
+    """The sizes of the stacks for so many runs: as few stacks as possible, of about equal size."""
     largest = LARGEST_STACK if can_stack(job) else 1
     number = -(-members // largest)
     return [members // number + (part < members % number) for part in range(number)]
 
 
-def took(job: Job, members: int, *, draw: float = 0.0) -> Took:
-    """About what one stack takes.
+def took(job: Job, members: int) -> Took:
+    """Estimate the cost of one stack.
 
     Args:
         job: one of its runs.
         members: how many it has.
-        draw: seconds to draw one batch.
     """
-    stacks, steps = can_stack(job) and members > 1, job.settings["steps"]
-    start, block = STACKED if stacks else ALONE
-    first, each = KERNELS_STACKED if stacks else KERNELS_ALONE
-    blocks = job.config.n_layers
+    steps = job.settings["steps"]
+    start, block = STACKED if can_stack(job) and members > 1 else ALONE
     return Took(
-        steps * (start + blocks * block + members * draw),
-        steps * (first + blocks * each) * KERNEL,
+        steps * (start + job.config.n_layers * block),
         steps * members * products(job) / PRODUCTS_A_SECOND,
     )
 
 
 def products(job: Job) -> float:
-    """About how many multiplications one step of one run takes: three for each weight and token."""
+    """Estimate the multiplications of one step of one run: three for each weight and token."""
     config, weights = job.config, job.config.n_layers * 12 * job.config.d_model**2
     tokens = job.settings["batch_size"] * _length(job.task)
     return float(3 * tokens * (weights + config.vocab * config.d_model))
@@ -147,7 +125,7 @@ def _length(task: Task) -> int:
 
 
 def device_processes(cores: int) -> int:
-    """How many processes drive the one device at once.
+    """The number of processes that share the one device.
 
     Args:
         cores: how many there are; as many processes, but `MOST_PROCESSES` at most. `MEASURED_DEVICE_PROCESSES`
@@ -174,7 +152,7 @@ class _Group(Generic[T]):
 
     @property
     def part(self) -> int:
-        """How many members its next stack has."""
+        """The size of its next stack."""
         return parts_of(self.job, len(self.members))[0]
 
     @property
@@ -186,7 +164,7 @@ class _Group(Generic[T]):
 
 
 class Stacks(Generic[T]):
-    """What waits for a device, in stacks: the longest comes first, and before all what others wait for."""
+    """A queue of stacks for a device: those that other work waits for come first, then the longest."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group[T]] = {}
@@ -198,37 +176,37 @@ class Stacks(Generic[T]):
         return bool(self._groups)
 
     def put(self, job: Job, what: T, *, first: bool = False) -> None:
-        """Have something wait.
+        """Add an item to the queue.
 
         Args:
             job: the run that it is about.
             what: it.
             first: whether more is to be done when it is there, such as for the choice of a learning rate.
         """
-        told = f"{first} {told_of(job)}"
-        group = self._groups.get(told)
+        key = f"{first} {stack_key(job)}"
+        group = self._groups.get(key)
         if group is None:
-            group = self._groups[told] = _Group(first, job, took(job, 1), took(job, 2))
+            group = self._groups[key] = _Group(first, job, took(job, 1), took(job, 2))
         group.members.append(what)
-        self._push(told)
+        self._push(key)
 
     def take(self) -> list[T]:
-        """The next stack, which waits no more; nothing where nothing waits."""
+        """Remove and return the next stack; an empty list when the queue is empty."""
         while self._heap:
-            _, _, told, size = heapq.heappop(self._heap)
-            group = self._groups.get(told)
+            _, _, key, size = heapq.heappop(self._heap)
+            group = self._groups.get(key)
             if group is None or size != len(group.members):
                 continue  # it grew or shrank, and stands in the heap once more
             part = group.part
             stack, group.members = group.members[:part], group.members[part:]
             if group.members:
-                self._push(told)
+                self._push(key)
             else:
-                del self._groups[told]
+                del self._groups[key]
             return stack
         return []
 
-    def _push(self, told: str) -> None:
-        group = self._groups[told]
-        entry = (group.order, next(self._count), told, len(group.members))
+    def _push(self, key: str) -> None:
+        group = self._groups[key]
+        entry = (group.order, next(self._count), key, len(group.members))
         heapq.heappush(self._heap, entry)

@@ -21,7 +21,7 @@ _choose: ContextVar[Choose | None] = ContextVar("choose", default=None)
 
 @dataclass(frozen=True)
 class Search:
-    """The choice of one arm's learning rate: by the smallest mean loss on held-out sequences over tuning seeds.
+    """The search for one arm's learning rate: the smallest mean loss on held-out sequences over tuning seeds.
 
     Attributes:
         name: of the arm in its comparison; names the choice in the table of tuned rates.
@@ -51,7 +51,7 @@ class Search:
             )
 
     def trials(self) -> dict[tuple[float, int], Job]:
-        """The trainings that the choice takes, by rate and seed."""
+        """The trainings of the search, by rate and seed."""
         options = {**self.options, "steps": self.steps}
         return {
             (rate, seed): job(self.config, self.task, seed, learning_rate=rate, **options)
@@ -60,7 +60,7 @@ class Search:
         }
 
     def known(self) -> Tuned | None:
-        """What the table of tuned rates says; None where the search has not been made with this code."""
+        """The kept result of the search; None when it has not been made with this code."""
         return known_rates(
             self.name,
             {self.name: Arm(self.config, self.options)},
@@ -72,7 +72,7 @@ class Search:
 
 
 class NotTunedError(LookupError):
-    """A learning rate that the table of tuned rates does not know yet."""
+    """The table of tuned rates has no learning rate for a search yet."""
 
 
 def job(config: Config, task: Task, seed: int, **options: Any) -> Job:
@@ -86,7 +86,7 @@ def job(config: Config, task: Task, seed: int, **options: Any) -> Job:
 
 
 def tuning_seeds(count: int) -> list[int]:
-    """The seeds that rates are chosen on, which nothing is evaluated on; the same at every seed offset."""
+    """The seeds used for choosing rates, never for evaluation; the same at every seed offset."""
     return seeds_of(count, "tuning", offset=0)
 
 
@@ -106,7 +106,7 @@ def tuned(search: Search) -> float:
 
 
 def not_tuned(search: Search) -> NotTunedError:
-    """The error that the table of tuned rates has none for a search."""
+    """The error to raise when the table of tuned rates lacks a search."""
     return NotTunedError(
         f"expected the learning rate of {search.name} in the table of tuned rates, got none for this code "
         "and these settings; make measure finds it"
@@ -115,7 +115,7 @@ def not_tuned(search: Search) -> NotTunedError:
 
 @contextmanager
 def choosing(choose: Choose) -> Iterator[None]:
-    """Have searches that the table does not know answered by a function, in place of an error."""
+    """Let a function answer searches that the table lacks, instead of raising an error."""
     token = _choose.set(choose)
     try:
         yield
@@ -125,15 +125,15 @@ def choosing(choose: Choose) -> Iterator[None]:
 
 @contextmanager
 def wanted_searches(known: Mapping[str, float] | None = None) -> Iterator[list[Search]]:
-    """Gather, in place of an error, the searches that are still to be made.
+    """Collect the searches that are still to be made, instead of raising an error.
 
     Args:
-        known: what searches found that were made already, by what `told_of` says.
+        known: the rates that earlier searches found, by `search_key`.
     """
     found: list[Search] = []
 
     def choose(search: Search) -> float:
-        if known is not None and (rate := known.get(told_of(search))) is not None:
+        if known is not None and (rate := known.get(search_key(search))) is not None:
             return rate
         found.append(search)
         return search.rates[0]  # never trained with: the search is made first
@@ -144,7 +144,7 @@ def wanted_searches(known: Mapping[str, float] | None = None) -> Iterator[list[S
 
 @contextmanager
 def kept_choices() -> Iterator[list[Search]]:
-    """Take choices that were made with other code, where the table has none for this: those so taken.
+    """Fall back on rates chosen with other code where the table has none for this code; gives those searches.
 
     For measuring again: whether values come back is asked of the trainings that were measured.
     """
@@ -168,6 +168,6 @@ def kept_choices() -> Iterator[list[Search]]:
         yield found
 
 
-def told_of(search: Search) -> str:
-    """A search in words, by which it is known again."""
+def search_key(search: Search) -> str:
+    """A text that identifies a search."""
     return "\0".join([search.name, *(str(job.key()) for job in search.trials().values())])

@@ -1,4 +1,4 @@
-"""Judging a room's claims from its results, whenever the book is printed. No verdict is stored anywhere."""
+"""Judges a room's claims from its results whenever the book is printed. No verdict is stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STATISTIC = re.compile(r"[A-Z]{2}-\d+\.\d+[a-z]?(?:\.\w+)*")
 
 @dataclass(frozen=True)
 class Shown:
-    """A result as pages show it: the result, its dataset, and whether it holds.
+    """A result as pages show it: the result, its dataset, and whether it is valid.
 
     Attributes:
         name: of the measurement.
@@ -145,7 +145,7 @@ def judge_again(
 
 
 def judge_results(room: str, results: Mapping[str, Result]) -> Judged:
-    """Judge the claims of a room from a set of results alone, whatever code they were measured with.
+    """Judge the claims of a room from a set of results, without checking what code measured them.
 
     Args:
         room: the room.
@@ -362,7 +362,7 @@ def _statistic(judged: Judged, path: str) -> Any:
 
 
 def with_chapter_verdicts(found: dict[str, Any]) -> dict[str, Any]:
-    """Records with the verdicts that are left after Holm's correction over all experiments of the chapter."""
+    """Records with their verdicts after Holm's correction over all experiments of the chapter."""
     for claim_id, (verdict, parts) in chapter_verdicts(found).items():
         record = found[claim_id]
         record["verdict_alone"], record["verdict"] = record["verdict"], verdict.value

@@ -1,4 +1,4 @@
-"""Whether this machine can train on a GPU and, where not, what is the matter; and which kernels numpy takes."""
+"""Reports whether this machine can train on a GPU, and why not; and chooses the kernels that numpy uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from measured_transformer.training.device import circumstances, cpu_name
 
 
 def device_in_words() -> str:
-    """Card, driver and versions, in one line.
+    """Card, driver and versions as one line.
 
     Raises:
         ValueError: PyTorch finds no CUDA device; the message says whether a driver, a newer driver or another
@@ -56,7 +56,7 @@ def missing() -> str:
 
 
 def driver_cuda() -> str | None:
-    """The newest CUDA that the driver knows, as `nvidia-smi` says; None where it does not answer."""
+    """The newest CUDA version that the driver supports, from `nvidia-smi`; None when that does not answer."""
     try:
         done = subprocess.run(
             ["nvidia-smi"], capture_output=True, text=True, timeout=60, check=False
@@ -80,7 +80,7 @@ differ in their last bits.
 
 
 def kernels_to_ask_for(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable by which OpenBLAS takes `KERNELS`; empty where that is set already or they cannot run."""
+    """The variable that makes OpenBLAS use `KERNELS`; empty when it is set already or they cannot run here."""
     can = platform.machine() in ("x86_64", "AMD64") and torch.backends.cpu.get_cpu_capability() in (
         "AVX2",
         "AVX512",
@@ -89,7 +89,7 @@ def kernels_to_ask_for(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def restart_with_kernels() -> None:
-    """Start this program anew, in this process, if OpenBLAS would take other kernels: it asks but once."""
+    """Restart this program in this process if OpenBLAS would use other kernels: it reads the variable once."""
     if wanted := kernels_to_ask_for(os.environ):
         os.environ.update(wanted)
         os.execv(sys.executable, sys.orig_argv)

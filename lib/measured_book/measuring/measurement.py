@@ -45,7 +45,7 @@ class Code:
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """A function of one seed that gives named arrays, and what belongs to it.
+    """A function of one seed that returns named arrays, with its seeds, settings and trainings.
 
     Attributes:
         name: of the function.
@@ -92,7 +92,7 @@ class Measurement:
 
     @property
     def repeated(self) -> int:
-        """How many first seeds are looked at again."""
+        """The number of first seeds that a repeat measures again."""
         return 1 if self.repeat == "opening" else self.repeat
 
     def settings(self, **changed: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Measurement:
         return {} if self.trainings is None else dict(self.trainings(seed, **settings))
 
     def variables(self, given: Mapping[str, Any]) -> Variables:
-        """What the function gave, as arrays with the names of their axes, without that of the seed.
+        """The function's values as arrays with named axes, the seed's axis left out.
 
         Raises:
             ValueError: no value, a name that is not an identifier, axes that do not fit the shape or the
@@ -215,7 +215,7 @@ def measurement(
 
 @dataclass(frozen=True)
 class Reading:
-    """A function of results: what a claim is judged by, or a number that the prose names."""
+    """A function of results: the values that a claim is judged by, or a number that the prose names."""
 
     name: str
     function: Callable[..., Any]
@@ -223,12 +223,12 @@ class Reading:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The measurements whose results it takes: its parameters but those that must be named."""
+        """The measurements it reads: its positional parameters."""
         return tuple(name for name, one in self._parameters.items() if one.kind != one.KEYWORD_ONLY)
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """What the prose says in parentheses, in order: the parameters that must be named."""
+        """The arguments that the prose gives in parentheses, in order: its keyword-only parameters."""
         return tuple(name for name, one in self._parameters.items() if one.kind == one.KEYWORD_ONLY)
 
     @property
@@ -236,7 +236,7 @@ class Reading:
         return inspect.signature(self.function).parameters
 
     def answered(self, given: Sequence[str]) -> dict[str, Any]:
-        """Words of the prose as arguments by name: numbers where the function declares them as such.
+        """The prose's words as keyword arguments, converted to numbers where the function declares numbers.
 
         Raises:
             ValueError: more or fewer than it asks for, or a word that is no number.
@@ -268,7 +268,7 @@ def evidence(claim_id: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
 
 def number(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a number, or a list of them, that the prose names by the function's name; parameters as above.
+    """Declare a number, or a list of numbers, that the prose calls by the function's name; parameters as above.
 
     Parameters that must be named are what the prose says in parentheses, as strings, or as what they are
     annotated with where that is `int` or `float`: ``def worth(orders, *, task: str)`` is called ``worth(lag)``.
@@ -286,7 +286,7 @@ def _register(function: Callable[..., Any], reading: Reading) -> Callable[..., A
 
 
 def room_of(module: str) -> str:
-    """The room that a module belongs to; empty where it belongs to none."""
+    """The room that a module belongs to; empty when it belongs to none."""
     parts = module.split(".")
     return parts[2] if module.startswith(f"{ROOMS}.") and len(parts) > 2 else ""
 
@@ -320,7 +320,7 @@ def measurements_of(room: str) -> dict[str, Measurement]:
 
 
 def reading_module(room: str) -> ModuleType:
-    """The module of a room that says how its results are read: `reading.py`, or without one `measure.py`.
+    """The module of a room with its readings: `reading.py`, or `measure.py` when there is none.
 
     Raises:
         ValueError: no room of that name declares measurements, or one with a `reading.py` declares readings in
@@ -337,5 +337,5 @@ def reading_module(room: str) -> ModuleType:
 
 
 def readings_of(room: str) -> list[Reading]:
-    """What a room's claims are judged by, and the numbers that its prose names."""
+    """The readings of a room: evidence for its claims, and numbers for its prose."""
     return list(vars(reading_module(room)).get("__readings__", {}).values())

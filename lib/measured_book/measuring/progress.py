@@ -1,4 +1,4 @@
-"""How far a measurement is: a bar in a terminal, a line now and then in a log."""
+"""Shows how far a measurement has come: a bar in a terminal, an occasional line in a log."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FORM = "{percentage:3.0f}% |{bar:20}| {elapsed}, {remaining} left: {desc}"
 
 
 def cost(job: Job) -> float:
-    """About how long a training takes, in milliseconds of a slow core: what matters is the order."""
+    """Estimate a training's time in milliseconds of a slow core; only the order matters."""
     config, settings = job.config, job.settings
     width = 1 + settings["batch_size"] * config.d_model**2 / 1e5
     return float(settings["steps"] * (1 + config.n_layers) * width)
 
 
 def _bar() -> Any:
-    """A bar made of widgets in a notebook that has them, elsewhere of characters."""
+    """Make a progress bar: of widgets in a notebook that has them, of characters elsewhere."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TqdmWarning)  # that there are no widgets
         from tqdm.auto import tqdm
@@ -35,7 +35,7 @@ def _bar() -> Any:
 
 
 class Progress:
-    """Counts trainings and looks, and what they cost, against all that there are.
+    """Counts finished trainings and evaluations, weighted by cost, against the total.
 
     Args:
         shown: a bar, lines, or nothing.
@@ -51,7 +51,7 @@ class Progress:
         self._labels: dict[str, int] = {}
 
     def __enter__(self) -> Progress:
-        """Show it."""
+        """Show the progress."""
         if self._shown == "bar":
             self._bar = _bar()
         return self
@@ -62,12 +62,12 @@ class Progress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Show it no more."""
+        """Remove the progress."""
         if self._bar is not None:
             self._bar.close()
 
     def expect(self, what: str, label: str, units: float) -> None:
-        """One more of something is to be done.
+        """Add one item to what is to be done.
 
         Args:
             what: such as 'trainings'.
@@ -79,11 +79,11 @@ class Progress:
         self._labels[label] = self._labels.get(label, 0) + 1
 
     def expect_more(self, units: float) -> None:
-        """What is to be done costs more than was expected."""
+        """Add to the expected cost of what is to be done."""
         self._total += units
 
     def advance(self, what: str, label: str, units: float) -> None:
-        """One of them is done."""
+        """Count one item as done."""
         self._done += units
         self._counts[what][0] += 1
         self._labels[label] -= 1
@@ -91,7 +91,7 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """What is done, what is left, and of which measurements."""
+        """One line: what is done, what is left, and which measurements are at work."""
         counts = ", ".join(
             f"{done} of {total} {what}" for what, (done, total) in self._counts.items()
         )
@@ -99,7 +99,7 @@ class Progress:
         return f"{counts} ({', '.join(open_ones[:3])}{', ...' if len(open_ones) > 3 else ''})"
 
     def note(self, line: str) -> None:
-        """Say a line without harm to the bar."""
+        """Print a line without breaking the bar."""
         if self._bar is None:
             self._say(line)
         else:

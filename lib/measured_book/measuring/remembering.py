@@ -1,4 +1,4 @@
-"""What is known of searches for learning rates, so that what many seeds ask for is found out once."""
+"""Caches what is known of learning-rate searches, so that each is looked up once for many seeds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from measured_transformer.training.tuning import Tuned
 
 from measured_book.measuring import jobs
-from measured_book.measuring.dividing import told_of as alike
-from measured_book.measuring.jobs import Search, choosing, job, told_of
+from measured_book.measuring.dividing import stack_key
+from measured_book.measuring.jobs import Search, choosing, job, search_key
 
 
 class Memory:
-    """What the table of tuned rates and the names of searches were when they were first asked for."""
+    """Caches lookups in the table of tuned rates, and the keys of searches."""
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
@@ -22,17 +22,17 @@ class Memory:
             Search
         ] = []  # a function's address is no other's as long as that is there
 
-    def told_of(self, search: Search) -> str:
-        """As `jobs.told_of`."""
+    def search_key(self, search: Search) -> str:
+        """`jobs.search_key` with a cache."""
         words = self._words(search)
         if words not in self._told:
             self._alive.append(search)
-            self._told[words] = told_of(search)
+            self._told[words] = search_key(search)
         return self._told[words]
 
     @contextmanager
     def wanted_searches(self, known: Mapping[str, float]) -> Iterator[list[Search]]:
-        """As `jobs.wanted_searches`; the table is asked once for each search."""
+        """`jobs.wanted_searches`, with one lookup in the table for each search."""
         found: list[Search] = []
         ask = jobs.Search.known
 
@@ -44,7 +44,7 @@ class Memory:
             return self._known[words]
 
         def choose(search: Search) -> float:
-            if (rate := known.get(self.told_of(search))) is not None:
+            if (rate := known.get(self.search_key(search))) is not None:
                 return rate
             found.append(search)
             return search.rates[0]  # never trained with: the search is made first
@@ -59,4 +59,4 @@ class Memory:
     def _words(self, search: Search) -> str:
         asked = {**search.options, "steps": search.steps, "learning_rate": search.rates[0]}
         one = job(search.config, search.task, search.seeds[0], **asked)
-        return "\0".join([search.name, repr(search.rates), repr(search.seeds), alike(one)])
+        return "\0".join([search.name, repr(search.rates), repr(search.seeds), stack_key(one)])

@@ -1,4 +1,4 @@
-"""Measuring what is missing, and keeping what came of it.
+"""Measures what is missing and writes the results.
 
 Everything that is done is kept at once: runs in the store, trials in `_build/measuring`. Whatever interrupts a
 measurement, the next call goes on from there. A result is written when all of its seeds are there.
@@ -52,7 +52,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Report:
-    """What came of measuring: results written, results that held already, and what failed, in words."""
+    """The outcome of measuring: results written, results already valid, and failures with their messages."""
 
     written: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ def measure(
     progress: bool = True,
     **settings: Any,
 ) -> xarray.Dataset:
-    """Measure, here and now, and give the values; nothing is written but runs in the store.
+    """Measure now, in this process, and return the values; only runs are written, to the store.
 
     Args:
         measurement: what to measure.
@@ -104,7 +104,7 @@ def measure_all(
     progress: Shown = "lines",
     say: Say = print,
 ) -> Report:
-    """Measure what does not hold, with all seeds, and write the results.
+    """Measure everything without a valid result, with all seeds, and write the results.
 
     The trainings of all measurements are done together, each once. A measurement that another process is at
     work on comes last, when that has finished; what it wrote meanwhile is not measured again.
@@ -141,7 +141,7 @@ def measure_all(
 
 @contextmanager
 def _choices_kept() -> Iterator[None]:
-    """Take the learning rates that measurements choose while they look into the library's table."""
+    """Copy learning rates that measurements choose during evaluation into the library's table."""
     here = tuned_table.build_table()
     before = [] if here is None else tuned_table.lines_of(here)
     yield
@@ -151,13 +151,13 @@ def _choices_kept() -> Iterator[None]:
 
 
 def _written(one: Measurement) -> int | None:
-    """When the result was written; none where there is none."""
+    """The time at which the result was written; None when there is no result."""
     path = folder_for(one.room) / f"{one.name}.json"
     return path.stat().st_mtime_ns if path.is_file() else None
 
 
 def _planned(one: Measurement, renew: bool, report: Report, say: Say) -> list[Task]:
-    """What is to be done for a measurement; nothing where it holds, or cannot be done."""
+    """The task for a measurement; empty when its result is valid or it cannot be measured."""
     try:
         now = status(one)
         if now.is_valid and not renew:
@@ -176,7 +176,7 @@ def _planned(one: Measurement, renew: bool, report: Report, say: Say) -> list[Ta
 
 
 def _do(tasks: Sequence[Task], work: Workers, store: Store, report: Report) -> None:
-    """Do all tasks together, and end each as soon as its last seed is there."""
+    """Run all tasks together and finish each as soon as its last seed is in."""
     by_one = {id(task.one): task for task in tasks}
     for task in tasks:
         if not task.missing:
@@ -190,7 +190,7 @@ def _do(tasks: Sequence[Task], work: Workers, store: Store, report: Report) -> N
 
 
 class Task:
-    """A measurement that is being measured: the seeds that are there, those that failed, those missing.
+    """A measurement in progress: its finished, failed and missing seeds.
 
     Args:
         one: the measurement.
@@ -215,7 +215,7 @@ class Task:
 
     @property
     def missing(self) -> list[int]:
-        """The seeds that are still to be measured."""
+        """The seeds still to be measured."""
         return [s for s in self._seeds if s not in self._done and s not in self._failed]
 
     def wanted(self) -> list[Wanted]:
@@ -226,7 +226,7 @@ class Task:
         ]
 
     def take(self, outcome: Outcome) -> None:
-        """Keep what came of a seed."""
+        """Keep the outcome of a seed."""
         wanted, found = outcome
         if isinstance(found, Trial) and self.one.code() != self._code:
             found = RuntimeError(
@@ -244,7 +244,7 @@ class Task:
         self._refuse_another_form(found)
 
     def _refuse_another_form(self, trial: Trial) -> None:
-        """See with the first seed whether the result could be written, and measure no more where not.
+        """Check with the first seed that the result can be written, and stop measuring otherwise.
 
         A whole number where fractions are kept is no other form: other seeds may give fractions.
         """
@@ -261,7 +261,7 @@ class Task:
             self._refused.append(other_form(self.one.room, self.one.name, names, path))
 
     def finish(self, report: Report) -> None:
-        """Write the result, when all seeds are there; else say what is missing."""
+        """Write the result when all seeds are in; otherwise report what is missing."""
         label, path = self.one.label, self._folder / f"{self.one.name}.json"
         count = len(self._seeds)
         if self._refused:
@@ -299,7 +299,7 @@ def error_summary(failed: Mapping[int, Exception]) -> str:
 def result_of(
     measurement: Measurement, trials: Sequence[Trial], provenance: Mapping[str, Any] | None = None
 ) -> Result:
-    """The result that these trials make, one a seed.
+    """The result made of these trials, one for each seed.
 
     Raises:
         ValueError: trials that differ in the names or shapes of what they gave.
@@ -349,7 +349,7 @@ def result_of(
 
 
 def trials_folder(measurement: Measurement, provenance: Mapping[str, Any]) -> Path | None:
-    """Where trials of a measurement are kept until its result is written; None outside a book.
+    """The folder that keeps a measurement's trials until its result is written; None outside a book.
 
     Code, settings, data, versions and kind of machine are in its name.
     """
@@ -363,7 +363,7 @@ def trials_folder(measurement: Measurement, provenance: Mapping[str, Any]) -> Pa
 
 
 def _known(one: Measurement, result: Result | None, now: Mapping[str, Any]) -> dict[int, Trial]:
-    """The seeds that an existing result holds of the very same code, versions and kind of machine."""
+    """The trials of an existing result from the same code, versions and kind of machine."""
     if result is None or result.provenance.get("kind") != now.get("kind"):
         return {}
     same = same_versions(one, result.provenance.get("versions", {}))
@@ -384,7 +384,7 @@ def _known(one: Measurement, result: Result | None, now: Mapping[str, Any]) -> d
 
 @contextmanager
 def a_store() -> Iterator[Store]:
-    """The store of the book, else one for as long as it takes."""
+    """The book's store, or a temporary one when there is none."""
     found = found_store()
     with nullcontext() if found else tempfile.TemporaryDirectory() as folder:
         yield found or Store(Path(str(folder)))
@@ -392,7 +392,7 @@ def a_store() -> Iterator[Store]:
 
 @contextmanager
 def locked(one: Measurement, *, wait: bool) -> Iterator[bool]:
-    """Hold a measurement's lock; the operating system lifts that of a process that dies.
+    """Hold a measurement's lock; the operating system releases the lock of a process that dies.
 
     Where there is no folder for locks, or it cannot be written to, the block runs without one.
     """

@@ -89,11 +89,11 @@ class TimedJob(Job):
         seconds = (time.perf_counter() - self.began[0]) / (self.share if stacked else 1)
         return {**told, "seconds": round(seconds, 3)} if told else told
 
-    def obtained(self, store: Store) -> Run:
+    def load_or_train(self, store: Store) -> Run:
         """The run: from the store, in whatever form it has it, else trained now and stored."""
         key = stored_key(self, store)
         data = None if key is None else store.read(key)
-        return super().obtained(store) if data is None else self.unpacked(data)
+        return super().load_or_train(store) if data is None else self.unpacked(data)
 
 
 def timed(job: Job, share: int = 1, *, checkpoint_every: int | None = None) -> TimedJob:
@@ -179,7 +179,7 @@ def take(
         runs, seconds, kinds = {}, 0.0, set()
         for name, job in wanted.items():
             start = time.perf_counter()
-            runs[name] = job.obtained(store)
+            runs[name] = job.load_or_train(store)
             told = header_of(job, store)
             seconds += told.get("seconds", time.perf_counter() - start)
             kinds.add(told.get("asked", {}).get("device", circumstances()["kind"]))

@@ -1,4 +1,4 @@
-"""Doing what measurements ask for, all of them together: searches, trainings, looks.
+"""Does the work of all measurements together: learning-rate searches, trainings, evaluations.
 
 Every training is done once, however many measurements and seeds ask for it, the longest first. A seed is
 looked at as soon as its own trainings are there. Where learning rates are still to be chosen, the trainings of
@@ -35,8 +35,7 @@ from measured_transformer.training.processes import LocalProcesses, ProcessDiedE
 from measured_transformer.training.store import Store
 from measured_transformer.training.tuning import Arm, Tuned, keep_rates
 
-from measured_book.measuring.dividing import Stacks, device_processes
-from measured_book.measuring.dividing import told_of as alike
+from measured_book.measuring.dividing import Stacks, device_processes, stack_key
 from measured_book.measuring.jobs import Search, kept_choices
 from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.progress import A_LOOK, Progress, cost
@@ -58,7 +57,7 @@ _BROKE = (BrokenExecutor, ProcessDiedError)
 
 
 class TrainingError(RuntimeError):
-    """A training that a measurement needs ended with an error; the message says with which."""
+    """A training that a measurement needs failed; the message says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +83,7 @@ class Wanted:
 
     @property
     def label(self) -> str:
-        """Of the measurement."""
+        """The label of the measurement."""
         return self.measurement.label
 
 
@@ -93,7 +92,7 @@ Outcome = tuple[Wanted, Trial | Exception]
 
 @dataclass(eq=False)
 class _Item:
-    """What is wanted, and what it still waits for: keys of trainings, names of searches."""
+    """A wanted measurement, and what it still waits for: keys of trainings, names of searches."""
 
     wanted: Wanted
     jobs: Mapping[Any, Job] = field(default_factory=dict)
@@ -105,7 +104,7 @@ class _Item:
 
 @dataclass(eq=False)
 class _Search:
-    """The choice of a learning rate, the trainings that it takes, and the items that wait for it."""
+    """A learning-rate search, its trainings, and the items that wait for it."""
 
     name: str
     search: Search
@@ -119,7 +118,7 @@ class _Search:
 
 @dataclass(eq=False)
 class _Training:
-    """One run that is missing, and what waits for it."""
+    """A missing run, and what waits for it."""
 
     key: str
     job: Job
@@ -128,13 +127,13 @@ class _Training:
 
     @property
     def is_refused(self) -> bool:
-        """Whether nothing waits for it any more."""
+        """Whether nothing waits for it any longer."""
         return all(isinstance(one, _Item) and one.wanted.refused for one in self.waiting)
 
 
 @dataclass(eq=False)
 class _Stack:
-    """Trainings that are done at once, by one process.
+    """Trainings that one process does at once.
 
     Attributes:
         trainings: which.
@@ -146,7 +145,7 @@ class _Stack:
 
 
 class Workers:
-    """Trains and looks: in processes of this machine, in stacks on its accelerator, or through an executor.
+    """Trains and evaluates: in processes of this machine, in stacks on its accelerator, or through an executor.
 
     Args:
         executor: what trains and looks; processes on the cores of this machine when not given.
@@ -163,11 +162,11 @@ class Workers:
         self._executor = self._own() if executor is None else executor
 
     def __enter__(self) -> Workers:
-        """Ready for work."""
+        """Start accepting work."""
         return self
 
     def __exit__(self, *error: Any) -> bool | None:
-        """End the processes; after an error at once."""
+        """End the processes, immediately after an error."""
         if error[0] is not None:
             for future in list(self._asked):
                 future.cancel()  # or the end of one call would be the beginning of the next
@@ -178,7 +177,7 @@ class Workers:
         return executor
 
     def outcomes(self, wanted: Iterable[Wanted], store: Store) -> Iterator[Outcome]:
-        """Each wanted thing once, with its trial or the error that it ended with, as they come in."""
+        """Yield each wanted item once, with its trial or error, in order of completion."""
         yield from _Work(self, wanted, store, self._progress).outcomes()
 
     # What the work asks for ---------------------------------------------------------------------
@@ -190,12 +189,12 @@ class Workers:
 
     @property
     def on_device(self) -> bool:
-        """Whether processes of this machine train, in stacks, on its accelerator."""
+        """Whether this machine's processes train in stacks on its accelerator."""
         return not self._given and find_device().type != "cpu"
 
     @property
     def places(self) -> float:
-        """How many calls to have under way: a few more than can be done at once, and no queue behind them.
+        """How many calls to have in flight: slightly more than can run at once, so that no queue builds up.
 
         On an accelerator, where calls are short and many, each process has its next one at hand.
         """
@@ -207,7 +206,7 @@ class Workers:
         return math.inf if client is None else max(1.0, 2.0 * sum(client.nthreads().values()))
 
     def submit(self, call: partial[Any]) -> Future[Any]:
-        """Have a call done; where the executor is broken, on this machine."""
+        """Submit a call; if the executor is broken, this machine runs it."""
         try:
             future = self._executor.submit(call.func, *call.args, **call.keywords)
         except BrokenExecutor:
@@ -218,7 +217,7 @@ class Workers:
         return future
 
     def replace(self) -> None:
-        """Go on with processes of this machine, in the place of an executor that broke."""
+        """Replace a broken executor by processes of this machine."""
         if self._given:
             self._progress.note("the executor broke; this machine's processes go on")
             self._executor, self._given = self._own(), False
@@ -230,7 +229,7 @@ def _processes() -> int:
 
 
 class _Work:
-    """What there is to do, at one time."""
+    """All the work of one call of `Workers.outcomes`."""
 
     def __init__(
         self, workers: Workers, wanted: Iterable[Wanted], store: Store, progress: Progress
@@ -253,7 +252,7 @@ class _Work:
         self._found: deque[Outcome] = deque()
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Each wanted thing with what came of it."""
+        """Yield each wanted item with its outcome."""
         for item in self._items:
             self._progress.expect("looks", item.wanted.label, A_LOOK)
             self._plan(item)
@@ -268,7 +267,7 @@ class _Work:
     # Planning -----------------------------------------------------------------------------------
 
     def _plan(self, item: _Item) -> None:
-        """Find out what an item waits for: choices of learning rates, or trainings, or nothing."""
+        """Determine what an item waits for: learning-rate searches, trainings, or nothing."""
         one = item.wanted
         try:
             with (
@@ -294,7 +293,7 @@ class _Work:
             self._choose_if_ready(search)
 
     def _search(self, search: Search, item: _Item) -> _Search:
-        name = self._memory.told_of(search)
+        name = self._memory.search_key(search)
         chosen = self._searches.get(name)
         if chosen is None:
             chosen = self._searches[name] = _Search(name, search, search.trials())
@@ -307,7 +306,7 @@ class _Work:
         return chosen
 
     def _ask(self, jobs: Iterable[Job], asking: _Item | _Search) -> None:
-        """Have runs trained, but for those that the store has, and those that no store can have."""
+        """Queue runs for training, except those that the store has and those that cannot be stored."""
         label = asking.wanted.label if isinstance(asking, _Item) else asking.search.name
         for job in jobs:
             key = self._key(job)
@@ -328,8 +327,8 @@ class _Work:
             asking.waits.add(key)
 
     def _key(self, job: Job) -> str | None:
-        """Of a run, which many ask for: the job is kept, for its functions are told by their addresses."""
-        told = (alike(job), job.seed)
+        """The store key of a run, cached; the job is kept alive, as its functions are identified by address."""
+        told = (stack_key(job), job.seed)
         if told not in self._keys:
             self._keys[told] = (job, job.key())
         return self._keys[told][1]
@@ -338,7 +337,11 @@ class _Work:
 
     def _start(self) -> None:
         places = self._workers.places
-        while self._looks and len(self._running) < places and not self._looks_enough(places):
+        while (
+            self._looks
+            and len(self._running) < places
+            and not self._enough_evaluations_running(places)
+        ):
             item = self._looks.popleft()
             if item.wanted.refused:
                 self._end(item, item.wanted.refused[0])
@@ -355,8 +358,8 @@ class _Work:
             call = partial(train_one, training.job, self._store)
             self._running[self._workers.submit(call)] = training
 
-    def _looks_enough(self, places: float) -> bool:
-        """Whether half of all that is under way looks, while there is something to do for a device."""
+    def _enough_evaluations_running(self, places: float) -> bool:
+        """Whether evaluations make up half of the running calls while the device has work waiting."""
         if not (self._workers.on_device and (self._queue or self._stacks)):
             return False
         looks = sum(isinstance(one, _Item) for one in self._running.values())
@@ -372,7 +375,7 @@ class _Work:
             self._running[self._workers.submit(call)] = stack
 
     def _next_stack(self) -> _Stack | None:
-        """The longest one that waits. One whose process died comes when the device has nothing else to do."""
+        """The longest waiting stack; one whose process died comes only when the device is otherwise idle."""
         while together := self._stacks.take():
             for training in together:
                 if training.is_refused:
@@ -421,7 +424,7 @@ class _Work:
                 self._end(what, error if result is None else result)
 
     def _again(self, what: _Item | _Training, error: BaseException) -> bool:
-        """Put back what died with its process, once."""
+        """Requeue, once, what died with its process."""
         if isinstance(error, BrokenExecutor):
             self._workers.replace()
         if id(what) in self._died:
@@ -436,7 +439,7 @@ class _Work:
     def _stack_ended(
         self, stack: _Stack, failed: Mapping[int, str], error: BaseException | None
     ) -> None:
-        """Tell what waits for it. What died is tried again with the device for itself, then in halves."""
+        """Notify what waits for a stack; one whose process died is retried alone, then in halves."""
         if isinstance(error, (*_BROKE, MemoryError)):
             if isinstance(error, BrokenExecutor):
                 self._workers.replace()
@@ -466,7 +469,7 @@ class _Work:
                 self._choose_if_ready(waiting)
 
     def _choose_if_ready(self, chosen: _Search) -> None:
-        """Keep what a search found, when all of its trainings are there; then go on with what waited."""
+        """Keep a search's result once all its trainings are in, and continue with the items that waited."""
         if chosen.waits or chosen.ended:
             return
         chosen.ended = True
@@ -518,7 +521,7 @@ class _Work:
             self._looks.append(item)
 
     def _problem(self, keys: Iterable[str]) -> str:
-        """What is wrong with trainings, in words; nothing where they are well."""
+        """The errors of failed trainings as text; empty when none failed."""
         told = (self._broken[key] for key in sorted(keys) if key in self._broken)
         return "; ".join(dict.fromkeys(told))
 
@@ -534,5 +537,5 @@ def _in_words(error: BaseException) -> str:
 
 
 def _opening_units(jobs: Iterable[Job]) -> float:
-    """About what first losses cost."""
+    """Estimate the cost of first losses."""
     return A_LOOK + sum(cost(job) * OPENING / max(job.settings["steps"], 1) for job in jobs)

@@ -1,4 +1,4 @@
-"""Ablation: what a model can no longer do when one of its components says nothing, or nothing of its own.
+"""Ablation: what a model loses when one of its components is replaced by zero, a mean or another input's value.
 
 A component is what passes one tap: a head's mixture of values, the pattern that a head attends with, what a
 feed-forward network writes. Three ways to take it away, from crude to careful:
@@ -40,7 +40,7 @@ Metric = Callable[[Model, Batch], float]
 
 @dataclass(frozen=True)
 class Component:
-    """What can be taken away: all that passes a tap, or one head's part of it.
+    """A component to ablate: everything that passes a tap, or one head's part of it.
 
     Attributes:
         tap: its name, such as `blocks.0.attention.mixed`.
@@ -97,7 +97,7 @@ def ablated(
     reference: Batch | None = None,
     order: Int[Tensor, "example"] | None = None,
 ) -> Iterator[None]:
-    """Run the block with these components taken away.
+    """Run the block with these components ablated.
 
     Args:
         model: is changed only while the block runs.
@@ -162,7 +162,7 @@ def _replacement(seen: Tensor | None, how: How, order: Tensor | None) -> Tensor 
 
 
 def _same_shape(value: Tensor | float) -> Change:
-    """The replacement as a change that says what does not fit."""
+    """Wrap the replacement in a change that reports a wrong shape."""
     if not isinstance(value, Tensor):
         return value
 
@@ -200,7 +200,7 @@ def effects(
     reference: Batch | None = None,
     metric: Metric = accuracy,
 ) -> Float[ndarray, "component"]:
-    """How far a metric changes when each component is taken away on its own: ablated less whole.
+    """The change of a metric when each component is ablated on its own: ablated minus whole.
 
     Args:
         model: trained.

@@ -117,7 +117,7 @@ def signals_of(run: Run) -> dict[str, Float[ndarray, "step"]]:
 
 
 def jumps(values: Float[ndarray, "step"], *, window: int = 20) -> Float[ndarray, "step"]:
-    """How far each value lies above the median of the `window` values before it; NaN for the first ones.
+    """The height of each value above the median of the `window` values before it; NaN for the first ones.
 
     >>> jumps(np.array([1.0, 3.0, 2.0, 7.0]), window=3)
     array([nan, nan, nan,  5.])
@@ -163,7 +163,7 @@ def spike_onsets(
 
 @dataclass(frozen=True)
 class Worth:
-    """What an alarm did in one run.
+    """The record of an alarm in one run.
 
     Attributes:
         spikes: how many there were.

@@ -1,4 +1,4 @@
-r"""Attribution: which of the earlier tokens an answer depends on, as ten methods tell it.
+r"""Attribution: ten methods that tell which earlier tokens an answer depends on.
 
 All methods take a model and tokens, and most of them a `Target`: one number a sequence, read off the logits,
 that is to be explained (`answer_logit`). What they give differs in kind.
@@ -281,7 +281,7 @@ def completeness_gap(
     *,
     baseline: Float[Tensor, "..."] | float = 0.0,
 ) -> Float[Tensor, "example"]:
-    """What attributions add up to, less how far the target is from its value at the baseline.
+    """The sum of the attributions minus the target's distance from its value at the baseline.
 
     Captum's `compute_convergence_delta`.
     """
@@ -338,7 +338,7 @@ def occlusion(
     how: Occluded,
     reference: Int[Tensor, "other position"] | None = None,
 ) -> Float[Tensor, "example position"]:
-    """How far the target falls when one token is taken away, for each position in turn.
+    """The fall of the target when one token is removed, for each position in turn.
 
     Args:
         model, tokens, target: as for `gradients`.
@@ -395,7 +395,7 @@ def _replacements(
 
 @dataclass(frozen=True)
 class DirectLogits:
-    """What each part adds to the logits, the final norm's scale held at its value.
+    """The contribution of each part to the logits, with the final norm's scale held fixed.
 
     Attributes:
         names: `embedding`, `blocks.0.attention head 0`, ..., `blocks.0.attention bias` (and the same for
@@ -470,7 +470,7 @@ def found_area(
     relevant: Bool[Tensor, "example position"],
     candidates: Bool[Tensor, "example position"],
 ) -> Float[ndarray, "example"]:
-    """Area under the ROC curve with which scores tell relevant positions from the other candidates.
+    """Area under the ROC curve of scores that separate relevant positions from the other candidates.
 
     How often a relevant position has a higher score than another one, ties counting half: 1 where all relevant
     ones come first, 1/2 by chance.

@@ -37,7 +37,7 @@ class SparseAutoencoder:
     k: int | None = None
 
     def encode(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch latent"]:
-        """How much of each latent is in a state."""
+        """The activation of each latent in a state."""
         z = ((x - self.centre) @ self.encoder.T + self.encoder_bias).relu()
         if self.k is None:
             return z
@@ -45,7 +45,7 @@ class SparseAutoencoder:
         return torch.zeros_like(z).scatter(1, top.indices, top.values)
 
     def decode(self, z: Float[Tensor, "batch latent"]) -> Float[Tensor, "batch d_model"]:
-        """The state that they make up."""
+        """The state that the latents reconstruct."""
         return z @ self.decoder + self.centre
 
 
@@ -140,7 +140,7 @@ class Scores:
 
 
 def score(units: Float[Tensor, "place unit"], held: Bool[Tensor, "property place"]) -> Scores:
-    """Choose units, properties and thresholds on the first half of the places, and score them on the second.
+    """Choose units, properties and thresholds on the first half of the places, then score them on the second.
 
     A unit names a place when it lies above a threshold, one of seventeen quantiles of its own values.
     """

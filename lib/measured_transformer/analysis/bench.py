@@ -92,7 +92,7 @@ MAP = ("tokens", "positions", "attention", "feed-forward", "norms", "head")
 
 
 def parameter_map(model: nn.Module) -> dict[str, int]:
-    """How many numbers each part of a model holds; what is tied counts once, where it stands first.
+    """The number of parameters of each part of a model; tied ones count once, where they come first.
 
     >>> from measured_transformer.models.config import Config
     >>> model = Decoder(Config(vocab=10, d_model=4, n_layers=1, n_heads=1, bias=False))
@@ -112,7 +112,7 @@ def parameter_map(model: nn.Module) -> dict[str, int]:
 
 @torch.no_grad()
 def shuffled(model: Reader, generator: torch.Generator) -> Reader:
-    """A model with the same numbers in each tensor, and every tensor in an order drawn at random.
+    """A copy of the model with the entries of each tensor randomly permuted.
 
     What is left of training is how large the numbers of each tensor are. The given model stays as it is.
     """
@@ -177,7 +177,7 @@ def attention_atlas(
 def even_attention(
     texts: Texts, targets: Mapping[str, Sequence[int]], *, causal: bool
 ) -> dict[str, float]:
-    """The statistics of `attention_atlas` for a head that looks at all that it may see alike."""
+    """The statistics of `attention_atlas` for a head that attends uniformly to all it may see."""
     sums, count = dict.fromkeys((*STATISTICS, *targets), 0.0), 0
     for tokens, asked in zip(texts.groups, texts.ordinary(), strict=True):
         n = tokens.shape[1]
@@ -233,7 +233,7 @@ def patterns_of(
 def carried(
     model: Reader, texts: Texts, target: Sequence[int]
 ) -> tuple[Float[ndarray, "layer head"], Float[ndarray, "layer head"]]:
-    r"""What a kind of token gives to those that look at it, compared with what ordinary tokens give.
+    r"""What a kind of token contributes to the heads that attend to it, relative to ordinary tokens.
 
     A head adds $\sum_k A_{qk} f(x_k)$ to a query's state, where $f$ is its value projection and its part of the
     output projection (with the values' bias; after Kobayashi et al., 2020).
@@ -294,12 +294,12 @@ class Words:
 
 
 def read_words(model: Reader, texts: Texts) -> Words:
-    """Let a model read texts, and keep the stream at every ordinary token."""
+    """Run a model on texts and keep the stream at every ordinary token."""
     return words_of([stream_of(model, group) for group in texts.groups], texts)
 
 
 def words_of(streams: Sequence[Float[Tensor, "..."]], texts: Texts) -> Words:
-    """The ordinary tokens among what `stream_of` gives for each group."""
+    """Select the ordinary tokens from what `stream_of` gives for each group."""
     states, tokens, rows, places, first = [], [], [], [], 0
     for stream, group, asked in zip(streams, texts.groups, texts.ordinary(), strict=True):
         states.append(stream[:, asked])
@@ -323,7 +323,7 @@ def stream_of(
 
 
 def outsized(states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch"]:
-    """How far a state's largest entry sticks out: the largest magnitude over the median magnitude.
+    """The ratio of a state's largest magnitude to its median magnitude.
 
     >>> outsized(torch.tensor([[1.0, -8.0, 2.0], [2.0, 6.0, -1.0]])).tolist()
     [4.0, 3.0]
@@ -350,7 +350,7 @@ KIN = ("token", "position", "text")
 
 
 def kinship(words: Words) -> Float[ndarray, "state kin"]:
-    r"""How alike the states of two words are that have one thing in common.
+    r"""The similarity of the states of two words that share one property.
 
     The mean of $\langle x_i - \mu, x_j - \mu \rangle$ over pairs of words, divided by the mean of
     $\|x_i - \mu\|^2$, with $\mu$ the mean of all states: 1 where the one thing decides the state, about 0
@@ -432,7 +432,7 @@ def found_first(vectors: Float[Tensor, "text d_model"]) -> float:
 def vectors_without_heads(
     model: Reader, tokens: Int[Tensor, "text position"], how: How
 ) -> Float[Tensor, "layer head text d_model"]:
-    """`sentence_vectors` of texts of one length, with each head taken away on its own.
+    """`sentence_vectors` of texts of one length, with each head ablated on its own.
 
     Args:
         model: an encoder or a decoder.
@@ -445,8 +445,8 @@ def vectors_without_heads(
     """
     if how not in ("zero", "mean", "resample"):
         raise ValueError(f"a head is taken away by zero, mean or resample; got {how!r}")
-    where = model.locate(tokens)
-    x, rotation, score_bias = model.embed(tokens, where)
+    positions = model.resolve_positions(tokens)
+    x, rotation, score_bias = model.embed(tokens, positions)
 
     def run(block: nn.Module, x: Tensor) -> Tensor:
         after: Tensor = block(x, causal=model.causal, rotation=rotation, score_bias=score_bias)
@@ -473,7 +473,7 @@ def vectors_without_heads(
 
 @contextmanager
 def skipped(model: Reader, block: int) -> Iterator[None]:
-    """Run the model without one of its blocks: what enters it leaves it unchanged."""
+    """Run the model with one block replaced by the identity."""
     entered: list[Tensor] = []
 
     def enter(x: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ _SMOOTHING = {"none": "none", "add one": "add-k", "halves": "exp"}
 
 @dataclass(frozen=True)
 class Score:
-    """BLEU with what it is made of.
+    """BLEU with its components.
 
     Attributes:
         value: the score, from 0 to 1.
@@ -71,7 +71,7 @@ def _line(tokens: Tokens) -> str:
 
 
 def statistics(hypothesis: Tokens, reference: Tokens) -> Int[ndarray, "count"]:
-    """What BLEU knows of a pair: matched n-grams and n-grams, for n from 1 to 4, and the two lengths.
+    """The statistics of a pair that BLEU uses: matched n-grams and n-grams for n from 1 to 4, and both lengths.
 
     >>> statistics("the cat sat".split(), "the cat sat down".split()).tolist()
     [3, 2, 1, 0, 3, 2, 1, 0, 3, 4]

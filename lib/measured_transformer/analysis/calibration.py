@@ -20,7 +20,7 @@ from measured_transformer.training.loop import Model, predict
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model says at each scored position of sequences held out, and with which probability.
+    """A model's answers at the scored positions of held-out sequences, with their probabilities.
 
     Attributes:
         confidences: probability of the most likely answer.
@@ -69,7 +69,7 @@ def answers(model: Model, batch: Batch) -> Answers:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Answers gathered by their probability: what was promised against what was kept.
+    """Answers binned by probability: mean confidence against accuracy.
 
     Attributes:
         confidence: mean probability in each bin; NaN in an empty one.

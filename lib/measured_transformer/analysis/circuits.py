@@ -148,7 +148,7 @@ class OV:
         pattern: Float[Tensor, "*batch query key"],
         read: Float[Tensor, "*batch key d_model"],
     ) -> Float[Tensor, "*batch query d_model"]:
-        """What the head adds at each position, given where it looks (rows that sum to one)."""
+        """The head's output at each position, given its pattern (rows that sum to one)."""
         return pattern @ (read @ self.form.left) @ self.form.right + self.bias
 
 
@@ -312,7 +312,7 @@ def token_circuit(model: Decoder | Encoder, *forms: LowRank) -> LowRank:
 
 
 def composition(first: LowRank, second: LowRank) -> float:
-    r"""How well what the first writes fits what the second reads: $\|AB\| / \|A\| \|B\|$ (Frobenius norms).
+    r"""The fit of what the first writes to what the second reads: $\|AB\| / \|A\| \|B\|$ (Frobenius norms).
 
     0 when the second reads nothing of it; at most 1. Directions that have nothing to do with one another reach
     `composition_baseline`, not 0.
@@ -439,7 +439,7 @@ def compositions(
 
 
 def virtual_pattern(patterns: Sequence[Float[Tensor, "*batch query key"]]) -> Tensor:
-    """Where a chain of heads looks together: the product of their patterns, the first layer's given first.
+    """The joint pattern of a chain of heads: the product of their patterns, the first layer's given first.
 
     With the product of their OV forms it is a *virtual head*: what arrives over this one path.
 

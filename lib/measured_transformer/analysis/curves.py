@@ -1,4 +1,4 @@
-"""Curves in numbers: how soon training gets low, and how well a score tells two kinds apart."""
+"""Summarises curves: how soon a training loss gets low, and how well a score separates two kinds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def steps_until(losses: Float[ndarray, "step"], level: float, *, window: int = 1
 
 
 def area_under_curve(scores: Float[ndarray, "case"], events: Bool[ndarray, "case"]) -> float:
-    """The share of pairs of a case with the event and one without that the score orders rightly.
+    """The share of pairs, one case with the event and one without, that the score orders correctly.
 
     The area under the ROC curve: 0.5 for a score that says nothing; ties count half.
 

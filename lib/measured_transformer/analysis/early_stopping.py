@@ -1,4 +1,4 @@
-"""Training that ends when the task is solved: for the question how many steps it takes, no more are needed."""
+"""Ends a training when the task is solved, to ask how many steps that takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_EVERY = 40
 
 @dataclass(frozen=True)
 class WhenSolved:
-    """A hook for `train`: ends a training at the first look at which its task is solved, or it has diverged.
+    """A hook for `train` that ends a training at the first check at which it has solved its task or diverged.
 
     Attributes:
         every: after how many steps to look.
@@ -35,7 +35,7 @@ class WhenSolved:
             raise ValueError(f"expected to look every {WINDOW} steps or later, got {self.every}")
 
     def __call__(self, step: Step) -> bool:
-        """Whether the training ends here."""
+        """Whether to end the training here."""
         if step.number % self.every:
             return False
         if not all(bool(weight.isfinite().all()) for weight in step.model.parameters()):
@@ -55,7 +55,7 @@ def train_until_solved(
     look_every: int = LOOK_EVERY,
     **options: Any,
 ) -> Run:
-    """Train as `train` does, but stop at the first look at which the task is solved, or which is the last.
+    """Train as `train` does, but stop at the first check at which the task is solved, or at the last check.
 
     The run is the beginning of the one that `train` would give for all the steps, bit for bit on a CPU, so
     `analysis.solving.solved` says the same of both.

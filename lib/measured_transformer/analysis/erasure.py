@@ -1,4 +1,4 @@
-r"""Erasing a property from states, so that no linear map can read it any more.
+r"""Erases a property from states, so that no linear map can read it.
 
 Three erasers, all of them affine maps that are fitted on states and labels and can then be applied to other
 states. With the mean $\mu$ of the states they take $M (x - \mu)$ away from a state $x$.
@@ -29,7 +29,7 @@ NEGLIGIBLE = 1e-9
 
 @dataclass(frozen=True)
 class Eraser:
-    r"""An affine map that takes a property away: $x$ becomes $x - M (x - \mu)$.
+    r"""An affine map that erases a property: $x$ becomes $x - M (x - \mu)$.
 
     Attributes:
         centre: the mean of the states that it was fitted on.
@@ -50,7 +50,7 @@ class Eraser:
 def leace(
     states: Float[Tensor, "example d_model"], labels: Int[Tensor, "example"], *, n_labels: int
 ) -> Eraser:
-    r"""The eraser that makes the classes' means equal and moves the states least.
+    r"""The eraser that makes the class means equal while moving the states least.
 
     With $W = \Sigma_{XX}^{-1/2}$ and P the orthogonal projection onto the columns of $W \Sigma_{XZ}$ it is
     $M = W^{-1} P W$: in coordinates in which the states are white, an orthogonal projection.
@@ -82,7 +82,7 @@ def leace(
 def mean_projection(
     states: Float[Tensor, "example d_model"], labels: Int[Tensor, "example"], *, n_labels: int
 ) -> Eraser:
-    """The eraser that takes away, at right angles, all along the differences of the classes' means.
+    """The eraser that projects out the span of the differences of the class means.
 
     Args:
         states: one row an example.
@@ -104,7 +104,7 @@ def nullspace(
     n_labels: int,
     rounds: int,
 ) -> Eraser:
-    """The eraser that takes away, at right angles, what linear probes read one after another (INLP).
+    """The eraser that projects out the directions of successive linear probes (INLP).
 
     The probes are the ridge regressions of `probing.fit_probe`, on states that are centred but not scaled by
     this function; each is fitted on what the ones before it have left.

@@ -1,4 +1,4 @@
-"""One sequence from every side: patterns, what heads write, what depths say, what is lost without a head.
+"""Examines one sequence: patterns, what heads write, predictions at each depth, and the effect of each head.
 
 It is what a workbench shows (`measured_transformer.viewer.workbench`), as arrays.
 
@@ -37,7 +37,7 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Without:
-    """What is different with one head switched off, for each head and position.
+    """The effect of switching off one head, for each head and position.
 
     Attributes:
         loss: nats by which the target costs more without the head; NaN where there is no target.
@@ -103,7 +103,7 @@ class Examination:
 def mean_mixtures(
     model: Reader, sequences: Sequence[Int[Tensor, "..."]]
 ) -> Float[Tensor, "layer head d_head"]:
-    """What each head mixes on average, over all positions of these sequences.
+    """The mean mixture of each head over all positions of these sequences.
 
     Raises:
         ValueError: when there are none.
@@ -128,7 +128,7 @@ def examine(
     means: Float[Tensor, "layer head d_head"] | None = None,
     top: int = 5,
 ) -> Examination:
-    """Look at one sequence from every side.
+    """Examine one sequence.
 
     Args:
         model: is not changed, and looked at in evaluation mode.
@@ -224,7 +224,7 @@ def _logits_are_a_sum(model: Reader) -> bool:
 def _direct(
     model: Reader, heads: Tensor, seen: Mapping[str, Tensor], targets: Tensor
 ) -> tuple[ndarray, ndarray, ndarray]:
-    """What each head adds to the logits by itself: the tokens that it moves most, and the target."""
+    """The direct contribution of each head to the logits: the tokens it moves most, and the target."""
     norm, named = model.final_norm, min(NAMED, model.config.vocab)
     unembedding = cast(nn.Linear, model.unembedding).weight * model.config.logit_scale
     tokens, logits, of_target = [], [], []
@@ -253,7 +253,7 @@ def _without(
     state: Tensor,
     targets: Tensor,
 ) -> Without:
-    """All heads of a layer in one pass: row h is the sequence without head h."""
+    """Ablate all heads of a layer in one pass: row h is the sequence without head h."""
     speaks, n_heads = model.unembedding is not None, model.config.n_heads
     rows = torch.arange(n_heads)
     before = logits.log_softmax(-1)

@@ -1,4 +1,4 @@
-"""Sequences longer than those of training: what a model loses there, and attention to the last keys alone."""
+"""Sequences longer than in training: the loss of a model there, and attention limited to the last keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def excess_loss(
     window: int | None = None,
     size: int = 64,
 ) -> Float[ndarray, "position"]:
-    """What the model loses at each position beyond the predictor that knows the rule, on the same tokens.
+    """The model's loss at each position minus that of the predictor that knows the rule, on the same tokens.
 
     Where the rule makes the next token certain, as in induction, that predictor loses nothing.
 
@@ -63,7 +63,7 @@ def excess_loss(
 
 @contextmanager
 def attention_window(model: Model, window: int | None) -> Iterator[None]:
-    """While the block runs, every query sees only the last `window` keys, itself included; all when None."""
+    """Inside the block, each query sees only the last `window` keys, its own included; all when None."""
     if window is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""How many facts of a table a model stores.
+"""Counts the facts of a table that a model stores.
 
 A table is stored when nearly all of its facts are answered; tables grow until one is not.
 """
@@ -58,7 +58,7 @@ def table_sizes(least: int, largest: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Stored:
-    """How large a table a model stores.
+    """The largest table that a model stores.
 
     Attributes:
         number: facts of the largest table stored, reached from the first size tried.

@@ -1,4 +1,4 @@
-r"""Where a fact passes through a model of many blocks, and how its answer is rewritten there.
+r"""Traces a fact through a model of many blocks, and edits its answer there.
 
 *Tracing* (Meng et al. 2022): spoil the subject by noise, put back one clean value, and see how much of the
 right answer's probability returns.
@@ -111,7 +111,7 @@ def _probability(
 
 @dataclass(frozen=True)
 class Inside:
-    """What passes each block of a model for some questions.
+    """The activations of each block for some questions.
 
     Attributes:
         neurons: activations of each block's network.
@@ -128,7 +128,7 @@ class Inside:
 
 @torch.no_grad()
 def look_inside(model: Decoder, tokens: Int[Tensor, "question position"]) -> Inside:
-    """See the networks' activations and the stream behind each block."""
+    """Capture the networks' activations and the stream after each block."""
     with capture(model, "blocks.*.feedforward.neurons", "blocks.*.residual_post") as seen:
         model(tokens)
     blocks = range(model.config.n_layers)
@@ -141,7 +141,7 @@ def look_inside(model: Decoder, tokens: Int[Tensor, "question position"]) -> Ins
 def finish(
     model: Decoder, stream: Float[Tensor, "question position d_model"], block: int
 ) -> Float[Tensor, "question position vocab"]:
-    """The model's logits when this is the stream behind a block.
+    """The model's logits when this is the stream after a block.
 
     Raises:
         ValueError: when positions enter attention, which this leaves out.
@@ -167,7 +167,7 @@ def changes_for(
     price: float = 0.01,
     enough: float = 0.05,
 ) -> Float[Tensor, "question d_model"]:
-    """What to add to the stream behind a block, at a position, for each question to get another answer.
+    """The change of the stream after a block, at a position, that gives each question another answer.
 
     Adam, from zero, on the cross-entropy of the wanted answer plus `price` times the squared length; a question
     whose cross-entropy is down to `enough` is left as it is, as ROME does.
@@ -221,7 +221,7 @@ def one_fact(
     added: Float[Tensor, "d_model"],
     others: Float[Tensor, "d_ff d_ff"],
 ) -> Float[Tensor, "d_model d_ff"]:
-    """The change of the second matrix that adds exactly this for one fact and least for the others (ROME)."""
+    """The change of the second matrix that adds this for one fact and disturbs the others least (ROME)."""
     read = torch.linalg.solve(others, activations.double())
     return torch.outer(added.double(), read / (read @ activations.double()))
 
@@ -259,6 +259,6 @@ def one_after_another(
 def answers_after(
     model: Decoder, inside: Inside, change: Float[Tensor, "d_model d_ff"], block: int
 ) -> Int[Tensor, "question"]:
-    """The answers at the last position, when this is added to the second matrix of a block's network."""
+    """The answers at the last position after this change of the second matrix of a block's network."""
     moved = inside.neurons[block] @ change.to(inside.neurons).T
     return finish(model, inside.after[block] + moved, block)[:, -1].argmax(-1)

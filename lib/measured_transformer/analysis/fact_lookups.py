@@ -1,4 +1,4 @@
-r"""Facts inside the network of a model of one block: which neurons hold one, and how to overwrite it.
+r"""Facts in the network of a one-block model: which neurons hold a fact, and how to overwrite it.
 
 A network without a gate writes $\sum_i a_i v_i + b_2$: neuron $i$ answers with its activation $a_i$ and its
 value $v_i$, a column of the stored $W_2$. In a model of one pre-norm block nothing stands behind the network
@@ -81,7 +81,7 @@ def slots_model(task: Facts) -> Decoder:
 
 @dataclass(frozen=True)
 class Lookups:
-    """What a model of one block does with every fact of a table, at the position that answers.
+    """The activations of a one-block model for every fact of a table, at the answering position.
 
     Attributes:
         neurons: activations, the keys that a fact is looked up with.
@@ -100,7 +100,7 @@ class Lookups:
 
 @torch.no_grad()
 def lookups(model: Decoder, task: Facts) -> Lookups:
-    """See what the model's network reads and writes for every fact.
+    """Capture what the model's network reads and writes for every fact.
 
     Raises:
         ValueError: when the model has not one pre-norm block with a network without a gate.
@@ -120,7 +120,7 @@ def lookups(model: Decoder, task: Facts) -> Lookups:
 
 @torch.no_grad()
 def answered(model: Decoder, after: Float[Tensor, "*fact d_model"]) -> Int[Tensor, "*fact"]:
-    """The tokens that the model answers with when the stream behind its last block is this."""
+    """The model's answers when this is the stream after its last block."""
     flat = after.reshape(-1, 1, after.shape[-1])
     return model.unembed(flat).argmax(-1).reshape(after.shape[:-1])
 
@@ -168,7 +168,7 @@ def _deviation(model: Decoder, after: Float[Tensor, "fact d_model"]) -> Float[Te
 def answered_without(
     model: Decoder, task: Facts, chosen: Bool[Tensor, "silenced d_ff"]
 ) -> Bool[Tensor, "silenced fact"]:
-    """Which facts are still answered rightly when neurons are silenced.
+    """Which facts are still answered correctly when neurons are zeroed.
 
     Args:
         model: of one block.
@@ -206,14 +206,14 @@ def strongest_neurons(scores: Float[Tensor, "fact d_ff"], number: int) -> Bool[T
 def random_active(
     neurons: Float[Tensor, "fact d_ff"], number: int, *, seed: int
 ) -> Bool[Tensor, "fact d_ff"]:
-    """For each fact so many neurons drawn among those active for it; silent ones only when these run out."""
+    """Draw neurons at random for each fact: from those active for it, then from the rest if they run out."""
     drawn = torch.rand(neurons.shape, generator=make_generator(seed, "neurons"))
     return strongest_neurons(drawn + (neurons > 0), number)
 
 
 @dataclass(frozen=True)
 class Silenced:
-    """Recall with neurons of single facts silenced, averaged over the facts that they were silenced for.
+    """Recall with the neurons of single facts zeroed, averaged over those facts.
 
     Attributes:
         own: of the fact itself.
@@ -230,7 +230,7 @@ class Silenced:
 
 
 def silencing(model: Decoder, task: Facts, chosen: Bool[Tensor, "fact d_ff"]) -> Silenced:
-    """Silence for each fact its own set of neurons and ask for all facts.
+    """Zero each fact's own set of neurons in turn, and ask for all facts.
 
     Args:
         model: of one block.
@@ -267,7 +267,7 @@ def reader(
     *,
     ridge: float = 1e-3,
 ) -> Float[Tensor, "d_ff"]:
-    r"""The numbers $r$, with $a \cdot r = 1$ for one fact's activations $a$, by which an edit changes values.
+    r"""The coefficients $r$ of an edit, with $a \cdot r = 1$ for one fact's activations $a$.
 
     $W_2$ becomes $W_2 + \delta\, r^\top$ (stored, a column a neuron): what is written for this fact changes by
     $\delta$, and for a fact with activations $a'$ by $(a' \cdot r)\,\delta$. Of all such $r$
@@ -323,7 +323,7 @@ def edited(
 
 
 def change_for(seen: Lookups, fact: int, wanted: int) -> Float[Tensor, "d_model"]:
-    """What to add to one fact's stream to give it another object: the way to the mean of that object's facts.
+    """The change of one fact's stream that gives it another object: towards the mean of that object's facts.
 
     Raises:
         ValueError: when no fact of the table has that object.
@@ -336,7 +336,7 @@ def change_for(seen: Lookups, fact: int, wanted: int) -> Float[Tensor, "d_model"
 
 @dataclass(frozen=True)
 class Edits:
-    """Facts of one model, each overwritten in a copy of its own.
+    """Facts of one model, each overwritten in a separate copy.
 
     Attributes:
         done: whether the fact is answered with the new object.

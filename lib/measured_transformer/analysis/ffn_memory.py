@@ -50,13 +50,13 @@ class Memory:
         return bend((x * self.gate_keys[i]).sum(-1) + self.gate_biases[i]) * read
 
     def write(self, x: Float[Tensor, "*batch d_model"], i: int) -> Float[Tensor, "*batch d_model"]:
-        """What neuron `i` writes: its activation times its value."""
+        """The output of neuron `i`: its activation times its value."""
         return self.neuron(x, i)[..., None] * self.values[i]
 
     def __call__(
         self, x: Float[Tensor, "*batch d_model"], *, without: int | None = None
     ) -> Float[Tensor, "*batch d_model"]:
-        """The sum of what the neurons write, one after another, and the bias; one neuron may be left out."""
+        """The sum of all neurons' outputs, in order, and the bias; one neuron may be left out."""
         total = self.bias.expand_as(x).clone()
         for i in range(len(self.keys)):
             if i != without:

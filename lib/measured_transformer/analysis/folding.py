@@ -1,4 +1,4 @@
-r"""Norms folded into the linear maps that read them, and LayerNorm turned into RMSNorm.
+r"""Folds norms into the linear maps that read them, and turns LayerNorm into RMSNorm.
 
 Vectors are rows. What a map W with a bias b makes of a LayerNorm is
 $z / \sigma \cdot C\, \text{diag}(\gamma)\, W + \beta W + b$, with the centring
@@ -23,7 +23,7 @@ from measured_transformer.parts.tap import Tap
 
 
 class Divide(nn.Module):
-    """What is left of a LayerNorm once all that can be folded is folded: the division by the deviation.
+    """The rest of a folded LayerNorm: the division by the standard deviation.
 
     The mean is looked at for the deviation and stays in the vector.
 
@@ -44,7 +44,7 @@ class Divide(nn.Module):
 
 
 def fold_norms(model: Decoder) -> Decoder:
-    """A model with the same logits whose norms have no weights: those of the linear maps that follow do it.
+    """An equivalent model whose norms have no weights: they are folded into the linear maps that follow.
 
     The rows of a map W that reads a norm become those of (I - 1 1 / d) diag(gamma) W, its bias becomes
     beta W + b, and the norm becomes a `Divide`. RMSNorm has neither beta nor centring; its weight becomes one.

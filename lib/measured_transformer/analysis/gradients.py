@@ -1,4 +1,4 @@
-r"""The way back: what the residual connections do to gradients.
+r"""The backward pass: the effect of residual connections on gradients.
 
 Convention: a gradient is a row like the vector it belongs to, and a Jacobian $J$ has entries
 $J_{oi} = \partial f_o / \partial x_i$, so that a gradient $g$ at the output becomes $g J$ at the input. A
@@ -54,7 +54,7 @@ def stream_gradients(model: Decoder | Encoder, batch: Batch) -> Float[np.ndarray
 
 
 def sublayers(model: Decoder | Encoder) -> list[tuple[Map, Map]]:
-    r"""For each sublayer in order the two functions (branch, norm on the stream).
+    r"""The two functions of each sublayer, in order: branch, and norm on the stream.
 
     The stream after the sublayer is norm(x + branch(x)), where the norm is the identity in pre-norm
     models, and the branch contains it there. Positions must enter at the embedding.

@@ -1,4 +1,4 @@
-"""What can be read of the grammar after each layer.
+"""Probes for the grammar after each layer.
 
 Two things that a model of `tasks.grammar` must carry from an earlier word: the number of the subject, at the
 word before the verb, and the kind of the subject, at the conjunction before a pronoun. The probes are those of

@@ -1,4 +1,4 @@
-"""Models whose weights are written by hand, so that what each head does is known before anybody looks.
+"""Models with handwritten weights, in which the function of each head is known in advance.
 
 An analysis that is to be believed about trained models must first give the right answer on these: a head
 that looks one place back, one that looks at the mirrored place, one that looks everywhere; two heads of two
@@ -37,7 +37,7 @@ _AHEAD = ("next", "mirror")
 
 @dataclass(frozen=True)
 class Layout:
-    """Which entries of a hand-made model's stream hold what.
+    """The layout of a handmade model's stream.
 
     Attributes:
         vocab: number of different tokens.
@@ -132,7 +132,7 @@ def heads_model(
 
 
 def previous_token_model(*, vocab: int, length: int, causal: bool = True) -> Decoder | Encoder:
-    """A single head that looks one place back and says what stood there.
+    """A single head that looks one position back and outputs the token there.
 
     >>> previous_token_model(vocab=5, length=4)(torch.tensor([[3, 1, 4, 2]])).argmax(-1)[:, 1:]
     tensor([[3, 1, 4]])
@@ -159,7 +159,7 @@ def uniform_model(*, vocab: int, length: int, causal: bool = False) -> Decoder |
 
 
 def induction_model(*, vocab: int, length: int) -> Decoder:
-    """The induction pair: it says what followed the present token when that got before.
+    """The induction pair: it predicts the token that followed the earlier copy of the present one.
 
     Head 0 of layer 0 notes the token one place back. Head 0 of layer 1 looks where its own token is in the
     note: one place behind an earlier copy of it. So it is the `k` of `composed_model`.
@@ -171,7 +171,7 @@ def induction_model(*, vocab: int, length: int) -> Decoder:
 
 
 def composed_model(by: Composition, *, vocab: int, length: int) -> Decoder:
-    """Two layers of one head each, of which the second needs what the first wrote.
+    """Two layers of one head each; the second needs what the first wrote.
 
     Head 0 of layer 0 notes the token one place back. The head of layer 1 uses the note
 

@@ -1,4 +1,4 @@
-"""What changes from layer to layer: where it looks and how evenly, and where in the depth a score is gained.
+"""Statistics by layer: where attention looks, how evenly, and at what depth a score is gained.
 
 Layers are counted from 1, and stand as shares of the depth: of L blocks, block l reaches from (l - 1) / L to
 l / L and has its middle at (l - 1/2) / L. All statistics of attention are those of a causal model and leave out
@@ -99,7 +99,7 @@ def patterns_of(model: Decoder, batch: Batch) -> list[Float[Tensor, "batch head 
 
 
 def slope(values: Float[ndarray, "layer"]) -> float:
-    """By how much a statistic grows from one layer to the next: the slope of the line of least squares.
+    """The growth of a statistic per layer: the slope of a least-squares line.
 
     >>> slope(np.array([1.0, 3.0, 5.0]))
     2.0
@@ -109,7 +109,7 @@ def slope(values: Float[ndarray, "layer"]) -> float:
 
 
 def gains(scores: Float[ndarray, "state"]) -> Float[ndarray, "layer"]:
-    """What each block adds to the best score so far; nothing where a score falls or comes back.
+    """The gain of each block over the best score so far; zero when the score falls or only recovers.
 
     Args:
         scores: of the embedding and after each block.
@@ -121,7 +121,7 @@ def gains(scores: Float[ndarray, "state"]) -> Float[ndarray, "layer"]:
 
 
 def centre_of_gravity(scores: Float[ndarray, "state"]) -> float:
-    r"""Where in the depth a score is gained: $\sum_l g_l (l - 1/2) / L$ over $\sum_l g_l$ with the `gains` g.
+    r"""Mean depth at which a score is gained: $\sum_l g_l (l - 1/2) / L$ over $\sum_l g_l$ with the `gains` g.
 
     After the centre of gravity of Tenney et al. (2019), which takes scores of probes that see all layers up to
     one; here each probe sees one depth.

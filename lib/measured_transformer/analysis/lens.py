@@ -1,4 +1,4 @@
-r"""What can be read from the residual stream before the model has finished with it.
+r"""Reads predictions from the residual stream before the last block.
 
 Three readers, from the strictest to the most willing. The *logit lens* (nostalgebraist, 2020) puts the stream
 through the final norm and the unembedding, as if the remaining blocks were not there. The *tuned lens*
@@ -33,7 +33,7 @@ Reader = Decoder | Encoder
 
 @dataclass(frozen=True)
 class EarlyReading:
-    """What is read from the stream at each depth.
+    """The predictions read from the stream at each depth.
 
     Attributes:
         loss: cross-entropy with the right answers, in nats per scored position.
@@ -72,7 +72,7 @@ def logit_lens(model: Reader, batch: Batch) -> EarlyReading:
 def lens_logits(
     model: Reader, tokens: Int[Tensor, "batch position"]
 ) -> Float[Tensor, "depth batch position vocab"]:
-    """The logits that the logit lens reads at each depth, where there are no right answers to compare with.
+    """The logit lens at each depth, for sequences without known answers.
 
     The last ones are the model's own. Of BERT's head the layer before the unembedding is part of the reading.
 
@@ -92,7 +92,7 @@ def lens_logits(
 
 
 def _check_head(model: Reader) -> None:
-    """Refuse a model from which nothing reads logits."""
+    """Raise an error for a model without an unembedding."""
     if model.config.head == "none":
         raise ValueError(
             "a lens reads the stream as the model itself would, and this model has no head to read with "
@@ -106,7 +106,7 @@ def _check_head(model: Reader) -> None:
 
 @dataclass(frozen=True)
 class TunedLens:
-    """For each depth a linear map that comes before the final norm: x to x + x W + b.
+    """A linear map for each depth, applied before the final norm: x to x + x W + b.
 
     At the last depth W and b are zero: there the lens is the model's own reading.
 
@@ -147,7 +147,7 @@ def fit_tuned_lens(
     size: int = 1024,
     rate: float = 3e-3,
 ) -> TunedLens:
-    """Fit a map for each depth, so that what is read there comes close to the model's own prediction.
+    """Fit a map for each depth, so that its reading approaches the model's own prediction.
 
     What is made small is the mean KL divergence of the prediction from what is read, over scored positions,
     by Adam with a rate that falls in a straight line to zero. The maps begin at zero, so the lens begins as the
@@ -212,7 +212,7 @@ def _read(model: Reader, states: Tensor, batch: Batch) -> EarlyReading:
 
 
 def largest_rise(losses: Float[ndarray, "*seed depth"]) -> Float[ndarray, "*seed"]:
-    """By how much a loss rises from one depth to the next where it rises most; negative: it always falls.
+    """The largest rise of a loss from one depth to the next; negative when it always falls.
 
     >>> largest_rise(np.array([2.0, 1.5, 1.75, 0.5])).item()
     0.25
@@ -225,7 +225,7 @@ def largest_rise(losses: Float[ndarray, "*seed depth"]) -> Float[ndarray, "*seed
 def rise_chosen_apart(
     chosen_on: Float[ndarray, "*seed depth"], measured_on: Float[ndarray, "*seed depth"]
 ) -> Float[ndarray, "*seed"]:
-    """The rise on one set of sequences, at the step at which it is largest on another set.
+    """The rise on one set of sequences at the step where it is largest on another set.
 
     The largest of several noisy numbers is too large on average; this one is not.
 
@@ -249,7 +249,7 @@ def probe_accuracies(
     penalty: float = 1e-4,
     steps: int = 40,
 ) -> Float[ndarray, "state"]:
-    """How often a linear probe reads a label off the stream, at each state, on sequences not fitted on.
+    """The accuracy of a linear probe for a label at each state of the stream, on held-out sequences.
 
     The probe is a multinomial logistic regression on standardised entries, fitted by L-BFGS. It is the stricter
     test of what is *lost*: least squares onto one-hot labels, as in `probing`, may fail to read the middle one

@@ -1,4 +1,4 @@
-"""Which block of a model that reverses sequences looks at the mirrored position."""
+"""Attention to the mirrored position, block by block, in a model that reverses sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from measured_transformer.models.stack import Stack
 def mirror_attention(
     model: Stack, tokens: Int[Tensor, "batch position"]
 ) -> Float[np.ndarray, "block"]:
-    """For each block the attention weight that position i gives to position n - 1 - i.
+    """The attention weight from position i to position n - 1 - i, for each block.
 
     Averaged over heads, positions and sequences. In the reversal task it tells in which block attention
     fetches the answer.

@@ -1,4 +1,4 @@
-"""Patching: what happens when one part of a run is put into another run.
+"""Patching: puts part of one run into another run.
 
 Two inputs, one clean and one corrupted, and two directions. Taking a value *from* the corrupted run *into* the
 clean one asks whether the clean value is **needed** (noising). The other way round, it asks whether that value
@@ -39,7 +39,7 @@ def patched(
     *,
     positions: Places | None = None,
 ) -> Float[Tensor, "example"]:
-    """The target of a run into which the values of another run have been put.
+    """The target of a run after patching in values of another run.
 
     Args:
         model: run twice.
@@ -94,7 +94,7 @@ def restored_tokens(
     corrupted: Int[Tensor, "example position"],
     target: Target,
 ) -> Float[Tensor, "example position"]:
-    """How far the target rises when one token of a corrupted sequence is the clean one again.
+    """The rise of the target when one token of a corrupted sequence is restored.
 
     The denoising counterpart of `attribution.occlusion` by `resample`.
     """
@@ -119,7 +119,7 @@ def path_patched(
     *,
     through_networks: bool = False,
 ) -> Float[Tensor, "example"]:
-    """The target of the clean run when receivers see the corrupted value of one sender, and nobody else does.
+    """The target of the clean run when only the receivers see the corrupted value of one sender.
 
     First the sender's value is taken from the corrupted run. Then the clean run is made with it, all other
     heads held at what they gather in the clean run (and the networks at what they write): so the receivers get

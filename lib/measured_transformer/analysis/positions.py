@@ -1,4 +1,4 @@
-r"""Measuring how order enters a model, and what training makes of it: probes of positions and their vectors.
+r"""Measures how order enters a model and how training uses it: probes of positions and position vectors.
 
 The geometry of position vectors is in `sinusoids`, longer sequences in `extrapolation`, and what is changed
 before training in `variants.positions`.
@@ -93,7 +93,7 @@ def class_probe_accuracy(
     folds: int = 5,
     strength: float = 1e-6,
 ) -> float:
-    """Accuracy of a linear probe on positions that it was not trained on.
+    """Accuracy of a linear probe on positions held out from its training.
 
     Ridge regression on one column per class; the answer is the largest. The positions are dealt into
     folds from `seed`, and each fold is answered by a probe trained on the others.

@@ -1,4 +1,4 @@
-"""Probes: what can be read from a model's states by a linear map, and how much of that the map brought itself.
+"""Probes: what a linear map reads from a model's states, and how much of that the probe itself learned.
 
 A linear probe is fitted by ridge regression onto one-hot labels, in float64 and in closed form, on the states
 of some examples, and scored on those of others. A high score does not say that the model has worked the
@@ -98,7 +98,7 @@ def dealt(
     *,
     deals: int = DEALS,
 ) -> Int[Tensor, "deal example"]:
-    """The labels of a control task: those of the word types, dealt to the types anew at random.
+    """The labels of a control task: the labels of word types, randomly reassigned to the types.
 
     As many types have each label as before; two examples with the same word have the same label, as before.
 
@@ -125,7 +125,7 @@ def dealt(
 
 @dataclass(frozen=True)
 class Probed:
-    """What probes read, by how many blocks the states have passed.
+    """The accuracies of probes, by depth of the states.
 
     Attributes:
         accuracy: share of right answers on examples that the probe has not seen, from the embedding to the
@@ -138,7 +138,7 @@ class Probed:
 
     @property
     def selectivity(self) -> Float[ndarray, "state"]:
-        """Accuracy less that on the control task (Hewitt and Liang, 2019)."""
+        """Accuracy minus that on the control task (Hewitt and Liang, 2019)."""
         return self.accuracy - self.control
 
 

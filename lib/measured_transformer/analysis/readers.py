@@ -1,4 +1,4 @@
-r"""Probes that answer with probabilities: a linear one and one with a hidden layer, and what they are worth.
+r"""Probabilistic probes, linear and with a hidden layer, and their scores.
 
 Both minimise the mean cross-entropy plus a small penalty on standardised states. How well a probe reads is told
 in two ways: by its accuracy on examples that it has not seen, and by the length of an *online code* (Voita and
@@ -112,7 +112,7 @@ def accuracy(
     seed: int = 0,
     steps: int = 40,
 ) -> float:
-    """Share of right answers of a probe on the examples that it was not fitted on.
+    """Share of right answers of a probe on its held-out examples.
 
     Args:
         states, labels, n_labels, hidden, seed, steps: as for `fit_reader`.
@@ -137,7 +137,7 @@ def online_code(
     portions: Sequence[float] = PORTIONS,
     steps: int = 40,
 ) -> float:
-    r"""Bits a label that it takes to send the labels to somebody who has the states, with linear probes.
+    r"""Bits per label of the online code for the labels given the states, with linear probes.
 
     The first portion is sent with $\log_2 K$ bits a label for K labels, each further one with the probabilities
     of the probe that was fitted on all that was sent before.

@@ -1,4 +1,4 @@
-r"""What happens on the residual stream: who writes what, how large it is, and what is lost without it.
+r"""The residual stream: what each sublayer writes, how large it is, and what is lost without it.
 
 A *state* is the stream at one place: `states[0]` is the embedding, and one state follows each sublayer
 (attention, feed-forward, attention, ...), so a model of L blocks has 2L writes and 2L + 1 states. A *write*
@@ -103,7 +103,7 @@ def write_cosines(account: Ledger) -> Float[np.ndarray, "sublayer"]:
 def token_spread(
     states: Float[Tensor, "state batch position d_model"],
 ) -> Float[np.ndarray, "state"]:
-    """Share of the stream's size that tells the tokens of a sequence apart.
+    """Share of the stream's size that differs between the tokens of a sequence.
 
     The root of sum |x_i - mean|^2 / sum |x_i|^2 over the positions i of a sequence, averaged over
     sequences: about 1 for tokens without anything in common, 0 when all positions hold the same vector.

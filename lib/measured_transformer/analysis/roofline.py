@@ -1,4 +1,4 @@
-"""How fast a processor can be at a computation: by its arithmetic, or by the numbers that have to travel.
+"""The roofline model: a computation's speed is limited by arithmetic or by memory traffic.
 
 Source: Williams et al. (2009), "Roofline: An Insightful Visual Performance Model for Multicore Architectures".
 """
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 
 def intensity(operations: int, numbers: int, *, size: int = 2) -> float:
-    """Operations for each byte that is moved, with so many bytes a number."""
+    """Operations per byte moved, with so many bytes per number."""
     return operations / (size * numbers)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a processor's data sheet says.
+    """A processor's figures from its data sheet.
 
     Attributes:
         name: of the processor.
@@ -29,11 +29,11 @@ class Machine:
 
     @property
     def ridge(self) -> float:
-        """Operations for each byte from which on it computes all the time."""
+        """Operations per byte above which arithmetic is the limit."""
         return self.operations / self.bandwidth
 
     def attainable(self, intensity: float) -> float:
-        """The most operations in a second at so many for each byte."""
+        """The highest attainable operations per second at so many operations per byte."""
         return min(self.operations, intensity * self.bandwidth)
 
 

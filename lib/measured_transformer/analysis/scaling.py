@@ -1,4 +1,4 @@
-"""A scaling law: how the loss of a model falls with its size and with what it has read.
+"""A scaling law: how the loss of a model falls with its size and its training tokens.
 
 Source: Hoffmann et al. (2022), "Training Compute-Optimal Large Language Models", equation 2 and appendix D.3.
 """

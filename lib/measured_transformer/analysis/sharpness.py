@@ -1,4 +1,4 @@
-"""How sharply the loss curves: the largest eigenvalue of its Hessian, all weights together."""
+"""The sharpness of the loss: the largest eigenvalue of its Hessian over all weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from measured_transformer.training.losses import cross_entropy
 def largest_eigenvalue(
     model: Model, batch: Batch, divisors: Sequence[Tensor] | None = None, *, tolerance: float = 0.01
 ) -> float:
-    r"""The largest eigenvalue of the Hessian of the batch's loss, all weights together.
+    r"""The largest eigenvalue of the Hessian of the batch's loss over all weights.
 
     The Hessian is never written down: its product with a vector $v$ is the gradient of $g \cdot v$, two
     backward passes. Lanczos' method needs some twenty such products. Adam divides the gradient entry by entry,
@@ -57,5 +57,5 @@ def largest_eigenvalue(
 
 
 def flat(tensors: Iterable[Tensor]) -> Float[Tensor, "weight"]:
-    """All entries behind one another."""
+    """All entries, concatenated."""
     return torch.cat([tensor.reshape(-1) for tensor in tensors])

@@ -1,4 +1,4 @@
-r"""The geometry of a table of position vectors: which of them are alike, and what moving along it does.
+r"""The geometry of a table of position vectors: similarities, and the effect of a shift.
 
 Axis words: `position`, the place in the sequence; `distance` $k = |i - j|$; `pair`, two dimensions that
 share a frequency. Matrices act on row vectors from the right, `x @ W`.
@@ -42,7 +42,7 @@ def _diagonals(matrix: Tensor, *, directed: bool) -> tuple[Tensor, Tensor]:
 
 
 def offset_deviation(matrix: Float[Tensor, "query key"]) -> float:
-    """How far an entry strays from the mean of all entries at its distance |i - j|: 0 when only that counts.
+    """The largest deviation of an entry from the mean at its distance |i - j|; 0 when only distance matters.
 
     >>> offset_deviation(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
     0.0

@@ -1,4 +1,4 @@
-"""How soon runs solve their task, when some never do within the steps that they are given.
+"""How soon runs solve their task, when some do not within their steps.
 
 A run that has not reached the level by its last step is *censored*: all that is known is that it takes longer.
 Its steps count as the length of the run where a single number is needed, which errs on the cautious side, and
@@ -25,7 +25,7 @@ WINDOW = 10
 
 @dataclass(frozen=True)
 class Solved:
-    """When each of several runs solved its task.
+    """The step at which each of several runs solved its task.
 
     Attributes:
         steps: the first step after which the mean loss of the last `WINDOW` steps is at most the level; the
@@ -65,7 +65,7 @@ class Solved:
 
 
 def solved(runs: Sequence[Run], *, level: float = LEVEL) -> Solved:
-    """When these runs solved their task.
+    """The steps at which these runs solved their task.
 
     A run that diverged counts as one that did not, with the steps that it was to take.
 

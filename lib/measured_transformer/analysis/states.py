@@ -1,4 +1,4 @@
-"""What the states of the residual stream are like: how large, and how far each has turned from the last."""
+"""Statistics of the residual stream's states: their size, and how far each turns from the last."""
 
 from __future__ import annotations
 

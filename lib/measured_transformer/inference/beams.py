@@ -1,4 +1,4 @@
-r"""Beam search: several texts at once, of which the likeliest go on.
+r"""Beam search: continues several texts at once and keeps the likeliest.
 
 At each step all continuations of all running texts compete, and the best `n_beams` go on. A text that ends in
 a stop token competes with other ended ones by its score, $\log p / \text{length}^\alpha$; $\alpha$ is the
@@ -138,7 +138,7 @@ def beam_search(
 
 
 def _best(held: Beams, new: Beams) -> Beams:
-    """The best of both, as many as are held."""
+    """The best of both sets, as many as are held."""
     scores, flat = torch.cat((held.scores, new.scores), dim=1).topk(held.scores.shape[1])
     row = torch.arange(len(scores), device=scores.device)[:, None]
     return Beams(

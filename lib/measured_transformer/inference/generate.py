@@ -1,4 +1,4 @@
-"""Text from a model: one function, three ways to choose each token, and a draft that may propose them."""
+"""Generates text: one function, three ways to choose each token, and an optional draft that proposes them."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _with_a_draft(
 def _write(
     writer: Writer, strategy: Greedy | Sampling, max_new_tokens: int, stop: Tensor
 ) -> tuple[Int[Tensor, "row step"], Float[Tensor, "row step"]]:
-    """Write one token after the other, until all rows have stopped or there are enough."""
+    """Write token by token until all rows have stopped or are long enough."""
     logits = writer.begin()
     uniform = None
     if isinstance(strategy, Sampling):
@@ -224,7 +224,7 @@ def _uniform(generator: torch.Generator, steps: int, rows: int) -> Float[Tensor,
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Keep the model in evaluation mode while the `with` block runs; each module's own mode comes back."""
+    """Keep the model in evaluation mode while the `with` block runs, then restore each module's mode."""
     training = [module for module in model.modules() if module.training]
     try:
         for module in training:

@@ -1,4 +1,4 @@
-"""A cache in pages: requests of any lengths share one pool, and none reserves room that it may never need.
+"""A paged cache: requests of any length share one pool, and none reserves room it may never need.
 
 A page holds the keys and values of a fixed number of tokens. Each request has a *block table*, the list of its
 pages in the order of its tokens; the pages themselves may lie anywhere. When the last page is full, any free
@@ -23,7 +23,7 @@ from measured_transformer.parts.cache import KeyValues
 
 
 class PageTable:
-    """Which page holds which tokens of which request: bookkeeping without any tensors.
+    """Tracks which page holds which tokens of which request, without any tensors.
 
     Attributes:
         n_pages, page_size: pages in all, and tokens that a page holds.
@@ -55,11 +55,11 @@ class PageTable:
 
     @property
     def free_pages(self) -> int:
-        """How many pages belong to nobody."""
+        """The number of free pages."""
         return len(self._free)
 
     def missing(self, request: str | int, tokens: int) -> int:
-        """How many pages a request would have to be given for so many further tokens."""
+        """The number of pages a request still needs for so many further tokens."""
         held = self.lengths.get(request, 0)
         return -(-(held + tokens) // self.page_size) - len(self.pages.get(request, ()))
 
@@ -85,13 +85,13 @@ class PageTable:
         del self.lengths[request]
 
     def slots(self, request: str | int) -> list[int]:
-        """Where each token of a request lies: page times page size plus its place in the page."""
+        """The slot of each token of a request: page times page size plus its place in the page."""
         pages, size = self.pages[request], self.page_size
         return [pages[t // size] * size + t % size for t in range(self.lengths[request])]
 
     @property
     def wasted(self) -> int:
-        """Tokens for which there is room in pages that are given away, and no token."""
+        """The number of empty places in allocated pages."""
         given = sum(len(pages) for pages in self.pages.values()) * self.page_size
         return given - sum(self.lengths.values())
 
@@ -151,7 +151,7 @@ class PagedCache:
 
     @property
     def given_bytes(self) -> int:
-        """Bytes of all pages that are given away, their empty places included."""
+        """Bytes of all allocated pages, empty places included."""
         size = self.table.page_size
         return self._token_bytes * size * sum(len(pages) for pages in self.table.pages.values())
 
@@ -238,7 +238,7 @@ class _PagedKeyValues(KeyValues):
         return self.keys, self.values
 
     def crop(self, length: int) -> None:
-        """Rows are for one call: there is nothing to take back."""
+        """Do nothing: rows serve a single call, so nothing is taken back."""
 
     def reorder(self, rows: Int[Tensor, "batch"]) -> None:
         """Not possible.

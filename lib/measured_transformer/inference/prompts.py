@@ -1,4 +1,4 @@
-"""Prompts of any lengths as one batch."""
+"""Combines prompts of any length into one batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Prompts = Sequence[Sequence[int] | Tensor] | Tensor
 def left_padded(
     prompts: Prompts, *, vocab: int, device: torch.device | None = None
 ) -> tuple[Int[Tensor, "batch position"], Bool[Tensor, "batch position"] | None]:
-    """The prompts side by side, their ends aligned, and where they are real; None where all is.
+    """Pad the prompts on the left; the mask of real tokens is None when there is no padding.
 
     Args:
         prompts: one sequence of token numbers for each text.
@@ -66,7 +66,7 @@ def _row(i: int, prompt: Sequence[int] | Tensor) -> Tensor:
 
 
 def whole_numbers(name: str, given: object) -> Int[Tensor, "..."]:
-    """What is given as a tensor: a number or a sequence of numbers of Python, NumPy or PyTorch.
+    """Convert a number or a sequence of numbers from Python, NumPy or PyTorch to a tensor.
 
     Raises:
         ValueError: when it holds anything but whole numbers.

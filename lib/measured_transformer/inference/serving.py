@@ -1,4 +1,4 @@
-"""Many requests through one model: a request joins the batch when there is room and leaves when it is done.
+"""Serves many requests with one model: a request joins the batch when there is room and leaves when done.
 
 After every step the batch is made up anew (iteration-level scheduling; Yu et al. 2022, "Orca"), and the keys
 and values lie in pages (Kwon et al. 2023, "PagedAttention"). When no page is left, the request that joined last
@@ -24,21 +24,21 @@ from measured_transformer.models.decoder import Decoder
 
 @dataclass(frozen=True)
 class Served:
-    """What was written, and what it took.
+    """The texts written, and what they cost.
 
     Attributes:
         written: the texts, as `generate` gives them; its `cache_bytes` are those of the fullest moment.
         steps: how often the model gave one token to each request of a batch.
         running: for each step, the requests that were in the batch.
         peak_bytes: bytes of the pages given away at the fullest moment.
-        sent_back: how often a request had to give its pages back.
+        preemptions: how often a request lost its pages and went back to the queue.
     """
 
     written: Generated
     steps: int
     running: tuple[tuple[int, ...], ...]
     peak_bytes: int
-    sent_back: int
+    preemptions: int
 
 
 @dataclass
@@ -113,7 +113,7 @@ def serve(
     cache = PagedCache(len(model.blocks), n_pages=n_pages, page_size=page_size)
     waiting, running = deque(requests), list[_Request]()
     history: list[tuple[int, ...]] = []
-    peak = held = sent_back = 0
+    peak = held = preemptions = 0
 
     def take(some: Sequence[_Request], logits: Float[Tensor, "row vocab"]) -> None:
         for one, row in zip(some, logits, strict=True):
@@ -156,7 +156,7 @@ def serve(
                 going = [one for one in going if one is not last]
                 joined = [one for one in joined if one is not last]
                 waiting.appendleft(last)
-                sent_back += 1
+                preemptions += 1
             if going:
                 take(going, read(going, [[one.tokens[-1]] for one in going]))
             history.append(tuple(sorted(one.number for one in running)))
@@ -170,7 +170,7 @@ def serve(
         finished=tuple(one.finished for one in requests),
         cache_bytes=held,
     )
-    return Served(written, len(history), tuple(history), peak, sent_back)
+    return Served(written, len(history), tuple(history), peak, preemptions)
 
 
 def _requests(

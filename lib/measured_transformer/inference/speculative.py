@@ -51,7 +51,7 @@ class Speculative:
             raise ValueError(f"ahead must be a whole number of at least 1, got {self.ahead!r}")
 
     def distribution(self, logits: Float[Tensor, "row vocab"]) -> Float[Tensor, "row vocab"]:
-        """What tokens are drawn from: one token with certainty where there is no sampling."""
+        """The distribution that tokens are drawn from; without sampling, all on one token."""
         if self.sampling is None:
             likeliest = logits.argmax(dim=-1, keepdim=True)
             return torch.zeros_like(logits).scatter(-1, likeliest, 1.0)
@@ -122,7 +122,7 @@ def accept(
     proposed: Int[Tensor, "step"],
     uniform: Float[Tensor, "step_and_one"],
 ) -> tuple[int, int]:
-    """How many of the proposed tokens stand, and the token that follows them.
+    """The number of accepted proposals, and the token that follows them.
 
     Args:
         target: the target's distributions at each proposed token and behind the last.
@@ -147,7 +147,7 @@ def accept(
 
 
 def per_pass(agreement: float, ahead: int) -> float:
-    r"""Tokens for each pass if every proposal is accepted alike, $(1-\alpha^{\gamma+1})/(1-\alpha)$.
+    r"""Tokens per pass if every proposal is accepted with equal chance, $(1-\alpha^{\gamma+1})/(1-\alpha)$.
 
     Leviathan et al. (2023), equation 1.
 
@@ -228,7 +228,7 @@ def speculate(
 
 
 class _Reader:
-    """A model that has read a part of a text, and reads on."""
+    """A model that has read part of a text and can read on."""
 
     def __init__(self, model: Decoder) -> None:
         self.model = model
@@ -241,7 +241,7 @@ class _Reader:
         return 0 if self.cache.positions is None else self.cache.positions.keys.shape[-1]
 
     def read(self, text: Sequence[int], last: int) -> Float[Tensor, "row vocab"]:
-        """Read what is new and give the logits behind each of the last tokens."""
+        """Read the new tokens and return the logits after each of the last ones."""
         new = torch.tensor(text[self.held :], dtype=torch.int64, device=self.device)
         if len(new) == 1 and self.held and self.layers is not None:
             stream = one_step(self.model, self.layers, new, self.cache)

@@ -1,4 +1,4 @@
-"""One more token through the blocks, without what their modules do beside the arithmetic.
+"""Runs one more token through the blocks with plain arithmetic, bypassing the modules' overhead.
 
 A step of decoding multiplies a few vectors by each matrix. Calling modules, asking taps who watches and
 checking shapes then takes a good part of the time. So the weights of each block are gathered once, and a step
@@ -38,7 +38,7 @@ _Layer = Callable[
 
 
 def flat_layers(stack: Stack) -> list[_Layer] | None:
-    """Each block as one function of the stream; None where only the modules themselves will do."""
+    """Each block as one function of the stream; None when only the modules themselves will do."""
     for module in stack.blocks.modules():
         if module is stack.blocks:
             continue
@@ -57,7 +57,7 @@ def one_step(
     cache: KeyValueCache,
     memory_real: Bool[Tensor, "row memory"] | None = None,
 ) -> Float[Tensor, "row 1 d_model"]:
-    """What `stack.stream` gives for one more token in each row.
+    """The result of `stack.stream` for one more token in each row.
 
     Args:
         stack: the model's stack.
@@ -66,9 +66,9 @@ def one_step(
         cache: of a call that has read at least one token, and the memory where there is one.
         memory_real: where the memory's tokens are real; None: everywhere.
     """
-    where = find_positions(tokens[:, None], earlier=cache.positions)
-    x, rotation, bias = stack.embed(tokens[:, None], where)
-    mask = None if where.padding_mask is None else where.padding_mask[:, None, None]
+    positions = find_positions(tokens[:, None], earlier=cache.positions)
+    x, rotation, bias = stack.embed(tokens[:, None], positions)
+    mask = None if positions.padding_mask is None else positions.padding_mask[:, None, None]
     if bias is not None:
         heads = stack.config.kv_heads
         bias = bias.to(x.dtype).reshape(-1, heads, bias.shape[-3] // heads, bias.shape[-1])
@@ -77,7 +77,7 @@ def one_step(
     crossed = cache.cross_layers or [None] * len(layers)
     for layer, kept, memory in zip(layers, cache.layers, crossed, strict=True):
         x = layer(x, rotation, mask, memory_mask, kept, memory)
-    cache.positions = where
+    cache.positions = positions
     return x
 
 
@@ -176,7 +176,7 @@ def _linear(*parts: nn.Linear) -> _Function:
 
 
 def _packing_pays(weight: Tensor) -> bool:
-    """Whether oneDNN, with the weights laid out once for its kernel, multiplies a few vectors faster."""
+    """Whether oneDNN with prepacked weights multiplies a few vectors faster."""
     return (
         chosen_kernel() != "product"
         and weight.numel() >= _LARGE_WEIGHT

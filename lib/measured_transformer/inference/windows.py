@@ -1,4 +1,4 @@
-"""A cache that never grows beyond a window: the last tokens, and where wished the first ones for ever.
+"""A cache that never outgrows a window: it keeps the last tokens and, optionally, the first ones.
 
 A new token overwrites the oldest of the window. Attention adds up over keys, in whatever order, so the new key
 may lie where the old one lay: the buffer is a ring (Jiang et al. 2023, "Mistral 7B", section 2). The first
@@ -25,7 +25,7 @@ from measured_transformer.parts.cache import KeyValues
 
 @dataclass(frozen=True)
 class SlidingWindow:
-    """What a decoder keeps of the text: its first tokens and the last ones.
+    """The part of the text that a decoder keeps: its first and last tokens.
 
     Attributes:
         window: how many of the last tokens, the newest included.
@@ -46,11 +46,11 @@ class SlidingWindow:
 
     @property
     def kept(self) -> int:
-        """The most tokens that are kept at a time."""
+        """The largest number of tokens kept at a time."""
         return self.sinks + self.window
 
     def slot(self, token: int) -> int:
-        """Where a token's key lies, counted from zero; the first tokens never give their place away.
+        """The place of a token's key, from zero; the first tokens keep their places.
 
         >>> [SlidingWindow(window=3, sinks=1).slot(t) for t in range(8)]
         [0, 1, 2, 3, 1, 2, 3, 1]
@@ -135,7 +135,7 @@ class WindowKeyValues(KeyValues):
 
 
 class WindowCache(KeyValueCache):
-    """Of each layer the keys and values within a window, see `SlidingWindow.make_cache`."""
+    """The keys and values of each layer within a window; see `SlidingWindow.make_cache`."""
 
     def __init__(self, n_layers: int, window: SlidingWindow) -> None:
         """Make an empty cache."""

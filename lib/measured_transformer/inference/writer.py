@@ -16,7 +16,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 
 
 class Writer:
-    """Reads the prompts once, then takes one token for each row and says what may come next.
+    """Reads the prompts once, then takes one token for each row and gives the next logits.
 
     Attributes:
         cache: keys and values of all that was read and written.
@@ -86,7 +86,7 @@ class Writer:
         return self._logits(stream)
 
     def select(self, rows: Int[Tensor, "row"]) -> None:
-        """Go on with these of the texts, in this order; one may come more than once."""
+        """Continue with these texts, in this order; one may come more than once."""
         self.cache.reorder(rows)
         if self.memory is not None:
             self.memory = self.memory[rows]
@@ -111,7 +111,7 @@ class Writer:
 
 
 def check_reach(model: Decoder | EncoderDecoder, prompt: int, length: int) -> None:
-    """Raise ValueError where learned positions do not reach as far as a prompt with its text."""
+    """Raise ValueError when learned positions do not reach as far as a prompt with its text."""
     reach = model.config.max_length
     if model.config.positions == "learned" and length > reach:
         raise ValueError(

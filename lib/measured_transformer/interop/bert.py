@@ -86,8 +86,8 @@ def entries(config: Config) -> list[Entry]:
     return rows
 
 
-def second_names(config: Config) -> dict[str, str]:
-    """The bias, which is stored twice, and the unembedding, where it is the embedding."""
+def tied_names(config: Config) -> dict[str, str]:
+    """The bias, which is stored twice, and the unembedding, if it is tied to the embedding."""
     names = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
     if config.tie_embeddings:
         names["cls.predictions.decoder.weight"] = "embeddings.word_embeddings.weight"
@@ -95,7 +95,7 @@ def second_names(config: Config) -> dict[str, str]:
 
 
 def tidy(theirs: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Norms under today's names (once they had a gamma and a beta), and the bias that is read.
+    """Rename the gamma and beta of old norms, and keep the bias that is read.
 
     A head that is not tied reads the bias of its map, and leaves the one beside it unread.
     """
@@ -110,8 +110,8 @@ def tidy(theirs: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Ten
     return tensors
 
 
-def unlike(c: Config) -> list[str]:
-    """Why a config is no BERT's."""
+def incompatibilities(c: Config) -> list[str]:
+    """The reasons why a config does not fit BERT."""
     alike = misfits(
         c,
         positions="learned",
@@ -166,12 +166,12 @@ def settings(c: Config) -> dict[str, Any]:
 BERT = Family(
     name="bert",
     prefix="bert.",
-    meaningless=("embeddings.position_ids", "embeddings.token_type_ids"),
+    derived_tensors=("embeddings.position_ids", "embeddings.token_type_ids"),
     build=build,
     entries=entries,
-    second_names=second_names,
+    tied_names=tied_names,
     kind=Encoder,
-    unlike=unlike,
+    incompatibilities=incompatibilities,
     settings=settings,
     tidy=tidy,
 )

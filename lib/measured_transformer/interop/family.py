@@ -1,4 +1,4 @@
-"""What the files of the architectures have in common: the form of their tables, and checks of settings."""
+"""The common base of the architectures' files: the form of their tables, and checks of settings."""
 
 from __future__ import annotations
 
@@ -58,29 +58,29 @@ class Family:
     Attributes:
         name: its `model_type`.
         prefix: what the names of all tensors but a head's begin with in a model that has a head.
-        meaningless: globs of stored tensors that follow from the config.
+        derived_tensors: globs of stored tensors that follow from the config.
         build: a fresh model for a checkpoint; raises ValueError for settings that are not supported.
         entries: the table of names, without prefix.
-        second_names: names that repeat a tensor, and that tensor's name.
+        tied_names: names that repeat a tensor, and that tensor's name.
         kind: the class of its models.
-        unlike: reasons why a config is none of this architecture; empty when there are none.
+        incompatibilities: reasons why a config is none of this architecture; empty when there are none.
         settings: its settings for such a config, beside `model_type`.
         tidy: the tensors under today's names, without those that the settings leave unread.
     """
 
     name: str
     prefix: str
-    meaningless: tuple[str, ...]
+    derived_tensors: tuple[str, ...]
     build: Callable[[Checkpoint, Mapping[str, Tensor]], Model]
     entries: Callable[[Config], list[Entry]]
-    second_names: Callable[[Config], dict[str, str]]
+    tied_names: Callable[[Config], dict[str, str]]
     kind: type[Decoder] | type[Encoder] | type[EncoderDecoder]
-    unlike: Callable[[Config], list[str]]
+    incompatibilities: Callable[[Config], list[str]]
     settings: Callable[[Config], dict[str, Any]]
     tidy: Callable[[Mapping[str, Any], dict[str, Tensor]], dict[str, Tensor]] = lambda _, held: held
 
     def cleaned(self, checkpoint: Checkpoint, ignore: Iterable[str]) -> dict[str, Tensor]:
-        """The tensors under the names of the table, without those that mean nothing or are not wanted.
+        """The tensors under the names of the table, without derived and ignored ones.
 
         Raises:
             ValueError: when two tensors have the same name in the table.
@@ -89,7 +89,7 @@ class Family:
         kept: dict[str, Tensor] = {}
         for name, tensor in checkpoint.tensors.items():
             short = name.removeprefix(self.prefix)
-            if any(fnmatchcase(short, pattern) for pattern in self.meaningless):
+            if any(fnmatchcase(short, pattern) for pattern in self.derived_tensors):
                 continue
             if any(fnmatchcase(n, pattern) for pattern in ignore for n in (name, short)):
                 continue
@@ -99,13 +99,13 @@ class Family:
         return self.tidy(checkpoint.config, kept)
 
     def write_config(self, model: Model) -> dict[str, Any] | str:
-        """The settings of a model, or the reasons why it is none of this architecture."""
-        unlike = self.unlike(model.config)
+        """The settings of a model, or the reasons why it does not fit this architecture."""
+        incompatibilities = self.incompatibilities(model.config)
         if not isinstance(model, self.kind):
             article = "a" if self.kind is Decoder else "an"
-            unlike = [*unlike, f"it must be {article} {self.kind.__name__}"]
-        if unlike:
-            return "; ".join(unlike)
+            incompatibilities = [*incompatibilities, f"it must be {article} {self.kind.__name__}"]
+        if incompatibilities:
+            return "; ".join(incompatibilities)
         return {"model_type": self.name, **self.settings(model.config)}
 
     def with_prefix(self, tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
@@ -119,7 +119,7 @@ class Family:
 
 
 def require(config: Mapping[str, Any], **supported: Any) -> None:
-    """Raise ValueError when a setting is there and has another value than the one that is supported."""
+    """Raise ValueError when a setting has another value than the supported one."""
     for name, value in {"quantization_config": None, **supported}.items():
         if name in config and config[name] != value and config[name] is not None:
             raise ValueError(
@@ -159,7 +159,7 @@ def gated(plain: Activation, field: str) -> Activation:
 
 
 def dropout(config: Mapping[str, Any], *fields: str, default: float) -> float:
-    """The largest of the rates: here one rate serves all places. Raises ValueError for what is no number."""
+    """The largest dropout rate: one rate serves all places here. Raises ValueError for what is no number."""
     rates = [config.get(field, default) or 0.0 for field in fields]
     for field, rate in zip(fields, rates, strict=True):
         if not isinstance(rate, int | float):
@@ -168,7 +168,7 @@ def dropout(config: Mapping[str, Any], *fields: str, default: float) -> float:
 
 
 def misfits(config: Config, **wanted: Any) -> list[str]:
-    """For each field that differs from what an architecture wants, what is wanted and what is there."""
+    """One message for each field whose value differs from the one that an architecture needs."""
     return [
         f"{name} must be {value!r}, is {getattr(config, name)!r}"
         for name, value in wanted.items()
@@ -177,5 +177,5 @@ def misfits(config: Config, **wanted: Any) -> list[str]:
 
 
 def applying(*reasons: tuple[bool, str]) -> list[str]:
-    """The reasons that apply, of pairs: whether it does, and the reason."""
+    """The reasons that apply, from pairs of a condition and a reason."""
     return [reason for applies, reason in reasons if applies]

@@ -83,13 +83,13 @@ def entries(config: Config) -> list[Entry]:
     return rows
 
 
-def second_names(config: Config) -> dict[str, str]:
-    """The unembedding, where it is the embedding."""
+def tied_names(config: Config) -> dict[str, str]:
+    """The unembedding, if it is tied to the embedding."""
     return {"lm_head.weight": "wte.weight"} if config.tie_embeddings else {}
 
 
-def unlike(c: Config) -> list[str]:
-    """Why a config is no GPT-2's."""
+def incompatibilities(c: Config) -> list[str]:
+    """The reasons why a config does not fit GPT-2."""
     alike = misfits(
         c,
         positions="learned",
@@ -145,11 +145,11 @@ def settings(c: Config) -> dict[str, Any]:
 GPT2 = Family(
     name="gpt2",
     prefix="transformer.",
-    meaningless=("h.*.attn.bias", "h.*.attn.masked_bias"),
+    derived_tensors=("h.*.attn.bias", "h.*.attn.masked_bias"),
     build=build,
     entries=entries,
-    second_names=second_names,
+    tied_names=tied_names,
     kind=Decoder,
-    unlike=unlike,
+    incompatibilities=incompatibilities,
     settings=settings,
 )

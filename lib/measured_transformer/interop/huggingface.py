@@ -63,7 +63,7 @@ def from_huggingface(
         kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
         dtype = reduce(torch.promote_types, kinds) if kinds else torch.float32
     model = model.to(dtype)
-    load_tensors(model, family.entries(model.config), tensors, family.second_names(model.config))
+    load_tensors(model, family.entries(model.config), tensors, family.tied_names(model.config))
     return model.eval()
 
 
@@ -100,7 +100,7 @@ def to_huggingface(
         )
     tensors = named_tensors(model, family.entries(model.config))
     if not settings["tie_word_embeddings"]:  # then a head reads tensors of its own, even when equal
-        for second, first in family.second_names(model.config).items():
+        for second, first in family.tied_names(model.config).items():
             if second.startswith(HEADS):
                 tensors[second] = tensors[first].clone()
     dtype = next(iter(tensors.values())).dtype

@@ -110,13 +110,13 @@ def entries(config: Config) -> list[Entry]:
     return rows
 
 
-def second_names(config: Config) -> dict[str, str]:
-    """The unembedding, where it is the embedding."""
+def tied_names(config: Config) -> dict[str, str]:
+    """The unembedding, if it is tied to the embedding."""
     return {"lm_head.weight": "embed_tokens.weight"} if config.tie_embeddings else {}
 
 
-def unlike(c: Config) -> list[str]:
-    """Why a config is no Llama's."""
+def incompatibilities(c: Config) -> list[str]:
+    """The reasons why a config does not fit Llama."""
     alike = misfits(
         c,
         positions="rotary",
@@ -170,11 +170,11 @@ def settings(c: Config) -> dict[str, Any]:
 LLAMA = Family(
     name="llama",
     prefix="model.",
-    meaningless=("*rotary_emb.inv_freq",),
+    derived_tensors=("*rotary_emb.inv_freq",),
     build=build,
     entries=entries,
-    second_names=second_names,
+    tied_names=tied_names,
     kind=Decoder,
-    unlike=unlike,
+    incompatibilities=incompatibilities,
     settings=settings,
 )

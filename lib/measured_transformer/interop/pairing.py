@@ -1,4 +1,4 @@
-"""Rotary weights of one pairing for code of the other.
+"""Converts rotary weights from one pairing to the other.
 
 Meta's code and weights of Llama turn neighbours together (entries 0 and 1, 2 and 3); the code that reads
 Llama's weights as converted for Hugging Face turns entry i of a head with entry i + d/2. What a pair is called
@@ -16,7 +16,7 @@ from measured_transformer.parts.positions import Pairing
 
 
 def pairing_order(d_head: int, *, to: Pairing) -> Int[Tensor, "d_head"]:
-    """Which entry of a head of the other pairing comes to stand at each place.
+    """For each place, the entry of a head in the other pairing that moves there.
 
     Args:
         d_head: width of a head, an even number.
@@ -37,7 +37,7 @@ def pairing_order(d_head: int, *, to: Pairing) -> Int[Tensor, "d_head"]:
 def convert_pairing(
     weight: Shaped[Tensor, "row *column"], d_head: int, *, to: Pairing
 ) -> Shaped[Tensor, "row *column"]:
-    """The weight (or bias) of a query or key projection, for code that pairs in the other way.
+    """Convert the weight (or bias) of a query or key projection to the other pairing.
 
     Values and outputs are left as they are: they are not turned.
 

@@ -147,7 +147,7 @@ class SourceSide(Encoder):
         )
 
     def unembed(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
-        """Nothing reads logits from this stream.
+        """Raise an error: no logits are read from this stream.
 
         Raises:
             ValueError: always.
@@ -166,7 +166,7 @@ def _share(side: Stack, stack: Stack) -> None:
 
 
 def _for_each(rows: Tensor, count: int, what: str) -> Tensor:
-    """As many rows as there are sequences."""
+    """Repeat one row for each sequence."""
     if len(rows) not in (1, count):
         raise ValueError(
             f"expected one row of the {what} for all sequences or one for each of {count}, got {len(rows)}"

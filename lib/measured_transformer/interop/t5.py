@@ -142,16 +142,16 @@ def entries(config: Config) -> list[Entry]:
     return rows
 
 
-def second_names(config: Config) -> dict[str, str]:
-    """The embedding as each side stores it again, and the unembedding, where it is the embedding."""
+def tied_names(config: Config) -> dict[str, str]:
+    """The embedding, which each side stores again, and the unembedding, if it is tied to the embedding."""
     names = {f"{side}.embed_tokens.weight": "shared.weight" for side in ("encoder", "decoder")}
     if config.tie_embeddings:
         names["lm_head.weight"] = "shared.weight"
     return names
 
 
-def unlike(c: Config) -> list[str]:
-    """Why a config is no T5's."""
+def incompatibilities(c: Config) -> list[str]:
+    """The reasons why a config does not fit T5."""
     alike = misfits(
         c,
         positions="relative",
@@ -214,11 +214,11 @@ def settings(c: Config) -> dict[str, Any]:
 T5 = Family(
     name="t5",
     prefix="",
-    meaningless=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+    derived_tensors=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     build=build,
     entries=entries,
-    second_names=second_names,
+    tied_names=tied_names,
     kind=EncoderDecoder,
-    unlike=unlike,
+    incompatibilities=incompatibilities,
     settings=settings,
 )

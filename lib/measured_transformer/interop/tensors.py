@@ -1,4 +1,4 @@
-"""Tables of names, and moving tensors along them with every misfit reported."""
+"""Moves tensors between checkpoint and model by tables of names, and reports every mismatch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Entry:
 
 
 def entry(theirs: str, *ours: str, transposed: bool = False) -> Entry:
-    """An entry, written short."""
+    """Shorthand for an `Entry`."""
     return Entry(theirs, ours, transposed)
 
 
@@ -40,7 +40,7 @@ def load_tensors(
     model: nn.Module,
     entries: Iterable[Entry],
     tensors: Mapping[str, Tensor],
-    second_names: Mapping[str, str],
+    tied_names: Mapping[str, str],
 ) -> None:
     """Copy the tensors into the model.
 
@@ -48,13 +48,13 @@ def load_tensors(
         model: its parameters are overwritten.
         entries: which tensor belongs to which parameters.
         tensors: by their names in the checkpoint.
-        second_names: names under which a checkpoint may hold a tensor again, and that tensor's name.
+        tied_names: names under which a checkpoint may hold a tensor again, and that tensor's name.
 
     Raises:
         ValueError: lists the tensors that are missing, surplus, misshapen or at odds with their second copy.
     """
     held, at_odds = dict(tensors), []
-    for second, first in second_names.items():
+    for second, first in tied_names.items():
         if second in held:
             again = held.pop(second)
             if not torch.equal(held.setdefault(first, again), again):

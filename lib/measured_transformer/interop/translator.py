@@ -1,4 +1,4 @@
-"""A translator and its tokenizer in one file, so that nobody pairs one with another's.
+"""Saves a translator and its tokenizer in one file, so that they cannot be mixed up.
 
 The numbers of a model's tokens mean something only together with the tokenizer that gave them. With another one
 a model writes fluent nonsense, and nothing fails. So both are kept together, and what does not fit is refused.
@@ -22,7 +22,7 @@ SPECIAL = 4
 
 
 def save_translator(file: Path | str, model: EncoderDecoder, tokenizer: str) -> None:
-    """Write weights, config and tokenizer in one piece: a file that exists is replaced whole, or not at all.
+    """Write weights, config and tokenizer atomically: an existing file is replaced completely or not at all.
 
     Args:
         file: where to; its folder must exist.

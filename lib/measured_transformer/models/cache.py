@@ -1,4 +1,4 @@
-"""What a model keeps between the calls that continue one batch of sequences."""
+"""The state that a model keeps between calls that continue one batch of sequences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from measured_transformer.parts.cache import KeyValues
 
 
 class KeyValueCache:
-    """The keys and values of every layer, and where the tokens stand that they belong to.
+    """The keys and values of every layer, with the positions of their tokens.
 
     Make one with `model.make_cache()` and hand it to every call of the model, together with the tokens that
     come next, one or many. It belongs to one batch; start a new one for another.
@@ -52,7 +52,7 @@ class KeyValueCache:
         return sum(layer.reserved_bytes for layer in (*self.layers, *self.cross_layers))
 
     def drop_unfinished(self) -> None:
-        """Forget what an interrupted call has left in some layers, so that the next can take its place."""
+        """Drop what an interrupted call left in some layers, so that the next call can repeat it."""
         held = 0 if self.positions is None else self.positions.keys.shape[-1]
         for layer in self.layers:
             layer.crop(held)

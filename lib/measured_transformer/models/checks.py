@@ -1,4 +1,4 @@
-"""What a model looks at in its arguments before it computes anything."""
+"""Checks of a model's arguments before it computes anything."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_token_types(token_types: Tensor, tokens: Tensor, config: Config) -> No
 
 
 def check_cache(cache: KeyValueCache, *, causal: bool, n_blocks: int) -> None:
-    """Raise ValueError unless a model like this can go on from the cache."""
+    """Raise ValueError unless such a model can continue from the cache."""
     if not causal:
         raise ValueError(
             "a cache is for causal models: without a causal mask, earlier positions change when later "

@@ -64,13 +64,15 @@ class Decoder(Stack):
         >>> bool(torch.allclose(torch.cat((first, rest), dim=1), model(tokens)))
         True
         """
-        where = self.locate(tokens, padding_mask=padding_mask, positions=positions, cache=cache)
-        x, rotation, score_bias = self.embed(tokens, where)
-        x = self.run_blocks(x, where, rotation, score_bias, cache=cache)
+        resolved = self.resolve_positions(
+            tokens, padding_mask=padding_mask, positions=positions, cache=cache
+        )
+        x, rotation, score_bias = self.embed(tokens, resolved)
+        x = self.run_blocks(x, resolved, rotation, score_bias, cache=cache)
         return self.unembed(x)
 
     def unembed(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
-        """Logits that the model reads from a state of the stream: final norm, head, unembedding.
+        """The logits of a state of the stream: final norm, head, unembedding.
 
         With `config.head == "none"` the final state itself.
         """

@@ -55,15 +55,15 @@ class Encoder(Stack):
         Raises:
             ValueError: when shapes, kinds or values do not fit; see `Stack.stream`.
         """
-        where = self.locate(
+        resolved = self.resolve_positions(
             tokens, padding_mask=padding_mask, positions=positions, token_types=token_types
         )
-        x, rotation, score_bias = self.embed(tokens, where, token_types)
-        x = self.run_blocks(x, where, rotation, score_bias)
+        x, rotation, score_bias = self.embed(tokens, resolved, token_types)
+        x = self.run_blocks(x, resolved, rotation, score_bias)
         return self.unembed(x)
 
     def unembed(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
-        """Logits that the model reads from a state of the stream: final norm, head, unembedding.
+        """The logits of a state of the stream: final norm, head, unembedding.
 
         With `config.head == "none"` the final state itself.
         """

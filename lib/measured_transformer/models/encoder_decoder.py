@@ -119,7 +119,7 @@ class EncoderDecoder(nn.Module):
         return self.unembed(x)
 
     def unembed(self, x: Float[Tensor, "batch target d_model"]) -> Tensor:
-        """Logits that the model reads from a state of the decoder's stream: final norm, unembedding."""
+        """The logits of a state of the decoder's stream: final norm, unembedding."""
         state = self.decoder.apply_final_norm(x)
         if self.unembedding is None:
             return state

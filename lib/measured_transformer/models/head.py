@@ -1,4 +1,4 @@
-"""What a model reads from its final state: logits by one matrix, with BERT's layer before it or not."""
+"""The output head: logits by one matrix, with or without BERT's layer before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def make_head_layer(config: Config) -> MaskedTokenLayer | None:
 
 
 def make_unembedding(config: Config) -> nn.Linear | None:
-    """The matrix from a state to logits; None where the final state is all that is wanted."""
+    """The matrix from a state to logits; None when the config has no head."""
     if config.head == "none":
         return None
     return Linear(config.d_model, config.vocab, bias=config.head_bias)

@@ -1,4 +1,4 @@
-"""How many parameters a config makes and how much arithmetic a forward pass takes, part by part."""
+"""Counts a config's parameters and the arithmetic of a forward pass, part by part."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Count:
 
 
 def count_parameters(config: Config, kind: Kind) -> Count:
-    """The number of parameters of each part; what is tied counts once.
+    """The number of parameters of each part; tied parameters count once.
 
     Args:
         config: sizes and choices.

@@ -1,4 +1,4 @@
-"""What the models share: embedding, a stack of blocks, a final norm, and how weights are drawn."""
+"""The base of all models: embedding, a stack of blocks, a final norm, and the initialisation of weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from measured_transformer.parts.tap import Tap
 
 
 class Stack(nn.Module):
-    """The parts of one residual stream and the steps of a pass: locate, embed, run the blocks, normalise.
+    """One residual stream: its parts, and the steps of a pass (positions, embedding, blocks, final norm).
 
     A model is wired from these steps in its own `forward`. An `EncoderDecoder` holds two stacks. A `Decoder`
     and an `Encoder` are one stack with a head: their parts have names without a prefix
@@ -94,7 +94,7 @@ class Stack(nn.Module):
         self.final_norm = _norm(config) if config.has_final_norm else nn.Identity()
         self.final_state = Tap()
 
-    def locate(
+    def resolve_positions(
         self,
         tokens: Int[Tensor, "batch position"],
         *,
@@ -103,7 +103,7 @@ class Stack(nn.Module):
         token_types: Int[Tensor, "..."] | None = None,
         cache: KeyValueCache | None = None,
     ) -> TokenPositions:
-        """First step of a pass: check what is given, and say where its tokens stand.
+        """First step of a pass: check the inputs and resolve the positions of the tokens.
 
         Args and errors: as for `stream`.
         """
@@ -120,24 +120,24 @@ class Stack(nn.Module):
     def embed(
         self,
         tokens: Int[Tensor, "batch position"],
-        where: TokenPositions,
+        positions: TokenPositions,
         token_types: Int[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "batch position d_model"], Rotation | None, Tensor | None]:
         """Second step: what the first block reads, and the rotation and score bias of the positions."""
         x = self.embedding_scale * self.token_embedding(tokens)
         if self.positions is not None:
-            x = x + _look_up(self.positions, where)
+            x = x + _look_up(self.positions, positions)
         if self.token_type_embedding is not None:
             types = torch.zeros_like(tokens) if token_types is None else token_types
             x = x + self.token_type_embedding(types)
         x = self.embedding(self.embedding_dropout(self.embedding_norm(x)))
-        rotation = None if self.rotary is None else _look_up(self.rotary, where)
-        return x, rotation, self._score_bias(where, x)
+        rotation = None if self.rotary is None else _look_up(self.rotary, positions)
+        return x, rotation, self._score_bias(positions, x)
 
     def run_blocks(
         self,
         x: Float[Tensor, "batch position d_model"],
-        where: TokenPositions,
+        positions: TokenPositions,
         rotation: Rotation | None = None,
         score_bias: Float[Tensor, "..."] | None = None,
         *,
@@ -151,7 +151,7 @@ class Stack(nn.Module):
                 x,
                 memory,
                 causal=self.causal,
-                padding_mask=where.padding_mask,
+                padding_mask=positions.padding_mask,
                 memory_padding_mask=memory_padding_mask,
                 rotation=rotation,
                 score_bias=score_bias,
@@ -159,7 +159,7 @@ class Stack(nn.Module):
                 cross_cache=None if cache is None or memory is None else cache.cross_layers[i],
             )
         if cache is not None:
-            cache.positions = where
+            cache.positions = positions
         return x
 
     def apply_final_norm(
@@ -194,17 +194,17 @@ class Stack(nn.Module):
             ValueError: when tokens are not whole numbers of shape (batch, position), lie outside the
                 vocabulary, or are more than learned positions reach; when another argument does not fit.
         """
-        where = self.locate(
+        resolved = self.resolve_positions(
             tokens,
             padding_mask=padding_mask,
             positions=positions,
             token_types=token_types,
             cache=cache,
         )
-        x, rotation, score_bias = self.embed(tokens, where, token_types)
+        x, rotation, score_bias = self.embed(tokens, resolved, token_types)
         return self.run_blocks(
             x,
-            where,
+            resolved,
             rotation,
             score_bias,
             memory=memory,
@@ -229,13 +229,13 @@ class Stack(nn.Module):
         warn_renamed("Stack.finish", "Stack.apply_final_norm")
         return self.apply_final_norm(x)
 
-    def _score_bias(self, where: TokenPositions, x: Tensor) -> Tensor | None:
+    def _score_bias(self, positions: TokenPositions, x: Tensor) -> Tensor | None:
         if self.relative is not None:
-            return self.relative(where.queries, where.keys)
+            return self.relative(positions.queries, positions.keys)
         if self.config.positions != "alibi":
             return None
         slopes = alibi_slopes(self.config.n_heads).to(device=x.device, dtype=x.dtype)
-        return alibi_bias_between(slopes, where.queries, where.keys)
+        return alibi_bias_between(slopes, positions.queries, positions.keys)
 
     def _check(
         self, tokens: Tensor, token_types: Tensor | None, cache: KeyValueCache | None
@@ -300,8 +300,8 @@ def _norm(config: Config) -> LayerNorm | RMSNorm | nn.Identity:
     return make_norm(config.norm, config.d_model, eps=config.norm_eps, bias=config.bias)
 
 
-def _look_up(table: nn.Module, where: TokenPositions) -> Any:
-    if where.queries.ndim == 1:
-        n, length = len(where.queries), len(where.keys)
+def _look_up(table: nn.Module, positions: TokenPositions) -> Any:
+    if positions.queries.ndim == 1:
+        n, length = len(positions.queries), len(positions.keys)
         return table(n, offset=length - n)
-    return table(where.queries, below=where.below)
+    return table(positions.queries, below=positions.below)

@@ -1,4 +1,4 @@
-"""Where the tokens of a call stand: their positions, those of the keys they can see, and which are real."""
+"""The positions of a call's tokens and of the keys they can see, and which tokens are real."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def find_positions(
     positions: Int[Tensor, "..."] | None = None,
     earlier: TokenPositions | None = None,
 ) -> TokenPositions:
-    """Number the tokens of a call: each stands where as many real tokens come before it.
+    """Number the tokens of a call: a token's position is the number of real tokens before it.
 
     So padding, on whichever side, moves no token, and a chunk goes on where the one before it ended.
 

@@ -31,7 +31,7 @@ def attention_scores(
     *,
     scale: float | None = None,
 ) -> Float[Tensor, "*batch query key"]:
-    r"""How well each query matches each key: $s_{ij} = \text{scale} \cdot q_i \cdot k_j$.
+    r"""Score each query against each key: $s_{ij} = \text{scale} \cdot q_i \cdot k_j$.
 
     Args:
         queries: one vector per asking position.
@@ -271,7 +271,7 @@ class MultiHeadAttention(nn.Module):
         score_bias: Float[Tensor, "..."] | None = None,
         cache: KeyValues | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """What all heads together add to the stream.
+        """The sum that all heads add to the stream.
 
         With a cache, `x` continues a sequence whose earlier keys and values it holds: they are attended to
         as well (the axis `key` counts both) and those of `x` are added. In cross-attention the cache holds
@@ -309,7 +309,7 @@ class MultiHeadAttention(nn.Module):
     def _keys_and_values(
         self, source: Tensor, rotation: Rotation | None, cache: KeyValues | None
     ) -> tuple[Tensor, Tensor]:
-        """Of key-value heads, those that the cache held before `source` included."""
+        """The keys and values of the key-value heads, those already in the cache included."""
         keys = self.keys(self._split(self.key(source), self.n_kv_heads))
         values = self.values(self._split(self.value(source), self.n_kv_heads))
         if rotation is not None:
@@ -331,7 +331,7 @@ class MultiHeadAttention(nn.Module):
         allowed: Tensor | None,
         score_bias: Tensor | None,
     ) -> Tensor:
-        """What each head mixes; written out where somebody looks, in one kernel otherwise."""
+        """The mixture of each head; written out when a tap is watched, in one kernel otherwise."""
         if self.scores.watched or self.pattern.watched:
             scores = self._scores(queries, keys, score_bias)
             pattern = self.pattern(self._pattern(scores, causal, allowed))

@@ -1,4 +1,4 @@
-"""What BERT puts between the final state and its answers (Devlin et al. 2019)."""
+"""BERT's layers between the final state and its answers (Devlin et al. 2019)."""
 
 from __future__ import annotations
 

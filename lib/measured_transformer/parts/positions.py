@@ -1,4 +1,4 @@
-r"""How a model that sees a set of tokens is told their order.
+r"""Position schemes: how a model learns the order of its tokens.
 
 Six schemes: sinusoidal and learned vectors that are added to the embeddings; rotary angles that turn
 queries and keys; ALiBi's penalty that grows with distance; T5's learned bias for each distance; and none.
@@ -282,7 +282,7 @@ class RelativeBias(nn.Module):
 
 
 class _FixedRows(nn.Module):
-    """Rows that follow from their number: made when first asked for, kept, but never stored or copied."""
+    """Rows computed from their number on first use and cached, but never saved or copied."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -26,19 +26,19 @@ class Tap(nn.Module):
 
     @property
     def watched(self) -> bool:
-        """Whether anybody looks: parts compute values on request only when this holds."""
+        """Whether a watcher is attached: parts compute optional values only then."""
         return bool(self.watchers)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles take along: not the watchers, which look at this model only."""
+        """The state for copies and pickles, without the watchers, which belong to this model only."""
         return {**self.__dict__, "watchers": ()}
 
     def __call__(self, value: Tensor) -> Tensor:
-        """Pass the value on; at once when nobody watches, without a module's usual ceremony."""
+        """Pass the value on, without a module's usual overhead when nobody watches."""
         return super().__call__(value) if self.watchers else value
 
     def forward(self, value: Tensor) -> Tensor:
-        """Return `value`, or what the watchers made of it, in the order in which they came."""
+        """Return `value` after all watchers, in the order they were added, have seen or replaced it."""
         for watch in self.watchers:
             replacement = watch(value)
             if replacement is not None:

@@ -1,4 +1,4 @@
-r"""Attention one tile at a time: the exact softmax, and no pattern that is ever stored.
+r"""Attention one tile at a time: the exact softmax without ever storing the pattern.
 
 Keys arrive in tiles. For each query three things are kept: the largest score so far, the sum of exponentials
 so far, and the mixture of values so far, both relative to that largest score. A later tile with a larger score
@@ -23,7 +23,7 @@ from torch import Tensor
 
 
 class Running(NamedTuple):
-    """What is kept of the keys seen so far, for each query.
+    """The running state of each query over the keys seen so far.
 
     Attributes:
         maximum: the largest score.
@@ -49,7 +49,7 @@ def add_tile(
     scores: Float[Tensor, "*batch query tile"],
     values: Float[Tensor, "*batch tile d_value"],
 ) -> Running:
-    """What is kept once another tile of keys has been seen.
+    """The running state after another tile of keys.
 
     Args:
         running: what was kept before.
@@ -132,7 +132,7 @@ def tiled_gradients(
     causal: bool = False,
     scale: float | None = None,
 ) -> Gradients:
-    r"""The backward pass: weights are computed again, tile by tile, instead of having been stored.
+    r"""The backward pass, which recomputes the weights tile by tile instead of storing them.
 
     With weights $p_{ij} = e^{s_{ij} - L_i}$, mixtures $o_i$ and given gradients $g_i$, the gradient of a score
     is $p_{ij} (g_i \cdot v_j - g_i \cdot o_i)$.
@@ -185,7 +185,7 @@ def _nothing(query: Tensor, d_value: int) -> Running:
 
 
 def _hidden(rows: slice, columns: slice, ahead: int, like: Tensor) -> Bool[Tensor, "query tile"]:
-    """Where a key of the tile comes after a query of the tile."""
+    """Whether each key of the tile comes after each query of the tile."""
     query = torch.arange(rows.start, rows.stop, device=like.device)[:, None] + ahead
     return torch.arange(columns.start, columns.stop, device=like.device) > query
 
@@ -193,7 +193,7 @@ def _hidden(rows: slice, columns: slice, ahead: int, like: Tensor) -> Bool[Tenso
 def _checked(
     queries: Tensor, keys: Tensor, query_tile: int, key_tile: int, causal: bool, scale: float | None
 ) -> float:
-    """The scale, once the sizes are known to fit."""
+    """Check that the sizes fit, and return the scale."""
     if query_tile < 1 or key_tile < 1:
         raise ValueError(
             f"expected tiles of at least one query and one key, got query_tile={query_tile} and "

@@ -1,4 +1,4 @@
-"""What code a value was computed with: one walk over definitions, one digest, used by everything that is kept.
+"""Identifies the code that computed a value: one walk over definitions, one digest, used for all kept values.
 
 Trained runs, tuned learning rates, results and executed chapters are kept under a digest of the code that they
 reach. It is taken of *definitions*, the functions, classes and assignments of modules, as syntax trees:

@@ -1,4 +1,4 @@
-"""Which definitions a value depends on, and one digest of them."""
+"""Finds the definitions that a value depends on, and digests them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MAGIC = re.compile(r"^\s*[%!]")
 
 
 class CodeUnknownError(ValueError):
-    """Code that cannot be read where it was defined, so that nothing can be said of what it depends on."""
+    """The source of some code cannot be read, so its dependencies are unknown."""
 
 
 def digest(*things: object, settings: Any = None, data: Sequence[Path | str] = ()) -> str:
@@ -76,7 +76,7 @@ def digest(*things: object, settings: Any = None, data: Sequence[Path | str] = (
 
 
 def versions(*things: object) -> dict[str, str]:
-    """The installed versions that values of things depend on: of the packages that their code reaches.
+    """The installed versions of the packages that the code of things reaches.
 
     Without what names a build of the same version, such as ``+cpu``. Of `MATTERING` only, since a newer
     progress bar changes no value; and Python's own where a text is reached that comes with it.
@@ -96,17 +96,17 @@ def _version(package: str) -> str:
 
 
 def reach(*things: object) -> dict[str, str]:
-    """All definitions that things reach, ``module:name``, each with the digest of its own tree."""
+    """All definitions that things reach, as ``module:name``, with the digest of each one's own tree."""
     return _walked(tuple(_roots(things))).own
 
 
 def roots(*things: object) -> list[str]:
-    """The definitions that a walk from things begins with, ``module:name``."""
+    """The definitions at which a walk from things begins, as ``module:name``."""
     return [f"{module}:{name}" for module, name in _roots(things)]
 
 
 def files(*things: object) -> list[Path]:
-    """The files that hold the code that things reach."""
+    """The files with the code that things reach."""
     modules = {name.partition(":")[0] for name in reach(*things)}
     return sorted({path for module in modules if (path := file_of(module)) is not None})
 
@@ -118,12 +118,12 @@ def digest_source(cells: Sequence[str], *, settings: Any = None) -> str:
 
 
 def reach_source(cells: Sequence[str]) -> dict[str, str]:
-    """All definitions that a notebook's cells reach, and the cells themselves as ``<cells>``."""
+    """All definitions that a notebook's cells reach, with the cells themselves as ``<cells>``."""
     return _walk_cells(cells).own
 
 
 def files_of_source(cells: Sequence[str]) -> list[Path]:
-    """The files that hold the code that a notebook's cells reach."""
+    """The files with the code that a notebook's cells reach."""
     modules = {name.partition(":")[0] for name in _walk_cells(cells).own} - {_CELLS}
     return sorted({path for module in modules if (path := file_of(module)) is not None})
 
@@ -162,7 +162,7 @@ def _root(thing: object) -> list[Node]:
 
 
 def _held(value: object) -> list[Node]:
-    """The code of what an object holds; numbers, texts and the like have none."""
+    """The definitions of the objects that an object holds; plain values have none."""
     if isinstance(value, Mapping):
         return [node for one in value.values() for node in _held(one)]
     if isinstance(value, list | tuple | set | frozenset):
@@ -219,7 +219,7 @@ _memory: dict[tuple[Node, ...], _Walked] = {}
 
 
 def _walked(roots: tuple[Node, ...]) -> _Walked:
-    """The walk from some definitions, kept as long as none of the files that it met has changed."""
+    """The walk from some definitions, cached until one of its files changes."""
     known = _memory.get(roots)
     if known is None or any(_stamp(m) != (m, t, s) for m, t, s in known.stamps):
         with unchanging():
@@ -267,7 +267,7 @@ def _walked_cells(cells: Sequence[str]) -> _Walked:
 
 
 class _Walk:
-    """Finds what is live: definitions that are reached, and of classes the methods that may be asked for."""
+    """Finds the live code: definitions that are reached, and the methods of classes that may be called."""
 
     def __init__(self, roots: Sequence[Node], extra: Mapping[str, Source]) -> None:
         self._extra, self._roots = extra, list(roots)
@@ -336,7 +336,7 @@ class _Walk:
         return [(target.module, name) for name in names]
 
     def _ask(self, node: Node) -> list[Node]:
-        """Methods of a live class that have become live."""
+        """Add the methods of a live class that have become live; returns what they reach."""
         made = self._source(node[0]).classes[node[1]]
         every = self._is_used_from_outside(node, set())
         patterns = [name for name in self._attributes if "*" in name]
@@ -352,7 +352,7 @@ class _Walk:
         return found
 
     def _is_used_from_outside(self, node: Node, seen: set[Node]) -> bool:
-        """Whether a class builds on one of another package, which may call any of its methods."""
+        """Whether a class inherits from another package, which may then call any of its methods."""
         if node in seen:
             return False
         source = self._source(node[0])
@@ -371,7 +371,7 @@ class _Walk:
     # Hashing --------------------------------------------------------------------------------------
 
     def finish(self) -> _Walked:
-        """The digest of all that is live, in which a reference stands for what it leads to."""
+        """The digest of all live code, with each reference replaced by what it leads to."""
         hashes: dict[Node, str] = {}
         for group in _groups(list(self._live), self._edges()):
             names = {node: f"{i}" for i, node in enumerate(sorted(group, key=lambda n: n[1]))}
@@ -385,7 +385,7 @@ class _Walk:
         return _Walked(whole, own, tuple(map(_stamp, modules)), self._packages())
 
     def _packages(self) -> frozenset[str]:
-        """The first parts of all names that lead out of the project: packages, and whatever is built in."""
+        """The first components of all names that lead out of the project: packages and built-ins."""
         links = [t for links in self._links.values() for one in links for t in (one, *one.others)]
         return frozenset(t.rest.partition(".")[0] for t in links if not t.module)
 
@@ -426,7 +426,7 @@ class _Walk:
 
 
 def _groups(nodes: Sequence[Node], edges: Mapping[Node, list[Node]]) -> list[list[Node]]:
-    """Definitions in groups that lead to one another, each group after those that it leads to (Tarjan 1972)."""
+    """The strongly connected groups of definitions, each after those it leads to (Tarjan 1972)."""
     index: dict[Node, int] = {}
     low: dict[Node, int] = {}
     stack: list[Node] = []

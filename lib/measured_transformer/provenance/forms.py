@@ -1,4 +1,4 @@
-"""The form of a piece of code: its syntax tree in words, with the names that lead out of it left open.
+"""The form of a piece of code: its syntax tree as text, with outgoing names left open.
 
 What changes no value is left out: docstrings, annotations of functions, the words of errors, imports.
 """
@@ -30,7 +30,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 @dataclass
 class Form:
-    """A piece of code in words.
+    """A piece of code as normalised text.
 
     Attributes:
         text: the tree; a name that leads out of it stands as a hole with its number.
@@ -68,12 +68,12 @@ def form_of(
 
 
 def is_idle(node: ast.AST) -> bool:
-    """Whether a statement does nothing: a string or an ellipsis on a line of its own."""
+    """Whether a statement has no effect: a string or an ellipsis on a line of its own."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def is_import(node: ast.AST) -> bool:
-    """Whether a statement only imports."""
+    """Whether a statement does nothing but import."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return True
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -94,7 +94,7 @@ class _Writer:
         return self.form
 
     def write(self, node: ast.AST, scopes: list[set[str]]) -> str:
-        """The words of a node, inside of scopes that bind names."""
+        """The text of a node inside scopes that bind names."""
         if isinstance(node, ast.Name):
             return self._name((node.id,), scopes)
         if isinstance(node, ast.Attribute):
@@ -175,14 +175,14 @@ class _Writer:
         return f"{type(node.value).__name__}:{node.value!r}"
 
     def _patterns(self, node: ast.JoinedStr) -> None:
-        """A text with gaps may be the name that an object is asked for: `getattr(self, f"_{kind}")`."""
+        """Note an f-string, which may be the name of an attribute: `getattr(self, f"_{kind}")`."""
         parts = [p.value if isinstance(p, ast.Constant) else "*" for p in node.values]
         pattern = "".join(map(str, parts))
         if pattern.strip("*_") and pattern.replace("*", "x").isidentifier():
             self.form.patterns.add(pattern)
 
     def _raise(self, node: ast.Raise, scopes: list[set[str]]) -> str:
-        """An error without its words; what else it carries counts, for whoever catches it may use it."""
+        """A raise statement without the message; other arguments count, since a handler may use them."""
         raised, carried = node.exc, ""
         if isinstance(raised, ast.Call):
             given = [*raised.args, *(word.value for word in raised.keywords)]
@@ -222,7 +222,7 @@ class _Writer:
         return f"({' '.join(word for word in words if word)})"
 
     def _bound(self, body: Sequence[ast.AST]) -> set[str]:
-        """Names that a function's body binds; what its imports bind leads out of it."""
+        """The names that a function's body binds; those its imports bind lead out of it."""
         names: set[str] = set()
         outer: set[str] = set()
         waiting: list[ast.AST] = list(body)
@@ -249,7 +249,7 @@ class _Writer:
         return names - outer
 
     def _class(self, node: ast.ClassDef, scopes: list[set[str]]) -> str:
-        """A class inside of something else: whole, its name included."""
+        """A nested class, whole and with its name."""
         words = [f"class {node.name}", *(f"@{self.write(d, scopes)}" for d in node.decorator_list)]
         words += [self.write(one, scopes) for one in (*node.bases, *node.keywords)]
         own = {n.id for one in node.body if not isinstance(one, Function) for n in _stored(one)}
@@ -266,12 +266,12 @@ class _Writer:
 
 
 def _may_carry(name: str) -> bool:
-    """Whether an error of that name may be made for more than its words: a class, and none of Python's own."""
+    """Whether an exception of that name may carry more than a message: any class but Python's own."""
     return name not in _ERRORS and name.strip("_")[:1].isupper()
 
 
 def _is_text(node: ast.AST) -> bool:
-    """Whether an expression is text that is put together on the spot."""
+    """Whether an expression builds a text in place."""
     if isinstance(node, ast.BinOp):
         return _is_text(node.left)
     if isinstance(node, ast.Call):
@@ -282,7 +282,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _declares(decorator: ast.AST) -> bool:
-    """Whether a decorator only says what a function is for: how many seeds are kept changes no value of one."""
+    """Whether a decorator only declares a function's purpose, which changes no value that it computes."""
     name = decorator.func if isinstance(decorator, ast.Call) else decorator
     return isinstance(name, ast.Name) and name.id in DECLARATIONS
 
@@ -294,7 +294,7 @@ def _stored(node: ast.AST) -> list[ast.Name]:
 
 @dataclass
 class ClassForm:
-    """A class at the top of a module: its head, which always counts, and methods, which count when asked."""
+    """A top-level class: its head, which always counts, and its methods, which count when called."""
 
     head: Form
     bases: list[tuple[str, ...]]
@@ -304,7 +304,7 @@ class ClassForm:
 def class_form(
     node: ast.ClassDef, imported: Callable[[ast.stmt], dict[str, tuple[str, ...]]]
 ) -> ClassForm:
-    """The form of a class at the top of a module, its name left open."""
+    """The form of a top-level class, its name left open."""
     hidden = [node.name]
     own = {n.id for one in node.body if not isinstance(one, Function) for n in _stored(one)}
     writer = _Writer(imported, set(hidden))

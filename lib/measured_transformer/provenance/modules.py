@@ -1,4 +1,4 @@
-"""The definitions of the project's modules, and what a name in one of them leads to."""
+"""Reads the definitions of the project's modules, and resolves names in them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Import = tuple[str, ...]
 
 @dataclass
 class Source:
-    """A module of the project, taken apart.
+    """The parsed definitions of a project module.
 
     Attributes:
         name: of the module.
@@ -60,7 +60,7 @@ class Source:
 
     @property
     def names(self) -> list[str]:
-        """All names that it defines."""
+        """All names that the module defines."""
         return [*self.functions, *self.classes]
 
 
@@ -68,7 +68,7 @@ class Source:
 
 
 def file_of(module: str) -> Path | None:
-    """The file of a module whose code counts: the project's, and a reader's own; None for others.
+    """The file of a module whose code counts, of the project or a reader's own; None for others.
 
     A reader's own was loaded from a file outside the interpreter's and the installed packages' folders.
     """
@@ -94,7 +94,7 @@ def file_of(module: str) -> Path | None:
 
 
 def is_comparing(name: str) -> bool:
-    """Whether a module, or a name in one, belongs to this package: how code is compared changes no value."""
+    """Whether a module or name belongs to this package, whose code changes no measured value."""
     return name == _ITSELF or name.startswith(f"{_ITSELF}.")
 
 
@@ -108,7 +108,7 @@ def _inside(folder: Path, module: str) -> Path | None:
 
 @lru_cache(maxsize=4096)
 def is_installed(file: str) -> bool:
-    """Whether a file lies in the interpreter's folder or in that of installed packages."""
+    """Whether a file lies in the interpreter's folder or among installed packages."""
     path = Path(file)
     if not path.is_absolute() or not path.is_file():
         return True  # made while its package was loaded
@@ -118,7 +118,7 @@ def is_installed(file: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _installed_folders() -> tuple[Path, ...]:
-    """The interpreter's, and whatever a path of imports names into which packages were installed."""
+    """The interpreter's folders, and those on the import path that hold installed packages."""
     kinds = ("stdlib", "platstdlib", "purelib", "platlib")
     own = {Path(sysconfig.get_path(kind)).resolve() for kind in kinds}
     named = {Path(entry).resolve() for entry in sys.path if entry}
@@ -126,7 +126,7 @@ def _installed_folders() -> tuple[Path, ...]:
 
 
 def source_of(module: str) -> Source | None:
-    """The module taken apart; None where its code does not count."""
+    """The parsed module; None when its code does not count."""
     held = _held.get()
     if held is not None and module in held:
         return held[module]
@@ -141,7 +141,7 @@ def source_of(module: str) -> Source | None:
 
 @contextmanager
 def unchanging(folder: Path | None = None) -> Iterator[None]:
-    """Look at each file once: for the length of the block nothing is taken to change.
+    """Read each file once: inside the block, files are assumed not to change.
 
     Args:
         folder: where packages are looked for first.
@@ -164,7 +164,7 @@ def _read(module: str, path: Path, _mtime: int, _size: int) -> Source:
 def take_apart(
     module: str, text: str, *, is_package: bool = False, file: str = "<unknown>"
 ) -> Source:
-    """Take the text of a module apart.
+    """Parse the text of a module.
 
     Raises:
         SyntaxError: it is no Python.
@@ -209,7 +209,7 @@ def take_apart(
 def imports_of(
     tree: ast.Module, module: str, is_package: bool = False
 ) -> tuple[dict[str, Import], dict[str, tuple[Import, ...]]]:
-    """What the imports of a module bind, those inside of functions and classes left out.
+    """The names that a module's top-level imports bind, and what each leads to.
 
     Returns:
         what each name is bound to last, and what it is bound to besides: an import in each branch of a
@@ -241,7 +241,7 @@ def _only_imports(node: ast.stmt) -> bool:
 
 
 def _defined(node: ast.stmt) -> list[str]:
-    """The names that a statement at the top of a module defines."""
+    """The names that a top-level statement defines."""
     if isinstance(node, Function | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.AugAssign):
@@ -263,7 +263,7 @@ def _defined(node: ast.stmt) -> list[str]:
 
 
 def _changed(node: ast.stmt) -> str:
-    """The name whose value a statement changes: `NAME.update(...)`, `NAME[...] = ...`, `NAME.x = ...`."""
+    """The name whose value a statement mutates: `NAME.update(...)`, `NAME[...] = ...`, `NAME.x = ...`."""
     target: ast.AST | None = None
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         target = node.value.func
@@ -306,7 +306,7 @@ def _bindings(node: ast.stmt, module: str, is_package: bool) -> Iterator[tuple[s
 
 @dataclass(frozen=True)
 class Target:
-    """What a name leads to: a definition of the project, a whole module of it, or something outside.
+    """The target of a name: a definition or module of the project, or something outside.
 
     Attributes:
         module: of the project; empty for something outside.
@@ -330,7 +330,7 @@ def lead(
     imports: Mapping[str, Import],
     further: Mapping[str, tuple[Import, ...]],
 ) -> Target:
-    """What a dotted name in a module leads to.
+    """Resolve a dotted name in a module.
 
     Args:
         source: the module.
@@ -354,7 +354,7 @@ def lead(
 
 
 def _named(text: str) -> Target:
-    """The definition that a text names; nothing where there is no such one."""
+    """The definition that a text names; None when there is none."""
     module, _, name = text.partition(":")
     source = source_of(module)
     known = source is not None and name in source.names
@@ -364,7 +364,7 @@ def _named(text: str) -> Target:
 def _starred(
     source: Source, imports: Mapping[str, Import], path: tuple[str, ...], depth: int = 0
 ) -> Target | None:
-    """What a name leads to that came with all others of a module: `from module import *`."""
+    """Resolve a name that came from a star import."""
     bases = [bound[0] for name, bound in imports.items() if name.startswith("*")]
     for base in bases if depth <= 20 else ():
         found = _follow((*base.split("."), *path), depth + 1)
@@ -374,7 +374,7 @@ def _starred(
 
 
 def _follow(path: tuple[str, ...], depth: int = 0) -> Target:
-    """The target of an absolute dotted path."""
+    """Resolve an absolute dotted path."""
     if depth > 20:
         return Target("", "", ".".join(path))
     length = len(path)

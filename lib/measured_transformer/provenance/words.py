@@ -1,4 +1,4 @@
-"""Settings in words that JSON has, so that two of them can be compared and hashed."""
+"""Expresses settings in JSON types, so that they can be compared and hashed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The value in words that JSON has, and that tell it from every other value of a setting.
+    """Convert a setting's value to JSON types, differently for different values.
 
     Classes and functions are named without their modules: what they do is told by the digest of their code.
 

@@ -142,7 +142,7 @@ def _read_in(fixed: FixedSet) -> frozenset[bytes]:
 
 
 def _read(batch: Batch) -> list[bytes]:
-    """What the model reads of each sequence, as something that can be compared."""
+    """The model's input of each sequence in a comparable form."""
     if batch.source is None:
         tokens, real = batch.inputs, batch.padding_mask
     else:
@@ -152,7 +152,7 @@ def _read(batch: Batch) -> list[bytes]:
 
 
 def _side(read: bytes) -> Part:
-    """To which held-out part a sequence belongs: half go to each, always the same."""
+    """The held-out part of a sequence, always the same: half go to each part."""
     return "test" if blake2b(read, digest_size=1).digest()[0] % 2 else "validation"
 
 

@@ -1,4 +1,4 @@
-"""What a task is: batches from a seeded generator, with the right answers and what counts.
+"""Defines a task: batches from a seeded generator, with the right answers and the scored positions.
 
 Every batch is drawn on the CPU from the generator that is handed in, so that the same generator state gives the
 same batch on every machine. Training and evaluation use generators that never meet. Where a task has so few
@@ -111,7 +111,7 @@ class SplitTask(Task, Protocol):
 
 
 def held_out(task: Task, part: Part = "validation") -> Task:
-    """The task to score a model on that was trained on `task`.
+    """The task for scoring a model that was trained on `task`.
 
     A task whose items are divided gives another part of them. Any other is its own: there it is the
     generator that keeps evaluation away from training.

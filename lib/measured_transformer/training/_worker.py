@@ -1,4 +1,4 @@
-"""`python -m measured_transformer.training._worker`: does the calls that come in, until no more can come."""
+"""`python -m measured_transformer.training._worker`: runs incoming calls until its input closes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_EVERY = 0.5
 
 
 def main() -> None:
-    """Read calls from the standard input, write results to what was the standard output."""
+    """Read calls from standard input and write results to the original standard output."""
     _end_with_parent()
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process soon after the one that started it, also in the middle of a call.
+    """End this process soon after its parent ends, even in the middle of a call.
 
     A parent that is killed cannot end its processes, and a training that nobody waits for goes on for long.
     """

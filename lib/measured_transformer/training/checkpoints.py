@@ -1,4 +1,4 @@
-"""The whole state of a training in one safetensors file, from which it goes on as if it had never stopped.
+"""Saves the whole state of a training in one safetensors file, from which it resumes exactly.
 
 Kept are the weights, the optimiser's memory, the generators of batches and of dropout, and the history. The
 file is written beside its place and then moved there, so that an interruption never leaves half a file.
@@ -60,7 +60,7 @@ def read_checkpoint(
     batches: torch.Generator,
     history: History,
 ) -> bool:
-    """Put a training into the state of a checkpoint; False, and nothing done, where there is none.
+    """Restore a training from a checkpoint; returns False and does nothing when there is none.
 
     Raises:
         ValueError: when the file is damaged or belongs to another training.
@@ -90,7 +90,7 @@ def read_checkpoint(
 
 
 def write_tensors(file: Path | str, tensors: dict[str, Tensor], about: dict[str, str]) -> None:
-    """Write a safetensors file in one piece: what lay there before stays until the new one is whole."""
+    """Write a safetensors file atomically: the old file stays until the new one is complete."""
     place = Path(file)
     place.parent.mkdir(parents=True, exist_ok=True)
     part = place.with_name(f".{place.name}.{os.getpid()}")
@@ -103,7 +103,7 @@ def write_tensors(file: Path | str, tensors: dict[str, Tensor], about: dict[str,
 
 
 def read_tensors(file: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and settings of such a file.
+    """Read the tensors and settings of such a file.
 
     Raises:
         ValueError: when it is no such file, or damaged.

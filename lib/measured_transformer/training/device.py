@@ -1,4 +1,4 @@
-"""Where training computes, and how exactly: the one place that chooses a device, precision and determinism.
+"""Chooses device, precision and determinism of training: the only place that does.
 
 Models are trained on the accelerator, where there is one, and looked at on the CPU: a finished model is
 always there. `MEASURED_DEVICE` chooses: `auto` (the accelerator when there is one, which is also meant when
@@ -30,7 +30,7 @@ _CHOICES = ("auto", "cpu", "cuda")
 
 
 def find_device() -> torch.device:
-    """The device that models are trained on: what `MEASURED_DEVICE` says, else the accelerator or the CPU.
+    """The training device: `MEASURED_DEVICE` if set, otherwise the accelerator or the CPU.
 
     Raises:
         ValueError: when the variable has another word, or asks for CUDA where PyTorch finds none.
@@ -61,7 +61,7 @@ def find_device() -> torch.device:
 
 @contextmanager
 def cpu_threads(number: int | None) -> Iterator[None]:
-    """Run the block with this many threads inside PyTorch's operations; None leaves their number alone.
+    """Run the block with this many PyTorch threads; None leaves the number unchanged.
 
     Sums that are split among threads round differently, so that the last bits of a result depend on it.
 
@@ -83,7 +83,7 @@ def cpu_threads(number: int | None) -> Iterator[None]:
 
 @contextmanager
 def settled(device: torch.device, threads: int | None = 1) -> Iterator[None]:
-    """Run the block with the precision and determinism of this book, and put all back as it was.
+    """Run the block with this book's precision and determinism, then restore the previous settings.
 
     On a CPU that is a fixed number of threads. On CUDA kernels are chosen that give the same twice, where
     there are such; where there are none PyTorch takes what it has.
@@ -106,7 +106,7 @@ def settled(device: torch.device, threads: int | None = 1) -> Iterator[None]:
 
 
 def circumstances() -> dict[str, str]:
-    """What a training here computes on and with, in words: for the provenance of runs and results.
+    """Describe what training runs on and with, for the provenance of runs and results.
 
     Returns:
         `device` (its name), `kind` (what values are equal on to the last bit: for a CPU its instructions, its
@@ -136,7 +136,7 @@ def circumstances() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def cpu_name() -> str:
-    """The processor's name, as exactly as the operating system tells it."""
+    """The processor's name as reported by the operating system."""
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith("model name"):
@@ -178,7 +178,7 @@ def _set_precision(word: str) -> None:
 
 
 def _driver() -> str:
-    """The newest CUDA that the driver knows, such as 12.8."""
+    """The newest CUDA version that the driver supports, such as 12.8."""
     asked = getattr(torch._C, "_cuda_getDriverVersion", None)
     if asked is None:
         return "unknown"

@@ -1,4 +1,4 @@
-"""Many seeds of one config: each as if it were trained alone, all of them as fast as the machine allows."""
+"""Trains many seeds of one config: each as if alone, all of them as fast as the machine allows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def train_ensemble(
     progress: bool = False,
     **options: Any,
 ) -> list[Run]:
-    """Train one model from each seed; those that the store has are taken from there.
+    """Train one model from each seed; runs in the store are reused.
 
     On a CPU the runs are those of `train`, bit for bit. They are trained in as many processes of one thread
     as PyTorch has threads (`torch.get_num_threads`), when that saves more than starting processes costs;
@@ -94,7 +94,7 @@ def arrivals(
     store: Store | None = None,
     stacked: bool | None = None,
 ) -> Generator[Arrival, None, None]:
-    """Give each job once, with its run or the error that it ended with, as they come in.
+    """Yield each job once, with its run or error, in order of completion.
 
     What the store has comes first. Jobs of one arm stand next to one another and share their settings.
 
@@ -146,7 +146,7 @@ def _stored(job: Job, store: Store | None, stacked: bool | None) -> Run | None:
 
 
 def _here(jobs: Sequence[Job], store: Store | None) -> Iterator[Arrival]:
-    """One after another; those that another process is training come last, when it has done them."""
+    """Train one after another; runs that another process is training come last."""
     for wait in (False, True):
         elsewhere = []
         for job in jobs:
@@ -162,7 +162,7 @@ def _here(jobs: Sequence[Job], store: Store | None) -> Iterator[Arrival]:
 
 
 def _through(executor: Executor, jobs: Sequence[Job], store: Store | None) -> Iterator[Arrival]:
-    """As the executor gives them; what breaks with it is tried once more, in processes of this machine."""
+    """Train through the executor; calls that break with it are retried once on this machine."""
     broken = []
     for job, found in _futures(executor, jobs, store):
         if isinstance(found, BrokenExecutor | ProcessDiedError):
@@ -209,7 +209,7 @@ def _arrived(job: Job, found: bytes | Exception, store: Store | None) -> Arrival
 
 
 def _as_a_stack(jobs: list[Job], store: Store | None, *, insist: bool) -> Iterator[Arrival]:
-    """All at once, in stacks as large as memory allows; alone where they cannot be stacked."""
+    """Train in stacks as large as memory allows, or one by one where stacking is impossible."""
     if len(jobs) == 1 and not insist:
         yield from _here(jobs, store)
         return
@@ -237,7 +237,7 @@ def _as_a_stack(jobs: list[Job], store: Store | None, *, insist: bool) -> Iterat
 
 
 def _stacks(jobs: Sequence[Job], insist: bool) -> Iterator[Arrival]:
-    """In stacks that become smaller where memory does not hold them; nothing of what cannot be stacked.
+    """Train in stacks that shrink when memory runs out; yields nothing for what cannot be stacked.
 
     Args:
         jobs: of one arm.
@@ -262,7 +262,7 @@ def _stacks(jobs: Sequence[Job], insist: bool) -> Iterator[Arrival]:
 
 
 def _processes_worth(jobs: Sequence[Job]) -> int:
-    """How many processes to train in; 1 for this one alone, where others would not pay or not understand."""
+    """The number of training processes; 1 when more would not pay or could not receive the jobs."""
     threads = jobs[0].settings["threads"]
     if threads is None or torch.get_default_dtype() != torch.float32:
         return 1  # other processes would compute otherwise
@@ -279,14 +279,14 @@ def _processes_worth(jobs: Sequence[Job]) -> int:
 
 
 def available_cores() -> int:
-    """The cores that this process may use and that PyTorch was given."""
+    """The number of cores that this process may use and PyTorch was given."""
     if hasattr(os, "sched_getaffinity"):
         return min(torch.get_num_threads(), len(os.sched_getaffinity(0)))
     return min(torch.get_num_threads(), os.cpu_count() or 1)
 
 
 def _travels(job: Job) -> bool:
-    """Whether another process can make the job anew: not what was defined in a notebook or script."""
+    """Whether another process can rebuild the job; false for code defined in a notebook or script."""
     try:
         return b"__main__" not in pickle.dumps(job)
     except (pickle.PicklingError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""Where a book keeps what its chapters leave behind."""
+"""Locates the folder for what a book's chapters leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run as it can be asked for anywhere: its settings, its key in a store, and how to come by it."""
+"""Describes one run: its settings, its key in a store, and how to obtain it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TURN = threading.Lock()  # PyTorch's generator is one for all threads of a proc
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One run that is asked for.
+    """The request for one run.
 
     Attributes:
         config, task, seed: as for `train`.
@@ -47,11 +47,11 @@ class Job:
 
     @property
     def made(self) -> list[object]:
-        """The objects whose code decides over the result, besides the code that trains."""
+        """The objects whose code affects the result, besides the training code itself."""
         return [self.task, *(one for one in self.settings.values() if callable(one))]
 
     def asked(self, *, stacked: bool = False) -> dict[str, Any]:
-        """All that the result depends on, but for code."""
+        """Everything but code that the result depends on."""
         device = find_device()
         settings = dict(self.settings)
         if device.type == "cpu" and settings["threads"] is None:
@@ -68,7 +68,7 @@ class Job:
         }
 
     def key(self, *, stacked: bool = False) -> str | None:
-        """The digest of the run, and its name in a store; None where it cannot be stored.
+        """The run's digest, its key in a store; None when it cannot be stored.
 
         That is so where settings cannot be written down or code cannot be read (lambdas, classes of a
         notebook), and where a file of the code was changed after this process began: what is trained
@@ -86,12 +86,12 @@ class Job:
             return None
 
     def things(self, *, stacked: bool = False) -> list[object]:
-        """What decides over the result by its code: that which trains, and the objects that are given."""
+        """The things whose code affects the result: the training code and the objects given to it."""
         how = [_TRAINS, _STACKS] if stacked else [_TRAINS]
         return [*how, self.config, *self.made]
 
     def about(self, key: str | None, *, stacked: bool = False) -> dict[str, Any]:
-        """What the header of the stored run says."""
+        """The header of the stored run."""
         if key is None:
             return {}
         things = self.things(stacked=stacked)
@@ -99,7 +99,7 @@ class Job:
         return {"key": key, "asked": told, "roots": roots(*things), "code": digest(*things)}
 
     def train(self, checkpoint: Path | None = None) -> Run:
-        """Train it, alone. Threads of one process take turns."""
+        """Train this run alone. Threads of one process take turns."""
         kept: dict[str, Any] = {}
         if self.checkpoint_every is not None and checkpoint is not None:
             kept = {"checkpoint": checkpoint, "checkpoint_every": self.checkpoint_every}
@@ -108,14 +108,14 @@ class Job:
         run.model.zero_grad()  # a run from the store has no gradients either
         return run
 
-    def obtained(self, store: Store) -> Run:
-        """The run: from the store, else trained now and stored."""
+    def load_or_train(self, store: Store) -> Run:
+        """Load the run from the store, or train and store it now."""
         found = obtain(self, store)
         assert found is not None  # it waited
         return self.unpacked(found) if isinstance(found, bytes) else found
 
     def unpacked(self, data: bytes) -> Run:
-        """The run that was packed. Raises ValueError when it is damaged."""
+        """Unpack a run. Raises ValueError when it is damaged."""
         with _TURN:
             return unpack(data, self.config, self.task, self.settings["prepare"])
 
@@ -128,7 +128,7 @@ def make_jobs(
     *,
     checkpoint_every: int | None = None,
 ) -> list[Job]:
-    """One job a seed.
+    """One job for each seed.
 
     Args:
         config, task, seeds: as for `train`.
@@ -162,7 +162,7 @@ def make_jobs(
 
 
 def perform(job: Job, store: Store | None) -> bytes:
-    """The packed run: from the store, else trained and stored. What a worker process does.
+    """Load the packed run from the store, or train and store it; worker processes call this.
 
     Whoever else wants the same run at the same time waits for this one.
 
@@ -175,7 +175,7 @@ def perform(job: Job, store: Store | None) -> bytes:
 
 
 def obtain(job: Job, store: Store | None, *, wait: bool = True) -> bytes | Run | None:
-    """The run as it comes: packed when the store has it, else trained here, and stored.
+    """Load the run, packed, from the store, or train it here and store it.
 
     Args:
         job: the run.

@@ -64,7 +64,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Score:
-    """What a model reaches on sequences held out.
+    """The scores of a model on held-out sequences.
 
     Attributes:
         loss: cross-entropy in nats per scored position.
@@ -81,7 +81,7 @@ class Score:
 
 @dataclass
 class History:
-    """What a training has written down so far: the arrays of a `Run`, growing."""
+    """The record of a training so far: the growing arrays of a `Run`."""
 
     losses: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
@@ -93,7 +93,7 @@ class History:
 
 @dataclass(frozen=True)
 class Step:
-    """What a hook is told after each step of a training.
+    """The argument of a hook that runs after each training step.
 
     Attributes:
         number: of steps that have been taken, 1 after the first.
@@ -283,7 +283,7 @@ def train(
 
 
 def _ends(after_step: AfterStep | None, model: Model, history: History) -> bool:
-    """Whether the hook, where there is one, says that the last step was the last."""
+    """Whether the hook, if any, ends the training after this step."""
     if after_step is None or not history.losses:
         return False
     step = Step(
@@ -297,7 +297,7 @@ def _ends(after_step: AfterStep | None, model: Model, history: History) -> bool:
 
 
 def finished(model: Model, history: History, seed: int) -> Run:
-    """What is kept of a training that has ended; its weights show whether it diverged in its last step.
+    """The `Run` of a finished training; its weights show whether the last step diverged.
 
     The model is brought back to the CPU, where it is looked at.
     """
@@ -317,7 +317,7 @@ def finished(model: Model, history: History, seed: int) -> Run:
 
 
 def clip_gradients(parameters: list[nn.Parameter], clip: float | None) -> float:
-    """The length of the whole gradient, which is then scaled down to `clip` where it is longer."""
+    """Scale the whole gradient down to length `clip` if it is longer; returns its original length."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     if clip is not None:
@@ -335,7 +335,7 @@ def evaluate(
     length: int | None = None,
     part: Part | None = None,
 ) -> Score:
-    """Score a model on sequences held out from training.
+    """Score a model on held-out sequences.
 
     They come from a stream of their own. A task that divides its items is scored on those of validation.
 

@@ -1,4 +1,4 @@
-r"""Cross-entropy: what a prediction costs, which positions count, and what the cost is divided by.
+r"""Cross-entropy: the cost of a prediction, the positions that count, and the divisor.
 
 With logits $z$ over a vocabulary of $V$ tokens and the right token $y$, a position costs $-\ln p_y$ nats, where
 $p$ is the softmax of $z$. Label smoothing (Szegedy et al., 2016) asks for a softer answer, $1 - \varepsilon$ on
@@ -28,7 +28,7 @@ Mask = Bool[Tensor, "batch position"]
 def token_losses(
     logits: Logits, targets: Tokens, *, label_smoothing: float = 0.0
 ) -> Float[Tensor, "batch position"]:
-    """What each position costs, in nats; padding included.
+    """The cost of each position in nats, padding included.
 
     Raises:
         ValueError: when label_smoothing is not between 0 and 1.
@@ -84,7 +84,7 @@ def cross_entropy_diluted(
 
 
 def smoothing_floor(vocab: int, label_smoothing: float) -> float:
-    r"""Smallest smoothed loss, in nats, that a model can reach on a target it knows for certain.
+    r"""The smallest smoothed loss, in nats, that a model can reach on a target it knows for certain.
 
     The loss of the model whose softmax *is* the smoothed answer: its entropy,
     $-q \ln q - (V - 1) \frac{\varepsilon}{V} \ln \frac{\varepsilon}{V}$ with

@@ -1,4 +1,4 @@
-"""The cores of this machine as an executor: processes of one thread each, which need nothing of the caller's.
+"""An executor on this machine's cores: single-threaded processes that need nothing from the caller's.
 
 A `ProcessPoolExecutor` imports the caller's main module in each of its processes, which fails in a script
 without a guard for that. These processes are started as a command and get their work through a pipe. One that
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 
 
 class ProcessDiedError(RuntimeError):
-    """A process ended in the middle of a call: killed, or out of memory."""
+    """A worker process died during a call: it was killed or ran out of memory."""
 
 
 class LocalProcesses(Executor):
@@ -52,11 +52,11 @@ class LocalProcesses(Executor):
             self._idle.put(None)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """The call's future; its error is a `ProcessDiedError` where the process died."""
+        """Submit a call; its future raises `ProcessDiedError` if the process dies."""
         return self._threads.submit(self._call, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes; without `wait` at once."""
+        """End the processes, immediately without `wait`."""
         if not wait:
             for process in self._all:
                 process.kill()
@@ -65,7 +65,7 @@ class LocalProcesses(Executor):
             process.end()
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool | None:
-        """Wait for all calls, but not after an error."""
+        """Wait for all calls, except after an error."""
         self.shutdown(wait=error is None, cancel_futures=error is not None)
         return None
 

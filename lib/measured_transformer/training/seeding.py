@@ -1,4 +1,4 @@
-"""Seeds: the same seed gives the same weights and the same batches, and leaves no trace behind."""
+"""Seeds: the same seed gives the same weights and batches, and changes no global random state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from measured_transformer.training.device import find_device
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Run the block from this seed and put PyTorch's generators back as they were.
+    """Run the block from this seed, then restore PyTorch's generators.
 
     >>> with seeded(3):
     ...     first = torch.rand(2)
@@ -28,7 +28,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def make_generator(seed: int, purpose: str) -> torch.Generator:
-    """A generator of its own for each purpose of a run, so that one draw more here shifts nothing there.
+    """A separate generator for each purpose of a run, so that an extra draw in one does not shift another.
 
     >>> a, b = make_generator(1, "training"), make_generator(1, "evaluation")
     >>> bool((torch.rand(4, generator=a) == torch.rand(4, generator=b)).all())

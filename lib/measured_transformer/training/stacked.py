@@ -1,4 +1,4 @@
-"""Several models of one config trained at once: their weights lie stacked, and each step serves all of them.
+"""Trains several models of one config at once: their weights are stacked, and each step updates all of them.
 
 Every operation has one more axis, `member`, in front. On an accelerator that a small model leaves idle, many
 models then cost little more than one. The members share nothing: each has its own weights, batches, clipping
@@ -43,7 +43,7 @@ _TENSORS = ("inputs", "targets", "scored", "padding_mask", "source", "source_pad
 
 
 class CannotStackError(ValueError):
-    """These models cannot be trained as a stack; one after another they can."""
+    """These models cannot be trained as a stack, only one after another."""
 
 
 def train_stacked(
@@ -199,7 +199,7 @@ def _stacked_batch(batches: Sequence[Batch], device: torch.device) -> dict[str, 
 
 
 def _clip(weights: Any, clip: float | None) -> Tensor:
-    """The length of each member's whole gradient, which is then scaled down to `clip` where it is longer."""
+    """Scale each member's whole gradient to length `clip` if it is longer; returns the original lengths."""
     gradients = [weight.grad for weight in weights if weight.grad is not None]
     norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
     if clip is not None:

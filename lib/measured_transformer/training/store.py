@@ -1,4 +1,4 @@
-"""Trained runs, each in a file of its own, so that no run is trained twice.
+"""Keeps trained runs, one file each, so that no run is trained twice.
 
 A file is named by the fingerprint of all that its run depends on (`jobs.Job.key`) and holds, in the safetensors
 format, weights and history, and in its header what was asked for. It is written in one piece and carries a
@@ -59,11 +59,11 @@ class Store:
     folder: Path
 
     def file(self, key: str) -> Path:
-        """Where the run with this key lies, or would lie."""
+        """The file of the run with this key, whether or not it exists."""
         return self.folder / f"{key}.safetensors"
 
     def read(self, key: str) -> bytes | None:
-        """The run with this key; None where there is none, or a damaged one."""
+        """Read the run with this key; None when it is missing or damaged."""
         try:
             data = self.file(key).read_bytes()
             _, about = contents(data)
@@ -72,7 +72,7 @@ class Store:
         return data if about.get("key") == key else None
 
     def write(self, key: str, data: bytes) -> bool:
-        """Keep a run. Where that is impossible, a warning says so, once: the run is not lost by it."""
+        """Store a run. A failure warns once and does not lose the run."""
         part = self.folder / f".{key}.{uuid.uuid4().hex}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ class Store:
 
     @contextmanager
     def locked(self, key: str, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the lock of a run; gives False where another holds it and `wait` is False.
+        """Hold the lock of a run; yields False when another process holds it and `wait` is False.
 
         Where the folder or its file system has no locks the block runs without one: then at worst two
         processes train the same run.
@@ -111,11 +111,11 @@ class Store:
                 lock.release()
 
     def size(self) -> int:
-        """Bytes that all runs take together."""
+        """The total size of all runs in bytes."""
         return sum(file.stat().st_size for file in self.folder.glob("*.safetensors"))
 
     def prune(self) -> int:
-        """Remove runs that are damaged or of code that is no longer what it was; gives their number.
+        """Remove runs that are damaged or whose code has changed; returns their number.
 
         Only files that a store wrote are touched: their names are keys, and what they begin with is what a
         store writes. Runs of code that cannot be found from here stay: it may have moved, or be a reader's
@@ -156,14 +156,14 @@ def found_store() -> Store | None:
 
 
 def as_store(where: Where) -> Store | None:
-    """The store that was meant."""
+    """Convert the argument to a store."""
     if where is None or isinstance(where, Store):
         return where
     return found_store() if where == "found" else Store(Path(where).absolute())
 
 
 def pack(run: Run, about: Mapping[str, Any]) -> bytes:
-    """A run in the safetensors format, as it is stored and as it travels between processes.
+    """Pack a run in the safetensors format, for storage and for transfer between processes.
 
     Args:
         run: the run.
@@ -179,7 +179,7 @@ def pack(run: Run, about: Mapping[str, Any]) -> bytes:
 
 
 def contents(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and header of a packed run.
+    """The tensors and the header of a packed run.
 
     Raises:
         ValueError: when it is no packed run, or damaged.
@@ -197,7 +197,7 @@ def contents(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def unpack(data: bytes, config: Any, task: Any, prepare: Any = None) -> Run:
-    """The run as `train` gave it, its model on the CPU wherever it was trained.
+    """Unpack a run as `train` returned it, with its model on the CPU.
 
     Args:
         data: from `pack`.
@@ -220,7 +220,7 @@ def unpack(data: bytes, config: Any, task: Any, prepare: Any = None) -> Run:
 
 
 def _holds(file: Path) -> bool:
-    """Whether a run is whole, and of the code as it is now, as far as that can be found."""
+    """Whether a run is complete and from the current code, as far as can be determined."""
     try:
         _, about = contents(file.read_bytes())
     except (OSError, ValueError):
@@ -234,7 +234,7 @@ def _holds(file: Path) -> bool:
 
 
 def _is_ours(file: Path, key: str) -> bool:
-    """Whether a file begins as a store, or a checkpoint, with this key does, whole or cut off behind that."""
+    """Whether a file begins like a stored run or checkpoint with this key, complete or truncated."""
     try:
         with file.open("rb") as data:
             told = json.loads(data.read(int.from_bytes(data.read(8), "little")))["__metadata__"]
@@ -245,7 +245,7 @@ def _is_ours(file: Path, key: str) -> bool:
 
 
 def _is_left(file: Path, key: str) -> bool:
-    """Whether a file with a leftover's name is one: empty, as locks are, or begun by a store."""
+    """Whether a file named like a leftover is one: an empty lock, or a file that a store began."""
     return file.stat().st_size == 0 or _is_ours(file, key)
 
 

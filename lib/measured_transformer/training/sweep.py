@@ -1,4 +1,4 @@
-"""Many configs, many seeds, on this machine, on all its cores or on a cluster: each run once, none lost."""
+"""Trains many configs from many seeds, on this machine or a cluster: each run once, and none is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from measured_transformer.training.tuning import Arm
 
 
 class SweepError(RuntimeError):
-    """Some runs of a sweep failed; the others are all there.
+    """Some runs of a sweep failed; all others are available.
 
     Attributes:
         runs: for each name the runs that arrived, by seed.

@@ -1,4 +1,4 @@
-"""The table of tuned learning rates: one line an arm of a comparison, in a file that comes with the library.
+"""The table of tuned learning rates, packaged with the library: one line for each arm of a comparison.
 
 A line says what was asked for and with which code (as digests), the loss of every rate and seed, and the best
 rate. A book's own choices lie in `_build/tuned.jsonl`; measuring takes its own into the library's table.
@@ -28,7 +28,7 @@ def build_table() -> Path | None:
 
 
 def lines_of(table: Path) -> list[Line]:
-    """The lines of a table; those that are no JSON, such as half a line, are left out."""
+    """The lines of a table; lines that are not JSON, such as a partial line, are skipped."""
     try:
         at = table.stat()
     except OSError:
@@ -50,13 +50,13 @@ def _lines(table: Path, _mtime: int, _size: int) -> list[Line]:
 
 
 def find_lines(asked: str, tables: Iterable[Path | None]) -> list[Line]:
-    """All lines on what was asked for, whatever the code, in the order of the tables."""
+    """All lines that answer a question, for any code, in the order of the tables."""
     named = [table for table in tables if table is not None]
     return [line for table in named for line in lines_of(table) if line["asked"] == asked]
 
 
 def add_lines(new: Iterable[Line], table: Path) -> None:
-    """Put lines into a table, in the place of those on the same question; other lines stay.
+    """Add lines to a table, replacing those on the same question; other lines stay.
 
     The table is written in one piece; two processes that add at once wait for one another.
 

@@ -1,4 +1,4 @@
-"""Every arm of a comparison gets its own learning rate, chosen from the same grid on seeds not used again.
+"""Chooses a learning rate for each arm of a comparison, from the same grid, on seeds not used again.
 
 What was chosen is a line of a table that comes with the library (`tuned_table`), and is used again as long as
 everything that the choice depends on is the same: arms, task, grid, seeds, steps, options and the code that
@@ -77,7 +77,7 @@ class Tuned:
 
     @property
     def table(self) -> dict[str, dict[float, float]]:
-        """The mean of `losses` over the seeds: what the choice was made by."""
+        """The mean of `losses` over the seeds, on which the choice is based."""
         return {arm: _means(found) for arm, found in self.losses.items()}
 
 
@@ -140,7 +140,7 @@ def known_rates(
     steps: int,
     **options: Any,
 ) -> Tuned | None:
-    """What the library's table says; None where nothing was chosen with this code. Trains nothing.
+    """The rates in the library's table; None when none were chosen with this code. Trains nothing.
 
     Arguments as for `tuned_rates`.
     """
@@ -158,7 +158,7 @@ def kept_rates(
     seeds: Sequence[int],
     steps: int,
 ) -> dict[str, float] | None:
-    """The rate that the library's table has for an arm, whatever the code it was chosen with; None for none.
+    """The rate in the library's table for an arm, chosen with any code; None when there is none.
 
     Arguments as for `keep_rates`.
     """
@@ -176,7 +176,7 @@ def renew_rates(
     seeds: Sequence[int],
     steps: int,
 ) -> None:
-    """Have a choice that the library's table has for other code hold for the code as it is.
+    """Mark a choice in the library's table that was made with other code as valid for the current code.
 
     For whoever has shown that trainings at that rate give the same as before. Arguments as for `keep_rates`.
 
@@ -200,7 +200,7 @@ def keep_rates(
     store: Store,
     table: Path | None,
 ) -> Tuned:
-    """Make a choice from trainings that a store holds, and put it into a table.
+    """Choose a rate from trainings in a store, and add it to a table.
 
     Args:
         name: of the arm; names its line.
@@ -215,7 +215,7 @@ def keep_rates(
     """
     question = _Question(name, {name: arm}, task, rates, seeds, steps, {})
     found = {
-        rate: [_loss(trials[rate, seed].obtained(store), task, seed) for seed in seeds]
+        rate: [_loss(trials[rate, seed].load_or_train(store), task, seed) for seed in seeds]
         for rate in question.grid
     }
     choice = question.choice({name: found}, reused=False)
@@ -251,7 +251,7 @@ def search_losses(
     rates: Sequence[float],
     seeds: Sequence[int],
 ) -> dict[float, list[float]]:
-    """The losses that a rate is chosen by, for a training that is not `train`'s; kept in the table too.
+    """The losses for choosing a rate with a training loop other than `train`; kept in the table too.
 
     Args:
         name: of the choice; names its line.
@@ -290,7 +290,7 @@ def search_losses(
 
 
 class _Question:
-    """What is asked for, and what can be said of it."""
+    """A question to the table of tuned rates, and its possible answers."""
 
     def __init__(
         self,
@@ -309,7 +309,7 @@ class _Question:
         self.asked, self.code = self._key()
 
     def _key(self) -> tuple[str, str]:
-        """Digests of what is asked for and of the code; empty where they cannot be told."""
+        """Digests of the question and of the code; empty when they cannot be determined."""
         made = [v for own in self.settings.values() for v in own.values() if callable(v)]
         configs = [side.config for side in self.sides.values()]
         try:
@@ -334,7 +334,7 @@ class _Question:
         return next((line for line in lines if line["code"] == self.code), None)
 
     def attested(self, tables: Sequence[Path | None]) -> Line | None:
-        """A line of other code, for this code: where a training of it gives the loss that is kept."""
+        """A line made with other code, updated to this code if one of its trainings gives its loss again."""
         lines = find_lines(self.asked, tables) if self.asked else []
         for line in lines:
             kept = losses_of(line)
@@ -345,7 +345,7 @@ class _Question:
         return None
 
     def trial(self, arm: str, rate: float, seed: int) -> float:
-        """The loss of one training, on sequences held out."""
+        """The loss of one training on held-out sequences."""
         run = train(
             self.sides[arm].config,
             self.task,
@@ -374,7 +374,7 @@ class _Question:
     def line(
         self, found: Mapping[str, Mapping[float, Sequence[float]]], best: Mapping[str, float]
     ) -> Line | None:
-        """The line of the table; None where it could not be found again."""
+        """The line for the table; None when it could not be found again."""
         if not self.asked:
             return None
         return {
@@ -395,7 +395,7 @@ class _Question:
 
 
 def _comes_back(loss: float, kept: Sequence[float], line: Line) -> bool:
-    """Whether a loss is that of the first of the kept seeds, as far as the machine can tell."""
+    """Whether a loss equals that of the first kept seed, as far as this machine can tell."""
     if line.get("kind") == circumstances()["kind"]:
         return math.isclose(loss, kept[0], rel_tol=_AGREES)
     if not all(map(math.isfinite, (loss, *kept))):

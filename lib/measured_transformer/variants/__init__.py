@@ -1,4 +1,4 @@
-"""What takes the place of a part in an experiment: attention without scores to learn, branches without a norm.
+"""Replacements for parts in experiments, such as attention with fixed scores and branches without a norm.
 
 Most are preparations for training: each is given to `train` as its `prepare` and changes the fresh model in
 place, before the first step.

@@ -1,4 +1,4 @@
-"""Dropout in another place: behind the addition to the stream."""
+"""Dropout in another place: after the addition to the stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _DropBehind(Block):
 
 
 def drop_behind(model: nn.Module) -> None:
-    """Move the dropout of every block from before the addition to behind it; for `train(prepare=...)`."""
+    """Move the dropout of every block from before the addition to after it; for `train(prepare=...)`."""
     for module in model.modules():
         if isinstance(module, Block):
             module.__class__ = _DropBehind

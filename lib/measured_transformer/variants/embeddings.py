@@ -1,4 +1,4 @@
-"""Tables of token vectors that stay as they were drawn."""
+"""Tables of token vectors that are never trained."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from measured_transformer.variants.feedforward import FixedEmbeddings
 
 @dataclass(frozen=True)
 class FixedTables:
-    """Keep embedding and unembedding as they were drawn, and leave the networks in or take them out.
+    """Freeze embedding and unembedding as drawn, and keep or remove the networks.
 
     Attributes:
         network: whether the blocks keep their feed-forward networks, with their norms.

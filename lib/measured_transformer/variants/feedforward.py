@@ -1,4 +1,4 @@
-r"""In the place of the feed-forward network: none at all, or one that bends with the square of ReLU.
+r"""Replacements for the feed-forward network: none at all, or one with squared ReLU.
 
 What is given the tokens as bits instead of looking them up stands here too: without networks, that is what a
 model of attention alone is compared on. Source of the square of ReLU: So et al. (2021), "Primer", section 3.
@@ -86,7 +86,7 @@ def bit_vectors(bits: int, config: Config) -> Float[Tensor, "vocab d_model"]:
 
 
 def without_network(config: Config) -> dict[str, Config]:
-    """Two configs that have as many parameters without networks as `config` has with them, nearly.
+    """Two configs without networks that have nearly as many parameters as `config` has with them.
 
     Keys: 'heads', with more heads of the same width in each layer, and 'layers', with more layers. A network of
     four times the width of the stream has twice the weights of attention, so both have three times as many.
@@ -116,7 +116,7 @@ def squared_relu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def with_squared_relu(model: Model) -> None:
-    """Let the networks of a fresh model bend with the square of ReLU; give it to `train` as `prepare`.
+    """Give the networks of a fresh model the squared ReLU; pass it to `train` as `prepare`.
 
     Nothing about the weights changes, so that the model starts where one with ReLU starts.
 

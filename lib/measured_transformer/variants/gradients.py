@@ -1,4 +1,4 @@
-"""What is done with gradients between the loss and the step: written down, made equal, paid back in rates.
+"""Acts on gradients between the loss and the step: records them, equalises them, or compensates by rates.
 
 Each is given to `train` as its `prepare`. All of them hang on the weights of one model, which a stack of models
 does not have: give `trains_alone` as the hook after each step, so that none is trained as a part of one.
@@ -24,12 +24,12 @@ from measured_transformer.variants.norms import _blocks, _device, _stack
 
 
 def trains_alone(step: Step) -> None:
-    """A hook that does nothing after a step; but a model that has one is trained by itself, not in a stack."""
+    """A hook without effect, except that a model with a hook is trained alone and not in a stack."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """Writes down the length of each parameter's gradient at some steps of a training.
+    """Records the length of each parameter's gradient at some steps of a training.
 
     The lengths are those of the loss's gradient, before any clipping. They become a buffer of the model,
     so that a stored run has them; `gradient_lengths` reads it.
@@ -69,7 +69,7 @@ class Watched:
 
 
 def gradient_lengths(model: Model) -> dict[str, Float[ndarray, "at"]]:
-    """What `Watched` wrote down: for each parameter its gradient's length at each of the steps.
+    """The record of `Watched`: the length of each parameter's gradient at each of the steps.
 
     Raises:
         ValueError: when the model was not trained with `Watched`.
@@ -85,7 +85,7 @@ def _trained(model: Model) -> list[tuple[str, Tensor]]:
 
 
 def _when_all_are_there(model: Model, act: Callable[[Tensor], None]) -> None:
-    """Act once a step, when the gradients of all weights have come: the embedding's comes last of all."""
+    """Act once per step, when all gradients have arrived; the embedding's comes last."""
     _stack(model).token_embedding.weight.register_post_accumulate_grad_hook(act)
 
 

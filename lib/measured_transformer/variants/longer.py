@@ -37,7 +37,7 @@ Ramp = Literal["turns", "pairs"]
 
 
 def turns(omega: Frequencies, length: float) -> Frequencies:
-    """How often each pair turns round within a length.
+    """The number of turns of each pair within a length.
 
     >>> turns(torch.tensor([2 * math.pi], dtype=torch.float64), 32.0)
     tensor([32.], dtype=torch.float64)
@@ -123,7 +123,7 @@ def ntk_by_parts(
 
 
 def yarn_stretch(factor: float) -> float:
-    r"""By what YaRN lengthens queries and keys, $\sqrt{1/t} = 0.1 \ln s + 1$: scores grow by its square.
+    r"""YaRN's factor for queries and keys, $\sqrt{1/t} = 0.1 \ln s + 1$: scores grow by its square.
 
     >>> round(yarn_stretch(8.0), 3)
     1.208
@@ -147,7 +147,7 @@ def _checked(factor: float) -> float:
 
 @contextmanager
 def with_frequencies(model: Model, omega: Frequencies, *, stretch: float = 1.0) -> Iterator[None]:
-    """While the block runs, a rotary model turns its pairs with these frequencies.
+    """Inside the block, a rotary model turns its pairs with these frequencies.
 
     Args:
         model: with rotary positions.
@@ -214,7 +214,7 @@ class _Cache:
         self.seen: dict[str, Tensor] = {}
 
     def changes(self, name: str) -> Mapping[str, Any]:
-        """What to intervene with."""
+        """The changes for `intervene`."""
         return {
             f"{name}.queries": lambda x: self.note("queries", x),
             f"{name}.keys": lambda x: self.note("keys", x),

@@ -1,4 +1,4 @@
-"""What a decoder reads of its source: every state of the encoder, one vector for all of them, or nothing."""
+"""Changes what a decoder reads of its source: all encoder states, one vector for all, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Adam whose two averages begin as one likes, and the z-loss: what changes the gradient before the step.
+r"""Changes the gradient before the step: Adam with chosen initial averages, and the z-loss.
 
 Both are made to be given to `train` as its `prepare`. They hang on the gradients of a model, so that neither
 the loop nor the loss has to know of them, and compute one model at a time.
@@ -21,7 +21,7 @@ Filled = Literal["neither", "first", "second", "both"]
 
 @dataclass(frozen=True)
 class AdamWithFilled:
-    r"""Preparation for training: Adam that looks before it moves, and keeps what it is told to keep.
+    r"""Preparation for training: Adam whose averages are filled before the first step, and kept as told.
 
     For `steps` steps the weights stay where they are, and the averages named by `filled` go on. Then both go
     on, the others from empty, each corrected for its own age, so that an average that begins at the release

@@ -156,7 +156,7 @@ class Recurrent:
 
 
 def state_width(weights: int, d_model: int, layers: int = 1) -> int:
-    """The width of LSTM layers that have about so many weights, the matrix behind them included.
+    """The width of LSTM layers with about so many weights, the matrix after them included.
 
     >>> state_width(weights=4 * 50 * (32 + 50) + 4 * 50 + 50 * 32, d_model=32)
     50

@@ -1,4 +1,4 @@
-"""In the place of a sublayer: networks that cannot bend, attention that cannot look, or nothing."""
+"""Replacements for a sublayer: linear networks, attention with a fixed pattern, or nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Attention = Literal["whole", "fixed", "none"]
 
 
 class Silent(nn.Module):
-    """Stands where a sublayer stood and writes zeros: the stream passes unchanged.
+    """Replaces a sublayer and writes zeros: the stream passes unchanged.
 
     Taps: `out` (batch position d_model), as the sublayers have it.
     """
@@ -46,7 +46,7 @@ class FixedPattern(nn.Module):
     """
 
     def __init__(self, value: nn.Linear, output: nn.Linear, *, n_heads: int, length: int) -> None:
-        """Make the tables, all zero: at first every position sees all that it may see alike.
+        """Make the tables, all zero: at first every position attends uniformly to all it may see.
 
         Args:
             value, output: the projections, taken over as they are.
@@ -161,7 +161,7 @@ def _straight(x: Tensor) -> Tensor:
 
 
 def network_made_up(config: Config) -> Config:
-    """The config of a model without attention that has as many parameters, nearly: more neurons.
+    """The config of a model without attention with nearly as many parameters, by more neurons.
 
     The other way round, a model without networks with more heads, is `variants.feedforward.without_network`.
 

@@ -1,4 +1,4 @@
-"""What the viewer is given, read into one form and checked: patterns, tokens, masks, names."""
+"""Normalises and checks the viewer's input: patterns, tokens, masks, names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(
     layers: Sequence[str | int] | None,
     heads: Sequence[str | int] | None,
 ) -> Shown:
-    """Read and check all of it; ValueError says what does not fit."""
+    """Read and check the whole input; raises ValueError for what does not fit."""
     arrays, numbers = _arrays(patterns)
     n_layers, n_heads = arrays[0].shape[:2]
     for place, each in enumerate(arrays):
@@ -86,7 +86,7 @@ def read(
 
 
 def visible(token: str) -> str:
-    """Return a token as it can be seen: blanks, line ends and invisible characters get a sign."""
+    """Make a token visible: blanks, line ends and invisible characters get a sign."""
     if not token:
         return "∅"
     core = token.strip(" ")

@@ -1,4 +1,4 @@
-"""Writing what opens in a page (the viewer, the workbench) as a page of its own, or as a picture."""
+"""Saves a viewer or workbench as an HTML page or a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention that can be looked through: choose an example, a layer and a head, and read weights by token.
+"""An interactive attention viewer: choose an example, a layer and a head, and read weights by token.
 
 One call turns patterns into a viewer. In a notebook and on a page of the book it is interactive, by mouse,
 touch and keyboard; where scripts do not run (on paper, in a notebook that is not trusted) a drawing of all
@@ -146,7 +146,7 @@ class AttentionViewer:
 
     @functools.cached_property
     def html(self) -> str:
-        """The viewer as HTML that holds all it needs, to be put into any page, also more than once."""
+        """The viewer as self-contained HTML, for any page, any number of times."""
         light = base64.b64encode(self.static.light).decode("ascii")
         alt = html.escape(f"{self.title}: a small matrix of weights for every head")
         picture = (
@@ -194,7 +194,7 @@ class AttentionViewer:
         return {"text/html": self.html, **data, "text/plain": repr(self)}, metadata
 
     def _words(self) -> str:
-        """Every head in a sentence, which needs no script."""
+        """One sentence for every head, which needs no script."""
         layers, heads = self._shown.layers, self._shown.heads
         parts = ["<details class='av-words'><summary>Every head in words</summary>"]
         for example, summaries in zip(self._shown.examples, self.summaries, strict=True):
@@ -215,7 +215,7 @@ class AttentionViewer:
         return "\n".join([*parts, "</details>"])
 
     def _data(self) -> str:
-        """The data for the script: as JSON that HTML cannot mistake for anything of its own."""
+        """The data for the script, as JSON escaped for HTML."""
         shown = self._shown
         data = {
             "title": self.title,

@@ -1,4 +1,4 @@
-"""What one head looks at, in numbers and in a sentence.
+"""Summarises what one head attends to, in numbers and a sentence.
 
 A head's row of weights says where one query looks; its *places* are positions that mean the same for every
 query: its own, the one before, the first, the mirrored one. The summary averages the weight on each place
@@ -34,7 +34,7 @@ _ENOUGH = 2 / 3  # of the queries must have a place for it to describe the head
 
 @dataclass(frozen=True)
 class HeadSummary:
-    """Where one head looks on one example, averaged over the queries that have a choice.
+    """The attention of one head on one example, averaged over queries with more than one key.
 
     Attributes:
         shares: place -> mean weight on it, over the queries that have such a place; places that fewer than

@@ -35,7 +35,8 @@ import numpy as np
 from cycler import cycler
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from measured_book.figures._palette import png
+
+from measured_transformer.viewer._palette import png
 
 P = ParamSpec("P")
 
@@ -80,7 +81,7 @@ DPI = 200
 
 @dataclass(frozen=True)
 class Theme:
-    """What a drawing may know about the page it is drawn for.
+    """The properties of the page that a figure is drawn for.
 
     Attributes:
         name: "light" or "dark".
@@ -102,7 +103,7 @@ _drawing_for: ContextVar[Theme] = ContextVar("drawing_for", default=LIGHT)
 
 
 def theme() -> Theme:
-    """Return the theme that is being drawn for; `LIGHT` outside of `themed`."""
+    """Return the current theme; `LIGHT` outside `themed`."""
     return _drawing_for.get()
 
 
@@ -179,7 +180,7 @@ class ThemedFigure:
         return path
 
     def __repr__(self) -> str:
-        """Say what this is; the images themselves are bytes nobody wants to see."""
+        """Describe the figure without its image bytes."""
         inches = self.figure.get_size_inches()
         return f"ThemedFigure({inches[0]:.1f} x {inches[1]:.1f} in)"
 
@@ -228,7 +229,7 @@ def themed(draw: Callable[P, Figure]) -> Callable[P, ThemedFigure]:
 
 @contextmanager
 def _closed_after() -> Iterator[None]:
-    """Close what the block opens in pyplot, also when it fails half-way."""
+    """Close the pyplot figures that the block opens, even when it fails."""
     before = set(plt.get_fignums())
     try:
         yield

@@ -164,12 +164,12 @@ class Workbench:
     _causal: bool
 
     def without(self, sentence: int = 0, instead: Instead = "mean") -> Without:
-        """What is different on a sentence when a head is switched off."""
+        """The effect of switching off a head on a sentence."""
         return self.examinations[sentence].without[instead]
 
     @functools.cached_property
     def static(self) -> ThemedFigure:
-        """The drawing of the sentence that it begins with: what heads do to it, what depths would say."""
+        """The drawing of the initial sentence: effects of heads, and predictions at each depth."""
         with warnings.catch_warnings():  # a script that the font lacks is a box in the drawing
             warnings.filterwarnings(
                 "ignore", message=r"Glyph .* missing from", category=UserWarning
@@ -178,7 +178,7 @@ class Workbench:
 
     @functools.cached_property
     def html(self) -> str:
-        """The workbench as HTML that holds all it needs, to be put into any page, also more than once."""
+        """The workbench as self-contained HTML, for any page, any number of times."""
         alt = html.escape(f"{self.title}: what every head does, and what every depth would say")
         picture = (
             f'<img src="data:image/png;base64,{_palette(self.static.light)}" '
@@ -193,7 +193,7 @@ class Workbench:
 
     @property
     def size(self) -> int:
-        """Bytes of the HTML."""
+        """The size of the HTML in bytes."""
         return len(self.html.encode())
 
     def check_size(self, limit: int) -> None:
@@ -244,7 +244,7 @@ class Workbench:
         return {"text/html": self.html, **data, "text/plain": repr(self)}, metadata
 
     def _words(self) -> str:
-        """What matters most on each sentence, which needs no script."""
+        """The main facts about each sentence, which need no script."""
         parts = ["<details class='wb-words'><summary>The sentences in words</summary>"]
         for label, found in zip(self._labels, self.examinations, strict=True):
             parts.append(f"<p><b><bdi>{html.escape(label)}</bdi></b></p><ul>")
@@ -289,7 +289,7 @@ def _checked_model(model: nn.Module) -> Reader:
 
 
 def _naming(tokens: Names | None, tokenizer: Any, vocab: int) -> Callable[[int], str]:
-    """What a token is called, with blanks and line ends visible."""
+    """The function that names a token, with blanks and line ends visible."""
     if isinstance(tokens, str):
         raise ValueError("expected a list of names or a function in tokens, got a text")
     if tokens is not None and not callable(tokens):
@@ -382,7 +382,7 @@ def _used(found: Examination) -> set[int]:
 def _packed(
     examinations: Sequence[Examination], names: Mapping[int, str]
 ) -> tuple[dict[str, Any], bytes]:
-    """What the script reads: a description, and one array of bytes that it points into."""
+    """The data for the script: a description, and the array of bytes that it points into."""
     blob = io.BytesIO()
     numbers = sorted(names)
     rank = {number: i for i, number in enumerate(numbers)}
@@ -390,7 +390,7 @@ def _packed(
     def keep(
         values: NDArray[Any], bits: Literal[8, 16], low: float | None = None
     ) -> dict[str, Any]:
-        """In equal steps from the lowest to the highest value; the last code is NaN."""
+        """Quantise in equal steps from the lowest to the highest value; the last code is NaN."""
         last = 2**bits - 1
         there = np.isfinite(values)
         least = float(np.min(values, where=there, initial=np.inf)) if low is None else low
@@ -502,7 +502,7 @@ def _effect_words(found: Examination, place: Sequence[Any]) -> str:
 
 
 def _palette(png: bytes) -> str:
-    """The drawing in few colours, which is a third of the size."""
+    """Reduce the drawing to a palette, a third of the size."""
     from PIL import Image
 
     stream = io.BytesIO()

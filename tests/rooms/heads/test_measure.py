@@ -20,12 +20,11 @@ from measured_book.rooms.heads.measure import (
     pair_effects,
     parameters,
     patched,
-    prefix_matching_score,
-    previous_token_score,
     right,
     two_maps,
 )
 from measured_transformer.analysis.handmade import composed_model, heads_model, induction_model
+from measured_transformer.analysis.induction import prefix_matching_score, previous_token_score
 from measured_transformer.internals.capture import capture
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.tasks.induction import Induction
@@ -175,18 +174,6 @@ def test_scores_find_the_heads_of_the_induction_pair():
     assert prefix_matching_score(second, batch.inputs).item() == pytest.approx(1, abs=1e-6)
     assert previous_token_score(second).item() < 0.5
     assert prefix_matching_score(first, batch.inputs).item() < 0.5
-
-
-def test_prefix_matching_counts_every_earlier_copy_and_no_other_query():
-    tokens = torch.tensor([[7, 7, 3, 7, 5]])
-    pattern = torch.zeros(1, 2, 5, 5)
-    pattern[0, 0, 1, 1] = 1  # behind the first 7 stands the second
-    pattern[0, 0, 3, [1, 2]] = 0.5
-    pattern[0, 0, 4] = 0.2  # 5 is new: this row counts for nothing
-    pattern[0, 1, 3, 3] = 1
-    assert prefix_matching_score(pattern, tokens).tolist() == [1, 0]
-    with pytest.raises(ValueError, match="no token comes twice"):
-        prefix_matching_score(pattern, torch.arange(5)[None])
 
 
 @torch.no_grad()

@@ -23,12 +23,11 @@ from measured_book.rooms.induction.measure import (
     descent_guess,
     fresh,
     linear_attention_guess,
-    looked_back,
-    matched,
     matching_matrix,
     nats,
     on_diagonal,
     patch_effects,
+    prefix_matching_score,
     problems,
     ridge_guesses,
     right,
@@ -68,13 +67,7 @@ def test_prefix_matching_counts_every_earlier_copy_and_nothing_else() -> None:
         tokens = batch.inputs[b]
         behind = [j for j in range(1, q + 1) if tokens[j - 1] == tokens[q] and j - 1 < q]
         expected += pattern[b, :, q, behind].sum(-1)
-    torch.testing.assert_close(matched(pattern, batch), expected / batch.scored.sum())
-
-
-def test_looking_back_is_the_weight_on_the_token_before() -> None:
-    pattern = torch.eye(5).roll(-1, 1)[None, None].expand(2, 3, 5, 5)
-    assert looked_back(pattern).tolist() == [1.0] * 3
-    assert looked_back(torch.eye(5)[None, None]).tolist() == [0.0]
+    torch.testing.assert_close(prefix_matching_score(pattern, batch), expected / batch.scored.sum())
 
 
 def test_matrices_multiply_the_paths_of_a_model() -> None:

@@ -141,7 +141,7 @@ def test_a_passage_sees_every_state_and_the_gradient_of_the_loss():
     batch = Reversal(vocab=12, length=6).batch(make_generator(0, "evaluation"), 4)
     found = passage(made, batch)
     assert found.stream.shape == found.gradients.shape == (7,)
-    embedded = made.embed(batch.inputs, made.locate(batch.inputs))[0]
+    embedded = made.embed(batch.inputs, made.resolve_positions(batch.inputs))[0]
     assert found.stream[0] == pytest.approx(embedded.square().mean().sqrt().item())
     assert (found.gradients > 0).all()
 

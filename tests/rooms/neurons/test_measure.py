@@ -56,7 +56,7 @@ def test_silenced_and_forced_neurons_hold_their_value(model):
     before = model(tokens)
     which = np.zeros(64, dtype=bool)
     which[[5, 40]] = True
-    with neurons.silenced(model, which):
+    with neurons.zero_ablated(model, which):
         values = neurons.table(neurons.activations(model, tokens))
     assert (values[:, which] == 0).all()
     untouched = neurons.table(neurons.activations(model, tokens))
@@ -71,7 +71,7 @@ def test_silenced_and_forced_neurons_hold_their_value(model):
 def test_only_neurons_that_there_are(model):
     with (
         pytest.raises(ValueError, match="2 blocks of 32"),
-        neurons.silenced(model, np.zeros(32, dtype=bool)),
+        neurons.zero_ablated(model, np.zeros(32, dtype=bool)),
     ):
         pass
     with pytest.raises(ValueError, match=r"0\.\.31"), neurons.forced(model, 0, 32, 1.0):
@@ -300,7 +300,10 @@ def test_agreement_is_a_correlation_for_each_neuron(gpt):
     found = neurons.agreement(gpt, said, batch)
     following = batch.targets[:, neurons.FROM :].flatten().numpy()
     often = [t for t in range(neurons.PROSE.vocab) if (following == t).sum() >= neurons.OFTEN]
-    strong, favours = neurons.strongest(said, neurons.TOP), neurons.pushes(gpt, 1).double().numpy()
+    strong, favours = (
+        neurons.strongest(said, neurons.TOP),
+        neurons.direct_logit_effects(gpt, 1).double().numpy(),
+    )
     by_hand = {0: [], 1: []}
     for i in range(256):
         there = following[strong[:, 256 + i]]
@@ -427,10 +430,10 @@ def test_without_a_norm_the_last_block_does_what_its_values_say():
     tokens = torch.randint(7, (3, 5), generator=make_generator(0, "tokens"))
     mean = neurons.table(neurons.activations(model, tokens)).mean(0)[32:]
     changes = neurons.forced_changes(model, tokens, 1, mean + 2.0)
-    assert torch.allclose(changes, 2 * neurons.pushes(model, 1), atol=1e-10)
+    assert torch.allclose(changes, 2 * neurons.direct_logit_effects(model, 1), atol=1e-10)
     first = neurons.table(neurons.activations(model, tokens)).mean(0)[:32]
     below = neurons.forced_changes(model, tokens, 0, first + 2.0)
-    assert not torch.allclose(below, 2 * neurons.pushes(model, 0), atol=1e-2)
+    assert not torch.allclose(below, 2 * neurons.direct_logit_effects(model, 0), atol=1e-2)
 
 
 def test_pushes_read_values_as_the_final_norm_does():
@@ -438,7 +441,7 @@ def test_pushes_read_values_as_the_final_norm_does():
         model = Decoder(Config(vocab=7, d_model=8, n_layers=1, n_heads=2)).double().eval()
         model.final_norm.weight.data = torch.rand(8, dtype=torch.float64) + 0.5
     network, norm = model.blocks[0].feedforward, model.final_norm
-    found = neurons.pushes(model, 0)
+    found = neurons.direct_logit_effects(model, 0)
     value = network.down.weight[:, 3].detach()
     # the norm of a far larger vector than its own: only the divisor is another
     read = norm(1e9 * value) - norm.bias
@@ -451,4 +454,6 @@ def test_pushes_read_values_as_the_final_norm_does():
 
 def test_a_model_without_unembedding_pushes_nothing():
     with pytest.raises(ValueError, match="linear unembedding"):
-        neurons.pushes(Encoder(Config(vocab=7, d_model=8, n_layers=1, n_heads=2, head="none")), 0)
+        neurons.direct_logit_effects(
+            Encoder(Config(vocab=7, d_model=8, n_layers=1, n_heads=2, head="none")), 0
+        )

@@ -14,12 +14,12 @@ from measured_book.rooms.one_head.measure import (
     PrunedTo,
     arm_job,
     batch_of,
-    cut,
     encoder_job,
     gradient_importance,
     keep_by_layer,
     mean_maps,
     pattern_falls,
+    prune_heads,
 )
 from measured_book.rooms.one_head.reading import ideal_share, mirror_share, same_label
 from measured_transformer.training.loop import make_model, train
@@ -60,7 +60,7 @@ def test_a_pruned_arm_trains_and_cuts_a_large_model(monkeypatch):
         small.config(8), small.task, seed=seeds[0], steps=3, learning_rate=0.01, **small.options(3)
     ).model
     ranked = gradient_importance(whole, batch_of(small.task, seeds[0], "ranking", 64))
-    assert same(cut(whole, keep_by_layer(ranked, 2)), fresh)
+    assert same(prune_heads(whole, keep_by_layer(ranked, 2)), fresh)
 
 
 def test_four_wide_heads_have_as_many_weights_as_eight():

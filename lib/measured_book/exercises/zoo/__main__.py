@@ -14,7 +14,7 @@ from measured_book.exercises.zoo.grading import SECONDS, grade_file, run_and_tel
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; 0 when the tests pass on the library as it is and catch as much as was demanded."""
+    """Run the command; 0 when the tests pass on the correct library and catch as many bugs as demanded."""
     parser = argparse.ArgumentParser(
         prog="python -m measured_book.exercises.zoo",
         description="How many bugs do these tests of the library catch?",

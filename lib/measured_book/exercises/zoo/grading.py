@@ -1,4 +1,4 @@
-"""Running a student's tests on the library as it is, and on the library with one bug at a time."""
+"""Runs a student's tests on the correct library, and on the library with one bug at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Grade:
-    """What came of a set of tests.
+    """The outcome of a set of tests.
 
     Attributes:
         caught: name of each bug that a test caught, with the first test that did.
@@ -84,7 +84,7 @@ class Grade:
 
 
 def grade(tests: Iterable[Test], *, wing: str | None = None) -> Grade:
-    """Run functions on the library as it is, and on every bug of a wing.
+    """Run test functions on the correct library, and on every bug of a wing.
 
     Before each test, all random numbers start from the same seed.
 
@@ -158,7 +158,7 @@ def tests_of(file: Path) -> list[Test]:
 
 
 def run_and_tell(file: Path, bug: Bug | None) -> dict[str, str]:
-    """Run a file's tests, with a bug from before the file is imported; names and errors of those that fail."""
+    """Run a file's tests with a bug in place before the import; returns names and errors of failures."""
     if bug is None:
         return _failures(tests_of(file))
     with infected(bug):
@@ -170,7 +170,7 @@ def run_and_tell(file: Path, bug: Bug | None) -> dict[str, str]:
 
 
 def _in_a_process(file: Path, bug: Bug | None, seconds: float) -> dict[str, str] | str:
-    """What fails; or, in words, why that is not known."""
+    """The failing tests; or a message that says why they are not known."""
     command = [sys.executable, "-m", "measured_book.exercises.zoo", "--tell", str(file)]
     if bug is not None:
         command += ["--bug", bug.name]
@@ -203,7 +203,7 @@ def _checked(tests: Iterable[Any]) -> list[Test]:
 
 
 def _failures(tests: Sequence[Test], *, first: bool = False) -> dict[str, str]:
-    """Names and errors of the tests that fail; of the first one only, where that is enough."""
+    """Names and errors of failing tests; only of the first one when that suffices."""
     failed: dict[str, str] = {}
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):

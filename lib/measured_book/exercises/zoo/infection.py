@@ -1,4 +1,4 @@
-"""Giving the library a bug, in this process and for as long as a `with` block runs.
+"""Gives the library a bug, in this process, while a `with` block runs.
 
 The code of a function is exchanged, not the function: whoever imported it before, and every model that exists
 already, has the bug as well, and is healthy again afterwards.
@@ -19,12 +19,12 @@ from measured_book.exercises.zoo.bugs import Bug
 
 
 class StaleBugError(Exception):
-    """The library changed, and an edit of the zoo no longer fits its function."""
+    """An edit of the zoo no longer fits its function, because the library changed."""
 
 
 @contextmanager
 def infected(bug: Bug) -> Iterator[None]:
-    """Let the library have the bug while the block runs.
+    """Give the library a bug while the block runs.
 
     Raises:
         StaleBugError: when an edit does not fit the library's source; nothing is changed then.
@@ -44,7 +44,7 @@ def infected(bug: Bug) -> Iterator[None]:
 
 
 def difference(bug: Bug) -> str:
-    """What the bug changes, as lines with - and +."""
+    """The bug as a diff, with - and + lines."""
     lines = []
     for edit in bug.edits:
         lines.append(f"measured_transformer.{edit.where.replace(':', '.')}")

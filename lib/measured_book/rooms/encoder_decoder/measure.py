@@ -150,9 +150,9 @@ def smallest_reach(model: Encoder | Decoder, draw: int) -> float:
     generator = torch.Generator().manual_seed(2000 + draw)
     tokens = torch.randint(SMALL.vocab, (1, 5), generator=generator)
     weights = torch.randn(SMALL.d_model, generator=generator, dtype=torch.float64)
-    where = model.locate(tokens)
-    start = model.embed(tokens, where)[0].detach().requires_grad_()
-    out = model.apply_final_norm(model.run_blocks(start, where))[0] @ weights
+    positions = model.resolve_positions(tokens)
+    start = model.embed(tokens, positions)[0].detach().requires_grad_()
+    out = model.apply_final_norm(model.run_blocks(start, positions))[0] @ weights
     gradients = [torch.autograd.grad(each, start, retain_graph=True)[0][0] for each in out]
     return float(torch.stack(gradients).norm(dim=-1).min())
 

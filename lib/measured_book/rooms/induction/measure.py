@@ -22,6 +22,7 @@ from measured_transformer.analysis.circuits import (
     head_circuits,
     token_circuit,
 )
+from measured_transformer.analysis.induction import previous_token_score
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
@@ -53,16 +54,9 @@ from measured_book.measuring import Search, job, measurement, tuned, tuning_seed
 # What heads look at -------------------------------------------------------------------------------
 
 
-def looked_back(pattern: Float[Tensor, "batch head query key"]) -> Float[Tensor, "head"]:
-    """The previous-token score: mean weight on the position right before, over queries that have one.
-
-    >>> looked_back(torch.eye(3).roll(-1, 1)[None, None])
-    tensor([1.])
-    """
-    return pattern.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, -1))
-
-
-def matched(pattern: Float[Tensor, "batch head query key"], batch: Batch) -> Float[Tensor, "head"]:
+def prefix_matching_score(
+    pattern: Float[Tensor, "batch head query key"], batch: Batch
+) -> Float[Tensor, "head"]:
     """The prefix-matching score: mean weight right behind earlier copies of the present token.
 
     Over positions that are scored. Copies are those one period of the string back, two periods, and so on:
@@ -88,8 +82,8 @@ def scores(model: Model, batch: Batch) -> tuple[Float[ndarray, "layer head"], ..
         predict(model, batch)
     patterns = [pattern.double() for pattern in seen.values()]
     return (
-        np.array([looked_back(pattern).tolist() for pattern in patterns]),
-        np.array([matched(pattern, batch).tolist() for pattern in patterns]),
+        np.array([previous_token_score(pattern).tolist() for pattern in patterns]),
+        np.array([prefix_matching_score(pattern, batch).tolist() for pattern in patterns]),
     )
 
 

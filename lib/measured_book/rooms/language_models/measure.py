@@ -160,9 +160,9 @@ def unembedding(draw_: int) -> tuple[float, Pair, Pair]:
     with seeded(draw_):
         model = _lively(Decoder(Config(vocab=11, d_model=8, n_layers=2, n_heads=2)))
     tokens = torch.randint(11, (1, 5), generator=_random(draw_))
-    where = model.locate(tokens)
-    x, rotation, bias = model.embed(tokens, where)
-    x = model.run_blocks(x, where, rotation, bias)
+    positions = model.resolve_positions(tokens)
+    x, rotation, bias = model.embed(tokens, positions)
+    x = model.run_blocks(x, positions, rotation, bias)
     weight = model.unembedding.weight
     expected = model(tokens).softmax(-1)
     found = []

@@ -143,7 +143,7 @@ def kinds(batch: Batch) -> dict[str, Int[ndarray, "input"]]:
 
 
 @contextmanager
-def silenced(model: Reader, neurons: Bool[ndarray, "neuron"]) -> Iterator[None]:
+def zero_ablated(model: Reader, neurons: Bool[ndarray, "neuron"]) -> Iterator[None]:
     """Hold some neurons at zero while the `with` block runs.
 
     Args:
@@ -205,7 +205,7 @@ def rise(
     if bool(where.all()) or not bool(where.any()):
         raise ValueError("expected a mask that holds at some positions and not at others")
     before = _losses(model, batch)
-    with silenced(model, neurons):
+    with zero_ablated(model, neurons):
         more = _losses(model, batch) - before
     return float(more[where].mean()), float(more[~where].mean())
 
@@ -291,7 +291,7 @@ def firing_rates(
 
 
 @torch.no_grad()
-def pushes(model: Reader, block: int) -> Float[Tensor, "neuron vocab"]:
+def direct_logit_effects(model: Reader, block: int) -> Float[Tensor, "neuron vocab"]:
     """What one unit of each neuron adds to the logits by its value and the unembedding alone.
 
     The value is read as the final norm reads the stream, up to the norm's divisor: centred where it is a
@@ -717,7 +717,7 @@ def agreement(
     more = (share - following.mean(0))[:, often].view(len(BLOCKS), -1, int(often.sum()))
     found = []
     for block in BLOCKS:
-        favours = pushes(model, block).double()[:, often]
+        favours = direct_logit_effects(model, block).double()[:, often]
         found.append(
             [float(_correlation(more[block], one).mean()) for one in (favours, favours.roll(1, 0))]
         )
@@ -743,7 +743,9 @@ def kept_promises(
     highs, means = (v.reshape(len(BLOCKS), -1) for v in (np.quantile(said, 0.99, 0), said.mean(0)))
     pairs = []
     for block in BLOCKS:
-        promised = pushes(model, block).numpy() * (highs[block] - means[block])[:, None]
+        promised = (
+            direct_logit_effects(model, block).numpy() * (highs[block] - means[block])[:, None]
+        )
         measured = forced_changes(model, batch.inputs[:size], block, highs[block]).numpy()
         pairs.append(np.stack([promised, measured]))
     both = np.stack(pairs).astype(float)
@@ -928,7 +930,7 @@ def _portrait(
     common = [t for t in range(len(_alphabet())) if (current == t).sum() >= OFTEN]
     spread = {t: np.quantile(before[current == t], [0.1, 0.5, 0.9]) for t in common}
     top = sorted(common, key=lambda t: -float(spread[t][1]))[:NAMED]
-    pushed = pushes(model, block)[i].numpy()
+    pushed = direct_logit_effects(model, block)[i].numpy()
     by_push = sorted(common, key=lambda t: -float(pushed[t]))
     ends = np.array([*by_push[:6], *by_push[6 - PUSHED :]])
     shape = (len(RANKS), LINES, WIDE)

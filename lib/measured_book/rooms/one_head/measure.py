@@ -1,11 +1,11 @@
 r"""What the chapter on heads measures: what is lost without one, without several, and what they look at.
 
-**Taking heads away.** A head is *removed* when what it has gathered is multiplied by a gate of 0 before it
-is written to the stream (Michel et al., 2019). Many sets of gates are tried in one forward pass: the sequences
+**Taking heads away.** A head is *removed* when what it has gathered is multiplied by a gate of 0 before it is
+written to the stream (Michel et al., 2019). Many sets of gates are tried in one forward pass: the sequences
 are repeated, and each copy gets gates of its own (`losses_with`). Heads are ranked one at a time, by the slope
-of the loss (`gradient_importance`) or by what their removal costs (`ablation_rises`), or jointly, each time
-by what the removal costs of what is left (`greedy_order`). `cut` makes the smaller model that computes the
-same. `twins` is a model by hand that shows what ranking one at a time overlooks.
+of the loss (`gradient_importance`) or by what their removal costs (`ablation_rises`), or jointly, each time by
+what the removal costs of what is left (`greedy_order`). `prune_heads` makes the smaller model that computes
+the same. `twins` is a model by hand that shows what ranking one at a time overlooks.
 
 **Looking at patterns.** A head's pattern is a matrix of weights for every sequence. `observe` turns many of
 them into a handful of numbers a head: how much attention falls on the next token, on the own one, on a place
@@ -55,6 +55,7 @@ from measured_transformer.training.loop import Model, Run, evaluate, make_model,
 from measured_transformer.training.schedules import WarmupLinear
 from measured_transformer.training.seeding import make_generator
 from numpy import ndarray
+from scipy.stats import spearmanr
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -331,7 +332,7 @@ def keep_by_layer(importance: PerHead, keep: int) -> Int[ndarray, "layer keep"]:
 
 
 @torch.no_grad()
-def cut(model: OneStack, kept: Int[ndarray, "layer keep"]) -> OneStack:
+def prune_heads(model: OneStack, kept: Int[ndarray, "layer keep"]) -> OneStack:
     """The model with these heads of each layer and no others; it computes what the gates compute.
 
     Raises:
@@ -1599,7 +1600,7 @@ class PrunedTo:
         )
         assert isinstance(run.model, Decoder | Encoder)
         ranked = gradient_importance(run.model, batch_of(setting.task, seed, "ranking", 64))
-        smaller = cut(run.model, keep_by_layer(ranked, fresh.config.n_heads))
+        smaller = prune_heads(run.model, keep_by_layer(ranked, fresh.config.n_heads))
         fresh.load_state_dict(smaller.state_dict())
 
 
@@ -1689,13 +1690,8 @@ def orders(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 
 
 def rank_correlation(first: Float[ndarray, "n"], second: Float[ndarray, "n"]) -> float:
-    """Spearman's rank correlation of numbers that are all different.
-
-    >>> rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
-    0.5
-    """
-    ranks, others = (np.argsort(np.argsort(each, kind="stable")) for each in (first, second))
-    return round(float(np.corrcoef(ranks, others)[0, 1]), 12)
+    """Spearman's rank correlation to twelve digits, which do not depend on the processor."""
+    return round(float(spearmanr(first, second).statistic), 12)
 
 
 INSURED = tuple(INSURANCE)

@@ -520,7 +520,7 @@ PARAGRAPHS = 1000
 """So many paragraphs are read; a fifth of them, drawn anew for each seed, is held out."""
 SIZES_READ = (8, 64)
 """Shortest and longest sentence that is read for this, [CLS] and [SEP] included."""
-LATENTS, SPEAKING = 512, (4, 16, 64)
+LATENTS, ACTIVE_LATENTS = 512, (4, 16, 64)
 """Latents of an autoencoder, and how many may speak at once; those of the second number are described."""
 FEATURE_STEPS, FEATURE_RATE = 500, 1e-2
 SOURCES = ("trained", "untrained", "noise")
@@ -565,7 +565,7 @@ def middle(
     neurons = torch.empty(len(states), -(-model.config.d_ff // 3))
     first = 0
     for group in texts.groups:
-        x, rotation, score_bias = model.embed(group, model.locate(group))
+        x, rotation, score_bias = model.embed(group, model.resolve_positions(group))
         with capture(model, f"blocks.{MIDDLE - 1}.feedforward.neurons") as seen:
             for block in model.blocks[:MIDDLE]:
                 x = block(x, causal=model.causal, rotation=rotation, score_bias=score_bias)
@@ -626,7 +626,7 @@ def asked_for(
     seeds=5,
     coords={
         "source": SOURCES,
-        "speaking": SPEAKING,
+        "speaking": ACTIVE_LATENTS,
         "model": OWN,
         "basis": BASES,
         "kind": ASKED,
@@ -663,7 +663,7 @@ def features(seed: int) -> dict[str, Any]:
 
     compressed, described = [], []
     for source, x in states.items():
-        made = [take_apart(x[~held], k, make_generator(seed, "autoencoder")) for k in SPEAKING]
+        made = [fit_sae(x[~held], k, make_generator(seed, "autoencoder")) for k in ACTIVE_LATENTS]
         said = [one.encode(x[held]) for one in made]
         compressed.append(
             {
@@ -674,7 +674,7 @@ def features(seed: int) -> dict[str, Any]:
             }
         )
         if source in read:
-            again = take_apart(x[~held], SPEAKING[1], make_generator(seed, "another"))
+            again = fit_sae(x[~held], ACTIVE_LATENTS[1], make_generator(seed, "another"))
             likest = best_match(made[1].decoder, again.decoder)[0]
             units = (made[1].encode(x), read[source][1], x @ directions)
             scores = [score(one[held], places) for one in units]
@@ -717,7 +717,7 @@ def noise_like(
     return drawn @ (vectors * values.clamp(min=0).sqrt()).T
 
 
-def take_apart(
+def fit_sae(
     states: Float[Tensor, "place d_model"], k: int, generator: torch.Generator
 ) -> SparseAutoencoder:
     """An autoencoder for these states, of whose latents k may speak at once."""

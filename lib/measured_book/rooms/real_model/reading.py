@@ -12,7 +12,7 @@ from measured_transformer.analysis.bench import MAP
 from xarray import DataArray, Dataset
 
 from measured_book.measuring import evidence, number
-from measured_book.rooms.real_model.measure import HOW, SPEAKING
+from measured_book.rooms.real_model.measure import ACTIVE_LATENTS, HOW
 
 # What the claims are judged by --------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ def _(stream: Dataset) -> dict[str, Any]:
 
 @evidence("LT-18.12")
 def _(features: Dataset) -> dict[str, Any]:
-    kept = features.explained.sel(speaking=SPEAKING[1])
+    kept = features.explained.sel(speaking=ACTIVE_LATENTS[1])
     ours = kept.sel(source="trained")
     return {
         control: {"treatment": ours, "baseline": kept.sel(source=control)}

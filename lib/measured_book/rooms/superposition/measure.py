@@ -701,7 +701,7 @@ def fit_stream(model: Model, seed: int) -> Stream:
     return Stream(sparse, middle, spread, fitted)
 
 
-def take_apart(model: Model, seed: int) -> dict[str, Any]:
+def score_bases(model: Model, seed: int) -> dict[str, Any]:
     """Train an autoencoder on a model's stream, and score its latents beside other bases on text held out."""
     stream, judged = fit_stream(model, seed), states_of(model, asked()[0])
     x, y, sparse = stream.fitted, stream.sized(judged[TAP]), stream.sparse
@@ -768,7 +768,7 @@ def language_trainings(seed: int) -> dict[str, Job]:
 def language(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """A small language model's stream, trained and untrained, in an autoencoder's latents and other bases."""
     models = (runs["gpt"].model, make_model(GPT, causal=True, seed=seed).eval())
-    found = [take_apart(model, seed) for model in models]
+    found = [score_bases(model, seed) for model in models]
     axes: dict[str, tuple[str, ...]] = dict.fromkeys(("best", "own", "clear"), ("model", "basis"))
     axes["by_kind"] = ("model", "basis", "kind")
     return {name: (axes.get(name, ("model",)), [each[name] for each in found]) for name in found[0]}

@@ -569,10 +569,10 @@ def influence_of(model: Model, seed: int, rows: int = 8) -> list[float]:
     assert isinstance(model, Decoder)
     generator, n = make_generator(seed, "influence"), max(DISTANCES) + 1
     tokens = torch.randint(model.config.vocab, (rows, n), generator=generator)
-    where = model.locate(tokens)
-    x, rotation, bias = model.embed(tokens, where)
+    positions = model.resolve_positions(tokens)
+    x, rotation, bias = model.embed(tokens, positions)
     x = x.detach().requires_grad_()
-    logits = model.unembed(model.run_blocks(x, where, rotation, bias))
+    logits = model.unembed(model.run_blocks(x, positions, rotation, bias))
     chosen = torch.randint(model.config.vocab, (rows,), generator=generator)
     (gradient,) = torch.autograd.grad(logits[torch.arange(rows), -1, chosen].sum(), x)
     lengths: Float[Tensor, "position"] = gradient.norm(dim=-1).mean(0)

@@ -1,4 +1,4 @@
-"""What is fast and hard to read: the values of the plain form, computed in another way where that is faster.
+"""Fast code that is hard to read: it computes the values of the plain form in another way.
 
 Nobody needs it to understand a model; the parts call it.
 
