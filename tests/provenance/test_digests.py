@@ -4,6 +4,7 @@ import functools
 import shutil
 import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -474,6 +475,50 @@ CASES = {
         },
         ("m/b.py", "by=1", "by=2"),
     ),
+    "a default of a field with a constant": (
+        {
+            "m/a.py": "from m.b import B\n\n\ndef use():\n    return B().size\n",
+            "m/b.py": """
+                from dataclasses import dataclass
+
+
+                @dataclass(frozen=True)
+                class B:
+                    size: int = 1
+                """,
+        },
+        ("m/b.py", "= 1", "= 2"),
+    ),
+    "a field that is passed": (
+        {
+            "m/a.py": "from m.b import B\n\n\ndef use():\n    return vars(B(size=3))\n",
+            "m/b.py": """
+                from dataclasses import dataclass
+
+
+                @dataclass(frozen=True)
+                class B:
+                    size: int = 1
+                    other: int = 1
+                """,
+        },
+        ("m/b.py", "size: int = 1", "size: float = 1.0"),
+    ),
+    "the order of fields that are read": (
+        {
+            "m/a.py": "from m.b import B\n\n\ndef use(x, y):\n    b = B(x, y)\n    return b.p + 2 * b.q\n",
+            "m/b.py": """
+                from dataclasses import dataclass
+
+
+                @dataclass
+                class B:
+                    p: int = 1
+                    q: int = 1
+                """,
+        },
+        ("m/b.py", "p: int = 1\n    q", "q: int = 1\n    p"),
+    ),
     "a default of a field": (
         {
             "m/a.py": "from m.b import B\n\n\ndef use():\n    return B().sizes\n",
@@ -723,6 +768,52 @@ def test_the_module_that_trains_may_move_though_texts_name_it(
     with unchanging(tmp_path):
         assert [digest(STACKED), digest(tuning)] == before
         assert TRAIN not in reach(STACKED)
+
+
+NEW_FIELDS = {
+    "at the end": (
+        "    dropout: float = 0.0\n",
+        "    dropout: float = 0.0\n    halved: bool = False\n",
+    ),
+    "in the middle": (
+        "    norm_eps: float = 1e-5\n",
+        "    halved: bool = False\n    norm_eps: float = 1e-5\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), NEW_FIELDS.values(), ids=NEW_FIELDS)
+def test_a_field_that_nobody_asks_for_changes_no_digest(tmp_path: Path, old: str, new: str) -> None:
+    """The library may grow: a field of `Config` with a default leaves everything that trains as it is."""
+    shutil.copytree(LIBRARY / "measured_transformer", tmp_path / "measured_transformer")
+    roots = (
+        "measured_transformer.training.loop:train",
+        "measured_transformer.models.config:Config",
+    )
+    with unchanging(tmp_path):
+        before = [digest(root) for root in roots]
+    path = tmp_path / "measured_transformer" / "models" / "config.py"
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+    with unchanging(tmp_path):
+        assert [digest(root) for root in roots] == before
+    path.write_text(text.replace("norm_eps: float = 1e-5", "norm_eps: float = 1e-6"))
+    with unchanging(tmp_path):
+        assert digest(roots[1]) != before[1]  # which somebody asks for
+
+
+def test_a_field_with_its_default_is_left_out_of_the_words() -> None:
+    @dataclass
+    class Small:
+        size: int
+        more: float = 1.0
+        parts: list = field(default_factory=list)
+
+    assert plain(Small(1)) == plain(Small(1, 1.0, [])) == {"type": Small.__qualname__, "size": 1}
+    assert plain(Small(1, 2.0)) == {"type": Small.__qualname__, "size": 1, "more": 2.0}
+    assert plain(Small(1, 1)) != plain(Small(1))  # another type, which may count
+    assert plain(Small(1, parts=[3]))["parts"] == [3]
 
 
 def test_settings_are_told_in_words_without_places() -> None:

@@ -273,14 +273,17 @@ class _Walk:
         self._extra, self._roots = extra, list(roots)
         self._live: dict[Node, None] = {}
         self._attributes: set[str] = set()
+        self._passed: set[str] = set()
         self._pieces: dict[Node, list[tuple[str, Form]]] = {}
         self._methods: dict[Node, set[str]] = {}
         self._links: dict[int, list[Target]] = {}
         waiting, asked = list(roots), -1
-        while waiting or asked != len(self._attributes):
+        while waiting or asked != len(self._attributes) + len(self._passed):
             while waiting:
                 waiting += self._enter(waiting.pop())
-            asked = len(self._attributes)  # a method that becomes live may ask for one seen before
+            asked = len(self._attributes) + len(
+                self._passed
+            )  # a method that becomes live may ask for one seen before
             for node in list(self._methods):
                 waiting += self._ask(node)
 
@@ -308,6 +311,7 @@ class _Walk:
     def _add(self, node: Node, name: str, form: Form) -> list[Node]:
         self._pieces[node].append((name, form))
         self._attributes |= form.attributes
+        self._passed |= form.keywords
         source, found = self._source(node[0]), []
         links = []
         for path in form.holes:
@@ -349,6 +353,11 @@ class _Walk:
             if every or dunder or asked:
                 self._methods[node].add(name)
                 found += self._add(node, name, form)
+        for name, form in made.optional.items():
+            wanted = name in self._attributes or name in self._passed
+            if wanted and f"{name}=" not in self._methods[node]:
+                self._methods[node].add(f"{name}=")
+                found += self._add(node, f"{name}=", form)
         return found
 
     def _is_used_from_outside(self, node: Node, seen: set[Node]) -> bool:
@@ -411,6 +420,9 @@ class _Walk:
                 return f"text:{words}" if target.text else words
 
             told.append(f"{name}:{_HOLE.sub(fill, form.text)}")
+        if node in self._methods:  # the order of a dataclass's fields is that of its arguments
+            made = self._source(node[0]).classes[node[1]]
+            told.append(" ".join(n for n in made.optional if f"{n}=" in self._methods[node]))
         loose = (node[0], LOOSE)
         if loose in self._live and loose != node:
             told.append(hashes.get(loose, names.get(loose, "")))

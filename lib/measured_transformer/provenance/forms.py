@@ -36,6 +36,7 @@ class Form:
         text: the tree; a name that leads out of it stands as a hole with its number.
         holes: those names, each with the attributes that follow it: ``("norms", "RMSNorm")`` for
         `norms.RMSNorm`. A text that may name a definition is one as well: ``("parts.norms:RMSNorm",)``.
+        keywords: all names under which it passes an argument.
         attributes: all names that it may ask an object for; ``*`` stands for what is only known at run time.
         patterns: texts with gaps, which are names of attributes where the code asks for such by `_ASKING`.
         imports: what imports inside of it bind: name -> what `imported` says.
@@ -45,6 +46,7 @@ class Form:
     text: str = ""
     holes: list[tuple[str, ...]] = field(default_factory=list)
     attributes: set[str] = field(default_factory=set)
+    keywords: set[str] = field(default_factory=set)
     patterns: set[str] = field(default_factory=set)
     imports: dict[str, tuple[str, ...]] = field(default_factory=dict)
     further: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
@@ -115,6 +117,8 @@ class _Writer:
             return self._class(node, scopes)
         if isinstance(node, ast.JoinedStr):
             self._patterns(node)
+        if isinstance(node, ast.keyword) and node.arg is not None:
+            self.form.keywords.add(node.arg)
         if isinstance(node, _COMPREHENSIONS):
             own = {n.id for g in node.generators for n in _stored(g.target)}
             return self._fields(node, [*scopes, own])
@@ -294,11 +298,20 @@ def _stored(node: ast.AST) -> list[ast.Name]:
 
 @dataclass
 class ClassForm:
-    """A top-level class: its head, which always counts, and its methods, which count when called."""
+    """A top-level class: its head, which always counts, and what counts when it is asked for.
+
+    Attributes:
+        head: its bases, decorators and what else stands in its body.
+        bases: their dotted names.
+        methods: its functions by name.
+        optional: fields of a dataclass that have defaults, by name. One that nothing reads and nothing passes
+            has its default wherever the class is used, so nothing depends on it.
+    """
 
     head: Form
     bases: list[tuple[str, ...]]
     methods: dict[str, Form]
+    optional: dict[str, Form] = field(default_factory=dict)
 
 
 def class_form(
@@ -311,9 +324,14 @@ def class_form(
     words = [f"@{writer.write(d, [])}" for d in node.decorator_list]
     words += [writer.write(one, []) for one in (*node.bases, *node.keywords)]
     methods: dict[str, list[ast.AST]] = {}
+    optional: dict[str, Form] = {}
     for one in node.body:
         if isinstance(one, Function):
             methods.setdefault(one.name, []).append(one)
+        elif _is_optional(node, one):
+            assert isinstance(one, ast.AnnAssign)
+            assert isinstance(one.target, ast.Name)
+            optional[one.target.id] = form_of([one], imported, hidden)
         elif isinstance(one, ast.AnnAssign):
             kind = "ClassVar" if "ClassVar" in ast.dump(one.annotation) else ""
             kind += "InitVar" if "InitVar" in ast.dump(one.annotation) else ""
@@ -323,7 +341,23 @@ def class_form(
     writer.form.text = f"(class {' '.join(words)})"
     bases = [path for base in node.bases if (path := _dotted(base)) is not None]
     made = {name: form_of(nodes, imported, hidden) for name, nodes in methods.items()}
-    return ClassForm(writer.finish(), bases, made)
+    return ClassForm(writer.finish(), bases, made, optional)
+
+
+def _is_optional(made: ast.ClassDef, node: ast.stmt) -> bool:
+    """Whether a statement is a field of a dataclass that has a default of its own."""
+    names = [
+        path[-1]
+        for one in made.decorator_list
+        if (path := _dotted(one.func if isinstance(one, ast.Call) else one)) is not None
+    ]
+    return (
+        "dataclass" in names
+        and isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.value is not None
+        and not any(word in ast.dump(node.annotation) for word in ("ClassVar", "InitVar"))
+    )
 
 
 def _dotted(node: ast.AST) -> tuple[str, ...] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -13,7 +13,8 @@ from typing import Any
 def plain(value: Any) -> Any:
     """Convert a setting's value to JSON types, differently for different values.
 
-    Classes and functions are named without their modules: what they do is told by the digest of their code.
+    Classes and functions are named without their modules: what they do is told by the digest of their code. So
+    are a dataclass's defaults: a field that has its default is left out, and a new one changes no words.
 
     Raises:
         ValueError: for an object that has no such words: its address would stand for it.
@@ -25,7 +26,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=repr)
     if is_dataclass(value) and not isinstance(value, type):
-        named = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.init}
+        named = {
+            f.name: plain(getattr(value, f.name))
+            for f in fields(value)
+            if f.init and not _is_default(f, getattr(value, f.name))
+        }
         return {"type": type(value).__qualname__, **named}
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -40,3 +45,17 @@ def plain(value: Any) -> Any:
     raise ValueError(
         f"expected a setting whose value can be written down, got {text}; make it a dataclass or a function"
     )
+
+
+def _is_default(field: Field[Any], value: Any) -> bool:
+    """Whether a dataclass's field has the value that it has where nothing is given."""
+    if field.default is not MISSING:
+        default = field.default
+    elif field.default_factory is not MISSING:
+        default = field.default_factory()
+    else:
+        return False
+    try:
+        return type(value) is type(default) and bool(value == default)
+    except (ValueError, TypeError, RuntimeError):  # arrays are compared value by value
+        return False
