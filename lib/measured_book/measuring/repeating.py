@@ -163,7 +163,7 @@ def measured_in_full(
         item.exact = same_kind(item.status.result.provenance, environment())
         items.append(item)
     with Progress(progress, say) as shown, Workers(executor, shown) as work:
-        _measure(items, work, shown)
+        _measure(items, work, shown, whole=True)
     verdicts, numbers = consequences(items)
     changed = [f"{claim} becomes {after}" for claim, (_, after) in verdicts.items()]
     gone = [str(one) for each in numbers.values() for one in each]
@@ -204,13 +204,20 @@ def _take_fingerprints(items: Sequence[Repeated], work: Workers, shown: Progress
             shown.note(line_of(item))
 
 
-def _measure(items: Sequence[Repeated], work: Workers, shown: Progress) -> None:
-    """Measure the first seeds of some in full; says so of each as soon as all of its seeds have ended."""
+def _measure(
+    items: Sequence[Repeated], work: Workers, shown: Progress, *, whole: bool = False
+) -> None:
+    """Measure the first seeds of some in full; says so of each as soon as all of its seeds have ended.
+
+    Args:
+        items, work, shown: what to measure, what computes, and what is told of it.
+        whole: whether also of those that ask for the openings of their trainings alone.
+    """
     by_one = {item.measurement: item for item in items}
     wanted = []
     for item in items:
         assert item.status.code is not None
-        part = "openings" if item.measurement.repeat == "opening" else "all"
+        part = "openings" if item.measurement.repeat == "opening" and not whole else "all"
         asked = (item.measurement.settings(), item.status.code.whole)
         wanted += [
             Wanted(item.measurement, seed, *asked, part, again=True)  # type: ignore[arg-type]
