@@ -125,8 +125,8 @@ class Measurement:
 
     def versions(self) -> dict[str, str]:
         """The versions of packages that its values depend on."""
-        things = [self.function, *([] if self.trainings is None else [self.trainings])]
-        return versions(*things)
+        trained = {} if self.trainings is None else versions(self.trainings, _TRAINS)
+        return {**trained, **versions(self.function)}  # the same walks as those of the digests
 
     @property
     def told(self) -> tuple[dict[str, Any], dict[str, Any]]:
