@@ -157,8 +157,9 @@ def _in_full(chosen: Sequence[Measurement], share: str | None) -> tuple[list[Mea
     for one in chosen:
         at = status(one)
         if at.result is not None:
-            took = float(at.result.provenance.get("seconds", 1.0))
-            seconds[one.label] = took * one.repeated / len(at.result.seeds)
+            took = float(at.result.provenance.get("seconds", 1.0)) / len(at.result.seeds)
+            # of some the openings of their trainings are all that is measured again, and not everywhere
+            seconds[one.label] = 1.0 if one.repeat == "opening" else took * one.repeated
     full = divided(chosen, seconds)[due]
     changed = [one for one in chosen if not status(one).is_valid and one not in full]
     words = (
