@@ -102,6 +102,7 @@ CASES = {
     "late.curve|last": CURVE[-1, -1],
     "late.curve|skip(at, 1)|take(at, 2)": CURVE[:, 1:3],
     "late.curve|steps(at)": np.diff(CURVE),
+    "late.curve|ratios(at)": CURVE[:, 1:] / CURVE[:, :-1],
     "race.loss|like(few.loss)": LOSS[:2],
     "race.loss[arm=pre]|argmin(rate)": np.array(RATES)[PRE.argmin(1)],
     "race.loss[arm=pre]|argmax(rate)": np.array(RATES)[PRE.argmax(1)],

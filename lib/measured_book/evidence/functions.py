@@ -272,6 +272,13 @@ def steps(values: DataArray, axis: Axis) -> DataArray:
 
 
 @_function
+def ratios(values: DataArray, axis: Axis) -> DataArray:
+    """Each value along an axis over the one before it; the axis has one label less."""
+    later, sooner = values.isel({axis: slice(1, None)}), values.isel({axis: slice(-1)})
+    return later.copy(data=later.values / sooner.values)
+
+
+@_function
 def like(values: DataArray, other: Values) -> DataArray:
     """Those labels that other values have too, along every axis that both have."""
     shared = {axis: other[axis].values for axis in values.dims if axis in other.dims}

@@ -1,124 +1,11 @@
-"""How the results of the chapter on neurons are read.
-
-What its claims are judged by, and the numbers that its prose names.
-"""
+"""Numbers of the chapter on neurons that no expression says: what is searched, and who has detectors."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 from xarray import DataArray, Dataset
 
-from measured_book.measuring import evidence, number
-from measured_book.rooms.neurons.measure import CLASSES, MIDDLE, RATES, SMALL, patterns
-
-# What the claims are judged by ---------------------------------------------------------------------
-
-
-def _errors(identities: Dataset, name: str) -> dict[str, DataArray]:
-    return {"error": identities[name], "control": identities[f"{name}_control"]}
-
-
-@evidence("CS-5.1")
-def _(identities: Dataset) -> dict[str, Any]:
-    return {name: _errors(identities, name) for name in ("plain", "biases")}
-
-
-@evidence("CS-5.2")
-def _(identities: Dataset) -> dict[str, Any]:
-    return _errors(identities, "columns")
-
-
-@evidence("IW-5.3")
-def _(identities: Dataset) -> dict[str, Any]:
-    return _errors(identities, "rows")
-
-
-@evidence("CS-5.3")
-def _(digits: Dataset) -> dict[str, Any]:
-    return {
-        part: _against_untrained(digits, label, MIDDLE)
-        for part, label in (
-            ("above_five", "digit above five"), ("digit", "one digit"), ("answer", "one answer"),
-        )
-    }  # fmt: skip
-
-
-@evidence("CS-5.4")
-def _(digits: Dataset) -> dict[str, Any]:
-    names = ("slow", "middle", "fast")
-    return {
-        name: _against_untrained(digits, "one position", rate)
-        for name, rate in zip(names, RATES, strict=True)
-    }
-
-
-def _against_untrained(digits: Dataset, label: str, rate: float) -> dict[str, DataArray]:
-    """Shares of detectors after 1000 steps; the baseline is the larger of untrained and permuted labels."""
-    one = digits.sel(label=label, rate=rate)
-    baseline = np.maximum(one.share.sel(steps=0), one.permuted.sel(steps=1000))
-    return {"treatment": one.share.sel(steps=1000), "baseline": baseline}
-
-
-@evidence("CS-5.5")
-def _(activity: Dataset, language: Dataset) -> dict[str, Any]:
-    relu = activity.busy.sel(activation="relu", above=0.0)
-    names = ("slow", "middle", "fast")
-    return {
-        **{name: {"value": relu.sel(rate=rate)} for name, rate in zip(names, RATES, strict=True)},
-        "gelu": {"value": activity.busy.sel(activation="gelu", above=0.1, rate=MIDDLE)},
-        "text": {"value": language.busy.sel(model="trained", keys="own").mean("block")},
-    }
-
-
-@evidence("IW-5.4")
-def _(language: Dataset) -> dict[str, Any]:
-    def of(values: DataArray, model: str, keys: str = "own") -> DataArray:
-        return values.sel(model=model, keys=keys).mean("block")
-
-    own = of(language.f1, "trained")
-    others = {
-        "shuffled": of(language.shuffled, "trained"),
-        "untrained": of(language.f1, "untrained"),
-        "random": of(language.f1, "trained", "random"),
-    }
-    return {name: {"treatment": own, "baseline": other} for name, other in others.items()}
-
-
-@evidence("IW-5.5")
-def _(writing: Dataset) -> dict[str, Any]:
-    trained = writing.promise.sel(model="trained")
-    return {"last": {"value": trained.sel(block=1)}, "first": {"value": trained.sel(block=0)}}
-
-
-@evidence("LT-3.1")
-def _(language: Dataset) -> dict[str, Any]:
-    return {"value": language.named.sel(model="trained", keys="own", level=1.0)}
-
-
-@evidence("LT-3.2")
-def _(language: Dataset) -> dict[str, Any]:
-    one = language.known.sel(keys="own", characters=1)
-    gap = one.sel(block=0) - one.sel(block=1)
-    return {"treatment": gap.sel(model="trained"), "baseline": gap.sel(model="untrained")}
-
-
-@evidence("LT-3.3")
-def _(writing: Dataset) -> dict[str, Any]:
-    last_block = writing.agreement.sel(model="trained", block=1)
-    return {
-        "treatment": last_block.sel(value="own"),
-        "baseline": last_block.sel(value="another's"),
-    }
-
-
-@evidence("LT-3.4")
-def _(writing: Dataset) -> dict[str, Any]:
-    return {"value": writing.important.mean("block")}
-
-
-# Numbers that the prose names ----------------------------------------------------------------------
+from measured_book.measuring import number
+from measured_book.rooms.neurons.measure import CLASSES, SMALL, patterns
 
 
 @number
@@ -137,37 +24,6 @@ def listed() -> int:
 def classes() -> int:
     """Regular expressions among them."""
     return len(CLASSES)
-
-
-@number
-def known(language: Dataset, *, model: str, block: int, characters: int) -> DataArray:
-    """Share of the variance of a block's neurons that the last characters tell."""
-    return language.known.sel(model=model, keys="own", block=block, characters=characters)
-
-
-@number
-def gap(language: Dataset, *, model: str) -> DataArray:
-    """The first block's lead over the second in what the current character tells."""
-    one = language.known.sel(model=model, keys="own", characters=1)
-    return one.sel(block=0) - one.sel(block=1)
-
-
-@number
-def other_value(writing: Dataset, *, block: int) -> DataArray:
-    """Agreement of a neuron's key with the value of another neuron, trained models."""
-    return writing.agreement.sel(model="trained", block=block, value="another's")
-
-
-@number
-def thousandths(writing: Dataset) -> DataArray:
-    """Rise of the loss, in thousandths of a nat, when one neuron is held at its mean: mean over neurons."""
-    return 1000 * writing["rise"].mean(("block", "neuron"))
-
-
-@number
-def rise_at(writing: Dataset, *, where: str) -> DataArray:
-    """That rise at a neuron's strongest contexts, or elsewhere."""
-    return 1000 * writing.rise_where.sel(where=where).mean("block")
 
 
 @number
