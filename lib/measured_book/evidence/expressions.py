@@ -21,9 +21,10 @@ difference of two arms has one value a seed. The grammar, loosest first::
     choices     axis=label, axis=(label, label), axis=low..high (both ends included), axis!=label,
                 axis<number; also <=, >, >=
 
-``x|f(a)`` and ``f(x, a)`` are the same. What an argument is (words such as the name of an axis, a number, or an
-expression of its own) depends on the function: all of them stand in `evidence.functions`. A label that holds
-one of ``, ] ) "`` is put in double quotes: ``race.loss[shape="exponential, 5"]``.
+``x|f(a)`` and ``f(x, a)`` are the same; in a table of a page, where ``|`` ends a cell, only the second will do.
+What an argument is (words such as the name of an axis, a number, or an expression of its own) depends on the
+function: all of them stand in `evidence.functions`. A label that holds one of ``, ] ) "`` is put in double
+quotes: ``race.loss[shape="exponential, 5"]``.
 
 Nothing here runs code that an expression contains: it is parsed, and only the functions of the table and
 the numbers that a room declares are called.
