@@ -66,9 +66,9 @@ def as_result(found) -> results.Result:
 
 
 def test_the_guide_lists_a_whole_room(files):
-    """With what every room has in it, but for the results, which are measured."""
+    """With what every room has in it, but for the results and fingerprints, which are measured."""
     assert set(files) == {*IN_ROOM, "page.md", "wrong_answers.py"}
-    assert {*IN_ROOM, "results", "reading.py"} == NAMES | {"__init__.py"}
+    assert {*IN_ROOM, "results", "reading.py", "fingerprints.json"} == NAMES | {"__init__.py"}
 
 
 def test_its_paper_is_in_the_bibliography(files):

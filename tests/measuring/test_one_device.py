@@ -387,8 +387,8 @@ def test_an_interruption_ends_the_processes_and_keeps_what_is_done(
     status, told = Process(room, tmp_path).end()
     assert status == 0, told
     # a model of a run that is there is prepared once, when it is read; of one that is not, also before
-    # it is trained; each of the first seed once more for what repeats compare
+    # it is trained; each of the first seed twice more for the fingerprint, in processes of its own
     assert len(list(runs.glob("*.safetensors"))) == 12
     processes = {path.name.split("-")[1] for path in list(first.traces.glob("train-*"))[before:]}
-    assert len(processes) <= 2 + 2
+    assert len(processes) <= 2 + 2 + 2
     assert read_result(room.results / "losses.json").provenance["kind"] == "cuda Fake CUDA"

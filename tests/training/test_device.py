@@ -14,6 +14,7 @@ from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training import loop
+from measured_transformer.training.arithmetic import arithmetic
 from measured_transformer.training.device import circumstances, find_device, settled
 from measured_transformer.training.ensemble import train_ensemble
 from measured_transformer.training.jobs import make_jobs
@@ -134,7 +135,8 @@ def test_training_settles_them(trained):
 
 def test_circumstances_of_a_cpu_and_of_an_accelerator():
     here = circumstances()
-    assert here["kind"] == f"cpu {torch.backends.cpu.get_cpu_capability()} {here['device']}"
+    capability = torch.backends.cpu.get_cpu_capability()
+    assert here["kind"] == f"cpu {capability} {here['device']}, arithmetic {arithmetic()}"
     assert here["torch"] == torch.__version__
     assert here["numpy"] == np.__version__
     assert here["dtype"] == "float32"

@@ -222,7 +222,11 @@ def count(values: DataArray, *axes: Axis) -> DataArray:
 
 @_function
 def share(values: DataArray, *axes: Axis) -> DataArray:
-    """The share of ones among zeros and ones; anything else is an error, which `mean` would hide."""
+    """The share of ones among zeros and ones; anything else is an error, which `mean` would hide.
+
+    Raises:
+        ValueError: a value is neither zero nor one.
+    """
     strange = values.values[(values.values != 0) & (values.values != 1)]
     if strange.size:
         raise ValueError(f"expected zeros and ones to take the share of, got {strange[0]!r}")
@@ -344,6 +348,9 @@ def best(values: DataArray, axis: Axis, by: Values | None = None) -> DataArray:
 
     Best is where the mean over the other seeds is smallest, of the values themselves or of ``by``, so that no
     seed both chooses and is judged. For the largest, choose by ``-values``. Other axes choose each for itself.
+
+    Raises:
+        ValueError: there is no such axis, or there are too few seeds to leave one out.
     """
     places = _places(values if by is None else by, axis)
     return values.isel({axis: places}).drop_vars(axis, errors="ignore")
@@ -351,7 +358,11 @@ def best(values: DataArray, axis: Axis, by: Values | None = None) -> DataArray:
 
 @_function
 def best_rate(values: DataArray, by: Values | None = None) -> DataArray:
-    """`best` along the axis ``rate``: each seed at the learning rate that is best for the other seeds."""
+    """`best` along the axis ``rate``: each seed at the learning rate that is best for the other seeds.
+
+    Raises:
+        ValueError: there is no axis ``rate``, or as `best`.
+    """
     if "rate" not in values.dims:
         raise ValueError(f"no axis 'rate'; there are {', '.join(map(str, values.dims))}")
     return DataArray(best(values, "rate", by))
@@ -359,7 +370,11 @@ def best_rate(values: DataArray, by: Values | None = None) -> DataArray:
 
 @_function
 def best_label(values: DataArray, axis: Axis) -> DataArray:
-    """For each seed the label of an axis that is best for the other seeds, as `best` chooses it."""
+    """For each seed the label of an axis that is best for the other seeds, as `best` chooses it.
+
+    Raises:
+        ValueError: as `best`.
+    """
     places = _places(values, axis)
     return DataArray(values[axis].isel({axis: places}).drop_vars(axis).rename(None))
 

@@ -136,6 +136,9 @@ def judge_again(
         judged: the room as it was judged before.
         replaced: results that take the place of others, by name.
         only: the claims and numbers that are wanted; all when not given.
+
+    Raises:
+        ValueError: as `judge_room`.
     """
     shown = {
         name: replace(one, result=replaced.get(name, one.result))
