@@ -131,7 +131,9 @@ def _parser() -> argparse.ArgumentParser:
             "--root", type=Path, default=Path(), help="the book's root folder (default: here)"
         )
         if command in (execute, build):
-            sub.add_argument("--jobs", type=int, help="chapters side by side (2; on a GPU 1)")
+            sub.add_argument(
+                "--jobs", type=int, help="chapters side by side (cores + 1, at most 4; on a GPU 1)"
+            )
             sub.add_argument("--force", action="store_true", help="run every chapter")
         if command is build:
             sub.add_argument("--quiet", "-q", action="store_true", help="warnings only from Sphinx")

@@ -48,7 +48,8 @@ def execute(
 
     Args:
         root: the book's root folder.
-        jobs: how many chapters run side by side; two on a CPU, one on a GPU where it is None.
+        jobs: how many chapters run side by side; where it is None, one on a GPU, else one more than
+            there are cores, four at most.
         force: run every chapter, also those that are up to date.
         only: the chapters' files to look at; all where it is None.
 
@@ -146,4 +147,5 @@ def _longest_first(stale: list[Chapter], store: Cache) -> list[Chapter]:
 
 
 def _jobs() -> int:
-    return 1 if has_cuda() else min(2, os.cpu_count() or 1)
+    """One more than there are cores: a chapter now and then waits for its kernel, or to be kept."""
+    return 1 if has_cuda() else min(4, (os.cpu_count() or 1) + 1)

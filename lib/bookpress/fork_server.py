@@ -6,6 +6,7 @@ Imports nothing of this package, so that a kernel that is forked from it has not
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -26,8 +27,11 @@ LOADED = (
     "matplotlib.font_manager",
     "jaxtyping",
     "safetensors.torch",
+    "xarray",  # and pandas with it
 )
 """Not pyplot: it is set up for the notebook when it is loaded in one."""
+_SELDOM = (100_000, 20, 50)
+"""Thresholds of the garbage collector; a drawing makes many objects that live until its end."""
 _LONGEST = 1 << 20
 
 
@@ -40,6 +44,8 @@ def serve(address: str) -> None:
     for name in LOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    gc.freeze()  # what is loaded is no kernel's garbage, nor copied for being looked at
+    gc.set_threshold(*_SELDOM)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for kernels but their clients
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:

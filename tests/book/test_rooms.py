@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import re
 import shutil
 
 import nbformat
+import numpy as np
 import pytest
 import room_pages
 import tiny_pages
+from bookpress.sphinx.data import write_table
+from measured_book.evidence.results import Result
 
 WHY = "some_room/results/reversal.json was measured with other code; run make attest CHAPTER=some_room"
 
@@ -159,6 +163,28 @@ def test_a_figure_leads_to_its_data(printed, page):
     assert told == json.loads((printed.root / "rooms/some_room/results/reversal.json").read_text())
     random = [float(row["value"]) for row in rows if row["arm"] == "random"]
     assert f"{sum(random) / 10:.3f}" == page.select_one("span.measured").get_text()
+
+
+def test_a_table_too_long_for_a_spreadsheet_is_compressed(tmp_path):
+    accuracy = np.arange(1200.0).reshape(2, 600)
+    result = Result(
+        "some_room",
+        "long",
+        "many values",
+        {"accuracy": (("seed", "step"), accuracy), "loss": (("seed",), np.array([1.5, 2.5]))},
+        {"seed": [0, 1], "step": list(range(600))},
+    )
+    short = write_table(tmp_path, result, "loss")
+    assert short.name == "long.loss.csv"
+    assert short.read_text().splitlines()[1:] == ["loss,0,1.5", "loss,1,2.5"]
+    for variable, name in (("accuracy", "long.accuracy.csv.gz"), (None, "long.csv.gz")):
+        path = write_table(tmp_path, result, variable)
+        assert path.name == name
+        with gzip.open(path, "rt", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["variable"] == "accuracy"]
+        assert [float(row["value"]) for row in rows] == accuracy.ravel().tolist()
+        before = path.read_bytes()
+        assert write_table(tmp_path, result, variable).read_bytes() == before
 
 
 def test_the_foot_says_what_ran_and_how_to_repeat_it(printed, page):

@@ -56,7 +56,7 @@ def test_a_kernel_is_forked_with_packages_loaded_and_the_library_not(server: Ser
     parent, loaded, library, arguments = run(
         server,
         PARENT,
-        "import sys; print([n in sys.modules for n in ('torch', 'scipy.stats', 'matplotlib.figure')],"
+        "import sys; print([n in sys.modules for n in ('torch', 'scipy.stats', 'xarray')],"
         " 'matplotlib.pyplot' in sys.modules)",
         "print([n for n in sys.modules if n.startswith(('measured_', 'bookpress'))])",
         "print(sys.argv[1], __name__)",

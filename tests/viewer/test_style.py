@@ -173,7 +173,8 @@ def test_colours_that_fill_an_area_stay_exact_and_blends_move_little():
     moved = np.maximum(np.abs(on_black - meant).max(-1), np.abs(back - stripes)[..., 3])
     assert Image.open(io.BytesIO(png(stripes))).mode == "P"
     assert (moved[:-2] == 0).all()
-    assert 0 < moved[-2:].max() <= 33  # a value is rounded on the way
+    assert 0 < moved[-2:].max() <= 49  # a value is rounded on the way
+    assert (moved > 17).mean() < 1 / 100
 
 
 def test_a_drawing_with_more_colours_than_a_palette_holds_keeps_them_all():

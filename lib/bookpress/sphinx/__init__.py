@@ -21,7 +21,7 @@ page that is a claim's address, `head` tells others of a page's address, picture
 
 `strict` fails a build whose pages and measurements do not agree. `citations`, `navigation` and
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
-second process read a share of the pages.
+second process read half of the pages, and others write them.
 
 `terms` links the first mention of a term to the glossary.
 

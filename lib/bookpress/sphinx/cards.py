@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from sphinx.application import Sphinx
+from sphinx.util.parallel import ParallelTasks, SerialTasks
 
 from bookpress.sphinx.rooms import room_of
 
@@ -108,7 +109,7 @@ def write(path: Path, title: str, book: str, figure: Path | None) -> bool:
     note.add_text(_MARK, mark)
     path.parent.mkdir(parents=True, exist_ok=True)
     few = draw(title, book, figure).quantize(128)
-    few.save(path, optimize=True, pnginfo=note)
+    few.save(path, pnginfo=note)
     return True
 
 
@@ -117,12 +118,18 @@ def _write(app: Sphinx, error: Exception | None) -> None:
         return
     out, book = Path(app.outdir), str(app.config.project)
     write(out / FOLDER / f"{BOOK}.png", book, "Every number measured, every claim judged", None)
-    for docname in sorted(app.env.all_docs):
-        printed = out / f"{docname}.html"
-        if not _has_one(app, docname) or not printed.is_file():
-            continue
-        title = app.env.titles[docname].astext()
-        write(out / card_of(app, docname), title, book, figure_of(printed))
+
+    def some(docnames: list[str]) -> None:
+        for docname in docnames:
+            if _has_one(app, docname) and (printed := out / f"{docname}.html").is_file():
+                title = app.env.titles[docname].astext()
+                write(out / card_of(app, docname), title, book, figure_of(printed))
+
+    pages = sorted(app.env.all_docs)
+    tasks: ParallelTasks | SerialTasks = ParallelTasks(2) if app.parallel > 1 else SerialTasks()
+    for half in (pages[::2], pages[1::2]):
+        tasks.add_task(some, half)
+    tasks.join()
 
 
 def setup(app: Sphinx) -> None:

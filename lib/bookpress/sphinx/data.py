@@ -1,18 +1,21 @@
 """The data of a room's page: links under its figures, and the files that they lead to.
 
 Beside the pages, `_data/<room>/` holds each result that a page shows, as the file that is kept in the
-repository and as a long table in CSV: a line for each value, with its variable, seed and other axes.
+repository and as a long table in CSV: a line for each value, with its variable, seed and other axes. A table
+too long to be read in a spreadsheet is compressed, which makes it thirty times smaller; what computes with
+tables (pandas, R, DuckDB) opens it as it is.
 """
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from measured_book.evidence.results import read_result, to_csv
+from measured_book.evidence.results import Result, read_result, to_csv
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -24,6 +27,8 @@ from bookpress.sphinx.shown_data import Source, read_spec, shown
 
 FOLDER = "_data"
 """Folder of the data, beside the pages."""
+LONG = 1000
+"""Values from which a table is compressed."""
 _OFFERED = "measured_data"
 """Page metadata: room, measurement, variable and file of all data that the page links to."""
 _AFTER_FIGURES_ARE_PLACED = 110
@@ -43,9 +48,10 @@ def links(env: BuildEnvironment, source: Source) -> list[nodes.Node]:
         offered.append(entry)
     stem = f"{FOLDER}/{source.room}/{source.measurement}"
     name = _name(source)
-    table = f"{stem}.{source.variable}.csv" if source.variable else f"{stem}.csv"
+    table = f"{FOLDER}/{source.room}/{table_name(result.result, source.variable)}"
+    kind = "compressed CSV" if table.endswith(".gz") else "CSV"
     return [
-        data_link("", "CSV", docname=env.docname, file=table, label=f"CSV of {name}"),
+        data_link("", kind, docname=env.docname, file=table, label=f"{kind} of {name}"),
         nodes.Text(", "),
         data_link(
             "",
@@ -55,6 +61,14 @@ def links(env: BuildEnvironment, source: Source) -> list[nodes.Node]:
             label=f"result file of {source.measurement}",
         ),
     ]
+
+
+def table_name(result: Result, variable: str | None) -> str:
+    """Return the name of the file that has a result, or one of its variables, as a table."""
+    names = [variable] if variable else list(result.variables)
+    long = sum(result.variables[name][1].size for name in names) > LONG
+    stem = f"{result.name}.{variable}" if variable else result.name
+    return f"{stem}.csv.gz" if long else f"{stem}.csv"
 
 
 def _name(source: Source) -> str:
@@ -153,9 +167,16 @@ def _write(
         folder = Path(app.outdir) / FOLDER / room
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / f"{measurement}.json")
-        name = f"{measurement}.{variable}.csv" if variable else f"{measurement}.csv"
-        table = to_csv(read_result(Path(path)), [variable] if variable else [])
-        (folder / name).write_text(table, "utf-8")
+        write_table(folder, read_result(Path(path)), variable)
+
+
+def write_table(folder: Path, result: Result, variable: str | None) -> Path:
+    """Write a result, or one of its variables, as a table; returns where it lies."""
+    path = folder / table_name(result, variable)
+    text = to_csv(result, [variable] if variable else []).encode()
+    # without a time, equal tables are equal bytes
+    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    return path
 
 
 def setup(app: Sphinx) -> None:

@@ -1,9 +1,8 @@
-"""A share of the pages read by a second process, while Sphinx reads the others.
+"""Both cores at work: half of the pages read by a second process, and pages written beside others.
 
-Sphinx can read pages side by side, but deals them out by their names. What a page takes to read depends on what
-it describes: a page of the reference looks through dozens of modules, and these pages are neighbours. Here the
-work is divided by an estimate, the second process gets pages of the reference only, and what it found
-joins the rest when Sphinx has read its share.
+Sphinx can read pages side by side, but in many small shares, each with a process of its own that judges rooms
+and reads modules which others have judged and read. Here the work is divided once, by an estimate, and what the
+second process found joins the rest when Sphinx has read its half. Sphinx's own way writes pages side by side.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.parallel import ParallelTasks, parallel_available
 
-_PAGE = 2.5
-"""What any page takes, where what describes one module takes 1."""
-_LEAST = 25.0
+_PAGE, _MODULE, _CELLS, _SIGNS = 1.0, 1.0, 4.0, 10_000
+"""What a page takes: any page, each module that it describes, cells, and how many signs of text take 1."""
+_LEAST = 20.0
 """A share below this is not worth a process."""
 
 
-def share_of(modules: Mapping[str, int]) -> list[str]:
-    """Choose the pages for the second process: of those that describe modules, up to half of all work.
+def share_of(costs: Mapping[str, float]) -> list[str]:
+    """Choose the pages for the second process: half of all work.
 
     Args:
-        modules: how many modules each page describes that is to be read.
+        costs: what each page takes that is to be read.
     """
-    costs = {name: _PAGE + number for name, number in modules.items()}
-    room, share = sum(costs.values()) / 2, []
+    halves: tuple[list[str], list[str]] = [], []
+    taken = [0.0, 0.0]
     for name in sorted(costs, key=lambda name: (-costs[name], name)):
-        if modules[name] and costs[name] <= room:
-            share.append(name)
-            room -= costs[name]
-    return share if sum(costs[name] for name in share) >= _LEAST else []
+        less = int(taken[1] < taken[0])
+        halves[less].append(name)
+        taken[less] += costs[name]
+    return halves[1] if taken[1] >= _LEAST else []
 
 
 class ParallelRead:
-    """Reads a share of a build's pages in a process of its own."""
+    """Reads half of a build's pages in a process of its own."""
 
     def __init__(self) -> None:
         self._tasks: ParallelTasks | None = None
@@ -51,7 +50,8 @@ class ParallelRead:
         self._tasks = None
         if not parallel_available or (os.cpu_count() or 1) < 2 or app.parallel > 1:
             return
-        self._share = share_of({name: _modules(env, name) for name in docnames})
+        others = [name for name in docnames if name != app.config.root_doc]  # Sphinx misses it else
+        self._share = share_of({name: _cost(env, name) for name in others})
         if not self._share or _refused(app):
             return
         for name in self._share:
@@ -74,12 +74,12 @@ class ParallelRead:
 
     def finish(self, app: Sphinx, env: BuildEnvironment) -> list[str]:
         """Wait for the share, add what was found, and name its pages as read."""
-        del app
         read = self._tasks is not None
         if self._tasks is not None:
             self._tasks.join()
             self._tasks = None
             atexit.unregister(self.abandon)
+            app.parallel = 3  # Sphinx has one less write, while it prepares what they write
         _forget_unused(env)
         return self._share if read else []
 
@@ -111,8 +111,10 @@ def _refused(app: Sphinx) -> bool:
     return any(e.parallel_read_safe is False for e in app.extensions.values())
 
 
-def _modules(env: BuildEnvironment, docname: str) -> int:
-    return Path(env.doc2path(docname)).read_text("utf-8").count("automodule::")
+def _cost(env: BuildEnvironment, docname: str) -> float:
+    text = Path(env.doc2path(docname)).read_text("utf-8")
+    cost = _PAGE + len(text) / _SIGNS + _MODULE * text.count("automodule::")
+    return cost + (_CELLS if "{code-cell}" in text else 0.0)
 
 
 def setup(app: Sphinx) -> None:

@@ -14,11 +14,12 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 
 _COLOURS = 256
-_AREA = 1 / 5000
+_AREA = 1 / 2500
 """Share of all pixels from which a colour fills an area."""
-_STEPS = (8, 12, 16, 24, 32)
-_FARTHEST = 32
-"""How far a blend may be moved, of the 255 values of a channel; a drawing that needs more keeps all colours."""
+_STEPS = (16, 24, 32)
+_NEAR, _FARTHEST, _FEW = 16, 48, 1 / 100
+"""How far a blend is moved, of the 255 values of a channel: by the first at most, but in this share of all
+pixels by the second. A drawing that needs more keeps all its colours."""
 
 
 def png(pixels: UInt8[np.ndarray, "row column 4"], **saved: Any) -> bytes:
@@ -78,6 +79,8 @@ def _chosen(
         for channel in range(4):
             apart = np.abs(seen[:, channel, None] - seen[chosen, channel])
             np.maximum(distance, apart, out=distance)
-        if fills.sum() <= _COLOURS and distance.min(axis=1).max() <= _FARTHEST:
+        moved = distance.min(axis=1)
+        few = counts[moved > _NEAR].sum() <= _FEW * counts.sum()
+        if fills.sum() <= _COLOURS and moved.max() <= _FARTHEST and few:
             return chosen, distance.argmin(axis=1)
     return None
