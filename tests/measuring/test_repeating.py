@@ -99,12 +99,11 @@ def test_on_the_same_kind_of_machine_the_last_bit_counts(
 def test_rounding_that_grew_is_counted_and_reported_and_fails_nothing(
     measured: Room, inline: Inline, elsewhere: None
 ) -> None:
-    """As a training that rounding led elsewhere: what is kept is another value of the same code."""
+    """As trainings that rounding led elsewhere: what is kept are other values of the same code."""
     path = measured.results / "losses.json"
     whole = read_result(path)
     axes, values = whole.variables["loss"]
-    moved = values.copy()
-    moved[0] += 1e-4 + 400 * np.ptp(values, 0)
+    moved = values + 1.0 + 400 * np.ptp(values)  # both arms alike, so that no verdict changes
     write_result(replace(whole, variables={"loss": (axes, moved)}), path)
     report = again(measured, inline)
     losses = report.items[0]
