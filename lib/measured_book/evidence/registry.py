@@ -64,7 +64,7 @@ in ``[claim.parts]`` each part is a line. This is the second claim above once mo
 A part's own ``rule`` without a ``type`` changes parameters of the shared one.
 
 What a rule is judged by stands beside it, as expressions over the room's results (`evidence.expressions`),
-one for each value that the rule asks for, or a list of them, whose values stand behind one another::
+one for each value that the rule asks for, or a list of them, whose values are concatenated::
 
     [claim.evidence]
     treatment = "excess[scheme=rotary]"

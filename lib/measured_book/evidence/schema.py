@@ -361,7 +361,7 @@ class Written:
 
 
 Evidence = Mapping[str, tuple[Written, ...]]
-"""What a rule is judged by: name of a value -> expressions, whose values stand behind one another."""
+"""What a rule is judged by: name of a value -> expressions, whose values are concatenated."""
 
 
 @dataclass(frozen=True)
