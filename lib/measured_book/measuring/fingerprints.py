@@ -57,6 +57,8 @@ OTHERS = {
     "MKL_CBWR": "AVX2",
 }
 """Variables by which PyTorch, oneDNN, OpenBLAS and MKL take other kernels than those of a newer processor."""
+ALONE = threading.RLock()
+"""Held by what computes: threads of one process share PyTorch's generator, threads and default type."""
 _DIGITS = 13
 _SMALLEST = 1e-6  # values below count by their size, values above by their digits
 
@@ -189,8 +191,8 @@ def take_fingerprint(
 ) -> Taken:
     """The fingerprint of a measurement as the code is now.
 
-    Learning rates are those that were chosen before, whatever code they were chosen with. No other thread of
-    this process may compute meanwhile.
+    Learning rates are those that were chosen before, whatever code they were chosen with. Threads of one
+    process take turns, with those that measure as well.
 
     Args:
         measurement: of what.
@@ -204,7 +206,7 @@ def take_fingerprint(
         NotTunedError: no learning rate was ever chosen for one of its trainings.
     """
     settings, start = measurement.settings(), time.process_time()
-    with kept_choices(), trusting() as choices:
+    with ALONE, kept_choices(), trusting() as choices:
         jobs = measurement.jobs(seed, **settings)
         with in_double(), cpu_threads(1), linear_kernel("product"):
             runs = _opened(jobs, nudged)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -26,7 +25,7 @@ from measured_transformer.training.store import Store
 from safetensors import SafetensorError
 
 from measured_book.evidence.results import pack, unpack
-from measured_book.measuring.fingerprints import name_of, opening
+from measured_book.measuring.fingerprints import ALONE, name_of, opening
 from measured_book.measuring.jobs import kept_choices
 from measured_book.measuring.measurement import Measurement, Variables, measurements_of
 
@@ -35,9 +34,6 @@ OPENING = 20
 """How many first steps of a training are kept, so that a repeat can compare their losses."""
 CHECKPOINT_EVERY = 1000
 """After how many steps the state of a long training is kept, to go on from after an interruption."""
-_ALONE = (
-    threading.RLock()
-)  # threads of one process share PyTorch's generator, threads and default type
 
 
 class OtherCodeError(RuntimeError):
@@ -103,7 +99,7 @@ def timed(job: Job, share: int = 1, *, checkpoint_every: int | None = None) -> T
 
 def train_one(job: Job, store: Store) -> None:
     """Have the store hold a run; a long one leaves its state beside the store on the way."""
-    with _ALONE:
+    with ALONE:
         key = job.key()
         if key is not None:
             _remove_damaged(store.folder / f"{key}.checkpoint")
@@ -133,7 +129,7 @@ def train_stack(jobs: Sequence[Job], store: Store) -> dict[int, str]:
     shared = [timed(run, len(runs)) for run in runs]
     places = {id(job): place for place, job in enumerate(shared)}
     short: BaseException | None = None
-    with _ALONE:
+    with ALONE:
         for job, run in arrivals(shared, store=store):
             if isinstance(run, torch.OutOfMemoryError | MemoryError):
                 short = run
@@ -175,7 +171,7 @@ def take(
     """
     asked = measurement.jobs(seed, **settings) if jobs is None else jobs
     wanted = {name: timed(job) for name, job in asked.items()}
-    with _ALONE, cpu_threads(1), linear_kernel("product"):
+    with ALONE, cpu_threads(1), linear_kernel("product"):
         runs, seconds, kinds = {}, 0.0, set()
         for name, job in wanted.items():
             start = time.perf_counter()
@@ -225,7 +221,7 @@ def open_by_name(
     """The first losses of a measurement's trainings from one seed, and nothing else. Arguments as above."""
     start = time.perf_counter()
     _found(label, digest, settings)
-    with _ALONE, cpu_threads(1), linear_kernel("product"):
+    with ALONE, cpu_threads(1), linear_kernel("product"):
         openings = {n: opening(job, OPENING).losses.tolist() for n, job in _named(jobs).items()}
     return Trial(seed, {}, openings, time.perf_counter() - start)
 
