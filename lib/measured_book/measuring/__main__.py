@@ -107,6 +107,10 @@ def _repeat(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     )
     for claim, (before, after) in report.verdicts.items():
         print(f"{claim}: {before} becomes {after} with the values measured now", file=sys.stderr)
+    for claim, (before, after) in report.fragile.items():
+        _say(
+            f"{claim}: {before} becomes {after}; it is fragile: another draw of a seed does that too"
+        )
     for room, gone in report.numbers.items():
         for one in gone:
             print(f"{room}: {one}", file=sys.stderr)
@@ -135,13 +139,14 @@ def _summary(report: Report, seconds: float) -> str:
     taken = len([item for item in report.items if not item.problem and not item.lacks])
     other = len([item for item in report.items if item.differences])
     gone = sum(map(len, report.numbers.values()))
+    fragile = f" and {len(report.fragile)} fragile ones" if report.fragile else ""
     found = [
         *(["farthest from what is kept:", *(f"  {line}" for line in lines)] if lines else []),
         *([f"{len(left_out)} left out, whose corpus is not here; see above"] if left_out else []),
         f"{taken} fingerprints taken, {other} of them others than those kept; of {equal + within + outside} "
         f"values of {len(told)} measurements {equal} came back equal, {within} within the spread of the seeds, "
-        f"{outside} outside; {len(report.verdicts)} verdicts changed, {gone} printed numbers left their "
-        f"intervals; {seconds:.0f} s",
+        f"{outside} outside; {len(report.verdicts)} verdicts changed{fragile}, {gone} printed numbers left "
+        f"their intervals; {seconds:.0f} s",
     ]
     return "\n".join(found)
 

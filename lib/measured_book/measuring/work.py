@@ -238,7 +238,7 @@ class _Work:
         self._items = [_Item(one) for one in wanted]
         self._trainings: dict[str, _Training] = {}
         self._searches: dict[str, _Search] = {}
-        self._rates: dict[str, float] = {}  # what searches found, by what they are told of
+        self._rates: dict[str, Tuned] = {}  # what searches found, by what they are told of
         self._memory = Memory()
         self._keys: dict[tuple[str, int], tuple[Job, str | None]] = {}
         self._there: set[str] = set()  # trainings that are done
@@ -486,7 +486,7 @@ class _Work:
             elif not item.waits and not item.ended:
                 self._plan(item)
 
-    def _choice(self, chosen: _Search) -> float:
+    def _choice(self, chosen: _Search) -> Tuned:
         search, trials = (
             chosen.search,
             {key: timed(job) for key, job in chosen.trials.items()},
@@ -506,11 +506,10 @@ class _Work:
             )
 
         try:
-            found = choice(self._workers.table)
+            return choice(self._workers.table)
         except OSError as error:
             self._progress.note(f"the learning rate of {search.name} cannot be kept: {error}")
-            found = choice(None)
-        return found.rates[search.name]
+            return choice(None)
 
     def _look_if_ready(self, item: _Item) -> None:
         if item.waits or item.ended:
