@@ -8,7 +8,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from measured_transformer.models.token_positions import TokenPositions
-from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.cache import KeyValues
 
 
@@ -75,14 +74,3 @@ class KeyValueCache:
                 keys=keys,
                 padding_mask=None if mask is None else mask[rows],
             )
-
-    @property
-    def places(self) -> TokenPositions | None:
-        """The former name of ``positions``; it goes with the next version."""
-        warn_renamed("KeyValueCache.places", "KeyValueCache.positions")
-        return self.positions
-
-    def select(self, rows: Int[Tensor, "batch"]) -> None:
-        """The former name of `reorder`; it goes with the next version."""
-        warn_renamed("KeyValueCache.select", "KeyValueCache.reorder")
-        self.reorder(rows)

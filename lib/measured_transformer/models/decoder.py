@@ -9,7 +9,6 @@ from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import make_head_layer, make_unembedding, scaled
 from measured_transformer.models.stack import Stack, initialise
-from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.tap import Tap
 
 
@@ -82,8 +81,3 @@ class Decoder(Stack):
         if self.head_layer is not None:
             state = self.head_layer(state)
         return self.logits(self.unembedding(scaled(state, self.config.logit_scale)))
-
-    def read(self, x: Tensor) -> Tensor:
-        """The former name of `unembed`; it goes with the next version."""
-        warn_renamed("Decoder.read", "Decoder.unembed")
-        return self.unembed(x)

@@ -8,7 +8,6 @@ from torch import Tensor
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import make_head_layer, make_unembedding, scaled
 from measured_transformer.models.stack import Stack, initialise
-from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.heads import Pooler
 from measured_transformer.parts.tap import Tap
 
@@ -73,11 +72,6 @@ class Encoder(Stack):
         if self.head_layer is not None:
             state = self.head_layer(state)
         return self.logits(self.unembedding(scaled(state, self.config.logit_scale)))
-
-    def read(self, x: Tensor) -> Tensor:
-        """The former name of `unembed`; it goes with the next version."""
-        warn_renamed("Encoder.read", "Encoder.unembed")
-        return self.unembed(x)
 
     def pool(
         self, final_state: Float[Tensor, "batch position d_model"]

@@ -9,7 +9,6 @@ from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import make_unembedding, scaled
 from measured_transformer.models.stack import Stack, initialise
-from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.tap import Tap
 
 
@@ -128,8 +127,3 @@ class EncoderDecoder(nn.Module):
     def make_cache(self, capacity: int = 0) -> KeyValueCache:
         """An empty cache for the decoder, with room for `capacity` target positions at first."""
         return self.decoder.make_cache(capacity)
-
-    def read(self, x: Tensor) -> Tensor:
-        """The former name of `unembed`; it goes with the next version."""
-        warn_renamed("EncoderDecoder.read", "EncoderDecoder.unembed")
-        return self.unembed(x)

@@ -13,7 +13,6 @@ from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.checks import check_cache, check_token_types, check_tokens
 from measured_transformer.models.config import Config
 from measured_transformer.models.token_positions import TokenPositions, find_positions
-from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import FeedForward
@@ -216,18 +215,6 @@ class Stack(nn.Module):
         """An empty cache for this stack, with room for `capacity` positions at first."""
         crossed = any(block.cross_attention is not None for block in self.blocks)
         return KeyValueCache(len(self.blocks), cross_attention=crossed, capacity=capacity)
-
-    def enter(
-        self, tokens: Tensor, places: TokenPositions, token_types: Tensor | None = None
-    ) -> tuple[Tensor, Rotation | None, Tensor | None]:
-        """The former name of `embed`; it goes with the next version."""
-        warn_renamed("Stack.enter", "Stack.embed")
-        return self.embed(tokens, places, token_types)
-
-    def finish(self, x: Tensor) -> Tensor:
-        """The former name of `apply_final_norm`; it goes with the next version."""
-        warn_renamed("Stack.finish", "Stack.apply_final_norm")
-        return self.apply_final_norm(x)
 
     def _score_bias(self, positions: TokenPositions, x: Tensor) -> Tensor | None:
         if self.relative is not None:

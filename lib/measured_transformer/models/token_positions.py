@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from measured_transformer.parts._renamed import warn_renamed
-
 
 @dataclass(frozen=True)
 class TokenPositions:
@@ -26,12 +24,6 @@ class TokenPositions:
     keys: Int[Tensor, "*batch key"]
     padding_mask: Bool[Tensor, "batch key"] | None
     below: int | None
-
-    @property
-    def real(self) -> Bool[Tensor, "batch key"] | None:
-        """The former name of `padding_mask`; it goes with the next version."""
-        warn_renamed("TokenPositions.real", "TokenPositions.padding_mask")
-        return self.padding_mask
 
 
 def find_positions(

@@ -10,8 +10,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from measured_transformer.parts._renamed import warn_renamed
-
 
 class KeyValues:
     """Keys and values of the positions so far, in buffers that grow by doubling.
@@ -96,16 +94,6 @@ class KeyValues:
         """Keep these rows of the batch, in this order; a row may come more than once (beam search)."""
         if self._keys is not None and self._values is not None:
             self._keys, self._values = self._keys[rows], self._values[rows]
-
-    def cut(self, length: int) -> None:
-        """The former name of `crop`; it goes with the next version."""
-        warn_renamed("KeyValues.cut", "KeyValues.crop")
-        self.crop(length)
-
-    def select(self, rows: Int[Tensor, "batch"]) -> None:
-        """The former name of `reorder`; it goes with the next version."""
-        warn_renamed("KeyValues.select", "KeyValues.reorder")
-        self.reorder(rows)
 
     def _extended(self, held: Tensor | None, new: Tensor) -> Tensor:
         if torch.is_grad_enabled() and (

@@ -15,7 +15,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from measured_transformer.parts._renamed import warn_renamed
 from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.tap import Tap
 
@@ -100,18 +99,6 @@ class FeedForward(nn.Module):
         else:
             neurons = self.activate(self.pre_activation(self.gate(x))) * self.up(x)
         return self.out(self.down(self.neurons(neurons)))
-
-    @property
-    def bend(self) -> Callable[[Tensor], Tensor]:
-        """The former name of `activate`; it goes with the next version."""
-        warn_renamed("FeedForward.bend", "FeedForward.activate")
-        return self.activate
-
-    @bend.setter
-    def bend(self, function: Callable[[Tensor], Tensor]) -> None:
-        """Set `activate` by its former name."""
-        warn_renamed("FeedForward.bend", "FeedForward.activate")
-        self.activate = function
 
 
 def activation_function(name: Activation) -> Callable[[Tensor], Tensor]:
