@@ -129,10 +129,11 @@ def tuned(search: Search) -> float:
         asked = asked.wider(found.rates[search.name])
         found = _found(asked)
     if asked.is_at_edge(found):
+        grid = ", ".join(f"{rate:g}" for rate in asked.rates)
         raise EdgeError(
             f"expected the best learning rate of {search.name} inside its grid, got "
-            f"{found.rates[search.name]:g}, at the end of {', '.join(f'{r:g}' for r in asked.rates)}; widen the "
-            f"grid, or say in {REASONS.name} why it does not matter"
+            f"{found.rates[search.name]:g}, at the end of {grid}; widen the grid, or say in {REASONS.name} why it "
+            "does not matter"
         )
     return found.rates[search.name]
 
