@@ -132,8 +132,8 @@ def tuned(search: Search) -> float:
         grid = ", ".join(f"{rate:g}" for rate in asked.rates)
         raise EdgeError(
             f"expected the best learning rate of {search.name} inside its grid, got "
-            f"{found.rates[search.name]:g}, at the end of {grid}; widen the grid, or say in {REASONS.name} why it "
-            "does not matter"
+            f"{found.rates[search.name]:g}, at the end of {grid}; widen the grid, or say in {REASONS.name} "
+            "why it does not matter"
         )
     return found.rates[search.name]
 
