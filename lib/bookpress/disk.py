@@ -36,7 +36,7 @@ def refusal(error: BaseException, folder: Path) -> OSError | None:
     return None
 
 
-def told_refusal(text: str, folder: Path) -> OSError | None:
+def refusal_in(text: str, folder: Path) -> OSError | None:
     """Return what the disk said, where a text such as a warning of Sphinx's tells it."""
     for found in _TOLD.finditer(text):
         if (number := int(found[1])) in _REFUSALS:
@@ -100,7 +100,7 @@ def _number_and_path(error: BaseException, folder: Path) -> tuple[int, str | Non
         number = _closed(folder) if primary == _SQLITE_CANTOPEN else _SQLITE.get(primary, 0)
         return number, None
     told = getattr(error, "traceback", None)  # of a process of Sphinx's
-    found = told_refusal(told, folder) if isinstance(told, str) else None
+    found = refusal_in(told, folder) if isinstance(told, str) else None
     return (found.errno or 0, None) if found else (0, None)
 
 

@@ -134,7 +134,7 @@ def site_of(repository: str) -> str:
     return f"https://{path[0].lower()}.github.io/{path[1]}"
 
 
-def told(edition: Edition) -> str:
+def note_text(edition: Edition) -> str:
     """Return an edition as the text of the file that lies beside its pages."""
     return json.dumps(asdict(edition), indent=1, ensure_ascii=False) + "\n"
 

@@ -42,9 +42,7 @@ def stop_at_refusals(app: Sphinx) -> None:
     folder = Path(app.outdir)
 
     def refuse(record: LogRecord) -> bool:
-        if record.levelno >= WARNING and (
-            refused := disk.told_refusal(record.getMessage(), folder)
-        ):
+        if record.levelno >= WARNING and (refused := disk.refusal_in(record.getMessage(), folder)):
             raise refused
         return True
 

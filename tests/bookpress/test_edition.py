@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bookpress import bibtex
 from bookpress.edition import COMMIT as COMMIT_VARIABLE
-from bookpress.edition import EDITION, Edition, edition_of, read, site_of, told
+from bookpress.edition import EDITION, Edition, edition_of, note_text, read, site_of
 from pybtex.database import parse_string
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -84,7 +84,7 @@ def test_the_site_follows_from_the_repository_and_nothing_else_is_invented():
 
 def test_what_is_told_beside_the_pages_can_be_read_again(root: Path, tmp_path: Path):
     edition = edition_of(root, {"MEASURED_COMMIT": COMMIT})
-    (tmp_path / "edition.json").write_text(told(edition))
+    (tmp_path / "edition.json").write_text(note_text(edition))
     assert read(tmp_path) == edition
     with pytest.raises(ValueError, match="expected a printed book"):
         read(tmp_path / "nowhere")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bookpress.edition import Edition, edition_of, told
+from bookpress.edition import Edition, edition_of, note_text
 from bookpress.publish import editions_in, main, publish, release
 from packaging.version import Version
 
@@ -42,7 +42,7 @@ def printed(folder: Path, name: str, commit: str, page: str = "a page", code: st
     files = {
         "index.html": page,
         "sitemap.xml": f"<urlset>{name}</urlset>",
-        "edition.json": told(edition),
+        "edition.json": note_text(edition),
         "_notebooks/book/one.ipynb": code,
         ".buildinfo": "not published",
     }

@@ -162,7 +162,7 @@ def test_an_error_that_no_disk_made_is_no_refusal(tmp_path: Path) -> None:
     assert disk.refusal(KeyError("page"), tmp_path) is None
     assert disk.refusal(FileNotFoundError(errno.ENOENT, "no such file", "x"), tmp_path) is None
     assert disk.refusal(InterruptedError("stopped"), tmp_path) is None
-    assert disk.told_refusal("image file not readable: [Errno 2] no such file", tmp_path) is None
+    assert disk.refusal_in("image file not readable: [Errno 2] no such file", tmp_path) is None
     locked = sqlite3.OperationalError("database is locked")
     assert disk.refusal(locked, tmp_path) is None
 

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape as xml
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from bookpress.edition import CLAIMS, LATEST, NOTE, PDF, Edition, told
+from bookpress.edition import CLAIMS, LATEST, NOTE, PDF, Edition, note_text
 from bookpress.sphinx import cards
 from bookpress.sphinx.editions import edition_in, edition_words, write_if_new
 
@@ -154,7 +154,7 @@ def _write(app: Sphinx, error: Exception | None) -> None:
         icon = Path(app.config.html_favicon or "").name
         page = entrance(f"{app.config.root_doc}.html", edition.title, icon)
         write_if_new(out / "index.html", page)
-    write_if_new(out / NOTE, told(edition))
+    write_if_new(out / NOTE, note_text(edition))
     if edition.site:
         pages = [f"{name}.html" for name in sorted(app.env.all_docs)]
         pages += sorted(f"{CLAIMS}/{path.name}" for path in (out / CLAIMS).glob("*.html"))

@@ -78,7 +78,7 @@ def _summary(told: Any) -> list[nodes.Node]:
 
 
 def _claims(told: Any, card: str) -> list[nodes.Node]:
-    from measured_book.measuring.changes import moved, said
+    from measured_book.measuring.changes import effect_text, moved
 
     found: list[nodes.Node] = []
     for room, pairs in groupby(told.pairs, key=lambda pair: pair.room):
@@ -88,7 +88,9 @@ def _claims(told: Any, card: str) -> list[nodes.Node]:
             if not pair.part:
                 link = nodes.reference("", pair.claim, refuri=f"{card}#{pair.claim}", internal=True)
             sides = [
-                said(one) if pair.part or one.effect is None else f"{one.verdict}: {said(one)}"
+                effect_text(one)
+                if pair.part or one.effect is None
+                else f"{one.verdict}: {effect_text(one)}"
                 for one in (pair.before, pair.after)
             ]
             flipped = not pair.part and pair.before.verdict != pair.after.verdict

@@ -23,10 +23,10 @@ from bookpress.sphinx.page import TYPE, logger, warn
 
 ROOM = "measured_room"
 """Page metadata: the room that the page belongs to."""
-STANDING = "standing"
-"""Subtype of the complaint that a result does not hold."""
+INVALID = "invalid-result"
+"""Subtype of the complaint that a result is not valid."""
 _MARKED = "measured_marked"
-_HOLDS = ("current", "attested")
+_VALID = ("current", "attested")
 
 
 class Shown(Protocol):
@@ -152,7 +152,7 @@ def doubts_of(env: BuildEnvironment, room: str, expression: str) -> str:
 
 def doubt_of(shown: Shown) -> str:
     """Say why a result does not hold, and what to run; nothing where it holds."""
-    return "" if shown.state in _HOLDS else shown.why
+    return "" if shown.state in _VALID else shown.why
 
 
 def complain(env: BuildEnvironment, room: str) -> None:
@@ -160,7 +160,7 @@ def complain(env: BuildEnvironment, room: str) -> None:
     for shown in judged(env, room).results.values():
         if why := doubt_of(shown):
             env.metadata[env.docname][_MARKED] = True
-            logger.warning(why, type=TYPE, subtype=STANDING, location=env.docname)
+            logger.warning(why, type=TYPE, subtype=INVALID, location=env.docname)
 
 
 # The room of the page being read ------------------------------------------------------------------

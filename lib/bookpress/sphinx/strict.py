@@ -17,7 +17,7 @@ from sphinx.util.logging import NAMESPACE
 
 from bookpress.prose import lint
 from bookpress.sphinx.page import TYPE, warn
-from bookpress.sphinx.rooms import STANDING
+from bookpress.sphinx.rooms import INVALID
 
 _BEFORE_OTHERS_ADD_TO_IT, _AFTER_ALL_OTHERS = 100, 999
 
@@ -36,7 +36,7 @@ class _Complaints(logging.Handler):
         self.seen: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if getattr(record, "type", None) == TYPE and getattr(record, "subtype", "") != STANDING:
+        if getattr(record, "type", None) == TYPE and getattr(record, "subtype", "") != INVALID:
             self.seen.add(f"{getattr(record, 'location', '')} {record.getMessage()}")
 
 

@@ -312,7 +312,10 @@ def as_markdown(found: Changes) -> str:
         lines += ["### Intervals that moved", ""]
         lines += _table(
             ("claim", "part", "chapter", "before", "after"),
-            [(m.claim, m.part, m.room, said(m.before), said(m.after)) for m in found.intervals],
+            [
+                (m.claim, m.part, m.room, effect_text(m.before), effect_text(m.after))
+                for m in found.intervals
+            ],
         )
     outside = [one for one in found.compared if one.comparison and one.comparison.outside]
     if outside:
@@ -333,7 +336,7 @@ def as_markdown(found: Changes) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def said(outcome: Outcome) -> str:
+def effect_text(outcome: Outcome) -> str:
     """An effect and its interval as text."""
     if outcome.effect is None:
         return outcome.verdict

@@ -152,7 +152,7 @@ class Grid(Measurement):
     """A measurement over a grid; see `grid`."""
 
     @property
-    def told(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def digested(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What else its digests count: which cells, and which readings with which parameters."""
         assert isinstance(self.function, Readings)
         return {"axes": self.function.axes}, {"read": self.function.read}

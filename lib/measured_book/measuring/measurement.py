@@ -115,7 +115,7 @@ class Measurement:
         How many seeds it is kept for, and how it is repeated, count for nothing.
         """
         own = self.settings(**settings)
-        trained, read = self.told
+        trained, read = self.digested
         read = {"settings": own, "coords": dict(self.coords), **read}
         trained = {"settings": own, **trained}
         return Code(
@@ -129,7 +129,7 @@ class Measurement:
         return {**trained, **versions(self.function)}  # the same walks as those of the digests
 
     @property
-    def told(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def digested(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What else the digests of training and of reading count, besides code, settings and coordinates."""
         return {}, {}
 

@@ -158,10 +158,10 @@ def unchanging(folder: Path | None = None) -> Iterator[None]:
 @lru_cache(maxsize=2048)
 def _read(module: str, path: Path, _mtime: int, _size: int) -> Source:
     text, is_package = path.read_text("utf-8"), path.name == "__init__.py"
-    return take_apart(module, text, is_package=is_package, file=str(path))
+    return parse_module(module, text, is_package=is_package, file=str(path))
 
 
-def take_apart(
+def parse_module(
     module: str, text: str, *, is_package: bool = False, file: str = "<unknown>"
 ) -> Source:
     """Parse the text of a module.

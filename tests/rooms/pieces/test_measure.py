@@ -14,10 +14,10 @@ from measured_book.rooms.pieces.measure import (
     bigram_loss,
     entropy,
     log_writes,
-    lonely_loss,
+    mean_ablated,
+    no_attention_floor,
     parameter_ratio,
     rises_when_taken,
-    taken_away,
 )
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
@@ -40,7 +40,7 @@ RESULTS = load_results("pieces")
 def test_whole_models_solve_the_puzzles_and_know_more_of_text_than_a_bigram():
     whole = RESULTS["puzzles"].loss.sel(arm="whole")
     assert float(whole.max()) < 0.1
-    floor = lonely_loss(measure.HELD_OUT["text"])
+    floor = no_attention_floor(measure.HELD_OUT["text"])
     assert float(RESULTS["text"].loss.sel(arm="whole").max()) < floor - 0.2
 
 
@@ -55,7 +55,9 @@ def test_the_only_learning_rate_at_the_edge_of_its_grid_is_one_that_changes_noth
                     at_edge.append((str(task), str(arm)))
     assert at_edge == [("reversal", "attention")]
     loss = RESULTS["puzzles"].loss.sel(task="reversal", arm="attention")
-    assert float(loss.max()) == pytest.approx(lonely_loss(measure.TASKS["reversal"]), abs=0.01)
+    assert float(loss.max()) == pytest.approx(
+        no_attention_floor(measure.TASKS["reversal"]), abs=0.01
+    )
     rates = RESULTS["writes"].rate
     assert measure.WIDTH_RATES[0] < float(rates.min())
     assert float(rates.max()) < measure.WIDTH_RATES[-1]
@@ -84,7 +86,7 @@ def counted(batch, vocab):
 def test_the_best_loss_alone_is_that_of_counting(task):
     batch = task.batch(make_generator(0, "test"), 60_000)
     vocab = task.vocab
-    assert lonely_loss(task) == pytest.approx(counted(batch, vocab), abs=0.005)
+    assert no_attention_floor(task) == pytest.approx(counted(batch, vocab), abs=0.005)
 
 
 def test_training_without_attention_comes_near_that_loss_and_not_below():
@@ -99,12 +101,12 @@ def test_training_without_attention_comes_near_that_loss_and_not_below():
         batch_size=64,
         prepare=without_attention,
     )
-    assert run.losses[-50:].mean() == pytest.approx(lonely_loss(task), abs=0.03)
+    assert run.losses[-50:].mean() == pytest.approx(no_attention_floor(task), abs=0.03)
 
 
 def test_other_tasks_have_no_known_loss():
     with pytest.raises(ValueError, match="Copying"):
-        lonely_loss(Copying())
+        no_attention_floor(Copying())
 
 
 def test_a_bigram_is_counted_pair_by_pair():
@@ -121,8 +123,8 @@ def test_text_costs_a_unigram_at_first_and_a_bigram_from_then_on():
     tokens = characters("validation")
     single = entropy(torch.bincount(tokens))
     pair = bigram_loss(tokens, OpenedText.vocab)
-    assert lonely_loss(OpenedText(1, "validation")) == pytest.approx(single)
-    assert lonely_loss(OpenedText(4, "validation")) == pytest.approx((single + 3 * pair) / 4)
+    assert no_attention_floor(OpenedText(1, "validation")) == pytest.approx(single)
+    assert no_attention_floor(OpenedText(4, "validation")) == pytest.approx((single + 3 * pair) / 4)
     assert 1.5 < pair < single - 0.3
 
 
@@ -192,7 +194,7 @@ def test_without_skips_a_sublayer_hands_on_its_write_and_the_mean_of_what_passed
         x = block.attention(block.attention_norm(x)) + means[f"blocks.{i}.residual_pre"]
         x = block.feedforward(block.feedforward_norm(x)) + means[f"blocks.{i}.residual_mid"]
     expected = model.unembed(x)
-    with taken_away(model, "skip", REFERENCE):
+    with mean_ablated(model, "skip", REFERENCE):
         torch.testing.assert_close(model(BATCH.inputs), expected)
 
 
@@ -209,7 +211,7 @@ def test_without_positions_the_answers_move_with_the_tokens():
     torch.testing.assert_close(
         added_positions(model, REFERENCE.inputs), model.positions(4).to(torch.float64)
     )
-    with taken_away(model, "positions", REFERENCE):
+    with mean_ablated(model, "positions", REFERENCE):
         torch.testing.assert_close(model(BATCH.inputs[:, order]), model(BATCH.inputs)[:, order])
 
 
@@ -218,7 +220,7 @@ def test_without_positions_the_answers_move_with_the_tokens():
 def test_a_model_is_whole_again_afterwards(piece):
     model = untrained()
     before = model(BATCH.inputs)
-    with taken_away(model, piece, REFERENCE):
+    with mean_ablated(model, piece, REFERENCE):
         assert not torch.allclose(model(BATCH.inputs), before)
     assert torch.equal(model(BATCH.inputs), before)
 
@@ -234,7 +236,7 @@ def test_a_model_is_whole_again_afterwards(piece):
 )
 def test_what_cannot_be_taken_away_is_refused(changes, piece, message):
     model = untrained(**changes)
-    with pytest.raises(ValueError, match=message), taken_away(model, piece, REFERENCE):
+    with pytest.raises(ValueError, match=message), mean_ablated(model, piece, REFERENCE):
         pass
 
 

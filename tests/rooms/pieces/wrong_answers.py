@@ -40,7 +40,7 @@ def _best(counts):
 
 
 WRONG = {
-    "pieces.lonely": {
+    "pieces.no_attention_floor": {
         "the middle forgotten": (lambda n, vocab: math.log(vocab), "odd length"),
         "bits": (lambda n, vocab: math.log2(vocab) * (1 - (n % 2) / n), "bits"),
         "a sequence": (lambda n, vocab: math.log(vocab) * (n - n % 2), "per position"),

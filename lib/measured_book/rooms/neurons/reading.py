@@ -27,7 +27,7 @@ def classes() -> int:
 
 
 @number
-def silenced_cost(asked: Dataset, *, what: str, who: str, where: str) -> DataArray:
+def zero_ablation_cost(asked: Dataset, *, what: str, who: str, where: str) -> DataArray:
     """Rise of the loss, in nats, without the detectors of one answer or position, in models that have any."""
     rows = asked["rise"].sel(what=what)
     return rows.sel(who=who, where=where)[(rows != 0).any(("who", "where"))]

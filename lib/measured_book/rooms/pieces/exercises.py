@@ -21,8 +21,8 @@ _CHAPTER = "book/residual/pieces"
 
 
 @exercise(_CHAPTER)
-def lonely(answer: Answer) -> None:
-    """Write `lonely(n, vocab)`: the best loss on reversal of n tokens for a model without attention."""
+def no_attention_floor(answer: Answer) -> None:
+    """Write `no_attention_floor(n, vocab)`: the lowest loss on reversal for a model without attention."""
     for n, vocab in ((6, 6), (2, 10), (5, 8), (1, 4), (9, 3)):
         found = number(answer(n, vocab))
         shown = f"for n={n} and vocab={vocab} it gives {found:.4g}"

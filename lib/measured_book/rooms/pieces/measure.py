@@ -41,7 +41,7 @@ from measured_book.measuring.readings import Scores, asked_rate
 # What is the best without attention? --------------------------------------------------------------
 
 
-def lonely_loss(task: Task) -> float:
+def no_attention_floor(task: Task) -> float:
     """Smallest expected loss, in nats, of a model whose positions never look at one another.
 
     Each position knows its own token and its own number, and nothing else. In reversal the middle position
@@ -51,7 +51,7 @@ def lonely_loss(task: Task) -> float:
     Raises:
         ValueError: for another task.
 
-    >>> round(lonely_loss(Reversal(vocab=6, length=6)), 3)
+    >>> round(no_attention_floor(Reversal(vocab=6, length=6)), 3)
     1.792
     """
     match task:
@@ -100,7 +100,7 @@ def bigram_loss(tokens: Int[Tensor, "token"], vocab: int) -> float:
 
 
 @contextmanager
-def taken_away(model: Model, piece: str, reference: Batch) -> Iterator[None]:
+def mean_ablated(model: Model, piece: str, reference: Batch) -> Iterator[None]:
     """Replace what one kind of piece contributes by its mean over other sequences, in all blocks.
 
     The mean is taken position by position, in the whole model: what a piece contributes whatever the sequence
@@ -180,11 +180,11 @@ def _without_what_passes(model: Model, reference: Batch) -> dict[str, Change]:
 
 
 def rises_when_taken(model: Model, batch: Batch, reference: Batch) -> Float[ndarray, "piece"]:
-    """How far a trained model's loss rises, in nats, when each of `PIECES` is taken away; see `taken_away`."""
+    """The rise of a trained model's loss, in nats, when each of `PIECES` is replaced as in `mean_ablated`."""
     whole = mean_loss(model, batch)
     found = []
     for piece in PIECES:
-        with taken_away(model, piece, reference):
+        with mean_ablated(model, piece, reference):
             found.append(mean_loss(model, batch) - whole)
     return np.array(found)
 

@@ -627,7 +627,7 @@ def _looked_on(seed: int) -> Batch:
 
 
 def weights_of(model: Model) -> Float[Tensor, "weight"]:
-    """A copy of all weights of a model, one behind the other."""
+    """A copy of all weights of a model, concatenated."""
     return torch.nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
