@@ -19,6 +19,7 @@ from measured_book.measuring.changes import (
     results_in,
     set_at,
 )
+from measured_book.measuring.measurement import measurements_of, rooms
 from measured_book.measuring.scheduler import measure_all
 
 
@@ -188,3 +189,11 @@ def test_another_set_is_measured_into_a_folder_of_its_own(
     assert set(results_in(tmp_path / "results-gpu")["demo"]) == {"draws", "losses"}
     again = measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None)
     assert (len(again.written), len(again.held)) == (0, 2)
+
+
+def test_all_that_is_kept_can_be_read_and_put_beside_another_set():
+    """Whatever else lies in a folder of results would stop every comparison."""
+    found = kept()
+    assert set(found) == set(rooms())
+    declared = {room: set(measurements_of(room)) for room in found}
+    assert {room: set(each) for room, each in found.items()} == declared

@@ -125,14 +125,14 @@ class Changes:
 
 
 def results_in(folder: Path) -> dict[str, dict[str, Result]]:
-    """The results in a folder, room by room; none where there is no such folder.
+    """The results in a folder, for each room that declares measurements; none where there is no such folder.
 
     Raises:
         DamagedResultError: a file cannot be trusted.
     """
-    found = {}
+    found, known = {}, set(rooms())
     for own in sorted(folder.glob("*/results")):
-        if files := result_files(own):
+        if own.parent.name in known and (files := result_files(own)):
             found[own.parent.name] = {path.stem: read_result(path) for path in files}
     return found
 
