@@ -24,6 +24,17 @@ RESERVE = (0.05, 20.0)
 """The share of a slice, and the most seconds, that are left for ending processes and writing the archive."""
 
 
+def positive(told: float | str, what: str) -> float:
+    """A positive, finite number. Raises ValueError, one sentence, when it is none of `what`."""
+    try:
+        number = float(told)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"expected a positive number of {what}, got {told!r}")
+    return number
+
+
 class TimeUpError(Exception):
     """The time of a slice is up, and something is left to do."""
 
@@ -45,12 +56,7 @@ class Slice:
     """
 
     def __init__(self, minutes: float | str, clock: Callable[[], float] = time.monotonic) -> None:
-        try:
-            number = float(minutes)
-        except ValueError:
-            number = math.nan
-        if not 0 < number < math.inf:
-            raise ValueError(f"expected a positive number of minutes for a slice, got {minutes!r}")
+        number = positive(minutes, "minutes for a slice")
         self.clock = clock
         share, most = RESERVE
         self.seconds = 60 * number - min(60 * number * share, most)
