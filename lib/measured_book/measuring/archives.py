@@ -75,10 +75,10 @@ class Archive:
         if not self.file.exists():
             return
         with self._opened() as folder:
-            known = list(measurements)
+            known, rates = list(measurements), self._took_rates(folder)
             results = sum(_took_result(one, folder) for one in known)
             trials = sum(_took_trials(one, folder) for one in known)
-            rates, runs = self._took_rates(folder), _took_runs(folder)
+            runs = _took_runs(folder)
         self.say(
             f"{self.file}: {results} results, {trials} trials, {runs} runs and {rates} learning rates taken out"
         )
@@ -94,7 +94,14 @@ class Archive:
                 names = _extract(self.file, folder)
                 about = json.loads((folder / ABOUT).read_text("utf-8"))
                 sums, told = dict(about["files"]), (about["form"], about["set"], about["code"])
-            except (tarfile.TarError, EOFError, OSError, ValueError, KeyError, TypeError) as error:
+            except (
+                tarfile.TarError,
+                EOFError,
+                FileNotFoundError,
+                ValueError,
+                KeyError,
+                TypeError,
+            ) as error:
                 raise self._refused("an archive that measuring wrote", str(error)) from None
             if {one: _sum((folder / one).read_bytes()) for one in names if one != ABOUT} != sums:
                 raise self._refused("the files that it lists", "others: it is damaged")
@@ -196,11 +203,14 @@ def _extract(file: Path, folder: Path) -> list[str]:
 def _took_result(one: Measurement, folder: Path) -> bool:
     """Take a result that is valid, where the one here is missing or not valid."""
     path = folder / "results" / one.room / "results" / f"{one.name}.json"
-    if not path.is_file() or not status(one, path.parent).is_valid:
+    if not path.is_file():
         return False
     with locked(one, wait=False) as held:
-        here = status(one)
-        if not held or here.is_valid or here.state == DAMAGED:
+        try:
+            there, here = status(one, path.parent), status(one)
+        except (OSError, ValueError):  # it cannot be measured here either, which says why
+            return False
+        if not (held and there.is_valid) or here.is_valid or here.state == DAMAGED:
             return False
         write_whole(folder_for(one.room) / path.name, path.read_text("utf-8"))
     return True
@@ -210,7 +220,7 @@ def _took_trials(one: Measurement, folder: Path) -> int:
     """Take the trials that were made with this code and versions on this kind of machine."""
     own = _trials(one, environment())
     there = None if own is None else folder / "trials" / one.label / own.name
-    if own is None or there is None or not there.is_dir() or status(one).is_valid:
+    if own is None or there is None or not there.is_dir():
         return 0
     found = [path for path in there.iterdir() if read_trial(own / path.name) is None]
     found = [path for path in found if read_trial(path) is not None]
@@ -220,10 +230,10 @@ def _took_trials(one: Measurement, folder: Path) -> int:
 
 
 def _trials(one: Measurement, here: Mapping[str, Any]) -> Path | None:
-    """The folder of a measurement's trials; None where its data are not here."""
+    """The folder of a measurement's trials; None where it cannot be measured here, for want of data say."""
     try:
         return trials_folder(one, here)
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 

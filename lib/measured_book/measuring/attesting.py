@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,8 +132,13 @@ def keep_fingerprints(
 
 def _without_fingerprint(measurements: Iterable[Measurement]) -> dict[Measurement, Status]:
     """Those that were measured with the code as it is now, of which no fingerprint is kept."""
-    told = {one: status(one) for one in measurements}
-    return {o: at for o, at in told.items() if at.state == CURRENT and at.attestation is None}
+    found = {}
+    for one in measurements:
+        with suppress(OSError, ValueError):  # which measuring it says
+            at = status(one)
+            if at.state == CURRENT and at.attestation is None:
+                found[one] = at
+    return found
 
 
 def _lacks_something(at: Status) -> bool:
