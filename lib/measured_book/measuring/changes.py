@@ -102,6 +102,7 @@ class Changes:
         pairs: what both say about each claim, and each part of one.
         verdicts: claims with another verdict.
         intervals: claims, or parts, whose interval moved: the effect of one set lies outside of the other's.
+        declared: how many measurements there are, in either set or in none.
         judged: how many claims were judged in both sets.
         unjudged: rooms that could not be judged, and why.
     """
@@ -112,6 +113,7 @@ class Changes:
     pairs: list[Move] = field(default_factory=list)
     verdicts: list[Move] = field(default_factory=list)
     intervals: list[Move] = field(default_factory=list)
+    declared: int = 0
     judged: int = 0
     unjudged: dict[str, str] = field(default_factory=dict)
 
@@ -190,6 +192,7 @@ def changes(before: Set, after: Set, chosen: Sequence[str] = ()) -> Changes:
     for room in chosen or rooms():
         old, new = before.get(room, {}), after.get(room, {})
         declared = measurements_of(room)
+        found.declared += len(declared)
         found.only_before += [f"{room}.{name}" for name in old if name in declared.keys() - new]
         found.only_after += [f"{room}.{name}" for name in new if name in declared.keys() - old]
         both = [name for name in declared if name in old and name in new]
