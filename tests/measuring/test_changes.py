@@ -19,6 +19,7 @@ from measured_book.measuring.changes import (
     results_in,
     set_at,
 )
+from measured_book.measuring.measurement import rooms
 from measured_book.measuring.scheduler import measure_all
 
 
@@ -188,3 +189,21 @@ def test_another_set_is_measured_into_a_folder_of_its_own(
     assert set(results_in(tmp_path / "results-gpu")["demo"]) == {"draws", "losses"}
     again = measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None)
     assert (len(again.written), len(again.held)) == (0, 2)
+
+
+def test_tables_in_a_room_that_measures_nothing_are_no_results(measured: Room) -> None:
+    other = measured.folder.parent / "compared" / "results"
+    other.mkdir(parents=True)
+    (other / "table.json").write_text('{"rows": []}')
+    assert set(kept()) == {"demo"}
+
+
+def test_the_packaged_results_can_all_be_read() -> None:
+    assert len(kept()) == len(rooms())
+
+
+def test_a_chapter_that_neither_set_has_is_refused(
+    measured: Room, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["domo", "--diff", str(measured.folder.parent)]) == 2
+    assert "got 'domo'; the nearest is demo" in capsys.readouterr().err
