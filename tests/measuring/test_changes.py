@@ -197,3 +197,17 @@ def test_all_that_is_kept_can_be_read_and_put_beside_another_set():
     assert set(found) == set(rooms())
     declared = {room: set(measurements_of(room)) for room in found}
     assert {room: set(each) for room, each in found.items()} == declared
+
+
+def test_tables_in_a_room_that_measures_nothing_are_no_results(measured: Room) -> None:
+    other = measured.folder.parent / "compared" / "results"
+    other.mkdir(parents=True)
+    (other / "table.json").write_text('{"rows": []}')
+    assert set(kept()) == {"demo"}
+
+
+def test_a_chapter_that_neither_set_has_is_refused(
+    measured: Room, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["domo", "--diff", str(measured.folder.parent)]) == 2
+    assert "got 'domo'; the nearest is demo" in capsys.readouterr().err

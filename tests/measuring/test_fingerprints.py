@@ -220,6 +220,8 @@ def test_a_room_keeps_what_it_is_given(kept: Room) -> None:
         ('{"format": 7, "measurements": {}}', "got form 7"),
         ('{"format": 1, "measurements": {"losses": {}}}', "expected fingerprints of form 1"),
         ("[]", "expected fingerprints of form 1"),
+        ('{"format": 1, "measurements": {"losses": {"measu', "expected fingerprints in JSON"),
+        ("{}", "expected fingerprints of form 1, got nothing under 'format'"),
     ],
 )
 def test_a_damaged_file_is_named_with_its_remedy(kept: Room, text: str, words: str) -> None:

@@ -1,9 +1,11 @@
 """Numbers of the prose that a room declares, those that take arguments from it, and a chapter's verdicts."""
 
+import re
 from typing import Any
 
 import pytest
-from demo_room import MEASURE, Inline, Room
+from demo_room import CLAIMS, MEASURE, Inline, Room
+from measured_book.evidence import registry
 from measured_book.measuring.judging import (
     judge_room,
     results_of,
@@ -95,6 +97,65 @@ def test_numbers_without_arguments_stay_as_they_are(judged) -> None:
 def test_bad_calls_say_what_was_expected(judged, expression, error, words) -> None:
     with pytest.raises(error, match=words):
         value_of(judged, expression)
+
+
+WRITTEN = MEASURE[: MEASURE.index("@evidence")]
+EXPRESSIONS = CLAIMS.replace(
+    'expected = "confirmed"',
+    'expected = "confirmed"\n[claim.evidence]\nerror = "draws.error"\ncontrol = "draws.control"',
+).replace(
+    'expected = "inconclusive"',
+    'expected = "inconclusive"\n[claim.evidence]\n'
+    'treatment = "of_arm[arm=pre]"\nbaseline = "of_arm[arm=post]"',
+)
+VALUES = 'of_arm = "losses.loss"\n'
+
+
+def written(room: Room, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    """A room whose evidence stands in its file of claims, in which one text is another."""
+    text = EXPRESSIONS.replace("\n\n[[claim]]", f"\n\n[values]\n{VALUES}\n[[claim]]", 1)
+    assert old in text
+    text = text.replace(old, new, 1)
+    (room.folder / "claims.toml").write_text(text)
+    known = registry.parse_claims(text, "demo/claims.toml")
+    monkeypatch.setattr(registry, "_packaged", lambda: known)
+    room.write(WRITTEN)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("draws.error", "drawn.error", 'error = "', "no result 'drawn'; the nearest is draws"),
+        ("draws.error", "draws.errors", 'error = "', "no variable 'errors'; the nearest is error"),
+        ("[arm=pre]", "[arms=pre]", 'treatment = "', "no axis 'arms'; the nearest is arm"),
+        ("[arm=pre]", "[arm=per]", 'treatment = "', "no arm 'per'; the nearest is pre"),
+        ("[arm=pre]", "[arm=pre]|meen", 'treatment = "', "function 'meen'; the nearest is mean"),
+        ("of_arm[arm=pre]", "off_arm", 'treatment = "', "'off_arm'; the nearest is of_arm"),
+        ("losses.loss", "loses.loss", 'of_arm = "', "no result 'loses'; the nearest is losses"),
+        ("losses.loss", "lok(losses.loss)", 'of_arm = "', "function 'lok'; the nearest is log"),
+        ("losses.loss", "losses.lost", 'of_arm = "', "no variable 'lost'; the nearest is loss"),
+        ("losses.loss", "losses.loss|sum(arms)", 'of_arm = "', "axis 'arms'; the nearest is arm"),
+    ],
+)
+def test_a_wrong_name_in_the_file_of_claims_is_told_with_its_line(
+    room: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch, old, new, line, words
+) -> None:
+    written(room, monkeypatch, old, new)
+    measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None)
+    lines = (room.folder / "claims.toml").read_text().splitlines()
+    number = next(n for n, text in enumerate(lines, 1) if text.startswith(line))
+    with pytest.raises(ValueError, match=re.escape(words)) as told:
+        judge_room("demo")
+    assert f"demo/claims.toml, line {number}" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_evidence_of_the_file_of_claims_is_judged(
+    room: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(room, monkeypatch, VALUES, VALUES)
+    measure_all(room.all, executor=inline, progress="nothing", say=lambda _: None)
+    assert set(judge_room("demo").records) == {"CS-1.3", "DD-7.7"}
 
 
 def test_a_number_of_a_missing_result_says_which(room: Room) -> None:

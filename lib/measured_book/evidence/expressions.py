@@ -100,6 +100,7 @@ class Scope:
         arguments: name of a number -> names of the words that it asks for.
         constants: names in capitals, and what they stand for: numbers, or objects that give numbers as
             attributes or as methods without arguments, such as ``TASK.bag_loss``.
+        written_at: file and line of the declared expressions, by name, for errors.
     """
 
     results: Mapping[str, Dataset]
@@ -108,6 +109,7 @@ class Scope:
     statistics: Callable[[str], Any] | None = None
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
+    written_at: Mapping[str, str] = field(default_factory=dict)
     _known: dict[str, DataArray] = field(default_factory=dict)
     _under_way: list[str] = field(default_factory=list)
 
@@ -183,6 +185,10 @@ class Scope:
                 self._under_way.append(name)
                 try:
                     self._known[name] = self.evaluate(self.declared[name])
+                except ExpressionError as error:
+                    if name not in self.written_at:
+                        raise
+                    raise ExpressionError(f"{name} ({self.written_at[name]}): {error}") from None
                 finally:
                     self._under_way.pop()
             return self._known[name]
@@ -232,7 +238,7 @@ class Scope:
         else:
             raise ExpressionError(f"expected {function.call}, got no values")
         values = _array(first[0], node.name)
-        given = self._arguments(function, rest, values)
+        given = list(self._arguments(function, rest, values))
         try:
             return function.compute(values, *given)
         except (ValueError, KeyError) as error:

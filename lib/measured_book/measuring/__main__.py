@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from measured_book.evidence.grammar import nearest
 from measured_book.evidence.results import chapters_folder
 from measured_book.measuring.archives import Archive
 from measured_book.measuring.attesting import attest, keep_fingerprints
@@ -23,7 +24,7 @@ from measured_book.measuring.scheduler import Report as Measured
 from measured_book.measuring.scheduler import measure_all
 from measured_book.measuring.shares import SHARES, divided, due_share
 from measured_book.measuring.slices import Slice, TimeUpError, positive
-from measured_book.measuring.state import status
+from measured_book.measuring.state import check_folder_is_there, status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,6 +143,7 @@ def _in_time(chosen: Sequence[Measurement], options: argparse.Namespace, report:
 
 def _attest(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     """Show that changed code computes what the kept results were measured with."""
+    check_folder_is_there()
     start = time.monotonic()
     found = attest(chosen, executor=options.executor, progress=_shown(options), say=_say)
     failed = [item for item in found if item.problem]
@@ -153,6 +155,7 @@ def _attest(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
 
 def _repeat(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     """Take all fingerprints again, measure the first seeds of a share in full, and compare."""
+    check_folder_is_there()
     start = time.monotonic()
     full, words = _in_full(chosen, options.share)
     _say(words)
@@ -209,9 +212,9 @@ def _in_full(chosen: Sequence[Measurement], share: str | None) -> tuple[list[Mea
     """What a repeat measures in full: all, or the share that is named or due."""
     if share is None:
         return list(chosen), "all measurements are repeated in full"
+    if share != "due" and share not in map(str, range(SHARES)):
+        raise ValueError(f"expected a share from 0 to {SHARES - 1}, or 'due', got {share!r}")
     due = due_share() if share == "due" else int(share)
-    if not 0 <= due < SHARES:
-        raise ValueError(f"expected a share from 0 to {SHARES - 1}, got {due}")
     seconds = {}
     for one in chosen:
         at = status(one)
@@ -231,6 +234,7 @@ def _in_full(chosen: Sequence[Measurement], share: str | None) -> tuple[list[Mea
 
 def _status(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     """Say of each measurement whether its result is valid."""
+    check_folder_is_there()
     del options
     wrong = 0
     for one in chosen:
@@ -251,7 +255,14 @@ def _diff(options: argparse.Namespace) -> int:
     """Print the differences between two sets of results as Markdown."""
     chosen = [name.replace("-", "_") for name in options.chapters]
     with set_at(options.diff) as before, set_at(options.to or str(chapters_folder())) as after:
-        _say(as_markdown(changes(results_in(before), results_in(after), chosen)))
+        sets = results_in(before), results_in(after)
+        known = sorted({*sets[0], *sets[1]})
+        for name in chosen:
+            if name not in known:
+                raise ValueError(
+                    f"expected a chapter with results in one of the sets, got {name!r}; {nearest(name, known)}"
+                )
+        _say(as_markdown(changes(*sets, chosen)))
     return 0
 
 

@@ -73,7 +73,11 @@ def attestations_of(room: str) -> dict[str, Attestation]:
         if told["format"] != FORM:
             raise ValueError(f"form {told['format']!r}")
         return {name: _read(one) for name, one in told["measurements"].items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise ValueError(
+            f"{path}: expected fingerprints of form {FORM}, got nothing under {error}; {remedy}"
+        ) from None
+    except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: expected fingerprints of form {FORM}, got {error}; {remedy}"
         ) from None

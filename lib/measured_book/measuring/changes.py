@@ -127,14 +127,19 @@ class Changes:
 
 
 def results_in(folder: Path) -> dict[str, dict[str, Result]]:
-    """The results in a folder, for each room that declares measurements; none where there is no such folder.
+    """The results in a folder, room by room; none where there is no such folder.
+
+    What lies in the folder of a room that measures nothing, such as tables of a comparison, is no result.
 
     Raises:
         DamagedResultError: a file cannot be trusted.
     """
-    found, known = {}, set(rooms())
+    found = {}
     for own in sorted(folder.glob("*/results")):
-        if own.parent.name in known and (files := result_files(own)):
+        room = chapters_folder() / own.parent.name
+        if room.is_dir() and not (room / "measure.py").is_file():
+            continue
+        if files := result_files(own):
             found[own.parent.name] = {path.stem: read_result(path) for path in files}
     return found
 

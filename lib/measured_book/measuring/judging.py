@@ -12,6 +12,7 @@ import numpy as np
 
 from measured_book.evidence import records
 from measured_book.evidence.expressions import Scope, names_in
+from measured_book.evidence.functions import FUNCTIONS
 from measured_book.evidence.grammar import ExpressionError, nearest, split_format
 from measured_book.evidence.registry import Claim, Written, claims, parse_values
 from measured_book.evidence.results import Result, chapters_folder
@@ -206,6 +207,7 @@ def _judged_room(
         _numbers(values, asked),
         arguments={name: reading.asks for name, (reading, _) in asked.items()},
         constants={n: x for n, x in vars(measure_module(room)).items() if n.isupper()},
+        written_at={name: one.where for name, one in written.items()},
     )
     judged = Judged(
         room,
@@ -267,26 +269,29 @@ def _reads(judged: Judged, written: Written) -> tuple[str, ...]:
         ValueError: it mentions a name that is not there; the message gives file and line.
     """
     found: dict[str, None] = {}
-    waiting, seen = [written.text], {written.text}
+    waiting, seen = [(written.text, written.where)], {written.text}
     while waiting:
-        for path in names_in(waiting.pop()):
+        text, where = waiting.pop()
+        for path in names_in(text):
             if path.statistic or path.is_constant:
                 continue
             if path.variable:
                 if path.name not in judged.results:
                     near = nearest(path.name, judged.results)
-                    raise ValueError(f"{written.where}: no result {path.name!r}; {near}")
+                    raise ValueError(f"{where}: no result {path.name!r}; {near}")
                 found[path.name] = None
             elif path.name in judged.scope.declared:
-                text = judged.scope.declared[path.name]
-                waiting += [] if text in seen else [text]
-                seen.add(text)
+                declared = judged.scope.declared[path.name]
+                place = judged.scope.written_at.get(path.name, where)
+                waiting += [] if declared in seen else [(declared, place)]
+                seen.add(declared)
             elif path.name in judged.reads:
                 found |= dict.fromkeys(judged.reads[path.name])
             else:
-                known = [*judged.scope.declared, *judged.scope.numbers, *judged.results]
+                scope = judged.scope
+                known = [*scope.declared, *scope.numbers, *judged.results, *FUNCTIONS]
                 near = nearest(path.name, known)
-                raise ValueError(f"{written.where}: no value or function {path.name!r}; {near}")
+                raise ValueError(f"{where}: no value or function {path.name!r}; {near}")
     return tuple(name for name in judged.results if name in found)
 
 

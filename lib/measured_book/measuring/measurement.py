@@ -17,6 +17,7 @@ import numpy as np
 from measured_transformer.provenance import digest, versions
 
 from measured_book.evidence import results
+from measured_book.evidence.grammar import nearest
 
 _DECLARES = re.compile(r"^@(measurement|grid)\(", re.MULTILINE)
 ROOMS = "measured_book.rooms"
@@ -308,7 +309,7 @@ def measure_module(room: str) -> ModuleType:
     """
     if room not in (known := rooms()):
         raise ValueError(
-            f"expected a chapter that declares measurements ({', '.join(known) or 'none does'}), got {room!r}"
+            f"expected a chapter that declares measurements, got {room!r}; {nearest(room, known)}"
         )
     return importlib.import_module(f"{ROOMS}.{room}.measure")
 

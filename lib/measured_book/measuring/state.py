@@ -71,11 +71,13 @@ def folder_for(room: str, offset: int | None = None) -> Path:
     results lie in `<room>/results`.
 
     Raises:
-        ValueError: a seed offset outside a book.
+        ValueError: a seed offset outside a book; `MEASURED_RESULTS_DIR` names a file.
     """
     chosen = seed_offset() if offset is None else offset
     if not chosen:
         own, elsewhere = results_folder(room), os.environ.get(RESULTS_VARIABLE, "")
+        if elsewhere and Path(elsewhere).exists() and not Path(elsewhere).is_dir():
+            raise ValueError(f"expected a folder in {RESULTS_VARIABLE}, got the file {elsewhere}")
         return Path(elsewhere) / room / "results" if elsewhere else own
     build = build_folder()
     if build is None:
@@ -83,6 +85,20 @@ def folder_for(room: str, offset: int | None = None) -> Path:
             "expected a book around the working directory, to keep another set of seeds in"
         )
     return build / f"seeds-{chosen}" / room / "results"
+
+
+def check_folder_is_there() -> None:
+    """Check, before results are read, that the folder that `MEASURED_RESULTS_DIR` names is there.
+
+    Raises:
+        ValueError: it is not.
+    """
+    elsewhere = os.environ.get(RESULTS_VARIABLE, "")
+    if elsewhere and not seed_offset() and not Path(elsewhere).is_dir():
+        raise ValueError(
+            f"expected in {RESULTS_VARIABLE} a folder with results, got {elsewhere!r}, where there is none; "
+            "run make measure to fill it, or unset the variable for the book's own results"
+        )
 
 
 def status(measurement: Measurement, folder: Path | None = None) -> Status:
@@ -94,7 +110,9 @@ def status(measurement: Measurement, folder: Path | None = None) -> Status:
         ValueError: the room's fingerprints are damaged.
     """
     path = (folder or folder_for(measurement.room)) / f"{measurement.name}.json"
-    file, command = f"{measurement.room}/results/{path.name}", f"CHAPTER={measurement.room}"
+    own = path.parent == results_folder(measurement.room)
+    file = f"{measurement.room}/results/{path.name}" if own else str(path)
+    command = f"CHAPTER={measurement.room}"
     try:
         result = read_result(path)
     except FileNotFoundError:
