@@ -22,7 +22,7 @@ from measured_book.measuring.jobs import job
 from measured_book.measuring.measurement import measurements_of
 from measured_book.measuring.progress import Progress
 from measured_book.measuring.scheduler import measure_all
-from measured_book.measuring.slices import MostShared, Slice, TimeUpError
+from measured_book.measuring.slices import RESERVE, MostShared, Slice, TimeUpError
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training import tuned_table, tuning
@@ -144,7 +144,7 @@ class Machine:
 
     def slice(self, seconds: float, *words: str) -> int:
         """Measure in one slice, in which so many seconds are left for calls."""
-        minutes = seconds / 60 / 0.95
+        minutes = seconds / 60 / (1 - RESERVE[0])
         return command.main(["demo", "--minutes", str(minutes), *words])
 
     def carried(self, seconds: float) -> int:
@@ -250,7 +250,7 @@ def test_a_call_that_would_end_too_late_is_not_started(machine: Machine) -> None
         [measurements_of("demo")["alone"]],
         progress="nothing",
         say=lambda _: None,
-        limit=Slice(25 / 60 / 0.95, machine.clock),
+        limit=Slice(25 / 60 / (1 - RESERVE[0]), machine.clock),
     )
     assert report.time_is_up
     assert len(machine.executor.calls) == 2, "a third would have ended after 30 s of 25"
@@ -430,7 +430,7 @@ def test_a_stack_is_what_one_call_trains() -> None:
 
 def test_a_rate_is_what_calls_have_taken() -> None:
     clock = Clock()
-    limit = Slice(100 / 60 / 0.95, clock)
+    limit = Slice(100 / 60 / (1 - RESERVE[0]), clock)
     assert limit.estimate(["stack"], 1e9) == 0.0, "of the first nobody knows"
     future = Future[Any]()
     limit.watch(future, clock(), ["look a", "look"], 2.0)

@@ -20,7 +20,7 @@ from measured_book.measuring.dividing import Group, parts_of, stack_key, took
 from measured_book.measuring.progress import cost
 
 T = TypeVar("T")
-RESERVE = (0.05, 20.0)
+RESERVE = (0.1, 20.0)
 """The share of a slice, and the most seconds, that are left for ending processes and writing the archive."""
 
 
