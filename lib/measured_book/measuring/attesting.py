@@ -72,7 +72,15 @@ def attest(
     - Neither: the first seeds are measured again in full and compared as in a repeat; then it is taken.
 
     What another process is measuring is left to that.
+
+    Raises:
+        ValueError: the results are another set than the book's own, beside which fingerprints are kept.
     """
+    if other := _other_set():
+        raise ValueError(
+            f"expected the book's own results to attest, got another set ({other}); unset that, or run make "
+            "measure, which measures again what the code no longer gives"
+        )
     with _alone(say), ExitStack() as locks:
         mine: dict[Measurement, Status] = {}
         for one in measurements:
@@ -108,13 +116,21 @@ def keep_fingerprints(
     Returns:
         what went wrong, by label.
     """
-    if seed_offset() or os.environ.get(RESULTS_VARIABLE):
+    if _other_set():
         return {}
     mine = {one: at for one in measurements if (at := status(one)).state == CURRENT}
     found = {one: Attested(one) for one in mine}
     with Progress(progress, say) as shown, Workers(executor, shown) as work:
         _keep_fingerprints(mine, found, work, shown)
     return {one.label: item.problem for one, item in found.items() if item.problem}
+
+
+def _other_set() -> str:
+    """The setting by which results are others than the book's own; empty where they are these."""
+    if offset := seed_offset():
+        return f"MEASURED_SEED_OFFSET={offset}"
+    elsewhere = os.environ.get(RESULTS_VARIABLE, "")
+    return f"{RESULTS_VARIABLE}={elsewhere}" if elsewhere else ""
 
 
 def _lacks_something(at: Status) -> bool:
