@@ -21,6 +21,7 @@ help:
 	@echo 'make measure    measure what is missing or stale, with all seeds (CHAPTER=norm_placement: one chapter)'
 	@echo 'make attest     show that changed code gives the values that are kept'
 	@echo 'make parity     measure the GPU'"'"'s own set of results into results-gpu, and what that changes'
+	@echo '                (both with MINUTES=9: what fits into so much time; the same command goes on from there)'
 	@echo 'make check      check what a change reaches, in minutes (SINCE=<commit>; else main)'
 	@echo 'make test       run the checks that protect main: style, types, fingerprints, chapters, book, tests'
 	@echo 'make test-all   run everything, each week and before a release'
@@ -51,16 +52,17 @@ book: printing
 pdf: environment book
 	@$(PY) -m bookpress.pdf
 
-# What runs on a cluster needs nothing of a GPU here.
+# MINUTES=9 measures what fits into so much time; ARCHIVE=FILE goes on from what that holds, and leaves in it what is
+# done. What runs on a cluster needs nothing of a GPU here.
 measure: environment
-	@$(if $(CLUSTER),,tools/side-by-side )$(PY) -m measured_book.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)')
+	@$(if $(CLUSTER),,tools/side-by-side )$(PY) -m measured_book.measuring $(CHAPTER) $(if $(RENEW),--renew) $(if $(CLUSTER),--cluster '$(CLUSTER)') $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(ARCHIVE),--archive '$(ARCHIVE)')
 
 attest: environment
 	@$(PY) -m measured_book.measuring $(CHAPTER) --attest
 
 parity: environment
 	@$(PY) -m measured_book.measuring --device
-	@tools/renew parity _build/renewed '$(VENV)'
+	@MINUTES='$(MINUTES)' ARCHIVE='$(ARCHIVE)' tools/renew parity _build/renewed '$(VENV)'
 	@cat _build/renewed/changes.md
 
 # A stage of `make test`: its number, its name, its command. The seconds follow when it passed.

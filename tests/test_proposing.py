@@ -140,6 +140,26 @@ def test_everything_is_measured_again_where_that_is_asked_for(checkout: Checkout
     assert asked(checkout)[0] == "python -m measured_book.measuring --renew"
 
 
+def test_a_slice_of_parity_goes_on_from_its_archive(checkout: Checkout):
+    done = checkout.run("tools/renew", "parity", str(checkout.folder), MINUTES="9")
+    assert done.returncode == 0, done.stderr
+    words = "python -m measured_book.measuring --minutes 9 --archive"
+    assert asked(checkout)[0] == f"{words} _build/parity.tar"
+    own = {"MINUTES": "9", "ARCHIVE": "my own.tar", "EVERYTHING": "1"}
+    checkout.run("tools/renew", "parity", str(checkout.folder), **own)
+    renewing = words.replace("--minutes", "--renew --minutes")
+    assert asked(checkout)[-2] == f"{renewing} my own.tar"
+    assert (checkout.folder / "results.patch").read_text(), "what is done is proposed"
+
+
+def test_the_books_results_are_not_renewed_in_slices(checkout: Checkout):
+    done = checkout.run("tools/renew", "book", str(checkout.folder), MINUTES="9")
+    assert done.returncode == 2
+    assert "expected MINUTES with parity alone" in done.stderr
+    assert not checkout.log.exists()
+    assert checkout.git("status", "--porcelain") == "", "the table of learning rates is as it was"
+
+
 @pytest.mark.parametrize("kind", ["parity", "book"])
 def test_what_measures_has_its_processes_side_by_side_and_nothing_else(
     checkout: Checkout, kind: str

@@ -84,6 +84,17 @@ def test_a_gpu_run_can_be_asked_to_measure_what_still_holds():
     assert "${EVERYTHING:+--renew}" in (ROOT / "tools" / "renew").read_text()
 
 
+def test_a_gpu_run_ends_its_slice_before_its_time():
+    """Where it were cancelled, nothing would be proposed."""
+    job = load("gpu.yml")["jobs"]["measure"]
+    minutes = re.search(r"'(\d+)'", job["env"]["MINUTES"])
+    assert minutes is not None
+    assert int(minutes[1]) + 45 <= job["timeout-minutes"]
+    (kept,) = steps_using(job, "actions/upload-artifact")
+    assert "_build/parity.tar" in kept["with"]["path"].split()
+    assert "_build/parity.tar" in (ROOT / "tools" / "renew").read_text()
+
+
 def test_the_gpu_run_has_the_python_of_the_kept_results():
     (python,) = steps_using(load("gpu.yml")["jobs"]["measure"], "actions/setup-python")
     assert python["with"]["python-version"] == commonest_python(), "texts differ between releases"

@@ -68,8 +68,13 @@ def server(built: Path) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
+    class Patient(http.server.ThreadingHTTPServer):
+        request_queue_size = (
+            128  # a browser asks for dozens of files at once; five may wait by default
+        )
+
     handler = functools.partial(Silent, directory=str(built))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+    with Patient(("127.0.0.1", 0), handler) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{running.server_address[1]}"
         running.shutdown()

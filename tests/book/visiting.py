@@ -169,6 +169,10 @@ def asked_of_axe(visit: Visit, covered: set[str]) -> dict[str, Any] | None:
     return None if alike or visit.width == "desk" else ALL_BUT_CONTRAST
 
 
+# What the browser itself gives up, such as an icon that it asked for twice: no page lacks anything by that.
+GIVEN_UP = "net::ERR_ABORTED"
+
+
 def look_at(
     page: Any, address: str, visit: Visit, axe: Any = None, asked: dict[str, Any] | None = None
 ) -> None:
@@ -187,10 +191,14 @@ def look_at(
         if message.type in ("error", "warning"):
             complaints.append(f"{message.type}: {message.text}")
 
+    def failed(request: Any) -> None:
+        if request.failure != GIVEN_UP:
+            complaints.append(f"failed: {request.url} ({request.failure})")
+
     page.on("request", went_out)
     page.on("console", said)
     page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
-    page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+    page.on("requestfailed", failed)
     page.goto(address, wait_until="load")
     page.wait_for_function(
         "() => !window.MathJax || (MathJax.startup && MathJax.startup.promise)", timeout=20_000

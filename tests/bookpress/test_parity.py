@@ -10,6 +10,7 @@ from bookpress.sphinx import parity
 from bs4 import BeautifulSoup
 from measured_book.evidence.results import read_result, results_folder, write_result
 from measured_book.measuring import changes
+from measured_book.measuring.measurement import measurements_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
@@ -58,7 +59,9 @@ def test_with_both_every_claim_and_measurement_stands_side_by_side(source: Path)
     gpu(source, "border")
     shown = page(source)  # results that came make the page be read again
     text = " ".join(shown.get_text(" ").split())
-    assert "1 measurements have been made on both" in text
+    total = len(measurements_of(ROOM))
+    assert total > 1
+    assert f"1 of {total} measurements has been made on a GPU so far; where a claim" in text
     assert "Of 0 claims" not in text
     assert "NVIDIA Something (1)" in text
     claims, measurements = shown.find_all("table")
@@ -75,6 +78,18 @@ def test_with_both_every_claim_and_measurement_stands_side_by_side(source: Path)
     (row,) = measurements("tr")[1:]
     label, *_, within, outside = (td.get_text(strip=True) for td in row("td"))
     assert (label, within, outside) == (f"{ROOM}.border", "0", "0")
+
+
+def test_a_set_is_counted_as_it_grows(source: Path):
+    names = list(measurements_of(ROOM))
+    for name in names[:2]:
+        gpu(source, name)
+    text = " ".join(page(source).get_text(" ").split())
+    assert f"2 of {len(names)} measurements have been made on a GPU so far; where" in text
+    for name in names[2:]:
+        gpu(source, name)
+    text = " ".join(page(source).get_text(" ").split())
+    assert f"{len(names)} of {len(names)} measurements have been made on a GPU. Of " in text
 
 
 def test_what_differs_is_marked(source: Path):

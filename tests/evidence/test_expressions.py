@@ -84,6 +84,10 @@ CASES = {
     "round(10 * race.loss)": np.round(10 * LOSS),
     "minimum(race.loss[arm=pre], race.loss[arm!=pre]|first(arm))": np.minimum(PRE, LOSS[:, 1]),
     "maximum(race.loss[arm=pre], 1.4)": np.maximum(PRE, 1.4),
+    "race.loss|where(race.solved)": np.where(LOSS < 1.5, LOSS, np.nan),
+    "race.loss|where(race.loss[arm=pre] < 1.5)|mean(seed)": np.array(
+        [[LOSS[PRE[:, r] < 1.5, a, r].mean() for r in range(3)] for a in range(2)]
+    ),
     "race.loss|mean": LOSS.mean(),
     "race.loss|mean(arm, rate)": LOSS.mean((1, 2)),
     "race.loss|median(seed)": np.median(LOSS, 0),

@@ -50,7 +50,7 @@ def dropped(seed):
 
 
 def chosen(seed):
-    search = Search("arm", CONFIG, TASK, (1e-3, 1e-2), [1, 11], 2)
+    search = Search("arm", CONFIG, TASK, (1e-2, 1e-1, 3e-1), [1, 11], 2)
     return {"it": job(CONFIG, TASK, seed, steps=4, learning_rate=tuned(search))}
 
 
@@ -157,9 +157,9 @@ def test_several_stacks_are_under_way_searches_first_then_the_longest(on_device)
     queue = Queue()
     report = on_device(queue, "first", "alone", "third")
     assert sorted(report.written) == ["demo.alone", "demo.first", "demo.third"]
-    assert queue.stacks[:2] == [(2, [1, 11]), (2, [1, 11])]
-    assert queue.stacks[2] == (6, [0, 10])
-    assert sorted(queue.stacks[3:]) == [(3, [0, 10]), (4, [0, 10]), (5, [0]), (5, [10])]
+    assert queue.stacks[:3] == [(2, [1, 11])] * 3
+    assert queue.stacks[3] == (6, [0, 10])
+    assert sorted(queue.stacks[4:]) == [(3, [0, 10]), (4, [0, 10]), (5, [0]), (5, [10])]
     assert queue.under_way[0] == 4  # each process has its next one at hand
     assert queue.looks == 6
 

@@ -8,8 +8,9 @@ import pytest
 from demo_room import Inline, Room
 from measured_book.evidence import seeds
 from measured_book.evidence.results import read_result, write_result
-from measured_book.measuring import comparing, repeating, shares
+from measured_book.measuring import comparing, printed, repeating, shares
 from measured_book.measuring.attesting import keep_fingerprints
+from measured_book.measuring.judging import judge_room
 from measured_book.measuring.repeating import Report, repeat
 from measured_book.measuring.scheduler import measure_all
 from measured_book.measuring.shares import divided, due_share, share_of
@@ -234,11 +235,40 @@ def shifted(room: Room, name: str, variable: str, by: float) -> None:
 
 
 def test_a_verdict_that_changes_fails(measured: Room, inline: Inline, elsewhere: None) -> None:
-    shifted(measured, "draws", "control", -1.0)
+    measured.edit("@measurement(seeds=2)", "@measurement(seeds=2, repeat=2)")
+    path = measured.results / "draws.json"
+    whole = read_result(path)
+    others = {**whole.variables, "control": (("seed",), np.zeros(2))}
+    write_result(replace(whole, variables=others), path)  # as of code that draws other numbers
     report = again(measured, inline)
     assert report.verdicts == {"CS-1.3": ("inconclusive", "confirmed")}
     assert not report.passed
     assert all(item.passed for item in report.items)
+
+
+def test_a_fragile_verdict_that_changes_is_reported(
+    measured: Room, inline: Inline, elsewhere: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(printed, "_EXACT", ())  # as if the claim were of an experiment
+    shifted(measured, "draws", "control", -1.0)  # one of two seeds: another draw decides
+    report = again(measured, inline)
+    assert report.fragile == {"CS-1.3": ("inconclusive", "confirmed")}
+    assert report.verdicts == {}
+    assert report.passed
+
+
+def test_no_draw_turns_confirmed_into_refuted_nor_moves_an_identity(
+    measured: Room, inline: Inline, elsewhere: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shifted(measured, "draws", "control", -1.0)
+    report = again(measured, inline)
+    assert report.verdicts == {"CS-1.3": ("inconclusive", "confirmed")}
+    kept = judge_room("demo")
+    monkeypatch.setattr(printed, "_EXACT", ())
+    assert printed.fragile(kept, {"CS-1.3": "confirmed"}, {"draws": [0]}) == {"CS-1.3"}
+    for was, new in (("confirmed", "refuted"), ("refuted", "confirmed")):
+        kept.records["CS-1.3"]["verdict"] = was
+        assert printed.fragile(kept, {"CS-1.3": new}, {"draws": [0]}) == set()
 
 
 def test_a_printed_number_that_leaves_its_interval_fails(

@@ -33,7 +33,7 @@ from measured_transformer.tasks.reversal import Reversal
 
 TASK = Reversal(vocab=4, length=4)
 CONFIG = Config(vocab=4, d_model=8, n_heads=2, n_layers=1)
-RATES = (1e-3, 1e-2, 1e-1)
+RATES = (1e-2, 1e-1, 3e-1)
 
 
 def short(seed):
@@ -160,7 +160,7 @@ def test_a_rate_that_is_chosen_while_looking_comes_into_the_table_and_no_other(
 
 
 def test_a_search_that_fails_fails_what_waits_for_it_alone(two: Room) -> None:
-    two.edit("RATES = (1e-3, 1e-2, 1e-1)", "RATES = (1e20, 1e21)")
+    two.edit("RATES = (1e-2, 1e-1, 3e-1)", "RATES = (1e20, 1e21)")
     report = run(two, OneByOne(), "first", "third")
     assert report.written == ["demo.first"]
     assert "no learning rate for arm" in report.failed["demo.third"]
@@ -174,7 +174,7 @@ def test_measuring_again_takes_the_rate_that_was_chosen_and_writes_nothing(
     table = tmp_path / "tuned.jsonl"
     (line,) = map(json.loads, table.read_text().splitlines())
     best = line["best"]["arm"]
-    assert best in (1e-3, 1e-2, 1e-1)
+    assert best in (1e-2, 1e-1, 3e-1)
     line["code"] = "0" * 64  # as if other code had made the choice
     table.write_text(json.dumps(line) + "\n")
     keep_fingerprints([two.measurement("third")], executor=OneByOne(), say=lambda _: None)

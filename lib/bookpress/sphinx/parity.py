@@ -58,10 +58,13 @@ def _summary(told: Any) -> list[nodes.Node]:
     from measured_book.measuring.changes import where_from
 
     counts = {what: told.count(what) for what in ("equal", "within", "outside")}
-    missing = len(told.only_before)
+    made = len(told.compared) + len(told.only_after)
+    have = "has" if made == 1 else "have"
+    rest = ""
+    if made < told.declared:
+        rest = " so far; where a claim needs one of the others, the CPU's stands in"
     first = (
-        f"{len(told.compared)} measurements have been made on both, and {missing} on the CPU alone (where a "
-        "claim needs one of those, the CPU's stands in). "
+        f"{made} of {told.declared} measurements {have} been made on a GPU{rest}. "
         f"Of {sum(counts.values()):,} values {counts['equal']:,} are equal, {counts['within']:,} lie within "
         f"the spread of the seeds and {counts['outside']:,} outside. Of {told.judged} claims "
         f"{len(told.verdicts)} get another verdict; {len(told.intervals)} intervals moved so far that one "

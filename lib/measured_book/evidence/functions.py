@@ -150,6 +150,16 @@ def maximum(values: DataArray, other: Values) -> Any:
     return np.maximum(values, other)
 
 
+@_function
+def where(values: DataArray, condition: Values) -> DataArray:
+    """Each value where a condition is true, missing (NaN) elsewhere; means leave those out.
+
+    >>> where(DataArray([1.0, 2.0, 6.0]), DataArray([True, False, True])).mean().item()
+    3.5
+    """
+    return values.where(condition)
+
+
 # Over axes ----------------------------------------------------------------------------------------
 
 

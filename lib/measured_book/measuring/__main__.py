@@ -8,18 +8,22 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from measured_book.evidence.grammar import nearest
 from measured_book.evidence.results import chapters_folder
+from measured_book.measuring.archives import Archive
 from measured_book.measuring.attesting import attest, keep_fingerprints
 from measured_book.measuring.changes import as_markdown, changes, results_in, set_at
 from measured_book.measuring.machine import device_in_words, restart_with_kernels
 from measured_book.measuring.measurement import Measurement, measurements_of, rooms
 from measured_book.measuring.progress import Shown
 from measured_book.measuring.repeating import Report, repeat
+from measured_book.measuring.scheduler import Report as Measured
 from measured_book.measuring.scheduler import measure_all
 from measured_book.measuring.shares import SHARES, divided, due_share
+from measured_book.measuring.slices import Slice, TimeUpError, positive
 from measured_book.measuring.state import check_folder_is_there, status
 
 
@@ -29,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.diff is not None:
             return _diff(options)
+        options.limit, options.archived = _limits(options)
         chosen = _measurements(options.chapters)
         with cluster(options.cluster) as options.executor:
             status: int = options.command(chosen, options)
@@ -68,23 +73,72 @@ def cluster(address: str | None) -> Iterator[Executor | None]:
         yield client.get_executor(pure=False)
 
 
+def _limits(options: argparse.Namespace) -> tuple[Slice | None, Archive | None]:
+    """The time that there is, and the archive that is gone on from."""
+    limit = None if options.minutes is None else Slice(options.minutes)
+    size = positive(options.archive_limit, "megabytes of an archive")
+    archive = None if options.archive is None else Archive(Path(options.archive), size, _say)
+    if options.command is not _measure and (limit or archive):
+        raise ValueError("expected --minutes and --archive with measuring alone")
+    return limit, archive
+
+
 def _measure(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     """Measure what is missing or stale, with all seeds."""
-    start = time.monotonic()
-    report = measure_all(
-        chosen, executor=options.executor, renew=options.renew, progress=_shown(options), say=_say
-    )
-    written = [one for one in chosen if one.label in report.written]
-    report.failed.update(keep_fingerprints(written, executor=options.executor, say=_say))
+    start, report = time.monotonic(), Measured()
+    archive: Archive | None = options.archived
+    if archive is not None:
+        archive.unpack(chosen)
+    try:
+        _in_time(chosen, options, report)
+    finally:
+        if archive is not None:
+            archive.pack(chosen, report)
     for label, why in report.failed.items():
         print(f"{label}: {why}", file=sys.stderr)
     _say(
         f"{len(report.written)} measured, {len(report.held)} held, {len(report.failed)} failed, in "
         f"{time.monotonic() - start:.0f} s"
     )
+    if report.time_is_up:
+        there = len({*report.written} if options.renew else {*report.written, *report.held})
+        left = len(chosen) - there
+        rest = f"{left} left" if left else "fingerprints are left"
+        _say(
+            f"time is up: {there} of {len(chosen)} measured, {len(report.written)} of them in this slice, "
+            f"{rest}; the same command goes on from there"
+        )
     if report.failed:
         print("run make measure again: only what is missing is measured", file=sys.stderr)
     return int(bool(report.failed))
+
+
+def _in_time(chosen: Sequence[Measurement], options: argparse.Namespace, report: Measured) -> None:
+    """Measure, and keep the fingerprint of each result that has none; a slice begins with those left over."""
+    limit: Slice | None = options.limit
+
+    def keep(those: Sequence[Measurement]) -> None:
+        report.failed.update(
+            keep_fingerprints(those, executor=options.executor, say=_say, limit=limit)
+        )
+
+    try:
+        if limit is not None:
+            keep(chosen)
+        measure_all(
+            chosen,
+            executor=options.executor,
+            renew=options.renew,
+            progress=_shown(options),
+            say=_say,
+            limit=limit,
+            report=report,
+        )
+        if not report.time_is_up:
+            done = {*report.written, *report.held}
+            keep([one for one in chosen if one.label in done])
+    except TimeUpError:
+        report.time_is_up = True
 
 
 def _attest(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
@@ -110,6 +164,10 @@ def _repeat(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     )
     for claim, (before, after) in report.verdicts.items():
         print(f"{claim}: {before} becomes {after} with the values measured now", file=sys.stderr)
+    for claim, (before, after) in report.fragile.items():
+        _say(
+            f"{claim}: {before} becomes {after}; it is fragile: another draw of a seed does that too"
+        )
     for room, gone in report.numbers.items():
         for one in gone:
             print(f"{room}: {one}", file=sys.stderr)
@@ -138,13 +196,14 @@ def _summary(report: Report, seconds: float) -> str:
     taken = len([item for item in report.items if not item.problem and not item.lacks])
     other = len([item for item in report.items if item.differences])
     gone = sum(map(len, report.numbers.values()))
+    fragile = f" and {len(report.fragile)} fragile ones" if report.fragile else ""
     found = [
         *(["farthest from what is kept:", *(f"  {line}" for line in lines)] if lines else []),
         *([f"{len(left_out)} left out, whose corpus is not here; see above"] if left_out else []),
         f"{taken} fingerprints taken, {other} of them others than those kept; of {equal + within + outside} "
         f"values of {len(told)} measurements {equal} came back equal, {within} within the spread of the seeds, "
-        f"{outside} outside; {len(report.verdicts)} verdicts changed, {gone} printed numbers left their "
-        f"intervals; {seconds:.0f} s",
+        f"{outside} outside; {len(report.verdicts)} verdicts changed{fragile}, {gone} printed numbers left "
+        f"their intervals; {seconds:.0f} s",
     ]
     return "\n".join(found)
 
@@ -228,6 +287,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("chapters", nargs="*", help="rooms of chapters (default: all)")
     parser.set_defaults(command=_measure)
     parser.add_argument("--renew", action="store_true", help="measure again what holds, too")
+    parser.add_argument(
+        "--minutes",
+        metavar="N",
+        help="measure what can be done in so many minutes; the same command goes on from there",
+    )
+    parser.add_argument(
+        "--archive",
+        metavar="FILE",
+        help="go on from what this tar file holds, and leave in it what is done at the end",
+    )
+    parser.add_argument(
+        "--archive-limit",
+        metavar="MB",
+        default="60",
+        help="no more runs in the archive than make this size (default: 60)",
+    )
     parser.add_argument(
         "--cluster", metavar="ADDRESS", help="of a dask scheduler, whose workers do all"
     )

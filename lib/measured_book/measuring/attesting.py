@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.progress import Progress, Shown
 from measured_book.measuring.repeating import measured_in_full, to_fetch
 from measured_book.measuring.scheduler import locked
+from measured_book.measuring.slices import Slice, TimeUpError
 from measured_book.measuring.state import (
     ATTESTED,
     CURRENT,
@@ -108,20 +109,32 @@ def keep_fingerprints(
     executor: Executor | None = None,
     progress: Shown = "nothing",
     say: Say = print,
+    limit: Slice | None = None,
 ) -> dict[str, str]:
-    """Keep the fingerprints of measurements whose results were just measured with the code as it is now.
+    """Keep the fingerprints of measurements whose results were measured with the code as it is now.
 
-    Of results with other seeds, or in a folder of their own, nothing is kept: the book's own have them.
+    Of results with other seeds, or in a folder of their own, nothing is kept: the book's own have them. Of
+    those that have one nothing is taken.
+
+    Args:
+        measurements, executor, progress, say: as for `attest`.
+        limit: the time that there is.
 
     Returns:
         what went wrong, by label.
+
+    Raises:
+        TimeUpError: the time is up; fingerprints that were taken are kept.
     """
     if _other_set():
         return {}
-    mine = {one: at for one in measurements if (at := status(one)).state == CURRENT}
-    found = {one: Attested(one) for one in mine}
-    with Progress(progress, say) as shown, Workers(executor, shown) as work:
-        _keep_fingerprints(mine, found, work, shown)
+    if not (lacking := list(_without_fingerprint(measurements))):
+        return {}
+    with _alone(say, limit):
+        mine = _without_fingerprint(lacking)  # another process may have taken it meanwhile
+        found = {one: Attested(one) for one in mine}
+        with Progress(progress, say) as shown, Workers(executor, shown, limit=limit) as work:
+            _keep_fingerprints(mine, found, work, shown)
     return {one.label: item.problem for one, item in found.items() if item.problem}
 
 
@@ -133,6 +146,17 @@ def _other_set() -> str:
     return f"{RESULTS_VARIABLE}={elsewhere}" if elsewhere else ""
 
 
+def _without_fingerprint(measurements: Iterable[Measurement]) -> dict[Measurement, Status]:
+    """Those that were measured with the code as it is now, of which no fingerprint is kept."""
+    found = {}
+    for one in measurements:
+        with suppress(OSError, ValueError):  # which measuring it says
+            at = status(one)
+            if at.state == CURRENT and at.attestation is None:
+                found[one] = at
+    return found
+
+
 def _lacks_something(at: Status) -> bool:
     if at.result is None or at.code is None:
         return False
@@ -140,8 +164,8 @@ def _lacks_something(at: Status) -> bool:
 
 
 @contextmanager
-def _alone(say: Say) -> Iterator[None]:
-    """Wait until no other process attests."""
+def _alone(say: Say, limit: Slice | None = None) -> Iterator[None]:
+    """Wait until no other process takes fingerprints. Raises `TimeUpError` where there is no time for that."""
     build = build_folder()
     if build is None:
         yield
@@ -153,7 +177,10 @@ def _alone(say: Say) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         say("another process attests; this one waits for it")
-        lock.acquire()
+        try:
+            lock.acquire(timeout=-1 if limit is None else limit.left)
+        except Timeout:
+            raise TimeUpError from None
     try:
         yield
     finally:

@@ -102,6 +102,7 @@ class Changes:
         pairs: what both say about each claim, and each part of one.
         verdicts: claims with another verdict.
         intervals: claims, or parts, whose interval moved: the effect of one set lies outside of the other's.
+        declared: how many measurements there are, in either set or in none.
         judged: how many claims were judged in both sets.
         unjudged: rooms that could not be judged, and why.
     """
@@ -112,6 +113,7 @@ class Changes:
     pairs: list[Move] = field(default_factory=list)
     verdicts: list[Move] = field(default_factory=list)
     intervals: list[Move] = field(default_factory=list)
+    declared: int = 0
     judged: int = 0
     unjudged: dict[str, str] = field(default_factory=dict)
 
@@ -125,19 +127,16 @@ class Changes:
 
 
 def results_in(folder: Path) -> dict[str, dict[str, Result]]:
-    """The results in a folder, room by room; none where there is no such folder.
+    """The results in a folder, for each room that declares measurements; none where there is no such folder.
 
     What lies in the folder of a room that measures nothing, such as tables of a comparison, is no result.
 
     Raises:
         DamagedResultError: a file cannot be trusted.
     """
-    found = {}
+    found, known = {}, set(rooms())
     for own in sorted(folder.glob("*/results")):
-        room = chapters_folder() / own.parent.name
-        if room.is_dir() and not (room / "measure.py").is_file():
-            continue
-        if files := result_files(own):
+        if own.parent.name in known and (files := result_files(own)):
             found[own.parent.name] = {path.stem: read_result(path) for path in files}
     return found
 
@@ -195,6 +194,7 @@ def changes(before: Set, after: Set, chosen: Sequence[str] = ()) -> Changes:
     for room in chosen or rooms():
         old, new = before.get(room, {}), after.get(room, {})
         declared = measurements_of(room)
+        found.declared += len(declared)
         found.only_before += [f"{room}.{name}" for name in old if name in declared.keys() - new]
         found.only_after += [f"{room}.{name}" for name in new if name in declared.keys() - old]
         both = [name for name in declared if name in old and name in new]

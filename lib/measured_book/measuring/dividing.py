@@ -143,7 +143,16 @@ def device_processes(cores: int) -> int:
 
 
 @dataclass(eq=False)
-class _Group(Generic[T]):
+class Group(Generic[T]):
+    """What waits of runs that differ in their seeds alone.
+
+    Attributes:
+        first: whether more is to be done when they are there.
+        job: one of the runs.
+        alone, pair: the estimated costs of one run, and of a stack of two.
+        members: what waits, one item a run.
+    """
+
     first: bool
     job: Job
     alone: Took
@@ -157,17 +166,21 @@ class _Group(Generic[T]):
 
     @property
     def order(self) -> tuple[bool, float]:
-        part = self.part
+        """Its place in a queue: the smallest comes first."""
+        return not self.first, -self.seconds(self.part)
+
+    def seconds(self, part: int) -> float:
+        """The estimated seconds of a stack of so many runs."""
         if part == 1:
-            return not self.first, -self.alone.seconds
-        return not self.first, -(self.pair.processor + self.alone.products * part)
+            return self.alone.seconds
+        return self.pair.processor + self.alone.products * part
 
 
 class Stacks(Generic[T]):
     """A queue of stacks for a device: those that other work waits for come first, then the longest."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, _Group[T]] = {}
+        self._groups: dict[str, Group[T]] = {}
         self._heap: list[tuple[tuple[bool, float], int, str, int]] = []
         self._count = itertools.count()
 
@@ -186,7 +199,7 @@ class Stacks(Generic[T]):
         key = f"{first} {stack_key(job)}"
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(first, job, took(job, 1), took(job, 2))
+            group = self._groups[key] = Group(first, job, took(job, 1), took(job, 2))
         group.members.append(what)
         self._push(key)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from measured_transformer.models.config import Config
@@ -15,8 +18,12 @@ from measured_transformer.training.tuning import Arm, Tuned, kept_rates, known_r
 
 from measured_book.evidence.seeds import seeds_of
 
-Choose = Callable[["Search"], float]
+Choose = Callable[["Search"], Tuned]
 _choose: ContextVar[Choose | None] = ContextVar("choose", default=None)
+FURTHER = 3
+"""How many rates beyond the end of its grid a search may go on to."""
+REASONS = Path(__file__).with_name("at_the_edge.toml")
+"""The arms whose best rate may be the smallest or largest of its grid, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +77,24 @@ class Search:
             steps=self.steps,
         )
 
+    def is_at_edge(self, found: Tuned) -> bool:
+        """Whether the best rate is the smallest or largest of the grid, where no reason allows that."""
+        return self.name in found.at_edge and self.name not in reasons_at_edge()
+
+    def wider(self, best: float) -> Search:
+        """The same search with one more rate, beyond the end of the grid at which the best rate lies."""
+        rates = sorted(set(self.rates))
+        end, next_to_it = (rates[0], rates[1]) if best == rates[0] else (rates[-1], rates[-2])
+        beyond = float(f"{end * end / next_to_it:.6g}")
+        return replace(self, rates=sorted([*rates, beyond]))
+
 
 class NotTunedError(LookupError):
     """The table of tuned rates has no learning rate for a search yet."""
+
+
+class EdgeError(ValueError):
+    """The best rate of a search is the smallest or largest that was tried."""
 
 
 def job(config: Config, task: Task, seed: int, **options: Any) -> Job:
@@ -93,16 +115,50 @@ def tuning_seeds(count: int) -> list[int]:
 def tuned(search: Search) -> float:
     """The learning rate that suits an arm best.
 
+    Where that is the smallest or largest rate of the grid, another could be better: the search goes on beyond
+    that end, by the ratio of the grid's last two rates, until the best rate lies inside.
+
     Raises:
         NotTunedError: the table does not know it; `make measure` makes the search.
+        EdgeError: the best rate still lies at the end after `FURTHER` more rates, and no reason is given.
     """
+    asked, found = search, _found(search)
+    for _ in range(FURTHER):
+        if not asked.is_at_edge(found):
+            break
+        asked = asked.wider(found.rates[search.name])
+        found = _found(asked)
+    if asked.is_at_edge(found):
+        grid = ", ".join(f"{rate:g}" for rate in asked.rates)
+        raise EdgeError(
+            f"expected the best learning rate of {search.name} inside its grid, got "
+            f"{found.rates[search.name]:g}, at the end of {grid}; widen the grid, or say in {REASONS.name} "
+            "why it does not matter"
+        )
+    return found.rates[search.name]
+
+
+def _found(search: Search) -> Tuned:
+    """The kept result of a search, or what is to be taken for it where there is none."""
     found = search.known()
     if found is not None:
-        return found.rates[search.name]
+        return found
     choose = _choose.get()
     if choose is None:
         raise not_tuned(search)
     return choose(search)
+
+
+@lru_cache(maxsize=1)
+def reasons_at_edge() -> Mapping[str, str]:
+    """For each arm whose best rate may lie at the end of its grid, why that does not matter."""
+    reasons: dict[str, str] = tomllib.loads(REASONS.read_text("utf-8"))
+    return reasons
+
+
+def placeholder(search: Search) -> Tuned:
+    """Stands for the result of a search that is still to be made; its rate is never trained with."""
+    return Tuned({search.name: search.rates[0]}, {}, (), False)
 
 
 def not_tuned(search: Search) -> NotTunedError:
@@ -124,19 +180,19 @@ def choosing(choose: Choose) -> Iterator[None]:
 
 
 @contextmanager
-def wanted_searches(known: Mapping[str, float] | None = None) -> Iterator[list[Search]]:
+def wanted_searches(known: Mapping[str, Tuned] | None = None) -> Iterator[list[Search]]:
     """Collect the searches that are still to be made, instead of raising an error.
 
     Args:
-        known: the rates that earlier searches found, by `search_key`.
+        known: what earlier searches found, by `search_key`.
     """
     found: list[Search] = []
 
-    def choose(search: Search) -> float:
-        if known is not None and (rate := known.get(search_key(search))) is not None:
-            return rate
+    def choose(search: Search) -> Tuned:
+        if known is not None and (kept := known.get(search_key(search))) is not None:
+            return kept
         found.append(search)
-        return search.rates[0]  # never trained with: the search is made first
+        return placeholder(search)
 
     with choosing(choose):
         yield found
@@ -150,8 +206,8 @@ def kept_choices() -> Iterator[list[Search]]:
     """
     found: list[Search] = []
 
-    def choose(search: Search) -> float:
-        rates = kept_rates(
+    def choose(search: Search) -> Tuned:
+        kept = kept_rates(
             search.name,
             Arm(search.config, search.options),
             search.task,
@@ -159,10 +215,10 @@ def kept_choices() -> Iterator[list[Search]]:
             seeds=search.seeds,
             steps=search.steps,
         )
-        if rates is None:
+        if kept is None:
             raise not_tuned(search)
         found.append(search)
-        return rates[search.name]
+        return kept
 
     with choosing(choose), trusting():
         yield found

@@ -1,10 +1,11 @@
-"""The numbers that pages print, and whether one leaves its own interval when a seed is measured again.
+"""What pages print, and whether a number or a verdict changes by more than another draw of a seed explains.
 
 A printed number is a reading of all kept seeds. Where one of them is measured again on another kind of
 processor, rounding may lead its training elsewhere, to what another seed could have given. A number's own
 interval is what it could be then: its values when that seed's place is taken by seeds as far from the mean as
 the others, and some times farther. What rounding can do lies inside; a number outside means that something else
-is computed.
+is computed. So it is with verdicts: one that another draw of a seed can change is *fragile*, and rounding alone
+may change it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import numpy as np
 from measured_transformer.training.folders import build_folder
 
 from measured_book.evidence.grammar import split_format
+from measured_book.evidence.registry import claims
 from measured_book.evidence.results import Result
+from measured_book.evidence.verdicts import Verdict
 from measured_book.measuring.judging import (
     Judged,
     judge_again,
@@ -40,6 +43,7 @@ NOISE = 1e-5
 """What may be rounding itself, such as the error of an identity."""
 CLOSE = 1e-5
 """By what share of itself a number may differ whose seeds do not spread."""
+_EXACT = ("identity", "arithmetic")  # kinds of claims that rounding does not touch
 _TRIED = 8  # how many of the kept seeds take the place of the one that is measured again
 
 
@@ -117,6 +121,46 @@ def left(
                 if not ends[0] <= value <= ends[1]
             )
             found.append(Left(one, before, after or "nothing", worst))
+    return found
+
+
+def fragile(
+    kept: Judged, changed: Mapping[str, str], repeated: Mapping[str, Sequence[int]]
+) -> set[str]:
+    """The claims whose changed verdicts other draws of the repeated seeds alone could give, too.
+
+    Never one of an identity or of arithmetic, nor one that turns from confirmed to refuted or back.
+
+    Args:
+        kept: the room, judged by what is kept.
+        changed: the claims whose verdicts changed, and their new ones.
+        repeated: the places of the seeds that were measured again, by name of the measurement.
+    """
+    known = {
+        name: shown.result
+        for name, shown in kept.results.items()
+        if name in repeated and shown.result is not None and len(shown.result.seeds) > 1
+    }
+    asked = {
+        claim: verdict
+        for claim, verdict in changed.items()
+        if claims()[claim].kind not in _EXACT
+        and {verdict, kept.records[claim]["verdict"]} != {Verdict.CONFIRMED, Verdict.REFUTED}
+    }
+    found: set[str] = set()
+    if not asked:
+        return found
+    one_by_one = [{name: result} for name, result in known.items()]
+    for drawn in (one for group in [known, *one_by_one] for one in _draws(group, repeated)):
+        if len(found) == len(asked):
+            break
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                records = judge_again(kept, drawn).records
+            except (ValueError, ArithmeticError, IndexError):
+                continue  # as in `_interval`
+        found |= {claim for claim, new in asked.items() if records[claim]["verdict"] == new}
     return found
 
 

@@ -9,7 +9,7 @@ from measured_transformer.training.tuning import Tuned
 
 from measured_book.measuring import jobs
 from measured_book.measuring.dividing import stack_key
-from measured_book.measuring.jobs import Search, choosing, job, search_key
+from measured_book.measuring.jobs import Search, choosing, job, placeholder, search_key
 
 
 class Memory:
@@ -31,7 +31,7 @@ class Memory:
         return self._told[words]
 
     @contextmanager
-    def wanted_searches(self, known: Mapping[str, float]) -> Iterator[list[Search]]:
+    def wanted_searches(self, known: Mapping[str, Tuned]) -> Iterator[list[Search]]:
         """`jobs.wanted_searches`, with one lookup in the table for each search."""
         found: list[Search] = []
         ask = jobs.Search.known
@@ -43,11 +43,11 @@ class Memory:
                 self._known[words] = ask(search)
             return self._known[words]
 
-        def choose(search: Search) -> float:
-            if (rate := known.get(self.search_key(search))) is not None:
-                return rate
+        def choose(search: Search) -> Tuned:
+            if (kept := known.get(self.search_key(search))) is not None:
+                return kept
             found.append(search)
-            return search.rates[0]  # never trained with: the search is made first
+            return placeholder(search)
 
         jobs.Search.known = remembered  # type: ignore[method-assign, assignment]
         try:

@@ -2,8 +2,9 @@
 
 Each repeat takes the fingerprint of every measurement, which any change of what is computed alters on any
 processor, and measures the first seeds of a share in full. It fails for what rounding cannot explain: another
-fingerprint, a verdict that changes, a printed number that leaves its own interval, and, on the kind of machine
-that a result was measured on, any value that is not equal to the last bit. All else is counted and reported.
+fingerprint, a verdict that changes and is not fragile (see `printed`), a printed number that leaves its own
+interval, and, on the kind of machine that a result was measured on, any value that is not equal to the last
+bit. All else is counted and reported.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from measured_book.evidence.seeds import seeds_of
 from measured_book.measuring.comparing import Comparison, compare
 from measured_book.measuring.judging import judge_again, judge_room
 from measured_book.measuring.measurement import Measurement
-from measured_book.measuring.printed import Left, left
+from measured_book.measuring.printed import Left, fragile, left
 from measured_book.measuring.progress import Progress, Shown
 from measured_book.measuring.scheduler import error_summary
 from measured_book.measuring.state import Status, environment, same_kind, status
@@ -102,15 +103,17 @@ class Report:
         items: each measurement.
         verdicts: claims that get another verdict with what was measured now: the kept one and the new one.
         numbers: printed numbers that leave their intervals, by room.
+        fragile: claims that get another verdict too, but one that another draw of a seed can give.
     """
 
     items: list[Repeated]
     verdicts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     numbers: Mapping[str, Sequence[Left]] = field(default_factory=dict)
+    fragile: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
-        """Whether nothing fails; what was left out for want of its corpus does not."""
+        """Whether nothing fails; what was left out for want of its corpus does not, nor a fragile verdict."""
         return not self.verdicts and not self.numbers and all(item.passed for item in self.items)
 
 
@@ -144,8 +147,7 @@ def repeat(
     for item in items:
         if not item.is_complete or not item.seeds:
             say(line_of(item))
-    verdicts, numbers = consequences(items)
-    return Report(items, verdicts, numbers)
+    return Report(items, *consequences(items))
 
 
 def measured_in_full(
@@ -164,7 +166,7 @@ def measured_in_full(
         items.append(item)
     with Progress(progress, say) as shown, Workers(executor, shown) as work:
         _measure(items, work, shown, whole=True)
-    verdicts, numbers = consequences(items)
+    verdicts, numbers, _ = consequences(items)
     changed = [f"{claim} becomes {after}" for claim, (_, after) in verdicts.items()]
     gone = [str(one) for each in numbers.values() for one in each]
     return [(item.measurement, "; ".join([*item.failures, *changed, *gone])) for item in items]
@@ -234,12 +236,12 @@ def _measure(
 
 def consequences(
     items: Iterable[Repeated],
-) -> tuple[dict[str, tuple[str, str]], dict[str, list[Left]]]:
+) -> tuple[dict[str, tuple[str, str]], dict[str, list[Left]], dict[str, tuple[str, str]]]:
     """What changes where the values measured again replace the kept ones.
 
     Returns:
-        claims that get another verdict (the kept one, the new one), and by room the printed numbers that leave
-        their intervals.
+        claims that get another verdict (the kept one, the new one), by room the printed numbers that leave
+        their intervals, and claims with another verdict that are fragile.
     """
     rooms: dict[str, dict[str, Result]] = {}
     places: dict[str, dict[str, list[int]]] = {}
@@ -260,16 +262,21 @@ def consequences(
         places.setdefault(item.measurement.room, {})[name] = seeds
     verdicts: dict[str, tuple[str, str]] = {}
     numbers: dict[str, list[Left]] = {}
+    explained: dict[str, tuple[str, str]] = {}
     for room, measured in rooms.items():
         before = judge_room(room)
         after = judge_again(before, measured)
-        for claim, record in before.records.items():
-            was, becomes = record["verdict"], after.records.get(claim, record)["verdict"]
-            if was != becomes:
-                verdicts[claim] = (was, becomes)
+        others = {
+            claim: (record["verdict"], new["verdict"])
+            for claim, record in before.records.items()
+            if (new := after.records.get(claim, record))["verdict"] != record["verdict"]
+        }
+        by_chance = fragile(before, {one: new for one, (_, new) in others.items()}, places[room])
+        for claim, both in others.items():
+            (explained if claim in by_chance else verdicts)[claim] = both
         if gone := left(before, measured, places[room]):
             numbers[room] = gone
-    return verdicts, numbers
+    return verdicts, numbers, explained
 
 
 def line_of(item: Repeated) -> str:

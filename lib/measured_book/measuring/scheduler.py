@@ -6,6 +6,7 @@ measurement, the next call goes on from there. A result is written when all of i
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 import warnings
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from measured_transformer.training.store import Store, found_store
 
 from measured_book.evidence.results import (
     Result,
+    chapters_folder,
     check,
     differing,
     other_form,
@@ -34,6 +37,7 @@ from measured_book.evidence.seeds import seeds_of
 from measured_book.measuring.attestations import code_of
 from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.progress import Progress, Shown
+from measured_book.measuring.slices import Slice, TimeUpError
 from measured_book.measuring.state import (
     DAMAGED,
     environment,
@@ -52,11 +56,22 @@ Say = Callable[[str], None]
 
 @dataclass
 class Report:
-    """The outcome of measuring: results written, results already valid, and failures with their messages."""
+    """The outcome of measuring.
+
+    Attributes:
+        written: the measurements whose results were written.
+        held: those whose results were valid already.
+        failed: what went wrong, by measurement.
+        needed: the stored runs that unfinished measurements still need: key -> measurements; None where that
+            is unknown, since their work was not planned to its end.
+        time_is_up: whether a slice ended before everything was done.
+    """
 
     written: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    needed: dict[str, set[str]] | None = None
+    time_is_up: bool = False
 
 
 def measure(
@@ -103,6 +118,8 @@ def measure_all(
     renew: bool = False,
     progress: Shown = "lines",
     say: Say = print,
+    limit: Slice | None = None,
+    report: Report | None = None,
 ) -> Report:
     """Measure everything without a valid result, with all seeds, and write the results.
 
@@ -112,42 +129,79 @@ def measure_all(
     Args:
         measurements: what to look at.
         executor: as for `measure`.
-        renew: whether to measure again what holds, and to take a result's new form where it has changed.
+        renew: whether to measure again what holds, and to take a result's new form where it has changed. In a
+            slice what was measured longest ago comes first.
         progress: how to show how far it is.
         say: takes a line on each measurement.
+        limit: the time that there is. What another process is at work on is then left to that.
+        report: where to write what was done, for whoever wants it after an interruption too.
     """
-    report, elsewhere = Report(), dict[Measurement, int | None]()
-    with (
-        _choices_kept(),
-        a_store() as store,
-        Progress(progress, say) as shown,
-        Workers(executor, shown, tuned_table.PACKAGED) as work,
-    ):
-        with ExitStack() as locks:
-            mine = []
-            for one in measurements:
-                if locks.enter_context(locked(one, wait=False)):
-                    mine += _planned(one, renew, report, shown.note)
-                else:
-                    say(f"{one.label}: another process is measuring it; it comes last")
-                    elsewhere[one] = _written(one)
-            _do(mine, work, store, report)
-        for one, before in elsewhere.items():
-            with locked(one, wait=True):
-                again = renew and _written(one) == before
-                _do(_planned(one, again, report, shown.note), work, store, report)
+    report, elsewhere = report or Report(), dict[Measurement, int | None]()
+    try:
+        with (
+            _choices_kept(),
+            a_store() as store,
+            Progress(progress, say) as shown,
+            Workers(executor, shown, tuned_table.PACKAGED, limit) as work,
+        ):
+            with ExitStack() as locks:
+                mine = []
+                for one in measurements:
+                    if locks.enter_context(locked(one, wait=False)):
+                        mine += _planned(one, renew, report, shown.note)
+                    elif limit is None:
+                        say(f"{one.label}: another process is measuring it; it comes last")
+                        elsewhere[one] = _written(one)
+                    else:
+                        say(f"{one.label}: another process is measuring it; it is left to that")
+                if limit is not None:
+                    limit.ranks = {task.one.label: task.date for task in mine} if renew else {}
+                _do(mine, work, store, report)
+            for one, before in elsewhere.items():
+                with locked(one, wait=True):
+                    again = renew and _written(one) == before
+                    _do(_planned(one, again, report, shown.note), work, store, report)
+    except TimeUpError:
+        report.time_is_up = True
     return report
 
 
 @contextmanager
 def _choices_kept() -> Iterator[None]:
-    """Copy learning rates that measurements choose during evaluation into the library's table."""
-    here = tuned_table.build_table()
-    before = [] if here is None else tuned_table.lines_of(here)
-    yield
-    new = [] if here is None else [one for one in tuned_table.lines_of(here) if one not in before]
-    if new:
-        tuned_table.add_lines(new, tuned_table.PACKAGED)
+    """Copy learning rates that measurements choose during evaluation into the library's table.
+
+    What is chosen, also before an interruption, is noted in the table of `chosen_table`.
+    """
+    here, noted = tuned_table.build_table(), chosen_table()
+    tables = [] if here is None else [here, tuned_table.PACKAGED]
+    before = [tuned_table.lines_of(table) for table in tables]
+    try:
+        yield
+    finally:
+        new = [
+            [line for line in tuned_table.lines_of(table) if line not in lines]
+            for table, lines in zip(tables, before, strict=True)
+        ]
+        if new and new[0]:
+            tuned_table.add_lines(new[0], tuned_table.PACKAGED)
+        if noted is not None and any(new):
+            tuned_table.add_lines([line for lines in new for line in lines], noted)
+
+
+def chosen_table() -> Path | None:
+    """The table of the learning rates that were chosen here with the code as it is now; None outside a book."""
+    build = build_folder()
+    return None if build is None else build / "measuring" / f"tuned-{all_code()[:16]}.jsonl"
+
+
+def all_code() -> str:
+    """A digest of all code of the library and of the chapters' rooms."""
+    told = hashlib.sha256()
+    for folder in (Path(tuned_table.__file__).parents[1], chapters_folder()):
+        for file in sorted(folder.rglob("*.py")):
+            told.update(f"{file.relative_to(folder)} {file.stat().st_size}\n".encode())
+            told.update(file.read_bytes())
+    return told.hexdigest()
 
 
 def _written(one: Measurement) -> int | None:
@@ -182,11 +236,18 @@ def _do(tasks: Sequence[Task], work: Workers, store: Store, report: Report) -> N
         if not task.missing:
             task.finish(report)
     wanted = [one for task in tasks for one in task.wanted()]
-    for one, outcome in work.outcomes(wanted, store):
-        task = by_one[id(one.measurement)]
-        task.take((one, outcome))
-        if not task.missing:
-            task.finish(report)
+    try:
+        for one, outcome in work.outcomes(wanted, store):
+            task = by_one[id(one.measurement)]
+            task.take((one, outcome))
+            if not task.missing:
+                task.finish(report)
+    except TimeUpError:
+        for task in tasks:
+            task.stop(report)
+        raise
+    finally:
+        report.needed = work.needed()
 
 
 class Task:
@@ -224,6 +285,20 @@ class Task:
         return [
             Wanted(self.one, seed, settings, digest, refused=self._refused) for seed in self.missing
         ]
+
+    @property
+    def date(self) -> float:
+        """When the kept result was measured, in seconds; 0 where there is none or nobody knows."""
+        try:
+            told = "" if self._kept is None else str(self._kept.provenance.get("date", ""))
+            return datetime.fromisoformat(told).timestamp()
+        except ValueError:
+            return 0.0
+
+    def stop(self, report: Report) -> None:
+        """Report what went wrong where the time was up before all seeds were in."""
+        if self.missing and (self._failed or self._refused):
+            self.finish(report)
 
     def take(self, outcome: Outcome) -> None:
         """Keep the outcome of a seed."""

@@ -22,6 +22,7 @@ from measured_book.measuring.fingerprints import (
 )
 from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.progress import A_LOOK, Progress
+from measured_book.measuring.slices import TimeUpError
 from measured_book.measuring.work import Workers
 
 Outcome = tuple[Measurement, Taken | Exception]
@@ -41,6 +42,9 @@ def fingerprints(
         work: what computes.
         shown: what is told of it.
         most: seconds of reading after which values are left out.
+
+    Raises:
+        TimeUpError: the time that `work` has is up.
     """
     for one in wanted:
         shown.expect("fingerprints", one.label, A_LOOK)
@@ -51,7 +55,7 @@ def fingerprints(
             asked[work.submit(partial(call, most=most))] = one
         else:  # defined in a notebook: no other process can find it
             asked[_done(one, values)] = one
-    for future in as_completed(asked):
+    for future in _as_completed(asked, work):
         one = asked[future]
         shown.advance("fingerprints", one.label, A_LOOK)
         error = future.exception()
@@ -91,8 +95,16 @@ def fresh_fingerprints(
             second[submit(partial(call, nudged=True))] = one
             for future in [future for future in second if future.done()]:
                 yield _kept(second.pop(future), future, first)
-        for future in as_completed(second):
+        for future in _as_completed(second, work):
             yield _kept(second[future], future, first)
+
+
+def _as_completed(futures: Iterable[Future[Taken]], work: Workers) -> Iterator[Future[Taken]]:
+    """As `concurrent.futures.as_completed`, until the time is up."""
+    try:
+        yield from as_completed(futures, None if work.limit is None else work.limit.left)
+    except TimeoutError:
+        raise TimeUpError from None
 
 
 def _kept(

@@ -4,7 +4,8 @@ Every training is done once, however many measurements and seeds ask for it, the
 looked at as soon as its own trainings are there. Where learning rates are still to be chosen, the trainings of
 those searches come in the same pool, and what waits for them follows.
 
-On an accelerator the same processes train stacks, several at once on the one device: see `dividing`.
+On an accelerator the same processes train stacks, several at once on the one device: see `dividing`. Within a
+limit of time the order is that of `slices`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -35,12 +36,14 @@ from measured_transformer.training.processes import LocalProcesses, ProcessDiedE
 from measured_transformer.training.store import Store
 from measured_transformer.training.tuning import Arm, Tuned, keep_rates
 
-from measured_book.measuring.dividing import Stacks, device_processes, stack_key
+from measured_book.measuring.dividing import Stacks, device_processes, stack_key, took
 from measured_book.measuring.jobs import Search, kept_choices
 from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.progress import A_LOOK, Progress, cost
 from measured_book.measuring.remembering import Memory
+from measured_book.measuring.slices import MostShared, Slice, TimeUpError
 from measured_book.measuring.trials import (
+    CHECKPOINT_EVERY,
     OPENING,
     Trial,
     open_by_name,
@@ -100,6 +103,7 @@ class _Item:
     waits: set[str] = field(default_factory=set)
     units: float = A_LOOK
     ended: bool = False
+    failed: bool = False
 
 
 @dataclass(eq=False)
@@ -130,6 +134,12 @@ class _Training:
         """Whether nothing waits for it any longer."""
         return all(isinstance(one, _Item) and one.wanted.refused for one in self.waiting)
 
+    @property
+    def labels(self) -> set[str]:
+        """The measurements that wait for it."""
+        items = [i for w in self.waiting for i in (w.items if isinstance(w, _Search) else [w])]
+        return {item.wanted.label for item in items if not item.ended}
+
 
 @dataclass(eq=False)
 class _Stack:
@@ -151,12 +161,19 @@ class Workers:
         executor: what trains and looks; processes on the cores of this machine when not given.
         progress: what is told of it.
         table: where choices of learning rates are kept; None for nowhere.
+        limit: the time that there is; None for all of it.
     """
 
     def __init__(
-        self, executor: Executor | None, progress: Progress, table: Path | None = None
+        self,
+        executor: Executor | None,
+        progress: Progress,
+        table: Path | None = None,
+        limit: Slice | None = None,
     ) -> None:
         self.table, self._progress, self._open = table, progress, ExitStack()
+        self.limit = limit
+        self._work: _Work | None = None
         self._asked: WeakSet[Future[Any]] = WeakSet()
         self._given = executor is not None
         self._executor = self._own() if executor is None else executor
@@ -177,8 +194,20 @@ class Workers:
         return executor
 
     def outcomes(self, wanted: Iterable[Wanted], store: Store) -> Iterator[Outcome]:
-        """Yield each wanted item once, with its trial or error, in order of completion."""
-        yield from _Work(self, wanted, store, self._progress).outcomes()
+        """Yield each wanted item once, with its trial or error, in order of completion.
+
+        Raises:
+            TimeUpError: the time is up; what is done has been yielded.
+        """
+        self._work = _Work(self, wanted, store, self._progress)
+        yield from self._work.outcomes()
+
+    def needed(self) -> dict[str, set[str]] | None:
+        """The stored runs that what was asked for last still needs: key -> measurements.
+
+        None where the work was not planned to its end, so that nobody knows.
+        """
+        return {} if self._work is None else self._work.needed()
 
     # What the work asks for ---------------------------------------------------------------------
 
@@ -196,10 +225,11 @@ class Workers:
     def places(self) -> float:
         """How many calls to have in flight: slightly more than can run at once, so that no queue builds up.
 
-        On an accelerator, where calls are short and many, each process has its next one at hand.
+        On an accelerator, where calls are short and many, each process has its next one at hand; but not within
+        a limit of time, since a call has to begin when it is submitted for one to know when it will end.
         """
         if not self._given:
-            return (2.0 if self.on_device else 1.0) * _processes()
+            return (2.0 if self.on_device and self.limit is None else 1.0) * _processes()
         if (number := getattr(self._executor, "_max_workers", None)) is not None:
             return 2.0 * number
         client = getattr(self._executor, "_client", None)  # dask's: its cluster may grow
@@ -238,13 +268,16 @@ class _Work:
         self._items = [_Item(one) for one in wanted]
         self._trainings: dict[str, _Training] = {}
         self._searches: dict[str, _Search] = {}
-        self._rates: dict[str, float] = {}  # what searches found, by what they are told of
+        self._rates: dict[str, Tuned] = {}  # what searches found, by what they are told of
         self._memory = Memory()
         self._keys: dict[tuple[str, int], tuple[Job, str | None]] = {}
         self._there: set[str] = set()  # trainings that are done
         self._broken: dict[str, str] = {}  # trainings that failed, and how
         self._queue: list[tuple[float, int, _Training]] = []  # a heap: the longest first
         self._stacks: Stacks[_Training] = Stacks()  # on an accelerator: what was in the queue
+        self._limit, self._planned = workers.limit, False
+        ranks = None if self._limit is None else self._limit.ranks
+        self._shared = MostShared[_Training](lambda training: training.labels, ranks)  # in a slice
         self._suspects: deque[_Stack] = deque()  # whose processes died
         self._looks: deque[_Item] = deque()
         self._running: dict[Future[Any], _Item | _Training | _Stack] = {}
@@ -254,15 +287,43 @@ class _Work:
     def outcomes(self) -> Iterator[Outcome]:
         """Yield each wanted item with its outcome."""
         for item in self._items:
+            if self._limit is not None:
+                self._limit.check()
             self._progress.expect("looks", item.wanted.label, A_LOOK)
             self._plan(item)
+        self._planned = True
         while True:
             while self._found:
                 yield self._found.popleft()
-            if not (self._queue or self._stacks or self._suspects or self._looks or self._running):
+            if not (self._waits or self._suspects or self._looks or self._running):
                 return
             self._start()
+            if self._limit is not None and not (self._running or self._found):
+                raise TimeUpError  # nothing that is left fits
             self._collect(block=not self._found)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether trainings wait."""
+        return bool(self._queue or self._stacks or self._shared)
+
+    def needed(self) -> dict[str, set[str]] | None:
+        """The stored runs that unfinished items and searches need, and for which measurements."""
+        if not self._planned:
+            return None
+        found: dict[str, set[str]] = {}
+        for item in self._items:
+            if item.ended and not item.failed:
+                continue
+            chosen = [self._searches[name] for name in item.waits if name in self._searches]
+            jobs = [*item.jobs.values(), *(job for one in chosen for job in one.trials.values())]
+            for job in jobs:
+                alone = self._key(job)
+                if alone in self._there:
+                    key = stored_key(job, self._store, alone)
+                    if key is not None:
+                        found.setdefault(key, set()).add(item.wanted.label)
+        return found
 
     # Planning -----------------------------------------------------------------------------------
 
@@ -291,6 +352,7 @@ class _Work:
             return
         for search in dict.fromkeys(chosen):
             self._choose_if_ready(search)
+        self._shared.ask_again()
 
     def _search(self, search: Search, item: _Item) -> _Search:
         name = self._memory.search_key(search)
@@ -338,52 +400,101 @@ class _Work:
     def _start(self) -> None:
         places = self._workers.places
         while (
-            self._looks
-            and len(self._running) < places
+            len(self._running) < places
             and not self._enough_evaluations_running(places)
+            and (item := self._next_look()) is not None
         ):
-            item = self._looks.popleft()
             if item.wanted.refused:
                 self._end(item, item.wanted.refused[0])
             else:
-                self._running[self._look(item)] = item
+                self._run(item, partial(self._look, item))
         if self._workers.on_device:
             self._start_stacks(places)
             return
-        while self._queue and len(self._running) < places:
-            _, _, training = heapq.heappop(self._queue)
+        while len(self._running) < places and (training := self._next_training()) is not None:
             if training.is_refused:
                 self._trained(training)
                 continue
             call = partial(train_one, training.job, self._store)
-            self._running[self._workers.submit(call)] = training
+            self._run(training, partial(self._workers.submit, call))
+
+    def _run(self, what: _Item | _Training | _Stack, begin: Callable[[], Future[Any]]) -> None:
+        """Begin a call, and have a slice know how long it takes."""
+        began = 0.0 if self._limit is None else self._limit.clock()
+        future = begin()
+        self._running[future] = what
+        if self._limit is not None:
+            self._limit.watch(future, began, *_timing(what))
+
+    def _next_look(self) -> _Item | None:
+        """The first item that can be looked at and, in a slice, that fits."""
+        for place, item in enumerate(self._looks):
+            kinds, units = _timing(item)
+            if self._limit is None or item.wanted.refused or self._limit.fits(kinds, units):
+                del self._looks[place]
+                return item
+        return None
+
+    def _next_training(self) -> _Training | None:
+        """The longest that waits; in a slice, the next one in its order."""
+        if self._limit is None:
+            return heapq.heappop(self._queue)[-1] if self._queue else None
+        found = self._from_the_shared(stacked=False)
+        return found[0] if found else None
+
+    def _from_the_shared(self, *, stacked: bool) -> list[_Training]:
+        """The trainings of the next call of a slice; empty when none that waits fits."""
+        while self._queue:
+            _, _, training = heapq.heappop(self._queue)
+            self._shared.put(training.job, training)
+
+        def fits(job: Job, units: float) -> bool:
+            assert self._limit is not None
+            kind = "stack" if stacked else "training"
+            resumes = not stacked and job.settings["steps"] > CHECKPOINT_EVERY
+            return self._limit.fits([kind], units, resumes=resumes)
+
+        return self._shared.take(stacked=stacked, fits=fits)
 
     def _enough_evaluations_running(self, places: float) -> bool:
         """Whether evaluations make up half of the running calls while the device has work waiting."""
-        if not (self._workers.on_device and (self._queue or self._stacks)):
+        if not (self._workers.on_device and self._waits):
             return False
         looks = sum(isinstance(one, _Item) for one in self._running.values())
         return looks >= places / 2
 
     def _start_stacks(self, places: float) -> None:
+        while len(self._running) < places and (stack := self._next_stack()) is not None:
+            call = partial(train_stack, [one.job for one in stack.trainings], self._store)
+            self._run(stack, partial(self._workers.submit, call))
+
+    def _longest_stack(self) -> list[_Training]:
         while self._queue:
             _, _, training = heapq.heappop(self._queue)
             search = any(isinstance(one, _Search) for one in training.waiting)
             self._stacks.put(training.job, training, first=search)
-        while len(self._running) < places and (stack := self._next_stack()) is not None:
-            call = partial(train_stack, [one.job for one in stack.trainings], self._store)
-            self._running[self._workers.submit(call)] = stack
+        return self._stacks.take()
 
     def _next_stack(self) -> _Stack | None:
-        """The longest waiting stack; one whose process died comes only when the device is otherwise idle."""
-        while together := self._stacks.take():
+        """The longest waiting stack, or the next one in the order of a slice.
+
+        One whose process died comes only when the device is otherwise idle.
+        """
+        limit = self._limit
+        take = (
+            self._longest_stack if limit is None else partial(self._from_the_shared, stacked=True)
+        )
+        while together := take():
             for training in together:
                 if training.is_refused:
                     self._trained(training)
             if wanted := [one for one in together if not one.is_refused]:
                 return _Stack(wanted)
         others = any(isinstance(one, _Stack) for one in self._running.values())
-        return self._suspects.popleft() if self._suspects and not others else None
+        if not self._suspects or others:
+            return None
+        fits = limit is None or limit.fits(*_timing(self._suspects[0]))
+        return self._suspects.popleft() if fits else None
 
     def _look(self, item: _Item) -> Future[Trial]:
         one, where = item.wanted, item.wanted.measurement
@@ -407,7 +518,10 @@ class _Work:
     def _collect(self, *, block: bool) -> None:
         if not self._running:
             return
-        done, _ = wait(self._running, None if block else 0, FIRST_COMPLETED)
+        longest = None if self._limit is None else self._limit.left
+        done, _ = wait(self._running, longest if block else 0, FIRST_COMPLETED)
+        if block and not done:
+            raise TimeUpError
         for future in done:
             what = self._running.pop(future)
             try:
@@ -486,7 +600,7 @@ class _Work:
             elif not item.waits and not item.ended:
                 self._plan(item)
 
-    def _choice(self, chosen: _Search) -> float:
+    def _choice(self, chosen: _Search) -> Tuned:
         search, trials = (
             chosen.search,
             {key: timed(job) for key, job in chosen.trials.items()},
@@ -506,11 +620,10 @@ class _Work:
             )
 
         try:
-            found = choice(self._workers.table)
+            return choice(self._workers.table)
         except OSError as error:
             self._progress.note(f"the learning rate of {search.name} cannot be kept: {error}")
-            found = choice(None)
-        return found.rates[search.name]
+            return choice(None)
 
     def _look_if_ready(self, item: _Item) -> None:
         if item.waits or item.ended:
@@ -527,9 +640,18 @@ class _Work:
 
     def _end(self, item: _Item, outcome: Any) -> None:
         if not item.ended:
-            item.ended = True
+            item.ended, item.failed = True, isinstance(outcome, Exception)
             self._progress.advance("looks", item.wanted.label, item.units)
             self._found.append((item.wanted, outcome))
+
+
+def _timing(what: _Item | _Training | _Stack) -> tuple[list[str], float]:
+    """What a call counts for when a slice estimates its time, and its units."""
+    if isinstance(what, _Item):
+        return [f"look {what.wanted.label}", "look"], 1.0
+    if isinstance(what, _Training):
+        return ["training"], cost(what.job)
+    return ["stack"], took(what.trainings[0].job, len(what.trainings)).seconds
 
 
 def _in_words(error: BaseException) -> str:

@@ -157,14 +157,17 @@ def kept_rates(
     rates: Sequence[float],
     seeds: Sequence[int],
     steps: int,
-) -> dict[str, float] | None:
-    """The rate in the library's table for an arm, chosen with any code; None when there is none.
+) -> Tuned | None:
+    """The choice for an arm in the library's table, made with any code; None when there is none.
 
     Arguments as for `keep_rates`.
     """
     question = _Question(name, {name: arm}, task, rates, seeds, steps, {})
     lines = find_lines(question.asked, [PACKAGED]) if question.asked else []
-    return next((dict(line["best"]) for line in lines if line["name"] == name), None)
+    return next(
+        (question.choice(losses_of(line), reused=True) for line in lines if line["name"] == name),
+        None,
+    )
 
 
 def renew_rates(

@@ -210,7 +210,7 @@ def themed(draw: Callable[P, Figure]) -> Callable[P, ThemedFigure]:
 
     @functools.wraps(draw)
     def draw_both(*args: P.args, **kwargs: P.kwargs) -> ThemedFigure:
-        drawings = []
+        drawings: list[tuple[Figure, bytes]] = []
         for each in (LIGHT, DARK):
             with _themed_settings(each):
                 with _closed_after():  # or Jupyter would show it a second time
@@ -220,11 +220,29 @@ def themed(draw: Callable[P, Figure]) -> Callable[P, ThemedFigure]:
                             f"expected {draw.__name__} to return a matplotlib Figure, got "
                             f"{type(figure).__name__}; end it with `return figure`"
                         )
+                if drawings:
+                    _take_layout(drawings[0][0], figure)
                 drawings.append((figure, _png(figure, transparent=each is DARK)))
         (light_figure, light), (_, dark) = drawings
         return ThemedFigure(figure=light_figure, light=light, dark=dark)
 
     return draw_both
+
+
+def _take_layout(laid_out: Figure, figure: Figure) -> None:
+    """Place everything as in the same figure in the other theme: no size depends on a colour.
+
+    Half of a figure's time is spent on its layout. Figures with subfigures have layouts of their own.
+    """
+    if figure.subfigs or len(figure.axes) != len(laid_out.axes):
+        return
+    figure.set_layout_engine("none")
+    for before, axes in zip(laid_out.axes, figure.axes, strict=True):
+        axes.set_position(before.get_position(original=True), which="original")
+        axes.set_position(before.get_position(), which="active")
+    for name in ("_suptitle", "_supxlabel", "_supylabel"):
+        if (text := getattr(laid_out, name)) is not None:
+            getattr(figure, name).set_position(text.get_position())
 
 
 @contextmanager

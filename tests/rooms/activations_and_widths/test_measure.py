@@ -187,7 +187,8 @@ def test_a_straight_line_is_read_at_the_widths():
     losses = DataArray(
         np.stack([3 - 0.1 * np.log2(ratios), 2 + 0.2 * np.log2(ratios)]),
         dims=("seed", "ratio"),
-        coords={"ratio": ratios},
+        coords={"ratio": ratios, "seed": [0, 1]},
     )
-    assert fitted_loss(losses, 1.0).values == pytest.approx([3, 2])
-    assert fitted_loss(losses, 4.0).values == pytest.approx([2.8, 2.4])
+    widths = Dataset({"loss": losses.expand_dims(held=["stream"])})
+    assert fitted_loss(widths, held="stream", ratio=1.0).values == pytest.approx([3, 2])
+    assert fitted_loss(widths, held="stream", ratio=4.0).values == pytest.approx([2.8, 2.4])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from measured_book.evidence.results import load_results
-from measured_book.rooms.attribution import reading
+from measured_book.rooms.attribution.figures import known_areas
 from measured_book.rooms.attribution.measure import (
     DEPTHS,
     METHODS,
@@ -18,18 +18,12 @@ from measured_book.rooms.attribution.measure import (
     scores_of,
     sublayers,
 )
-from measured_book.rooms.attribution.reading import (
-    chosen_elsewhere,
-    known,
-    of_depth,
-    of_task,
-)
 from measured_transformer.analysis.ablation import Component, heads, loss
 from measured_transformer.internals.at import at
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.seeding import make_generator
-from xarray import DataArray, Dataset
+from xarray import Dataset
 
 RESULTS = load_results("attribution")
 
@@ -96,31 +90,22 @@ def test_sublayers_are_each_blocks_two() -> None:
     assert sublayers(model)[0] == Component("blocks.0.attention.out")
 
 
-def test_methods_are_chosen_on_the_other_seeds() -> None:
-    values = DataArray(
-        [[0.0, 1.0], [1.0, 0.6], [1.0, 0.6]], dims=("seed", "by"), coords={"by": ["a", "b"]}
-    )
-    # Without the first seed a is better; without the second, or the third, b.
-    assert chosen_elsewhere(values, ["a", "b"]).values.tolist() == [0.0, 0.6, 0.6]
-
-
 def test_models_that_do_not_know_their_task_are_left_out() -> None:
     found = Dataset(
-        {"accuracy": (("seed", "model"), [[1.0, 0.9], [0.99, 1.0]])},
+        {
+            "accuracy": (("seed", "model"), [[1.0, 0.9], [0.99, 1.0]]),
+            "area": (("seed", "model"), [[0.5, 0.0], [0.5, 1.0]]),
+        },
         coords={"model": list(NAMES[:2])},
     )
-    values = DataArray([[0.5, 0.0], [0.5, 1.0]], dims=("seed", "model"), coords=found.coords)
-    assert known(values, found, NAMES[:2]).values.tolist() == [0.5, 0.75]
+    assert known_areas(found, NAMES[:2]).values.tolist() == [0.5, 0.75]
 
 
 def test_names_of_models_fit_their_tasks_and_depths() -> None:
     assert len(NAMES) == len(MODELS) == sum(map(len, DEPTHS.values()))
-    assert of_depth(1) == ["recall 1"]
-    assert of_task("two hops") == ["two hops 2", "two hops 4", "two hops 6"]
 
 
 def test_nothing_is_found_where_there_is_nothing_to_find() -> None:
     areas = RESULTS["controls"].area
     for state in ("untrained", "permuted"):
         assert np.abs(areas.sel(state=state).mean("seed") - 0.5).max() < 0.2
-    assert reading.KNOWS == 0.99

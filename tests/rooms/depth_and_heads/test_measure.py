@@ -27,9 +27,7 @@ from measured_book.rooms.depth_and_heads.measure import (
 )
 from measured_book.rooms.depth_and_heads.reading import (
     by_size,
-    places,
     ranges,
-    variance_shares,
 )
 from measured_transformer.analysis.bleu import corpus_bleu
 from measured_transformer.inference.beams import BeamSearch
@@ -166,21 +164,10 @@ def test_spreads_of_models_and_of_seeds() -> None:
     assert within.tolist() == [8.0] * 9
 
 
-def test_places_and_means() -> None:
+def test_means_by_size() -> None:
     values = grid_of(np.broadcast_to(np.arange(9.0).reshape(3, 3), (2, 3, 3)).copy())
-    assert places(values, 6, 8).tolist() == [1, 1]
-    assert places(values, 2, 2).tolist() == [9, 9]
     assert by_size(values, "depth").sel(depth=2).values.tolist() == [1.0, 1.0]
     assert by_size(values, "heads").sel(heads=2).values.tolist() == [3.0, 3.0]
-
-
-def test_shares_add_up_to_one() -> None:
-    draw = np.random.default_rng(1).normal(size=(9, 3, 3))
-    found = variance_shares(draw)
-    assert sum(found.values()) == pytest.approx(1)
-    assert min(found.values()) > 0
-    seeds = np.broadcast_to(np.arange(4.0)[:, None, None], (4, 3, 3))
-    assert variance_shares(seeds)["seed"] == pytest.approx(1)
 
 
 def test_what_was_measured_has_room_and_is_no_chance() -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from measured_book.evidence.results import load_results
 from measured_book.rooms.feed_forward import measure as ff
-from measured_book.rooms.feed_forward import reading
 from measured_transformer.analysis.ablation import loss
 from measured_transformer.analysis.handmade import heads_model, induction_model
 from measured_transformer.internals.capture import capture
@@ -25,7 +24,6 @@ from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training.loop import evaluate, make_model
 from measured_transformer.training.seeding import make_generator
 from torch.nn import functional as F
-from xarray import Dataset
 
 RESULTS = load_results("feed_forward")
 SMALL = Config(vocab=6, d_model=12, n_heads=3, n_layers=2, positions="learned", max_length=5)
@@ -349,25 +347,6 @@ def test_a_head_that_looks_at_fixed_places_may_be_frozen_and_one_that_asks_may_n
     asking, repeats = induction_model(vocab=8, length=12), Induction(8, 12, shortest=3, longest=4)
     whole = evaluate(asking, repeats, seed=0).accuracy
     assert ff.accuracy_frozen(asking, repeats, seed=0) < whole - 0.1
-
-
-def test_rises_are_paired_by_seed():
-    axes = ("seed", "job", "arm")
-    found = reading.rises(
-        Dataset(
-            {
-                "loss": (axes, [[[1.0, 1.5, 3.0]], [[2.0, 1.0, 2.5]]]),
-                "taken": (("seed", "job", "part"), [[[0.1, 0.2]], [[0.3, 0.4]]]),
-            },
-            coords={"job": ["copy"], "arm": list(ff.THREE), "part": list(ff.PARTS)},
-        )
-    )
-    assert found["trained"].sel(part="network").values.tolist() == [[0.5], [-1.0]]
-    assert found["trained"].sel(part="attention").values.tolist() == [[2.0], [0.5]]
-    assert found["ablated"].values.tolist() == [[[0.1, 0.2]], [[0.3, 0.4]]]
-
-
-# --- what was measured ----------------------------------------------------------------------------
 
 
 def test_whole_models_learn_every_job_that_is_not_text_on_every_seed():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-import xarray
 from measured_book.evidence.results import load_results
 from measured_book.evidence.rules import judge
 from measured_book.evidence.schema import Equivalence
@@ -162,15 +161,6 @@ def test_the_best_rate_is_the_vertex_of_a_parabola_and_an_edge_stays_an_edge():
 
 def test_a_slope_is_in_doublings_a_doubling():
     assert measure.slope([16, 32, 64], [-4.0, -4.5, -5.0]) == pytest.approx(-0.5)
-
-
-def test_each_seed_gets_the_rate_that_is_best_for_the_others():
-    losses = xarray.DataArray(
-        [[[1.0, 9.0]], [[9.0, 1.0]], [[9.0, 1.0]], [[9.0, 1.0]]],
-        dims=("seed", "arm", "rate"),
-        coords={"seed": [0, 10, 20, 30], "arm": ["one"], "rate": [0.1, 0.2]},
-    )
-    assert reading.at_best_rate(losses).values.ravel().tolist() == [9.0, 1.0, 1.0, 1.0]
 
 
 def test_the_best_rate_of_no_width_lies_at_the_edge_of_the_grid():

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-import xarray
 from measured_book.evidence.results import load_results
 from measured_book.rooms.layer_norm import measure, reading
 from measured_book.rooms.layer_norm.measure import (
@@ -183,12 +182,6 @@ def test_a_model_that_guesses_is_as_far_off_as_one_that_diverged():
             weight.fill_(math.nan)
     best = measure.TASK.bayes_loss()
     assert measure.excess(run, 3) == pytest.approx(math.log(24) - best, abs=0.1)
-
-
-def test_each_seed_gets_the_learning_rate_that_is_best_for_the_others():
-    values = [[0.1, 1.0], [1.0, 0.1], [1.0, 0.1], [1.0, 0.1]]
-    table = xarray.DataArray(values, dims=("seed", "rate"))
-    assert reading.at_own_rate(table).tolist() == [1.0, 0.1, 0.1, 0.1]
 
 
 def test_no_arm_is_best_at_the_edge_of_the_grid():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from measured_book.evidence.results import load_results
 from measured_book.rooms.layers import figures
-from measured_book.rooms.layers.reading import climb
+from measured_book.rooms.layers.reading import climb, falls
 from measured_transformer.viewer.style import ThemedFigure
 
 RESULTS = load_results("layers")
@@ -19,7 +19,7 @@ DRAWN = {
     "plot_known": lambda: figures.plot_known(RESULTS["knowing"]),
     "plot_read_early": lambda: figures.plot_read_early(RESULTS["doing"], 0.9),
     "plot_made_by_training": lambda: figures.plot_made_by_training(
-        {"climb": climb(RESULTS["looking"].distance), "again": climb(RESULTS["looking"].entropy)}
+        {"climb": climb(RESULTS["looking"], of="distance"), "fall": falls(RESULTS["looking"])}
     ),
 }
 

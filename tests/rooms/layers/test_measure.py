@@ -24,7 +24,7 @@ from measured_book.rooms.layers.measure import (
     thirds,
     word_kinds,
 )
-from measured_book.rooms.layers.reading import EARLY, centres, climb, in_third
+from measured_book.rooms.layers.reading import centres, climb, falls
 from measured_transformer.analysis.handmade import composed_model
 from measured_transformer.analysis.layers import (
     mean_distance,
@@ -227,8 +227,9 @@ def test_a_climb_is_along_the_whole_stack():
         [[np.arange(12.0), np.zeros(12)]], dims=("seed", "kind", "layer"),
         coords={"layer": list(LAYERS)},
     )  # fmt: skip
-    assert climb(values).values.tolist() == [[pytest.approx(11), 0]]
-    assert in_third(values, "last").values.tolist() == [[9.5, 0]]
+    looking = Dataset({"distance": values, "entropy": values})
+    assert climb(looking, of="distance").values.tolist() == [[pytest.approx(11), 0]]
+    assert falls(looking).values.tolist() == [[5.5 - 9.5, 0]]
 
 
 def test_centres_are_those_of_selectivity():
@@ -245,7 +246,7 @@ def xr_half(like: DataArray) -> DataArray:
 
 def test_thirds_are_those_of_the_stack():
     assert sum(IN_THIRDS, ()) == tuple(range(CONFIG.n_layers))
-    assert IN_THIRDS[2][0] == EARLY
+    assert [len(one) for one in IN_THIRDS] == [4, 4, 4]
 
 
 def test_the_model_of_the_last_state_is_the_model():

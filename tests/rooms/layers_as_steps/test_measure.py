@@ -2,10 +2,13 @@
 
 import copy
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from measured_book.evidence.expressions import Scope
+from measured_book.evidence.registry import parse_values
 from measured_book.evidence.results import load_results
 from measured_book.rooms.layers_as_steps import measure, reading
 from measured_book.rooms.layers_as_steps.measure import (
@@ -43,7 +46,7 @@ from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.loop import make_model
 from torch import nn
-from xarray import DataArray, Dataset
+from xarray import Dataset
 
 RESULTS = load_results("layers_as_steps")
 INDUCTION = Induction(vocab=8, length=12, shortest=3, longest=4)
@@ -399,15 +402,21 @@ def test_surplus_blocks_are_those_that_are_missed_least():
     assert float(found) == pytest.approx(six.ratio.values[least].mean())
 
 
+def declared(name, **results):
+    """A value that the room declares, of other results."""
+    path = Path(measure.__file__).with_name("claims.toml")
+    written = parse_values(path.read_text("utf-8"), path.name)
+    return Scope(results, {name: one.text for name, one in written.items()}).evaluate(name)
+
+
 def test_only_rises_that_another_sample_has_as_well_count_as_worse():
-    read = DataArray(
-        [[[3.0, 2.0, 2.5, 1.0, 1.1], [3.0, 2.0, 2.25, 1.0, 0.9]]],
-        dims=("seed", "sample", "state"),
-        coords={"sample": list(measure.SAMPLES)},
-    )
-    assert reading.worsened(read).values == pytest.approx([0.25 - 0.1])
-    falling = read.copy(data=[[[3.0, 2.0, 1.0, 0.5, 0.4], [3.0, 2.0, 2.25, 1.0, 0.9]]])
-    assert reading.worsened(falling).values.tolist() == [0.0]
+    def worsened(chosen):
+        read = [[chosen, [3.0, 2.0, 2.25, 1.0, 0.9]]]
+        axes, samples = ("seed", "sample", "state"), {"sample": list(measure.SAMPLES)}
+        return declared("worsened", readings=Dataset({"read": (axes, read)}, coords=samples)).values
+
+    assert worsened([3.0, 2.0, 2.5, 1.0, 1.1]) == pytest.approx([0.25 - 0.1])
+    assert worsened([3.0, 2.0, 1.0, 0.5, 0.4]).tolist() == [0.0]
 
 
 def test_a_sublayer_is_made_up_for_where_others_say_more():
@@ -415,12 +424,15 @@ def test_a_sublayer_is_made_up_for_where_others_say_more():
     direct = [[[-9.0, -9.0, -1.0, -1.0, -0.01, -0.2]]]
     later = [[[9.0, 9.0, 0.5, -0.5, 0.5, 0.001]]]
     axes = ("seed", "task", "sublayer")
-    found = reading.rerouted(Dataset({"direct": (axes, direct), "later": (axes, later)}))
-    assert found.values.tolist() == [[0.25]]
+    twelve = Dataset(
+        {"direct": (axes, direct), "later": (axes, later)}, coords={"sublayer": range(6)}
+    )
+    assert declared("rerouted", twelve=twelve).values.tolist() == [[0.25]]
 
 
 def test_climbs_are_those_of_a_straight_line():
     rows = np.stack([np.linspace(1, 3, 12), np.linspace(2, 1, 12)])[None]
-    kinds = {"kind": list(measure.TRAINED_ON)}
-    found = reading.climbs(Dataset({"distance": (("seed", "kind", "block"), rows)}, coords=kinds))
+    coords = {"kind": list(measure.TRAINED_ON), "block": list(measure.BLOCKS)}
+    sentences = Dataset({"distance": (("seed", "kind", "block"), rows)}, coords=coords)
+    found = declared("climbs", sentences=sentences)
     assert found.values == pytest.approx(np.array([[2.0, -1.0]]))

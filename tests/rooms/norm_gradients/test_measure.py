@@ -149,14 +149,8 @@ def test_a_slope_is_the_power_of_depth():
         {"gradient": (("seed", "placement", "depth", "after"), np.broadcast_to(powers, shape))},
         {"placement": ["pre", "post"], "depth": list(measure.DEPTHS), "after": list(measure.AFTER)},
     )
-    found = reading.slope(result, what="gradient", placement="pre", end="last")
+    found = reading.depth_slope(result, what="gradient", placement="pre", end="last")
     assert found.values == pytest.approx([-0.5] * 3)
-
-
-def test_a_remedy_that_does_nothing_closes_nothing_and_pre_norm_closes_all():
-    remedies = RESULTS["remedies"]
-    assert reading.closed(remedies, optimiser="SGD", arm="post") == 0
-    assert reading.closed(remedies, optimiser="AdamW", arm="pre") == pytest.approx(1)
 
 
 def test_the_loss_before_a_step_is_that_of_the_steps_that_were_taken():

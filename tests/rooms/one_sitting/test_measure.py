@@ -169,3 +169,9 @@ def test_what_is_kept_of_its_writing_begins_with_what_it_was_given():
         assert measure.decode(torch.tensor(tokens.values)).startswith(measure.PROMPT)
     known = RESULTS["writing"].known.isel(seed=0).values
     assert (np.diff(known) > 0).all()
+
+
+def test_four_characters_are_best_on_the_validation_text_as_the_page_says():
+    """The page compares the GPT with the table of that context on the test text."""
+    loss = RESULTS["tables"].loss.isel(seed=0).sel(part="validation")
+    assert int(loss.idxmin("context")) == 4

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +26,6 @@ from measured_transformer.tasks.copying import Copying
 from measured_transformer.tasks.opened_text import OpenedText, characters
 from measured_transformer.tasks.recall import AssociativeRecall
 from measured_transformer.tasks.reversal import Reversal
-from measured_transformer.training import tuning
 from measured_transformer.training.loop import make_model, train
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.seeding import make_generator
@@ -38,7 +35,6 @@ CONFIG = Config(vocab=5, d_model=16, n_layers=2, n_heads=2, activation="relu")
 
 
 RESULTS = load_results("pieces")
-TUNED = Path(tuning.__file__).with_name("tuned.jsonl")
 
 
 def test_whole_models_solve_the_puzzles_and_know_more_of_text_than_a_bigram():
@@ -48,8 +44,8 @@ def test_whole_models_solve_the_puzzles_and_know_more_of_text_than_a_bigram():
     assert float(RESULTS["text"].loss.sel(arm="whole").max()) < floor - 0.2
 
 
-def test_a_learning_rate_at_the_edge_of_its_grid_is_one_of_two_that_change_nothing():
-    """Reversal without attention is at its bound; text without skip connections is as bad at any rate."""
+def test_the_only_learning_rate_at_the_edge_of_its_grid_is_one_that_changes_nothing():
+    """Reversal without attention is at its bound, at any rate."""
     at_edge = []
     for result in (RESULTS["puzzles"], RESULTS["text"]):
         for task in result.task.values:
@@ -57,24 +53,14 @@ def test_a_learning_rate_at_the_edge_of_its_grid_is_one_of_two_that_change_nothi
                 rate = float(result.rate.sel(task=task, arm=arm)[0])
                 if rate in (measure.RATES[0], measure.RATES[-1]):
                     at_edge.append((str(task), str(arm)))
-    assert set(at_edge) == {("reversal", "attention"), ("text", "skip")}
+    assert at_edge == [("reversal", "attention")]
     loss = RESULTS["puzzles"].loss.sel(task="reversal", arm="attention")
     assert float(loss.max()) == pytest.approx(
         no_attention_floor(measure.TASKS["reversal"]), abs=0.01
     )
-    search = known_rates_of("text", "skip")
-    assert max(search) - min(search) < 0.1
     rates = RESULTS["writes"].rate
     assert measure.WIDTH_RATES[0] < float(rates.min())
     assert float(rates.max()) < measure.WIDTH_RATES[-1]
-
-
-def known_rates_of(task, arm):
-    """The mean loss of each learning rate in the search of an arm."""
-    name = f"pieces-{task}-{arm}"
-    lines = [json.loads(line) for line in TUNED.read_text("utf-8").splitlines()]
-    (line,) = [line for line in lines if line["name"] == name]
-    return [float(np.mean(losses)) for _, losses in line["losses"][name]]
 
 
 def counted(batch, vocab):

@@ -186,10 +186,14 @@ def test_seen_pairs_are_seen_and_unseen_ones_are_not(passes: str) -> None:
 
 def test_each_seed_stops_where_the_others_do_best() -> None:
     curve = xarray.DataArray(
-        [[3.0, 1.0, 2.5], [3.0, 2.0, 1.0], [3.0, 1.0, 2.6]], dims=("seed", "step")
+        [[3.0, 1.0, 2.5], [3.0, 2.0, 1.0], [3.0, 1.0, 2.6]],
+        coords={"seed": [0, 1, 2], "step": [10, 20, 30]},
+        dims=("seed", "step"),
     )
-    found = reading.early_stopped(curve).values
-    assert found.tolist() == [1.0, 2.0, 1.0]
+    remedies = xarray.Dataset({"curve": curve, "held": curve.isel(step=-1, drop=True) + 0.5})
+    remedies = remedies.expand_dims(arm=["none"])
+    found = reading.stopped(remedies)
+    assert found.values.tolist() == pytest.approx([1.5, 2.5, 1.5])
 
 
 def test_the_settled_length_and_turn_are_those_of_many_steps() -> None:

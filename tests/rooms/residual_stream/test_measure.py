@@ -7,7 +7,6 @@ from measured_book.evidence.results import load_results
 from measured_book.rooms.residual_stream import measure, reading
 from measured_book.rooms.residual_stream.measure import (
     embedding_part,
-    growth,
     kept_cosines,
     logit_parts,
     needed_cosine,
@@ -63,9 +62,16 @@ def test_measures_of_a_stream_of_two_numbers():
     assert mean_norm(account.states[-1]) == pytest.approx(5)
 
 
-def test_growth_of_an_exponential_is_its_rate():
-    assert growth(np.exp(0.3 * np.arange(7))) == pytest.approx(0.3)
-    assert growth(np.full(4, 2.0)) == pytest.approx(0.0)
+def test_writes_of_a_block_are_summed_and_growth_is_that_of_the_models_that_fetch_there():
+    twelve, fetched = RESULTS["twelve"], RESULTS["fetched"]
+    ratio = twelve.ratio.transpose("seed", "stage", "sublayer").values
+    found = reading.written(twelve).transpose("seed", "stage", "block")
+    np.testing.assert_allclose(found.values, ratio[..., ::2] + ratio[..., 1::2])
+    assert found.block.values.tolist() == list(range(1, 13))
+    here = fetched.mirrored.transpose("seed", "block").values.argmax(1) == 1
+    lengths = twelve.stream.sel(stage="trained").transpose("seed", "state").values[here]
+    grown = reading.grown_by(twelve, fetched, fetching=2, block=1)
+    np.testing.assert_allclose(grown.values, lengths[:, 1] / lengths[:, 0])
 
 
 def test_the_embeddings_part_is_all_of_a_stream_that_nobody_writes_to():
@@ -179,14 +185,6 @@ def test_a_turned_stream_is_the_old_one_times_the_rotation():
     torch.testing.assert_close(model(tokens), logits)
 
 
-def test_the_largest_step_is_the_largest_factor():
-    stream = RESULTS["twelve"].stream.sel(stage="trained")
-    rows = stream.transpose("seed", "state").values
-    np.testing.assert_allclose(
-        reading.largest_step(stream).values, np.log(rows[:, 1:] / rows[:, :-1]).max(1)
-    )
-
-
 def test_a_bare_sublayer_gives_what_it_writes_in_its_block():
     model, tokens = random_model(5, norm="none", n_layers=2)
     account = ledger(model, tokens)
@@ -194,12 +192,11 @@ def test_a_bare_sublayer_gives_what_it_writes_in_its_block():
 
 
 def test_untrained_blocks_pass_the_yardstick_of_refinement_too():
-    late = reading._late(RESULTS["twelve"], "kept", "untrained")
+    late = RESULTS["twelve"].kept.sel(stage="untrained", block=slice(7, None)).mean("block")
     assert float(late.min()) > 0.9
 
 
 def test_the_models_with_twelve_blocks_are_split_by_who_fetches():
     fetched = RESULTS["fetched"]
-    counts = [reading.fetching_in(fetched, block=block) for block in (1, 2)]
-    assert sum(counts) == fetched.sizes["seed"]
+    assert bool(fetched.mirrored.idxmax("block").isin([1, 2]).all())
     assert float(fetched.mirrored.max("block").min()) > 0.4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from measured_book.evidence.results import load_results
-from measured_book.rooms.rotary_and_alibi import figures, measure, reading
+from measured_book.rooms.rotary_and_alibi import figures, measure
 from measured_transformer.viewer.style import ThemedFigure
 
 RESULTS = load_results("rotary_and_alibi")
@@ -14,6 +14,7 @@ RULES = {
     "induction": RESULTS["induction"],
     "reversal": RESULTS["reversal"],
 }
+CONTEXTS = {10_000: 4096, 500_000: 8192}
 LIMITS = [measure.BACK.steps, measure.COPY.steps, measure.MIRROR.steps]
 DRAWN = {
     "plot_look_back": lambda: figures.plot_look_back(np.eye(30), [10, 20], 2),
@@ -25,7 +26,7 @@ DRAWN = {
     ),
     "plot_maps": lambda: figures.plot_maps({name: np.eye(4) for name in measure.PLAIN}),
     "plot_score_drift": lambda: figures.plot_score_drift(RESULTS["rounding"]),
-    "plot_turns": lambda: figures.plot_turns(RESULTS["turns"], reading.CONTEXTS),
+    "plot_turns": lambda: figures.plot_turns(RESULTS["turns"], CONTEXTS),
     "plot_decay": lambda: figures.plot_decay(RESULTS["turns"], RESULTS["spread"]),
     "plot_rules": lambda: figures.plot_rules(RULES, LIMITS),
 }
@@ -61,7 +62,7 @@ def test_every_training_is_a_dot_and_hollow_where_it_did_not_learn() -> None:
 
 def test_pairs_that_complete_no_turn_are_hollow() -> None:
     turns = RESULTS["turns"].isel(seed=0)
-    lines = figures.plot_turns(RESULTS["turns"], reading.CONTEXTS).figure.axes[0].lines
+    lines = figures.plot_turns(RESULTS["turns"], CONTEXTS).figure.axes[0].lines
     hollow = [len(one.get_xdata()) for one in lines if one.get_markerfacecolor() == "none"]
-    wanted = [int((turns.period.sel(base=b) > c).sum()) for b, c in reading.CONTEXTS.items()]
+    wanted = [int((turns.period.sel(base=b) > c).sum()) for b, c in CONTEXTS.items()]
     assert sorted(hollow) == sorted(wanted)

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from measured_book.rooms.scale import measure
@@ -21,7 +20,6 @@ from measured_book.rooms.scale.measure import (
     weight_moved,
     zeros,
 )
-from measured_book.rooms.scale.reading import at_own_rate
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.recall import AssociativeRecall
@@ -30,7 +28,6 @@ from measured_transformer.training.loop import make_model, predict, train
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.attention import LearnedScale, RescaledScores, learn_scale
 from measured_transformer.variants.weights import Weighed
-from xarray import DataArray
 
 TASK = Reversal(vocab=6, length=6)
 CONFIG = Config(vocab=6, d_model=16, n_layers=2, n_heads=2)
@@ -233,14 +230,6 @@ def test_rounding_is_that_of_the_model_s_own_scale(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "bfloat16", lambda x: x)  # nothing is rounded
     moved = moved_by_rounding(model, measure.LOOKUP, seed=0, size=8)
     assert max(float(each.max()) for each in moved.values()) < 1e-6
-
-
-def test_own_rates_are_chosen_on_the_other_seeds():
-    table = np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.5], [0.2, 0.9, 0.5]])
-    values = DataArray(table, dims=("seed", "rate"))
-    # For the first seed the others like the second rate, for each other seed the sums decide.
-    assert at_own_rate(values).tolist() == [0.1, 0.2, 0.2]
-    assert at_own_rate(values.transpose()).tolist() == [0.1, 0.2, 0.2]
 
 
 def test_zeros_are_counted_where_questions_look():

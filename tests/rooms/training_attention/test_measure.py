@@ -33,11 +33,11 @@ from measured_book.rooms.training_attention.measure import (
     watch,
 )
 from measured_book.rooms.training_attention.reading import (
-    SIGNS,
     areas,
-    matched_area,
+    matched,
+    matched_pairs,
     sided,
-    twin_areas,
+    twins,
 )
 from measured_transformer.analysis.handmade import heads_model, induction_model, uniform_model
 from measured_transformer.internals.capture import capture
@@ -344,14 +344,15 @@ def test_signs_are_told_apart_by_end_and_by_size_of_the_initial_weights():
     entropy[:, :, :3], entropy[:, :, -3:] = 0.9, 0.1
     ends = seen_trainings(entropy, np.where(bad, 2.0, 0.0), loss=bad.astype(float))
     assert (failed(ends).values == bad).all()
-    assert sided(ends, "low", 1.0) == pytest.approx(1)  # both ends can be signs at once
-    assert sided(ends, "high", 1.0) == pytest.approx(1)
-    found = {sign: areas(ends, sign, factor=1.0) for sign in SIGNS}
+    assert sided(ends, side="low", factor=1.0) == pytest.approx(1)  # both ends can be signs at once
+    assert sided(ends, side="high", factor=1.0) == pytest.approx(1)
+    signs = ("low", "first", "unusual", "gradient", "loss")
+    found = {sign: areas(ends, sign=sign, factor="1") for sign in signs}
     assert found["low"] == pytest.approx(0.5)  # where one direction is as good as a coin
     assert found["first"] == pytest.approx(0.5)
     assert found["unusual"] == pytest.approx(1)
     assert found["loss"] == pytest.approx(1)
-    assert areas(ends, "loss") == pytest.approx(1)
+    assert areas(ends, sign="loss", factor="all") == pytest.approx(1)
 
 
 def test_no_failed_training_on_a_side_tells_nothing_about_it():
@@ -360,8 +361,8 @@ def test_no_failed_training_on_a_side_tells_nothing_about_it():
     entropy = np.full(SHAPE, 0.5) + np.linspace(0.01, -0.01, 12)
     entropy[:, :, -3:] = 0.1
     low = seen_trainings(entropy, np.where(bad, 2.0, 0.0))
-    assert sided(low, "low", 1.0) == pytest.approx(1)
-    assert sided(low, "high", 1.0) == pytest.approx(0.5)
+    assert sided(low, side="low", factor=1.0) == pytest.approx(1)
+    assert sided(low, side="high", factor=1.0) == pytest.approx(0.5)
 
 
 def test_matched_pairs_differ_in_nothing_but_the_seed():
@@ -372,11 +373,11 @@ def test_matched_pairs_differ_in_nothing_but_the_seed():
     entropy[:, 3] = 0.0
     entropy[:, 1, 4] = [0.6, 0.7, 0.2, 0.65]
     ends = seen_trainings(entropy, np.where(bad, 2.0, 0.0))
-    found, pairs = matched_area(ends, "entropy", -1.0)
-    assert (found, pairs) == (0.25, 4)
-    assert matched_area(ends, "entropy", 1.0)[0] == 0.75
-    assert matched_area(ends, "entropy", -1.0, factor=1.0) == (0.25, 4)
-    assert matched_area(ends, "entropy", -1.0, factor=2.0) == (0.5, 0)
+    assert matched(ends, sign="low", factor=1.0) == 0.25
+    assert matched(ends, sign="high", factor=1.0) == 0.75
+    assert matched_pairs(ends, factor=1.0) == 4
+    assert matched(ends, sign="low", factor=2.0) == 0.5
+    assert matched_pairs(ends, factor=2.0) == 0
 
 
 def test_twins_are_compared_within_a_seed_and_a_learning_rate():
@@ -385,13 +386,13 @@ def test_twins_are_compared_within_a_seed_and_a_learning_rate():
     entropy = np.zeros((2, 2, 4))
     entropy[0, 0] = [0.1, 0.4, 0.3, 0.5]
     values = {"entropy": entropy, "final": final}
-    twins = Dataset(
+    trainings = Dataset(
         {name: (("seed", "end", "twin"), of) for name, of in values.items()},
         coords={"seed": [0, 1], "end": ["slow", "fast"], "twin": range(4)},
     )
-    assert twin_areas(twins, "slow", "entropy", -1.0).tolist() == [0.75, 0.5]
-    assert twin_areas(twins, "slow", "entropy", 1.0).tolist() == [0.25, 0.5]
-    assert twin_areas(twins, "fast", "entropy", 1.0).tolist() == [0.5, 0.5]
+    assert twins(trainings, end="slow", sign="low").tolist() == [0.75, 0.5]
+    assert twins(trainings, end="slow", sign="high").tolist() == [0.25, 0.5]
+    assert twins(trainings, end="fast", sign="high").tolist() == [0.5, 0.5]
 
 
 def test_what_was_measured_fits_what_is_exact():

@@ -32,9 +32,8 @@ from measured_book.rooms.transformer_or_recurrent.measure import (
     steps_to,
 )
 from measured_book.rooms.transformer_or_recurrent.reading import (
-    at_best_rate,
     chosen_loss,
-    expected_best,
+    smallest_of,
 )
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
@@ -126,17 +125,8 @@ def test_the_expected_best_is_the_mean_of_smallest() -> None:
     rng = np.random.default_rng(0)
     losses = rng.normal(size=8)
     drawn = [rng.choice(losses, 3, replace=False).min() for _ in range(20000)]
-    assert expected_best(losses, 3) == pytest.approx(np.mean(drawn), abs=0.02)
-    assert expected_best(losses, 8) == losses.min()
-
-
-def test_a_rate_is_chosen_without_the_seed_that_it_judges() -> None:
-    losses = xarray.DataArray(
-        [[0.0, 5.0], [9.0, 1.0], [9.0, 2.0]],
-        dims=("seed", "rate"),
-        coords={"seed": [1, 2, 3], "rate": [0.1, 0.2]},
-    )
-    assert at_best_rate(losses).values.tolist() == [5.0, 1.0, 2.0]
+    assert smallest_of(losses, 3) == pytest.approx(np.mean(drawn), abs=0.02)
+    assert smallest_of(losses, 8) == losses.min()
 
 
 def test_halves_of_windows_have_the_mean_of_all(monkeypatch) -> None:
@@ -153,12 +143,12 @@ def test_a_choice_flatters_nobody_where_both_halves_agree() -> None:
     dims = ("half", "seed", "heads", "layers", "rate")
     coords = {"half": ["even", "odd"], "seed": range(4)}
     field = xarray.Dataset({"halves": xarray.DataArray(values, dims=dims, coords=coords)})
-    on_own, on_other = (chosen_loss(field, own=own) for own in (True, False))
+    on_own, on_other = (chosen_loss(field, read=read) for read in ("own", "other"))
     flat = values.reshape(2, 4, -1)
     np.testing.assert_allclose(on_own, (flat.min(2) - flat.mean(2)).mean(0))
     assert (on_other > on_own).all()
     field.halves[1] = field.halves[0].values
-    np.testing.assert_allclose(chosen_loss(field, own=False), chosen_loss(field, own=True))
+    np.testing.assert_allclose(chosen_loss(field, read="other"), chosen_loss(field, read="own"))
 
 
 def test_pytorchs_layers_by_formula() -> None:

@@ -43,7 +43,7 @@ def test_every_recorded_run_is_a_line():
 
 def test_alarms_have_a_curve_and_a_row_each():
     spikes = RESULTS["spikes"]
-    shares = {s: reading.share_warned(spikes, s) for s in spikes.signal.values}
+    shares = {s: reading.share_warned(spikes, signal=s) for s in spikes.signal.values}
     left, right = figures.plot_alarms(spikes, shares, reading.BUDGET).figure.axes
     curves = [line for line in left.lines if len(line.get_xdata()) == spikes.sizes["threshold"]]
     assert len(curves) == spikes.sizes["signal"]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from measured_book.evidence.results import load_results
 from measured_book.rooms.without_skips import figures
-from measured_book.rooms.without_skips.reading import attended
 from measured_transformer.viewer.style import ThemedFigure
 
 RESULTS = load_results("without_skips")
@@ -51,7 +50,7 @@ def test_every_seed_and_the_mean_are_drawn():
 
 
 def test_gradients_of_queries_and_keys_stand_below_those_of_the_stream():
-    asked = attended(RESULTS["weights"].twelve.sel(norm="post", skip="without"))
+    asked = figures.attended(RESULTS["weights"].twelve.sel(norm="post", skip="without"))
     for row in asked.transpose("seed", "block").values:
         assert shows(drawn("plot_gradient_sizes"), row, 5)
 

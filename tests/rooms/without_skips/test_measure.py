@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from measured_book.evidence.results import load_results
-from measured_book.rooms.without_skips import measure, reading
+from measured_book.measuring.judging import judge_room
+from measured_book.rooms.without_skips import measure
 from measured_book.rooms.without_skips.measure import (
     branch_gains,
     by_length,
@@ -264,15 +265,13 @@ def test_gains_without_skips_are_those_of_the_sublayers_at_their_own_states():
 
 
 def test_claims_about_weights_are_judged_on_seeds_that_nobody_had_looked_at():
-    weights = RESULTS["weights"]
-    assert reading.unseen(weights).seed.values.tolist() == list(range(100, 340, 10))
-    assert reading.unseen(weights, 10).sizes["seed"] == 10
+    scope = judge_room("without_skips").scope
+    for name in ("attended", "gains"):
+        assert scope.evaluate(name).seed.values.tolist() == list(range(100, 340, 10))
+    assert scope.evaluate("attended_in_six").seed.values.tolist() == list(range(100, 200, 10))
 
 
 def test_the_second_block_fetches_in_every_model_of_two_blocks():
     cuts = RESULTS["cut_two"]
     fetching = cuts.by_role.sel(where="fetching")
-    at = reading.SUBLAYERS["fetching"]
-    np.testing.assert_array_equal(
-        fetching, cuts.accuracy.sel(sublayer=at).transpose(*fetching.dims)
-    )
+    np.testing.assert_array_equal(fetching, cuts.accuracy.sel(sublayer=2).transpose(*fetching.dims))

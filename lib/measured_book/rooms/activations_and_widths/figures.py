@@ -143,7 +143,7 @@ def plot_widths(widths: Dataset, facts: Dataset) -> Figure:
             dots = losses.sel(seed=seed).values
             above.plot(at, dots, "o", color=style["color"], alpha=0.3, markersize=4, mew=0)
         above.plot(at, losses.mean("seed").values, **style, zorder=3)
-        ends = [float(fitted_loss(losses, float(r)).mean()) for r in (1, 8)]
+        ends = [float(fitted_loss(widths, held=held, ratio=float(r)).mean()) for r in (1, 8)]
         above.plot([1, 8], ends, color=style["color"], linewidth=0.9, alpha=0.8)
         above.text(
             8.6, float(losses.sel(ratio=8).mean()), HELD_NAMES[held], color=style["color"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,7 +20,6 @@ from measured_book.rooms.attribution.measure import (
     RECOVERED,
     TASKS,
 )
-from measured_book.rooms.attribution.reading import known, of_depth, of_task
 
 TEXT: Mapping[str, str] = {
     "attention mean": "attention, mean",
@@ -72,6 +71,11 @@ def two_hop_words(tokens: list[int], task: JoinedTwoHop) -> list[str]:
             bridge, value = divmod(token - second, task.values)
             words.append(f"{'PQRSTUVW'[bridge]}→{value + 1}")
     return words
+
+
+def known_areas(found: Dataset, models: Sequence[str]) -> DataArray:
+    """Areas, mean over those of some models that answer right in at least 0.99 of the cases."""
+    return found.area.where(found.accuracy >= 0.99).sel(model=list(models)).mean("model")
 
 
 @themed
@@ -136,7 +140,7 @@ def plot_found(found: Dataset) -> Figure:
     Args:
         found: the result ``found``.
     """
-    each = {task: known(found.area, found, [f"{task} 6"]) for task in TASKS}
+    each = {task: known_areas(found, [f"{task} 6"]) for task in TASKS}
     means = sum(one.mean("seed") for one in each.values()) / len(each)
     assert isinstance(means, DataArray)
     order = [str(name) for name in means.by.values[np.argsort(-means.values, kind="stable")]]
@@ -193,16 +197,7 @@ def plot_depths(found: Dataset) -> Figure:
         ends = {}
         for name, (_, concept) in _BY_DEPTH.items():
             rows = [
-                known(
-                    found.area,
-                    found,
-                    [
-                        model
-                        for task in tasks
-                        for model in of_task(task)
-                        if model in of_depth(depth)
-                    ],
-                ).sel(by=name)
+                known_areas(found, [f"{task} {depth}" for task in tasks]).sel(by=name)
                 for depth in depths
             ]
             values = np.stack([one.values for one in rows], -1)
@@ -277,7 +272,7 @@ def plot_both_or_either(found: Dataset, copies: Dataset) -> Figure:
     """
     figure, axes = subplots(2, 1, height=1.9)
     panels = (
-        known(found.area, found, of_task("two hops")),
+        known_areas(found, [f"two hops {depth}" for depth in DEPTHS["two hops"]]),
         copies.area.mean("depth"),
     )
     rows = {"spoil one": "resample", "restore one": "restore"}

@@ -28,7 +28,6 @@ from measured_book.rooms.feed_forward.measure import (
     SmallNetwork,
     derivative,
 )
-from measured_book.rooms.feed_forward.reading import rises
 
 Array = Float[np.ndarray, "..."]
 
@@ -279,16 +278,20 @@ def plot_taken(jobs: Dataset) -> Figure:
         jobs: the result ``jobs``.
     """
     figure, panels = subplots(2, 1, height=3.0, sharex=True)
-    found = rises(jobs)
-    for axes, part, concept in zip(
-        panels, ("network", "attention"), ("ffn", "attention"), strict=True
+    whole = jobs.loss.sel(arm="whole")
+    for axes, part, concept, instead in zip(
+        panels, ("network", "attention"), ("ffn", "attention"), ("heads", "neurons"), strict=True
     ):
+        rises = {
+            "trained": jobs.loss.sel(arm=instead) - whole,
+            "ablated": jobs.taken.sel(part=part),
+        }
         for row, job in enumerate(JOBS):
             for how, marker, colour, shift in (
                 ("trained", "o", theme().ink, -0.16),
                 ("ablated", "^", COLOURS[concept], 0.16),
             ):
-                values = found[how].sel(job=job, part=part).values
+                values = rises[how].sel(job=job).values
                 height = np.full_like(values, row + shift)
                 axes.plot(values, height, marker, color=colour, alpha=0.3, markersize=5, mew=0)
                 axes.plot(

@@ -419,7 +419,7 @@ _LOOSE = dict.fromkeys(("accuracy", "own", "left", "kept", "moved", "whole"), 1.
 
 
 @measurement(
-    seeds=10,
+    seeds=20,
     coords={"state": STATES, "eraser": ERASERS},
     trainings=mirror_training,
     repeat="opening",

@@ -22,7 +22,7 @@ from measured_book.rooms.regularisation.measure import (
     TURNING_RATE,
     equilibrium_turn,
 )
-from measured_book.rooms.regularisation.reading import stopped_loss
+from measured_book.rooms.regularisation.reading import stopped
 
 NAMES = {
     "none": "no remedy",
@@ -51,7 +51,7 @@ KINDS = {
 
 def _held(remedies: Dataset, arm: str) -> DataArray:
     """Loss on unseen pairs at the end, over seeds and passes."""
-    found = stopped_loss(remedies) if arm == "stop" else remedies.held.sel(arm=arm)
+    found = stopped(remedies) if arm == "stop" else remedies.held.sel(arm=arm)
     return found.transpose("seed", "passes")
 
 

@@ -215,11 +215,6 @@ def step_ratios(states: Float[Tensor, "state batch position d_model"]) -> Float[
     return _numpy(states.diff(dim=0).norm(dim=-1).mean(dim=(1, 2))) / stream_norms(states)[:-1]
 
 
-def growth(norms: Float[np.ndarray, "state"]) -> float:
-    """Slope of log(norm) against the number of the state: relative growth per step."""
-    return float(np.polyfit(np.arange(norms.size), np.log(norms), 1)[0])
-
-
 def needed_cosine(before: float, writes: Sequence[float], after: float) -> float:
     r"""Mean cosine that the stream and its writes must have, for their lengths to add up as stated.
 

@@ -331,8 +331,8 @@ def plot_areas(signals: Dataset, demanded: float) -> Figure:
         "loss": "high loss",
     }
     figure, axes = subplots(2, 1, height=2.7, sharex=True)
-    for panel, factor in zip(axes, (None, 1.0), strict=True):
-        groups = {text: areas(signals, sign, factor=factor) for sign, text in names.items()}
+    for panel, factor in zip(axes, ("all", "1"), strict=True):
+        groups = {text: areas(signals, sign=sign, factor=factor) for sign, text in names.items()}
         marks = ("attention", "attention", "norm", "ffn", "residual")
         concepts = dict(zip(groups, marks, strict=True))
         seed_strip(panel, groups, label="", concepts=concepts, reference=demanded)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 from measured_transformer.viewer.style import COLOURS, theme, themed
-from xarray import Dataset
+from xarray import DataArray, Dataset
 
 from measured_book.figures.plots import (
     legend_above,
@@ -18,10 +18,16 @@ from measured_book.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_book.rooms.without_skips.reading import attended
 
 _SKIPS = {"with": ("residual", "with skip connections"), "without": ("none", "without")}
 _NORMS = {"none": "no norm", "pre": "pre-norm", "post": "post-norm"}
+
+
+def attended(gradients: DataArray) -> DataArray:
+    """Of logarithms by matrix: that of the length of the gradient of the query and key weights together."""
+    squares = 10 ** (2 * gradients.sel(matrix=["query", "key"]))
+    total = squares.sum("matrix")
+    return total.copy(data=0.5 * np.log10(total.values))
 
 
 @themed

@@ -1,16 +1,12 @@
-"""How the results of *The workbench* are read.
-
-What its claims are judged by, and the numbers that its prose names.
-"""
+"""What the workbench shows of its sentences: arrays, which no result holds, for the text of the page."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from measured_transformer.analysis.examination import Examination, examine, mean_mixtures
 from measured_transformer.tasks.grammar import VOCABULARY
 from torch import Tensor
-from xarray import Dataset
+from xarray import DataArray, Dataset
 
 from measured_book.measuring import number
 from measured_book.rooms.workbench.measure import encode, kept
@@ -57,80 +53,46 @@ def _found(manual: Dataset, grammar: Dataset, which: str, sentence: int) -> Exam
 
 
 @number
-def weight(
-    manual: Dataset,
-    grammar: Dataset,
-    *,
-    which: str,
-    sentence: int,
-    layer: int,
-    head: int,
-    query: int,
-    key: int,
-) -> float:
-    """The weight that one token gives to another in a sentence on the bench."""
-    return float(_found(manual, grammar, which, sentence).pattern[layer, head, query, key])
+def pattern(manual: Dataset, grammar: Dataset, *, which: str, sentence: int) -> DataArray:
+    """The weight that each token gives to each in a sentence on the bench."""
+    found = _found(manual, grammar, which, sentence).pattern
+    return DataArray(found, dims=("layer", "head", "query", "key"))
 
 
 @number
-def on_average(
-    manual: Dataset, grammar: Dataset, *, which: str, sentence: int, layer: int, head: int, to: str
-) -> float:
-    """The mean weight on the 'first' or the 'previous' token, over all tokens after the first."""
-    pattern = _found(manual, grammar, which, sentence).pattern[layer, head]
-    return float(pattern[1:, 0].mean() if to == "first" else pattern.diagonal(-1).mean())
-
-
-@number
-def largest_cost(
-    manual: Dataset, grammar: Dataset, *, which: str, sentence: int, layer: int, head: int
-) -> float:
-    """The largest change of the loss, up or down, at any token of a sentence without a head."""
-    gone = _found(manual, grammar, which, sentence).without["mean"].loss[layer, head]
-    return float(np.nanmax(np.abs(gone)))
+def previous(manual: Dataset, grammar: Dataset, *, which: str, sentence: int) -> DataArray:
+    """The weight that each token after the first gives to the one before it."""
+    found = _found(manual, grammar, which, sentence).pattern
+    return DataArray(found.diagonal(-1, -2, -1), dims=("layer", "head", "query"))
 
 
 @number
 def cost(
-    manual: Dataset,
-    grammar: Dataset,
-    *,
-    which: str,
-    sentence: int,
-    layer: int,
-    head: int,
-    at: int,
-    instead: str,
-) -> float:
-    """Nats that the answer costs more at one token without a head."""
-    gone = _found(manual, grammar, which, sentence).without[instead]
-    return float(gone.loss[layer, head, at])
+    manual: Dataset, grammar: Dataset, *, which: str, sentence: int, instead: str
+) -> DataArray:
+    """Nats that the answer at each token costs more without a head."""
+    found = _found(manual, grammar, which, sentence).without[instead]
+    return DataArray(found.loss, dims=("layer", "head", "at"))
 
 
 @number
-def chance_left(
-    manual: Dataset, grammar: Dataset, *, which: str, sentence: int, layer: int, head: int, at: int
-) -> float:
-    """Probability of the answer at one token without a head, its mean in its place."""
-    gone = _found(manual, grammar, which, sentence).without["mean"]
-    return float(gone.target_chance[layer, head, at])
+def chance_left(manual: Dataset, grammar: Dataset, *, which: str, sentence: int) -> DataArray:
+    """Probability of the answer at each token without a head, its mean in its place."""
+    found = _found(manual, grammar, which, sentence).without["mean"]
+    return DataArray(found.target_chance, dims=("layer", "head", "at"))
 
 
 @number
-def said(
-    manual: Dataset, grammar: Dataset, *, which: str, sentence: int, depth: int, at: int
-) -> float:
-    """Probability of the token that a depth finds most likely at a position."""
+def said(manual: Dataset, grammar: Dataset, *, which: str, sentence: int) -> DataArray:
+    """Probability of the token that each depth finds most likely at each position."""
     chances = _found(manual, grammar, which, sentence).lens_chances
     assert chances is not None
-    return float(chances[depth, at, 0])
+    return DataArray(chances[..., 0], dims=("depth", "at"))
 
 
 @number
-def pushed(
-    manual: Dataset, grammar: Dataset, *, which: str, sentence: int, layer: int, head: int, at: int
-) -> float:
-    """By how much a head by itself moves the logit of the answer at a token."""
+def pushed(manual: Dataset, grammar: Dataset, *, which: str, sentence: int) -> DataArray:
+    """By how much each head by itself moves the logit of the answer at each token."""
     direct = _found(manual, grammar, which, sentence).direct_target
     assert direct is not None
-    return float(direct[layer, head, at])
+    return DataArray(direct, dims=("layer", "head", "at"))

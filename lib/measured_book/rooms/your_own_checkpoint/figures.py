@@ -65,7 +65,7 @@ def plot_sentence(
 
 def comparison() -> dict[str, Any]:
     """The run of `python -m comparisons` that is committed with the library."""
-    file = resources.files(__package__) / "results" / "comparison-instruments.json"
+    file = resources.files(__package__) / "comparison.json"
     found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return found
 
