@@ -574,6 +574,24 @@ def test_the_wheel_says_the_licence_of_its_code_and_of_its_results():
     )
 
 
+def test_the_wheel_has_every_file_that_code_reads_beside_itself():
+    """What is no module is packed only where a pattern says so."""
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "package-data"
+    ]
+    listed = ["git", "ls-files", "-z", *(f"lib/{package}" for package in data)]
+    done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [path.removeprefix("lib/") for path in done.stdout.split("\0") if path]
+    assert len(files) > 500
+    packed = [f"{package}/{pattern}" for package, patterns in data.items() for pattern in patterns]
+    lost = [
+        path
+        for path in files
+        if not path.endswith(".py") and not any(Path(path).match(one) for one in packed)
+    ]
+    assert lost == []
+
+
 def test_the_licences_and_the_citation_are_there():
     assert (ROOT / "LICENSE").read_text().startswith("BSD 3-Clause License")
     text = (ROOT / "LICENSE-text").read_text()

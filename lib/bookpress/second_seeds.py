@@ -3,7 +3,7 @@
 ``MEASURED_SEED_OFFSET=1000 make measure`` measures with other seeds into `_build/seeds-1000`. This judges the
 claims whose results are all there once more, with those values in the place of the book's own, and keeps
 their verdicts in `second_seeds.json` beside this file. The Scorecard shows whether they agree. An entry
-counts only as long as the book's own results are those of the same code.
+counts only as long as the book's own results are the same ones.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from measured_book.evidence.results import Result, read_result, results_folder
+from measured_book.evidence.results import Result, read_result, result_files, results_folder
+from measured_book.measuring.attestations import code_of
 from measured_book.measuring.judging import Judged, judge_room
+from measured_book.measuring.measurement import measurements_of
 
 KEPT = Path(__file__).with_name("second_seeds.json")
-"""Claim -> its verdict with other seeds, how many those are, and the code that both were measured with."""
+"""Claim -> its verdict with other seeds, how many those are, and the digests that the book's results name."""
 
 
 def judged_again(folder: Path) -> dict[str, Any]:
@@ -32,6 +34,7 @@ def judged_again(folder: Path) -> dict[str, Any]:
     for room in sorted(path.name for path in folder.iterdir() if (path / "results").is_dir()):
         own = judge_room(room)
         others = _of_the_same_code(own, folder / room / "results")
+        kept = {name: one.result for name, one in own.results.items() if one.result is not None}
         again = judge_room(room, others)
         for claim, record in again.records.items():
             drawn = [name for name in own.reads[claim] if len(own.results[name].seeds) > 1]
@@ -39,18 +42,23 @@ def judged_again(folder: Path) -> dict[str, Any]:
                 found[claim] = {
                     "verdict": record["verdict"],
                     "seeds": max(len(others[name].seeds) for name in drawn),
-                    "digests": {f"{room}/{name}": _digest(others[name]) for name in drawn},
+                    "digests": {f"{room}/{name}": _digest(kept[name]) for name in drawn},
                 }
     return found
 
 
 def _of_the_same_code(own: Judged, folder: Path) -> dict[str, Result]:
-    read = {path.stem: read_result(path) for path in sorted(folder.glob("*.json"))}
-    return {
-        name: result
-        for name, result in read.items()
-        if (kept := own.results[name].result) is not None and _digest(kept) == _digest(result)
-    }
+    """The results of other seeds that the code gave which the book's own results are known to come from."""
+    measurements = measurements_of(own.room)
+    found = {}
+    for name, result in ((path.stem, read_result(path)) for path in result_files(folder)):
+        shown = own.results.get(name)
+        if shown is None or shown.result is None:
+            continue
+        by_the_code_now = shown.holds and code_of(result) == measurements[name].code().whole
+        if by_the_code_now or _digest(shown.result) == _digest(result):
+            found[name] = result
+    return found
 
 
 def _digest(result: Result) -> str:

@@ -26,6 +26,9 @@ class Task:
     def bag_loss(self) -> float:
         return 1.25
 
+    def batch(self, size: int, seed: int = 0) -> list[int]:
+        return [seed] * size
+
 
 @pytest.fixture
 def scope() -> Scope:
@@ -191,6 +194,14 @@ WRONG = {
     "race.": "expected the name of a variable after race",
     "race.loss|": "the name of a function after |",
     "CS-1.3.effect": "expected values of results",
+    "LIMIT + TASK": r"expected numbers on both sides of \+, got LIMIT \+ TASK",
+    "TASK": "expected numbers from TASK, got",
+    "TASK.batch": "expected a number or a method without arguments from TASK.batch, got a method of size",
+    "worth(word, x)": r"worth\(word, x\): invalid literal",
+    "1 / 0": "1 / 0: division by zero",
+    "race.loss|skip(rate, race.loss)": r"skip\(axis, number\): expected one number from race.loss",
+    "race.loss|skip(rate, TASK)": "expected numbers from TASK, got",
+    "race.loss[rate>1]|first": r"first\(axis\): index 0 is out of bounds",
 }
 
 

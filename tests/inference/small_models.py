@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
-from measured_transformer.models.config import Config
+from measured_transformer.models.config import Config, Positions
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 
-SCHEMES = ["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]
+SCHEMES = get_args(Positions)
 VOCAB = 23
 SMALL = Config(
     vocab=VOCAB,

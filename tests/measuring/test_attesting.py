@@ -156,6 +156,23 @@ def test_nothing_is_attested_without_its_corpus(
     assert attested(measured, inline) == {"losses": ""}
 
 
+@pytest.mark.parametrize("setting", ["MEASURED_RESULTS_DIR", "MEASURED_SEED_OFFSET"])
+def test_another_set_of_results_leaves_the_books_own_fingerprints_alone(
+    measured: Room, inline: Inline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.setenv(setting, "1000" if "SEED" in setting else str(tmp_path / "results-gpu"))
+    measured.edit("RATE = 0.01", "RATE = 0.02")
+    measure_all(measured.all, executor=inline, progress="nothing", say=lambda _: None)
+    kept = (measured.folder / "fingerprints.json").read_bytes()
+    with pytest.raises(ValueError, match=f"expected the book's own results.*{setting}=") as told:
+        attested(measured, inline)
+    assert "\n" not in str(told.value)
+    assert (measured.folder / "fingerprints.json").read_bytes() == kept
+    monkeypatch.delenv(setting)
+    measured.edit("RATE = 0.02", "RATE = 0.01")
+    assert status(measured.measurement("losses")).is_valid
+
+
 def test_what_another_process_measures_is_not_attested_meanwhile(
     measured: Room, inline: Inline
 ) -> None:

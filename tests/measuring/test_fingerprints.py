@@ -219,7 +219,7 @@ def test_a_room_keeps_what_it_is_given(kept: Room) -> None:
         ("{", "expected fingerprints in JSON"),
         ('{"format": 7, "measurements": {}}', "got form 7"),
         ('{"format": 1, "measurements": {"losses": {}}}', "expected fingerprints of form 1"),
-        ("[]", "expected fingerprints of form 1"),
+        ("[]", "expected fingerprints of form 1, got a list"),
         ('{"format": 1, "measurements": {"losses": {"measu', "expected fingerprints in JSON"),
         ("{}", "expected fingerprints of form 1, got nothing under 'format'"),
     ],

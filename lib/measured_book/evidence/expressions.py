@@ -44,6 +44,7 @@ measured_book.evidence.grammar.ExpressionError: race.steps has no arm 'past'; th
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -174,7 +175,19 @@ class Scope:
                 f"{path.name} has no {path.variable!r}; {nearest(path.variable, known)}"
             )
         value = getattr(found, path.variable)
-        return value() if callable(value) else value
+        if not callable(value):
+            return value
+        needed = [
+            name
+            for name, one in inspect.signature(value).parameters.items()
+            if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        ]
+        if needed:
+            raise ExpressionError(
+                f"expected a number or a method without arguments from {path}, got a method of "
+                f"{', '.join(needed)}"
+            )
+        return value()
 
     def _named(self, name: str) -> Any:
         if name in self.declared:
@@ -206,8 +219,9 @@ class Scope:
     def _number(self, name: str, words: Sequence[str]) -> Any:
         try:
             return self.numbers[name](*words)
-        except KeyError as error:
+        except (KeyError, IndexError, ValueError) as error:
             told = str(error.args[0]) if error.args else "a name that is not there"
+            told = told.partition(". Try setting")[0]  # what xarray advises is meant for callers
             raise ExpressionError(f"{name}({', '.join(words)}): {told}") from error
 
     def _operation(self, node: Operation) -> Any:
@@ -216,8 +230,15 @@ class Scope:
             _paired(left, right, in_words(node.left), in_words(node.right))
         if node.sign in "+-*/":  # true and false count as one and zero
             left, right = (_counted(one) for one in (left, right))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return _OPERATIONS[node.sign](left, right)
+        try:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return _OPERATIONS[node.sign](left, right)
+        except TypeError:
+            raise ExpressionError(
+                f"expected numbers on both sides of {node.sign}, got {in_words(node)}"
+            ) from None
+        except ZeroDivisionError as error:
+            raise ExpressionError(f"{in_words(node)}: {error}") from None
 
     def _call(self, node: Call) -> Any:
         if node.first is None and self.arguments.get(node.name):
@@ -241,7 +262,7 @@ class Scope:
         given = list(self._arguments(function, rest, values))
         try:
             return function.compute(values, *given)
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, IndexError, TypeError) as error:
             told = error.args[0] if error.args else type(error).__name__
             raise ExpressionError(f"{function.call}: {told}") from error
 
@@ -258,7 +279,7 @@ class Scope:
                     )
                 yield word
             elif kind == "number":
-                yield float(self.evaluate(word))
+                yield _one_number(self.evaluate(word), function.call, word)
             elif kind == "values":
                 other = self.evaluate(word)
                 if function.name != "like":
@@ -275,6 +296,13 @@ def _array(value: Any, told: str) -> DataArray:
     if array.dtype.kind not in "biuf":
         raise ExpressionError(f"expected numbers from {told}, got {value!r}")
     return DataArray(array.ravel() if array.ndim > 1 else array, dims=["value"][: array.ndim])
+
+
+def _one_number(values: DataArray, call: str, word: str) -> float:
+    if values.size != 1 or values.dtype.kind not in "biuf":
+        what = f"{values.size} values" if values.size != 1 else repr(values.values.item())
+        raise ExpressionError(f"{call}: expected one number from {word}, got {what}")
+    return float(values.values.item())
 
 
 def _paired(one: DataArray, other: DataArray, first: str, second: str) -> None:

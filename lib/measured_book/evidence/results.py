@@ -55,7 +55,6 @@ class Result:
         provenance: commit, digest of the code, device, kind of machine, precision, versions, seconds, date,
             settings, and under ``attested`` what was attested since.
         openings: for each training of the first seeds, the losses of its first steps.
-        doubles: the same in double precision, of results that were written before fingerprints kept these.
         path: the file it came from.
     """
 
@@ -66,7 +65,6 @@ class Result:
     coords: Mapping[str, Sequence[Any]]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     openings: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
-    doubles: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
     path: Path | None = None
 
     @property
@@ -198,7 +196,6 @@ def read_result(path: Path) -> Result:
         told["coords"],
         told["provenance"],
         _losses(told["openings"]),
-        _losses(told.get("doubles", {})),
         path,
     )
 
@@ -236,7 +233,6 @@ def write_result(result: Result, path: Path, *, renew: bool = False) -> None:
         "coords": {axis: _plain(labels) for axis, labels in result.coords.items()},
         "variables": {n: {"axes": list(a), **pack(v)} for n, (a, v) in result.variables.items()},
         "openings": {t: {s: _plain(v) for s, v in o.items()} for t, o in result.openings.items()},
-        "doubles": {t: {s: _plain(v) for s, v in o.items()} for t, o in result.doubles.items()},
         "provenance": dict(result.provenance),
     }
     told["checksum"] = _checksum(told)

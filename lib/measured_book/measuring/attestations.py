@@ -70,6 +70,8 @@ def attestations_of(room: str) -> dict[str, Attestation]:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: expected fingerprints in JSON, got {error}; {remedy}") from None
     try:
+        if not isinstance(told, dict):
+            raise ValueError(f"a {type(told).__name__}")
         if told["format"] != FORM:
             raise ValueError(f"form {told['format']!r}")
         return {name: _read(one) for name, one in told["measurements"].items()}

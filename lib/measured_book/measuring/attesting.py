@@ -73,7 +73,15 @@ def attest(
     - Neither: the first seeds are measured again in full and compared as in a repeat; then it is taken.
 
     What another process is measuring is left to that.
+
+    Raises:
+        ValueError: the results are another set than the book's own, beside which fingerprints are kept.
     """
+    if other := _other_set():
+        raise ValueError(
+            f"expected the book's own results to attest, got another set ({other}); unset that, or run make "
+            "measure, which measures again what the code no longer gives"
+        )
     with _alone(say), ExitStack() as locks:
         mine: dict[Measurement, Status] = {}
         for one in measurements:
@@ -118,7 +126,7 @@ def keep_fingerprints(
     Raises:
         TimeUpError: the time is up; fingerprints that were taken are kept.
     """
-    if seed_offset() or os.environ.get(RESULTS_VARIABLE):
+    if _other_set():
         return {}
     if not (lacking := list(_without_fingerprint(measurements))):
         return {}
@@ -128,6 +136,14 @@ def keep_fingerprints(
         with Progress(progress, say) as shown, Workers(executor, shown, limit=limit) as work:
             _keep_fingerprints(mine, found, work, shown)
     return {one.label: item.problem for one, item in found.items() if item.problem}
+
+
+def _other_set() -> str:
+    """The setting by which results are others than the book's own; empty where they are these."""
+    if offset := seed_offset():
+        return f"MEASURED_SEED_OFFSET={offset}"
+    elsewhere = os.environ.get(RESULTS_VARIABLE, "")
+    return f"{RESULTS_VARIABLE}={elsewhere}" if elsewhere else ""
 
 
 def _without_fingerprint(measurements: Iterable[Measurement]) -> dict[Measurement, Status]:

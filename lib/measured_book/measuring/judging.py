@@ -272,7 +272,11 @@ def _reads(judged: Judged, written: Written) -> tuple[str, ...]:
     waiting, seen = [(written.text, written.where)], {written.text}
     while waiting:
         text, where = waiting.pop()
-        for path in names_in(text):
+        try:
+            paths = list(names_in(text))
+        except ExpressionError as error:
+            raise ValueError(f"{where}: {error}") from None
+        for path in paths:
             if path.statistic or path.is_constant:
                 continue
             if path.variable:
@@ -287,6 +291,12 @@ def _reads(judged: Judged, written: Written) -> tuple[str, ...]:
                 seen.add(declared)
             elif path.name in judged.reads:
                 found |= dict.fromkeys(judged.reads[path.name])
+            elif path.name in judged.results:
+                result = judged.results[path.name].result
+                known = [] if result is None else list(result.variables)
+                raise ValueError(
+                    f"{where}: expected a variable of {path.name} ({', '.join(known)}), got none"
+                )
             else:
                 scope = judged.scope
                 known = [*scope.declared, *scope.numbers, *judged.results, *FUNCTIONS]

@@ -141,7 +141,7 @@ def status(measurement: Measurement, folder: Path | None = None) -> Status:
     elif known is None:
         what = "code of which no fingerprint is kept"
         if "reading" not in result.provenance:
-            what = "a digest of an older form, and no fingerprint of its code is kept"
+            what += " and which it names by a digest of an older form"
     else:
         what = _changed(known.code, now)
     if _note(measurement, now).exists():
