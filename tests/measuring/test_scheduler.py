@@ -23,7 +23,7 @@ def run(room: Room, inline: Inline, **options: object) -> object:
 def test_rooms_are_found_by_what_they_declare(room: Room) -> None:
     assert rooms() == ["demo"]
     assert list(measurements_of("demo")) == ["losses", "draws"]
-    with pytest.raises(ValueError, match=r"\(demo\), got 'damo'"):
+    with pytest.raises(ValueError, match="got 'damo'; the nearest is demo"):
         measurements_of("damo")
 
 

@@ -56,7 +56,7 @@ def both(seed):
 
 
 def chosen(seed):
-    search = Search("arm", CONFIG, TASK, (1e-3, 1e-2), [1, 11], 2)
+    search = Search("arm", CONFIG, TASK, (1e-2, 1e-1, 3e-1), [1, 11], 2)
     return {"it": job(CONFIG, TASK, seed, steps=4, learning_rate=tuned(search))}
 
 
@@ -212,7 +212,7 @@ def test_slices_end_with_the_results_of_one_measuring_and_train_nothing_twice(
     assert 1 < counts.index(4) < 29
     assert counts[1] > 0, "measurements are finished one after another"
     trained = machine.executor.trained
-    assert len(trained) == len(set(trained)) == 2 + 2 + 2 + 4 + 2
+    assert len(trained) == len(set(trained)) == 2 + 2 + 2 + 6 + 2
     np.testing.assert_equal(machine.results, expected)
 
 
@@ -462,7 +462,7 @@ def test_another_machine_goes_on_and_trains_nothing_twice(
             break
     assert 1 < number < 39
     trained = machine.executor.trained
-    assert len(trained) == len(set(trained)) == 12
+    assert len(trained) == len(set(trained)) == 14
     assert machine.executor.calls.count("take_by_name") == 8
     np.testing.assert_equal(machine.results, expected)
     names = {line["name"] for line in tuned_table.lines_of(tuned_table.PACKAGED)}
@@ -612,7 +612,7 @@ def test_what_other_code_measured_is_not_mixed_in(machine: Machine, room: Room) 
     machine.executor.calls.clear()
     assert machine.carried(1e4) == 0
     assert machine.executor.calls.count("take_by_name") == 8
-    assert len(machine.executor.trained) == 12
+    assert len(machine.executor.trained) == 14
     assert len(list(Path("_build/runs").glob("*.safetensors"))) >= 12
 
 

@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ class Archive:
 
     file: Path
     megabytes: float
-    say: Say = print
+    say: Say = field(default_factory=lambda: print)
 
     # Taking out -----------------------------------------------------------------------------------
 
@@ -138,6 +138,7 @@ class Archive:
 
         Raises:
             OSError: it cannot be written; the one that is there is as it was.
+            ValueError: there is no book around the working directory.
         """
         if report.needed is None and self.file.exists():
             self.say(f"{self.file}: left as it is, since this slice did not come to measuring")

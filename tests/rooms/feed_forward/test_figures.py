@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from measured_book.rooms.feed_forward import figures, measure, reading
+from measured_book.rooms.feed_forward import figures, measure
 from measured_book.rooms.feed_forward.measure import Fit, by_hand
 from xarray import Dataset
 
@@ -85,12 +85,13 @@ def test_both_ways_of_taking_a_part_away_are_drawn_for_each_seed():
     jobs = drawn_values(("loss",), job=measure.JOBS, arm=measure.THREE).merge(
         drawn_values(("taken",), job=measure.JOBS, part=measure.PARTS)
     )
-    found, drawn = reading.rises(jobs), figures.plot_taken(jobs)
-    for panel, part in enumerate(measure.PARTS):
+    drawn = figures.plot_taken(jobs)
+    for panel, (part, instead) in enumerate(zip(measure.PARTS, ("heads", "neurons"), strict=True)):
         rows = [x for x, _ in lines(drawn, panel) if len(x) == 3]
-        for rise in found.values():
-            for job in measure.JOBS:
-                wanted = rise.sel(job=job, part=part).values
+        for job in measure.JOBS:
+            losses = jobs.loss.sel(job=job)
+            trained = losses.sel(arm=instead).values - losses.sel(arm="whole").values
+            for wanted in (trained, jobs.taken.sel(job=job, part=part).values):
                 assert any(np.allclose(x, wanted) for x in rows)
 
 

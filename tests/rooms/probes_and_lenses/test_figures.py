@@ -44,7 +44,7 @@ def test_every_figure_function_is_tried() -> None:
 
 def test_what_is_read_and_missed_shows_every_seed() -> None:
     axes = DRAWN["plot_used"]().figure.axes
-    seeds = RESULTS["facts"].sizes["seed"]
-    assert len(axes) == 4
-    for panel in axes:  # three lines for each seed, their means, and chance
+    facts, positions = (RESULTS[name].sizes["seed"] for name in ("facts", "positions"))
+    for panel, seeds in zip(axes, (facts, facts, facts, positions), strict=True):
+        # three lines for each seed, their means, and chance
         assert len(panel.lines) == 3 * (seeds + 1) + 1
