@@ -505,7 +505,7 @@ def begun(machine: Machine) -> bytes:
     """An archive with something of all that one can hold, left by another machine."""
     machine.executor.seconds = 10
     for _ in range(30):
-        machine.carried(50)
+        machine.carried(40)
         with tarfile.open(machine.archive) as archive:
             names = archive.getnames()
         if all(any(n.startswith(w) for n in names) for w in ("results", "trials", "runs")):
