@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import pickle
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from bookpress.sphinx.parallel_read import ParallelRead, share_of
+from bookpress.sphinx.parallel_read import ParallelRead, _make_tables, share_of
 
 MODULES = 60
 CONF = """
 import os, sys
+from contextlib import closing
 from pathlib import Path
 
 here = Path(__file__).parent
@@ -185,3 +188,13 @@ def test_a_name_that_left_its_module_is_linked_to_no_more() -> None:
     )
     assert ParallelRead().finish(None, env) == []  # type: ignore[arg-type]
     assert env._viewcode_modules == {"both": sources({"stays": "page"}), "unknown": False}
+
+
+def test_the_cache_of_cells_has_its_tables_before_the_work_is_divided(tmp_path: Path) -> None:
+    """Else one process would ask for tables that the other has not made yet."""
+    config = SimpleNamespace(execution_cache_path=str(tmp_path / "cache"))
+    _make_tables(SimpleNamespace(mystnb_config=config))  # type: ignore[arg-type]
+    with closing(sqlite3.connect(tmp_path / "cache" / "global.db")) as kept:
+        tables = {name for (name,) in kept.execute("select name from sqlite_master")}
+    assert "nbcache" in tables
+    _make_tables(SimpleNamespace())  # type: ignore[arg-type]  # a build without cells

@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Mapping
 from pathlib import Path
 
+from jupyter_cache import get_cache
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.parallel import ParallelTasks, parallel_available
@@ -54,6 +55,7 @@ class ParallelRead:
         self._share = share_of({name: _cost(env, name) for name in others})
         if not self._share or _refused(app):
             return
+        _make_tables(env)
         for name in self._share:
             docnames.remove(name)
             app.emit("env-purge-doc", env, name)
@@ -88,6 +90,13 @@ class ParallelRead:
         if self._tasks is not None:
             self._tasks.terminate()
             self._tasks = None
+
+
+def _make_tables(env: BuildEnvironment) -> None:
+    """Make the tables of the cells' cache before two processes look there: one might find them half made."""
+    config = getattr(env, "mystnb_config", None)
+    if config is not None and config.execution_cache_path:
+        _ = get_cache(config.execution_cache_path).db
 
 
 def _forget_unused(env: BuildEnvironment) -> None:
