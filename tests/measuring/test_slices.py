@@ -402,7 +402,6 @@ def test_the_most_shared_come_first() -> None:
 
 def test_a_measurement_is_finished_before_the_next_is_begun() -> None:
     wanted = {"a": (50, 51, 52), "b": (30, 31, 32), "c": (90,)}
-    assert ordered(wanted) == [90, 32, 31, 30, 52, 51, 50] or ordered(wanted)[0] == 90
     found = [next(name for name, own in wanted.items() if n in own) for n in ordered(wanted)]
     assert found == ["c", *3 * ["b"], *3 * ["a"]]
 
@@ -414,9 +413,8 @@ def test_what_cannot_be_finished_comes_last_and_ranks_before_all() -> None:
         return bool(run.settings["steps"] < 500)
 
     assert ordered(wanted, fits) == [300, 400, 10]
-    assert ordered(wanted, a=0.0, b=2.0, c=1.0) == [10, 900, 400, 300] or ordered(
-        wanted, a=0.0, b=2.0, c=1.0
-    ) == [900, 10, 400, 300]
+    found = ordered(wanted, a=0.0, b=2.0, c=1.0)
+    assert (set(found[:2]), found[2:]) == ({10, 900}, [400, 300])
 
 
 def test_a_stack_is_what_one_call_trains() -> None:

@@ -156,7 +156,7 @@ def reasons_at_edge() -> Mapping[str, str]:
     return reasons
 
 
-def placeholder(search: Search) -> Tuned:
+def pending(search: Search) -> Tuned:
     """Stands for the result of a search that is still to be made; its rate is never trained with."""
     return Tuned({search.name: search.rates[0]}, {}, (), False)
 
@@ -192,7 +192,7 @@ def wanted_searches(known: Mapping[str, Tuned] | None = None) -> Iterator[list[S
         if known is not None and (kept := known.get(search_key(search))) is not None:
             return kept
         found.append(search)
-        return placeholder(search)
+        return pending(search)
 
     with choosing(choose):
         yield found

@@ -9,7 +9,7 @@ from measured_transformer.training.tuning import Tuned
 
 from measured_book.measuring import jobs
 from measured_book.measuring.dividing import stack_key
-from measured_book.measuring.jobs import Search, choosing, job, placeholder, search_key
+from measured_book.measuring.jobs import Search, choosing, job, pending, search_key
 
 
 class Memory:
@@ -47,7 +47,7 @@ class Memory:
             if (kept := known.get(self.search_key(search))) is not None:
                 return kept
             found.append(search)
-            return placeholder(search)
+            return pending(search)
 
         jobs.Search.known = remembered  # type: ignore[method-assign, assignment]
         try:

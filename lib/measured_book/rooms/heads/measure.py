@@ -896,7 +896,7 @@ def induction_trainings(seed: int) -> dict[str, Job]:
             config,
             STRINGS,
             STRING_RATES,
-            tuning_seeds(2),
+            tuning_seeds(6),
             STRING_STEPS,
             options,
         )
