@@ -22,6 +22,8 @@ from measured_transformer.interop.llama import LLAMA
 from measured_transformer.interop.t5 import T5
 from measured_transformer.interop.tensors import load_tensors, named_tensors
 
+NEAREST = 4
+"""So many architectures are named where none fits: those with the fewest reasons against them."""
 FAMILIES: dict[str, Family] = {family.name: family for family in (GPT2, LLAMA, BERT, T5)}
 
 
@@ -58,7 +60,7 @@ def from_huggingface(
     family = _family(checkpoint)
     tensors = family.cleaned(checkpoint, ignore)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-        model = family.build(checkpoint, tensors)
+        model = family.kind(family.config_of(checkpoint, tensors))
     if dtype is None:
         kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
         dtype = reduce(torch.promote_types, kinds) if kinds else torch.float32
@@ -96,7 +98,10 @@ def to_huggingface(
     else:
         raise ValueError(
             "no architecture has this config:\n"
-            + "\n".join(f"  {name}: {reason}" for name, reason in reasons.items())
+            + "\n".join(
+                f"  {name}: {'; '.join(why)}"
+                for name, why in sorted(reasons.items(), key=lambda pair: len(pair[1]))[:NEAREST]
+            )
         )
     tensors = named_tensors(model, family.entries(model.config))
     if not settings["tie_word_embeddings"]:  # then a head reads tensors of its own, even when equal
