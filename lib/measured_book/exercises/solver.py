@@ -9,7 +9,7 @@ from torch import nn
 
 from measured_book.exercises.answers import Answer, Fault
 from measured_book.exercises.processes import EndedError, Line, Process
-from measured_book.exercises.wire import decode, dumps, encode, loads, pack, unpack
+from measured_book.exercises.wire import Function, decode, dumps, encode, loads, pack, unpack
 
 
 class Elsewhere(Answer):
@@ -26,10 +26,7 @@ class Elsewhere(Answer):
     def __init__(self, process: Process, name: str = "") -> None:
         self._process = process
         super().__init__(None)
-        try:
-            process.send(pack(("answer", name)))
-        except EndedError as error:
-            raise Fault(f"the program {error}", at_an_input=False) from None
+        self._send(("answer", name))
         kind, tree = self._next()
         if kind != "value":
             raise Fault(str(tree), at_an_input=False)
@@ -37,20 +34,38 @@ class Elsewhere(Answer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function gives for these arguments; as for any answer."""
-        modules = _modules(args, kwargs)
+        modules, kept = _modules(args, kwargs), list[Function]()
+        self._send(("call", (args, kwargs)), kept)
+        while True:
+            kind, tree = self._next()
+            if kind == "input":
+                self.calls += 1
+                self.input = str(tree)
+            elif kind == "ask":
+                self._send(self._asked(tree, kept), kept)
+            elif kind == "fault":
+                message, at_an_input = tree
+                raise Fault(str(message), at_an_input=bool(at_an_input))
+            else:
+                return self._decoded(tree, modules)
+
+    def _asked(self, tree: Any, kept: list[Function]) -> tuple[str, Any]:
+        """What one of the arguments, a function, gives when the answer calls it."""
+        number, given, named = tree
+        args = self._decoded(given, ())
+        kwargs = self._decoded(named, ())
         try:
-            self._process.send(pack(("call", (args, kwargs))))
+            return "value", kept[number](*args, **kwargs)
+        except Fault:
+            raise
+        except Exception as error:
+            return "raised", f"{type(error).__name__}: {error}"
+
+    def _send(self, content: Any, kept: list[Function] | None = None) -> None:
+        try:
+            self._process.send(pack(content, kept))
         except EndedError as error:
             raise Fault(f"the function {error}") from None
-        kind, tree = self._next()
-        if kind == "input":
-            self.calls += 1
-            self.input = str(tree)
-            kind, tree = self._next()
-        if kind == "fault":
-            message, at_an_input = tree
-            raise Fault(str(message), at_an_input=bool(at_an_input))
-        return self._decoded(tree, modules)
 
     def _next(self) -> tuple[str, Any]:
         """The kind and content of the next message."""
@@ -78,7 +93,7 @@ def serve(line: Line, given: Callable[[str], Any]) -> None:
     """
     answer = Answer(None)
     while (message := line.receive()) is not None:
-        kind, content = unpack(message)
+        kind, content = unpack(message, lambda *asked: _ask(line, *asked))
         if kind == "call":
             line.send(_reply(line, answer, *content))
             continue
@@ -87,6 +102,16 @@ def serve(line: Line, given: Callable[[str], Any]) -> None:
             line.send(dumps(["value", encode(answer.value)]))
         except Fault as fault:
             line.send(dumps(["fault", str(fault)]))
+
+
+def _ask(line: Line, number: int, args: Any, kwargs: Any) -> Any:
+    """Call a function that the checker keeps."""
+    line.send(dumps(["ask", [number, encode(args), encode(kwargs)]]))
+    message = line.receive()
+    kind, content = ("raised", "the checker has left") if message is None else unpack(message)
+    if kind == "raised":
+        raise RuntimeError(content)
+    return content
 
 
 def _reply(line: Line, answer: Answer, args: Any, kwargs: Any) -> bytes:

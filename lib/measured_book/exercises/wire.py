@@ -1,6 +1,7 @@
 """What crosses between a checker and the process in which an answer runs.
 
-Arguments go out with everything that belongs to them, functions too. What comes back is plain by construction:
+Arguments go out as they are; a function that a checker made stays, and is called from the other side. What comes
+back is plain by construction:
 numbers, words, containers, tensors and arrays, rebuilt from their contents. Nothing of an answer's own classes
 reaches a checker, so that none can compare equal to everything.
 """
@@ -8,16 +9,14 @@ reaches a checker, so that none can compare equal to everything.
 from __future__ import annotations
 
 import base64
-import importlib
 import io
 import json
-import marshal
 import pickle
 import sys
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from fractions import Fraction
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from measured_book.exercises.answers import Opaque, in_words
+
+Function = Callable[..., Any]
+Call = Callable[[int, tuple[Any, ...], dict[str, Any]], Any]
 
 _SINGLE: Mapping[str, Any] = {"none": None, "dots": ..., "unwritten": NotImplemented}
 _EXACT = (type(None), type(...), type(NotImplemented), bool, int, float, str, bytes, complex)
@@ -198,15 +200,33 @@ def _shapes(module: nn.Module) -> dict[str, Any]:
 
 
 class _Packer(pickle.Pickler):
-    """A pickler that also takes functions which cannot be imported: by code, defaults and closure."""
+    """A pickler that leaves functions which belong to a checker where they are, and sends a number for each."""
 
-    def reducer_override(self, obj: Any) -> Any:
+    def __init__(self, into: io.BytesIO, kept: list[Function]) -> None:
+        super().__init__(into, protocol=5)
+        self._kept = kept
+
+    def persistent_id(self, obj: Any) -> Any:
         if not isinstance(obj, FunctionType) or _importable(obj):
-            return NotImplemented
-        cells = obj.__closure__ or ()
-        known = (marshal.dumps(obj.__code__), obj.__module__, obj.__name__, len(cells))
-        state = (obj.__defaults__, obj.__kwdefaults__, tuple(each.cell_contents for each in cells))
-        return _make_function, known, state, None, None, _fill_function
+            return None
+        self._kept.append(obj)
+        return len(self._kept) - 1, obj.__name__
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, data: bytes, call: Call) -> None:
+        super().__init__(io.BytesIO(data))
+        self._call = call
+
+    def persistent_load(self, pid: Any) -> Function:
+        number, name = pid
+        call = self._call
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return call(number, args, kwargs)
+
+        function.__name__ = function.__qualname__ = name
+        return function
 
 
 def _importable(function: FunctionType) -> bool:
@@ -216,24 +236,27 @@ def _importable(function: FunctionType) -> bool:
     return found is function and function.__module__ != "__main__"
 
 
-def _make_function(code: bytes, module: str, name: str, cells: int) -> FunctionType:
-    home = vars(importlib.import_module(module)) if module in sys.modules else {}
-    return FunctionType(marshal.loads(code), home, name, None, tuple(CellType() for _ in range(cells)))
+def pack(values: Any, kept: list[Function] | None = None) -> bytes:
+    """Return arguments as bytes for `unpack`.
 
-
-def _fill_function(function: FunctionType, state: Any) -> None:
-    function.__defaults__, function.__kwdefaults__, contents = state
-    for cell, content in zip(function.__closure__ or (), contents, strict=True):
-        cell.cell_contents = content
-
-
-def pack(values: Any) -> bytes:
-    """Return arguments as bytes for `unpack`, functions included."""
+    Args:
+        values: what the other process gets.
+        kept: gets each function that is made inside of another; it stays here, and is called by its number.
+    """
     into = io.BytesIO()
-    _Packer(into, protocol=5).dump(values)
+    _Packer(into, [] if kept is None else kept).dump(values)
     return into.getvalue()
 
 
-def unpack(data: bytes) -> Any:
-    """Return what `pack` wrote. It comes from a checker alone: what an answer sends is never read by this."""
-    return pickle.loads(data)
+def unpack(data: bytes, call: Call | None = None) -> Any:
+    """Return what `pack` wrote. It comes from a checker alone: what an answer sends is never read by this.
+
+    Args:
+        data: the bytes.
+        call: calls a function that was kept, by number, arguments and keywords.
+    """
+    return _Unpacker(data, call or _nobody).load()
+
+
+def _nobody(number: int, args: Any, kwargs: Any) -> Any:
+    raise LookupError("nobody keeps this function")
