@@ -157,7 +157,7 @@ def test_random_answers_are_repeatable_and_leave_the_program_alone(made, monkeyp
         drawn.append([answer(), answer()])
 
     def draw():
-        return [float(torch.rand(())), np.random.rand(), random.random()]
+        return [float(torch.rand(())), np.random.rand()]
 
     # the checks of types that tests have draw from Python's generator too, so its state is only watched
     monkeypatch.setattr(random, "setstate", restored.append)

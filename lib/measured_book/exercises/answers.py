@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +108,19 @@ class Answer:
                 f"the function writes into its argument `{name}`; a caller's values must stay",
             )
         return found
+
+    def watched(self, watcher: Callable[[], Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """The same while something watches what the function does; the watcher's `seen` comes second.
+
+        Args:
+            watcher: makes a context manager with an attribute `seen`, of plain values; a class at the top of
+                its module.
+            args: of the function.
+            kwargs: of the function.
+        """
+        with watcher() as watching:
+            found = self(*args, **kwargs)
+        return found, watching.seen
 
     def _begin(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
         """Check that the function can be called so, put its input into words, and return the arguments' names."""

@@ -34,8 +34,15 @@ class Elsewhere(Answer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function gives for these arguments; as for any answer."""
+        return self._called(None, args, kwargs)[0]
+
+    def watched(self, watcher: Callable[[], Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """The same while something watches what the function does, in its own process."""
+        return self._called(watcher, args, kwargs)
+
+    def _called(self, watcher: Callable[[], Any] | None, args: Any, kwargs: Any) -> tuple[Any, Any]:
         modules, kept = _modules(args, kwargs), list[Function]()
-        self._send(("call", (args, kwargs)), kept)
+        self._send(("call", (watcher, args, kwargs)), kept)
         while True:
             kind, tree = self._next()
             if kind == "input":
@@ -47,7 +54,8 @@ class Elsewhere(Answer):
                 message, at_an_input = tree
                 raise Fault(str(message), at_an_input=bool(at_an_input))
             else:
-                return self._decoded(tree, modules)
+                found, seen = tree
+                return self._decoded(found, modules), self._decoded(seen, ())
 
     def _asked(self, tree: Any, kept: list[Function]) -> tuple[str, Any]:
         """What one of the arguments, a function, gives when the answer calls it."""
@@ -114,11 +122,16 @@ def _ask(line: Line, number: int, args: Any, kwargs: Any) -> Any:
     return content
 
 
-def _reply(line: Line, answer: Answer, args: Any, kwargs: Any) -> bytes:
-    local = _Telling(answer.value, line)
+def _reply(
+    line: Line, answer: Answer, watcher: Callable[[], Any] | None, args: Any, kwargs: Any
+) -> bytes:
+    local, seen = _Telling(answer.value, line), None
     try:
-        found = local(*args, **kwargs)
-        return dumps(["result", encode(found, _modules(args, kwargs))])
+        if watcher is None:
+            found = local(*args, **kwargs)
+        else:
+            found, seen = local.watched(watcher, *args, **kwargs)
+        return dumps(["result", [encode(found, _modules(args, kwargs)), encode(seen)]])
     except Fault as fault:
         return dumps(["fault", [str(fault), fault.at_an_input]])
     except KeyboardInterrupt:

@@ -129,8 +129,7 @@ def absorbed(answer: Answer) -> None:
     n_query, n_key, rank, width = 3, 11, 4, 7
     queries, latents = normal(n_query, width, seed=1), normal(n_key, rank, seed=2)
     up_key, up_value = normal(rank, width, seed=3), normal(rank, width, seed=4)
-    with _Shapes() as shapes:
-        given = answer(queries, latents, up_key, up_value)
+    given, seen = answer.watched(_Shapes, queries, latents, up_key, up_value)
     found = tensor(given, (n_query, width), name="what is mixed")
     keys, values = latents @ up_key, latents @ up_value
 
@@ -142,5 +141,5 @@ def absorbed(answer: Answer) -> None:
     demand(not close(found, mixed(rank**-0.5), 1e-8), text)
     demand(close(found, mixed(width**-0.5), 1e-8), "it is not what keys and values would give")
     alone = (sorted((n_key, width)), [n_key * width])
-    made = {shape for shape in shapes.seen if sorted(n for n in shape if n != 1) in alone}
+    made = {shape for shape in seen if sorted(n for n in shape if n != 1) in alone}
     demand(not made, "keys or values were made: move the brackets until they are not needed")
