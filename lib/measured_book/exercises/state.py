@@ -50,22 +50,26 @@ _CODE = {
 def settled(seed: int = 0) -> Iterator[None]:
     """Give a block seeded random numbers, gradients, float32 and the CPU; leave the program's own unchanged."""
     python, numpy, dtype = random.getstate(), np.random.get_state(), torch.get_default_dtype()
+    device = torch.get_default_device()
     with (
         torch.random.fork_rng(devices=[]),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast("cpu", enabled=False),
-        torch.device("cpu"),
         np.errstate(all="warn"),
     ):
         try:
             torch.set_default_dtype(torch.float32)
+            if device.type != "cpu":
+                torch.set_default_device(None)
             random.seed(seed)
             np.random.seed(seed % 2**32)
             torch.manual_seed(seed)
             yield
         finally:
             torch.set_default_dtype(dtype)
+            if device.type != "cpu":
+                torch.set_default_device(device)
             random.setstate(python)
             np.random.set_state(numpy)
 
