@@ -35,15 +35,17 @@ class Limits:
 
     Attributes:
         seconds: of the clock, from its beginning to its end.
-        memory: bytes beyond those in use when it begins.
+        memory: bytes beyond those in use when it begins; any number when None.
         printed: characters that are kept of what it prints.
-        file: bytes of each file that it writes.
+        file: bytes of each file that it writes; any number when None.
+        times: how often its time may begin anew, see `Process.renew`.
     """
 
     seconds: float = 30.0
-    memory: int = 2 * 2**30
+    memory: int | None = 2 * 2**30
     printed: int = 10_000
-    file: int = 2**28
+    file: int | None = 2**28
+    times: int = 1
 
 
 class EndedError(Exception):
@@ -106,6 +108,7 @@ class Process:
         self.printed, self.cut = "", False
         self._kept, self._inbox = bytearray(), bytearray()
         self._status: int | None = None
+        self._over = False
         mine, theirs = socket.socketpair()
         out, into = os.pipe()
         for stream in (sys.stdout, sys.stderr):
@@ -132,6 +135,14 @@ class Process:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def renew(self) -> None:
+        """Let the copy's time begin anew."""
+        self._until = time.monotonic() + self._limits.seconds
+
+    def is_over(self) -> bool:
+        """Whether the copy has ended, or is to be ended for what it did."""
+        return self._over
+
     def send(self, message: bytes) -> None:
         """Send one message to the copy.
 
@@ -146,7 +157,7 @@ class Process:
                 with contextlib.suppress(BlockingIOError):
                     waiting = waiting[self._end.send(waiting) :]
         except OSError:
-            raise EndedError(self._how()) from None
+            raise self._ended(self._how()) from None
         finally:
             self._selector.modify(self._end, selectors.EVENT_READ)
 
@@ -160,7 +171,7 @@ class Process:
             if len(self._inbox) >= _LENGTH.size:
                 size = _LENGTH.unpack(self._inbox[: _LENGTH.size])[0]
                 if size > _MOST:
-                    raise EndedError(f"gives back more than {_MOST >> 20} MiB")
+                    raise self._ended(f"gives back more than {_MOST >> 20} MiB")
                 if len(self._inbox) >= _LENGTH.size + size:
                     message = bytes(self._inbox[_LENGTH.size : _LENGTH.size + size])
                     del self._inbox[: _LENGTH.size + size]
@@ -173,7 +184,7 @@ class Process:
                 except OSError:
                     part = b""
                 if not part:
-                    raise EndedError(self._how())
+                    raise self._ended(self._how())
                 self._inbox += part
 
     def close(self) -> None:
@@ -194,7 +205,8 @@ class Process:
         """Wait until something can be read or written; take in what was printed."""
         left = self._until - time.monotonic()
         if left <= 0:
-            raise EndedError(f"has not ended after {self._limits.seconds:g} seconds", late=True)
+            text = f"has not ended after {self._limits.seconds:g} seconds"
+            raise self._ended(text, late=True)
         ready = {key.fileobj for key, _ in self._selector.select(left)}
         if self._out in ready:
             self._drain()
@@ -214,6 +226,10 @@ class Process:
             self._kept += part[: max(0, room)]
             self.cut = self.cut or len(part) > room
 
+    def _ended(self, message: str, *, late: bool = False) -> EndedError:
+        self._over = True
+        return EndedError(message, late=late)
+
     def _how(self) -> str:
         """How a copy that closed its line has ended."""
         for _ in range(100):
@@ -230,7 +246,7 @@ class Process:
             if number == signal.SIGXCPU:
                 return f"has not ended after {self._limits.seconds:g} seconds"
             if number == signal.SIGXFSZ:
-                return f"writes a file of more than {self._limits.file >> 20} MiB"
+                return "writes a file of more bytes than it may"
             return f"breaks down ({signal.Signals(number).name}), or ends its process by that signal"
         return f"ends its process (with {os.WEXITSTATUS(status)})"
 
@@ -292,12 +308,14 @@ def _limit(limits: Limits) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * page
     spent = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
     wanted = {
-        resource.RLIMIT_AS: used + limits.memory,
-        resource.RLIMIT_CPU: int(spent + 2 * limits.seconds) + 2,
+        resource.RLIMIT_AS: None if limits.memory is None else used + limits.memory,
+        resource.RLIMIT_CPU: int(spent + 2 * limits.seconds * limits.times) + 2,
         resource.RLIMIT_FSIZE: limits.file,
         resource.RLIMIT_CORE: 0,
     }
     for which, most in wanted.items():
+        if most is None:
+            continue
         hard = resource.getrlimit(which)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(which, (most, most))

@@ -46,6 +46,17 @@ _CODE = {
 }
 
 
+def settle(seed: int = 0) -> None:
+    """Set random numbers, gradients, float32 and the CPU in this process for good."""
+    torch.set_grad_enabled(True)
+    torch.set_default_dtype(torch.float32)
+    if torch.get_default_device().type != "cpu":
+        torch.set_default_device(None)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
 @contextmanager
 def settled(seed: int = 0) -> Iterator[None]:
     """Give a block seeded random numbers, gradients, float32 and the CPU; leave the program's own unchanged."""
@@ -59,12 +70,7 @@ def settled(seed: int = 0) -> Iterator[None]:
         np.errstate(all="warn"),
     ):
         try:
-            torch.set_default_dtype(torch.float32)
-            if device.type != "cpu":
-                torch.set_default_device(None)
-            random.seed(seed)
-            np.random.seed(seed % 2**32)
-            torch.manual_seed(seed)
+            settle(seed)
             yield
         finally:
             torch.set_default_dtype(dtype)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
 import json
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 _GRAM = 6  # pieces of syntax in a sequence
 _LONG = 30  # sequences: a test with fewer says too little to be told from another
@@ -52,17 +56,22 @@ def public_tests() -> tuple[Print, ...]:
     return tuple(Print(one["name"], one["exact"], frozenset(one["grams"])) for one in told)
 
 
-def copies(source: str) -> dict[str, str]:
-    """Name of each test of a file that equals a public one -> the name of that."""
+def copies(source: str, only: str | None = None) -> dict[str, str]:
+    """Name of each test of a file that equals a public one -> the name of that.
+
+    Args:
+        source: of the file.
+        only: the one function that is a test; those named `test_*` when None.
+    """
     found = {}
-    for mine in prints(source):
+    for mine in prints(source, only):
         same = next((each.name for each in public_tests() if mine.equals(each)), None)
         if same is not None:
             found[mine.name] = same
     return found
 
 
-def prints(source: str) -> list[Print]:
+def prints(source: str, only: str | None = None) -> list[Print]:
     """The fingerprints of the tests in a file; the functions of the file that a test calls belong to it."""
     tree = ast.parse(source)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -75,8 +84,45 @@ def prints(source: str) -> list[Print]:
     return [
         _print(name, node, functions, aliases)
         for name, node in functions.items()
-        if name.startswith("test_")
+        if name == (only or name) and (only or name.startswith("test_"))
     ]
+
+
+def source_of(test: Any) -> str:
+    """A file that would make one test: its imports, the functions of its module that it calls, and itself.
+
+    "" where the source is not known.
+    """
+    imports, functions, waiting = [], {}, [inspect.unwrap(test)]
+    while waiting:
+        function = waiting.pop()
+        if not isinstance(function, FunctionType) or function.__name__ in functions:
+            continue
+        try:
+            text = textwrap.dedent(inspect.getsource(function))
+        except (OSError, TypeError):
+            return ""
+        functions[function.__name__] = text if text.startswith("def ") else ""
+        for name in _names_in(function.__code__):
+            used = function.__globals__.get(name)
+            home, own = getattr(used, "__module__", None), getattr(used, "__name__", None)
+            if isinstance(used, ModuleType):
+                imports.append(f"import {used.__name__} as {name}")
+            elif isinstance(used, FunctionType) and home == function.__module__:
+                waiting.append(used)
+            elif home and own and str(own).isidentifier() and home != function.__module__:
+                imports.append(f"from {home} import {own} as {name}")
+    lines = [*imports, *functions.values()]
+    try:
+        ast.parse("\n".join(lines))
+    except SyntaxError:
+        return ""
+    return "\n".join(lines)
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = [_names_in(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return set(code.co_names).union(*inner)
 
 
 def _print(

@@ -13,7 +13,7 @@ import random
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -143,7 +143,7 @@ def run(tests: Tests, name: str | None, case: Case, seconds: float) -> Outcome:
 
 def _run_here(tests: Tests, name: str | None, case: Case) -> Outcome:
     """The same in this process, where a system cannot copy one: without limits, and unwatched."""
-    codes = edited(case.edits, _PLACES if case.seed is not None else (), random.Random(case.seed))
+    codes = edited(case.edits, _disguised(case), random.Random(case.seed))
     healthy = {function: function.__code__ for function in codes}
     with settled(_OTHER_DRAW if case.kind == "drawn" else 0):
         try:
@@ -151,6 +151,14 @@ def _run_here(tests: Tests, name: str | None, case: Case) -> Outcome:
             return _outcome(tests, name, case)
         finally:
             exchange(healthy)
+
+
+def _disguised(case: Case) -> Iterable[str]:
+    """The places whose variables get other names: all, or those of the bug and a few more."""
+    if case.seed is None:
+        return ()
+    few = random.Random(case.seed).sample(_PLACES, 3)
+    return _PLACES if case.bug is None else {*(edit.where for edit in case.edits), *few}
 
 
 def _outcome(tests: Tests, name: str | None, case: Case) -> Outcome:
@@ -217,7 +225,7 @@ def _settle_in(folder: Path) -> None:
 def _become(case: Case) -> None:
     """Make the library of this process the one of a case, and forget that there was a choice."""
     if case.seed is not None:
-        exchange(edited(case.edits, _PLACES, random.Random(case.seed)))
+        exchange(edited(case.edits, _disguised(case), random.Random(case.seed)))
     if case.kind == "drawn":
         plain = torch.manual_seed
 
