@@ -40,25 +40,38 @@ def _parser() -> argparse.ArgumentParser:
         "grade", help="grade a folder of submissions into a table", description=_GRADE
     )
     grade.add_argument("folder", type=Path, help="Python files, notebooks, or a folder per student")
-    grade.add_argument("--out", type=Path, required=True, help="the table (CSV); it goes on where it ended")
     grade.add_argument(
-        "--exercises", metavar="NAMES", help="with commas; those that some submission names when not given"
+        "--out", type=Path, required=True, help="the table (CSV); it goes on where it ended"
+    )
+    grade.add_argument(
+        "--exercises",
+        metavar="NAMES",
+        help="with commas; those that some submission names when not given",
     )
     grade.add_argument(
         "--drawn", action="store_true", help="numbers drawn from the name of each submission"
     )
-    grade.add_argument("--zoo", action="store_true", help="tests for the bug zoo instead of answers")
+    grade.add_argument(
+        "--zoo", action="store_true", help="tests for the bug zoo instead of answers"
+    )
     grade.add_argument("--wing", choices=WINGS, help="of the zoo; all when not given")
     grade.add_argument(
-        "--seconds", type=float, default=30.0, help="for one answer, or one test on one library (%(default)g)"
+        "--seconds",
+        type=float,
+        default=30.0,
+        help="for one answer, or one test on one library (%(default)g)",
     )
     grade.add_argument(
         "--total", type=float, default=1800.0, help="seconds for one submission (%(default)g)"
     )
     grade.add_argument("--again", action="store_true", help="grade again what has been graded")
-    drawn = commands.add_parser("draw", help="draw exercises with other numbers, one for each student")
+    drawn = commands.add_parser(
+        "draw", help="draw exercises with other numbers, one for each student"
+    )
     drawn.add_argument("exercises", nargs="+", help="names, such as learning_rate.edge")
-    drawn.add_argument("--for", dest="keys", required=True, metavar="NAMES", help="students, with commas")
+    drawn.add_argument(
+        "--for", dest="keys", required=True, metavar="NAMES", help="students, with commas"
+    )
     return parser
 
 

@@ -148,7 +148,9 @@ def names_handed_in(folder: str | os.PathLike[str]) -> list[str]:
     return sorted(found)
 
 
-def exercise_grader(names: Iterable[str], *, drawn: bool = False, limits: Limits | None = None) -> Grader:
+def exercise_grader(
+    names: Iterable[str], *, drawn: bool = False, limits: Limits | None = None
+) -> Grader:
     """Return what grades the answers of a submission.
 
     Args:
@@ -292,7 +294,9 @@ def _read_table(path: Path) -> dict[str, Row]:
         reader = csv.DictReader(file)
         heads = list(reader.fieldnames or ())
         if heads and not {*_FIRST, *_LAST} <= set(heads):
-            raise ValueError(f"expected a table of grades in {path}, got another file; name a new one")
+            raise ValueError(
+                f"expected a table of grades in {path}, got another file; name a new one"
+            )
         columns = [head for head in heads if head not in (*_FIRST, *_LAST)]
         return {
             _as_it_was(each["submission"]): Row(

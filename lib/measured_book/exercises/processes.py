@@ -199,7 +199,10 @@ class Process:
             os.close(self._out)
             self._out = -1
         text = self._kept.decode(errors="replace")
-        self.printed, self.cut = text[: self._limits.printed], self.cut or len(text) > self._limits.printed
+        self.printed, self.cut = (
+            text[: self._limits.printed],
+            self.cut or len(text) > self._limits.printed,
+        )
 
     def _wait(self) -> set[object]:
         """Wait until something can be read or written; take in what was printed."""
@@ -213,7 +216,9 @@ class Process:
         return ready
 
     def _drain(self) -> None:
-        for _ in range(64):  # whoever prints without end shall not keep its reader from looking at the clock
+        for _ in range(
+            64
+        ):  # whoever prints without end shall not keep its reader from looking at the clock
             try:
                 part = os.read(self._out, 2**16)
             except BlockingIOError:
@@ -222,7 +227,9 @@ class Process:
                 with contextlib.suppress(KeyError):
                     self._selector.unregister(self._out)
                 return
-            room = 4 * self._limits.printed + 4 - len(self._kept)  # a character has up to four bytes
+            room = (
+                4 * self._limits.printed + 4 - len(self._kept)
+            )  # a character has up to four bytes
             self._kept += part[: max(0, room)]
             self.cut = self.cut or len(part) > room
 
@@ -247,7 +254,9 @@ class Process:
                 return f"has not ended after {self._limits.seconds:g} seconds"
             if number == signal.SIGXFSZ:
                 return "writes a file of more bytes than it may"
-            return f"breaks down ({signal.Signals(number).name}), or ends its process by that signal"
+            return (
+                f"breaks down ({signal.Signals(number).name}), or ends its process by that signal"
+            )
         return f"ends its process (with {os.WEXITSTATUS(status)})"
 
     def _kill(self) -> None:

@@ -90,7 +90,11 @@ def untouched() -> Iterator[None]:
     replaced: list[tuple[Any, str, Any]] = []
     for owner, had in _HAS:
         now = vars(owner)
-        replaced += [(owner, name, now.get(name, _NOTHING)) for name in had if now.get(name, _NOTHING) is not had[name]]
+        replaced += [
+            (owner, name, now.get(name, _NOTHING))
+            for name in had
+            if now.get(name, _NOTHING) is not had[name]
+        ]
         if isinstance(owner, type):
             replaced += [(owner, name, now[name]) for name in set(now) - set(had)]
     codes = {function: function.__code__ for function in _CODE}

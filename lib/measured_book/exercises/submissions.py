@@ -21,7 +21,9 @@ from typing import Any
 
 _KINDS = (".py", ".ipynb")
 _MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
-_noted: dict[str, Any] | None = None  # answers of the submission that this process reads, if it reads one
+_noted: dict[str, Any] | None = (
+    None  # answers of the submission that this process reads, if it reads one
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def submissions(folder: str | os.PathLike[str]) -> list[Submission]:
             f"expected one submission of each name, got two of {', '.join(twice)} in {root}"
         )
     if not found:
-        raise ValueError(f"expected Python files, notebooks or folders of these in {root}, got none")
+        raise ValueError(
+            f"expected Python files, notebooks or folders of these in {root}, got none"
+        )
     return found
 
 
@@ -163,7 +167,9 @@ def _pieces(path: Path, text: str) -> list[str]:
 
 
 def _place(error: BaseException, name: str) -> str:
-    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == name]
+    lines = [
+        one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == name
+    ]
     line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
     return f", line {line}" if line else ""
 

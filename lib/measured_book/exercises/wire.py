@@ -67,7 +67,10 @@ def _encode(value: Any, modules: tuple[nn.Module, ...], deep: int) -> Any:
         return ["dict", pairs]
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
-            return [kind.__name__, [_encode(one, modules, deep + 1) for one in kind.__iter__(value)]]
+            return [
+                kind.__name__,
+                [_encode(one, modules, deep + 1) for one in kind.__iter__(value)],
+            ]
     if isinstance(value, nn.Module):
         for index, module in enumerate(modules):
             if type(module) is type(value) and _shapes(module) == _shapes(value):
@@ -124,7 +127,9 @@ def decode(tree: Any, modules: tuple[nn.Module, ...] = ()) -> Any:
     try:
         return _decode(tree, modules)
     except (TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"expected a value as `encode` describes it, got another: {error}") from error
+        raise ValueError(
+            f"expected a value as `encode` describes it, got another: {error}"
+        ) from error
 
 
 def _decode(tree: Any, modules: tuple[nn.Module, ...]) -> Any:
@@ -149,7 +154,11 @@ def _decode(tree: Any, modules: tuple[nn.Module, ...]) -> Any:
 def _make_tensor(kind: str, shape: list[int], data: str, gradient: bool) -> Tensor:
     dtype = getattr(torch, kind)
     raw = bytearray(base64.b64decode(data))
-    flat = torch.frombuffer(raw, dtype=torch.uint8).clone().view(dtype) if raw else torch.empty(0, dtype=dtype)
+    flat = (
+        torch.frombuffer(raw, dtype=torch.uint8).clone().view(dtype)
+        if raw
+        else torch.empty(0, dtype=dtype)
+    )
     made = flat.reshape(shape)
     return made.requires_grad_() if gradient and made.dtype.is_floating_point else made
 
@@ -175,7 +184,11 @@ _SIMPLE: Mapping[str, Callable[..., Any]] = {
 
 def is_plain(value: Any) -> bool:
     """Whether a value is made of built-in kinds, tensors and arrays alone, none of them a subclass."""
-    if type(value) in _EXACT or type(value) in (Tensor, np.ndarray) or isinstance(value, np.generic):
+    if (
+        type(value) in _EXACT
+        or type(value) in (Tensor, np.ndarray)
+        or isinstance(value, np.generic)
+    ):
         return True
     if type(value) in (list, tuple, set, frozenset):
         return all(map(is_plain, value))

@@ -67,7 +67,10 @@ class Bug:
 _ATTENTION = "parts.attention:MultiHeadAttention"
 _LOOK = (
     Edit(  # the fused kernel has its own softmax and mask: bugs of these need the written-out path
-        f"{_ATTENTION}._mix", "if self.scores.watched or self.pattern.watched:", "if True:", aside=True
+        f"{_ATTENTION}._mix",
+        "if self.scores.watched or self.pattern.watched:",
+        "if True:",
+        aside=True,
     )
 )
 _NO_SHORTCUT = Edit(

@@ -133,7 +133,9 @@ def _print(
 ) -> Print:
     own = list(_pieces(test, aliases))
     grams = _grams(own)
-    for helper in {node.id for node in ast.walk(test) if isinstance(node, ast.Name)} & set(functions):
+    for helper in {node.id for node in ast.walk(test) if isinstance(node, ast.Name)} & set(
+        functions
+    ):
         grams |= _grams(list(_pieces(functions[helper], aliases)))
     order: dict[str, int] = {}
     exact = [
@@ -144,7 +146,9 @@ def _print(
 
 
 def _grams(pieces: list[tuple[str, str]]) -> set[str]:
-    rough = [kind if kind in ("name", "number", "text") else f"{kind} {text}" for kind, text in pieces]
+    rough = [
+        kind if kind in ("name", "number", "text") else f"{kind} {text}" for kind, text in pieces
+    ]
     return {_hashed("\n".join(rough[at : at + _GRAM])) for at in range(len(rough) - _GRAM + 1)}
 
 
@@ -184,7 +188,9 @@ def _hashed(text: str) -> str:
 
 def written(source: str) -> str:
     """The fingerprints of a file of public tests, as they come with the library."""
-    told = [{"name": one.name, "exact": one.exact, "grams": sorted(one.grams)} for one in prints(source)]
+    told = [
+        {"name": one.name, "exact": one.exact, "grams": sorted(one.grams)} for one in prints(source)
+    ]
     return json.dumps(told, separators=(",", ":")) + "\n"
 
 

@@ -180,8 +180,13 @@ def _graded(tests: Tests, refused: Mapping[str, str], wing: str | None, seconds:
             continue
         chance = random.Random(random.SystemRandom().getrandbits(64))
         found: dict[str, str] = {}
-        wrong = _said_of_right(run(tests, name, Case.untouched(), seconds), Case.untouched(), first=True)
-        cases = [*right_cases(chance), *(sick_case(bug, chance) for bug in bugs if bug.name not in caught)]
+        wrong = _said_of_right(
+            run(tests, name, Case.untouched(), seconds), Case.untouched(), first=True
+        )
+        cases = [
+            *right_cases(chance),
+            *(sick_case(bug, chance) for bug in bugs if bug.name not in caught),
+        ]
         chance.shuffle(cases)
         for case in [*cases, Case.untouched()]:
             if wrong:
@@ -230,7 +235,9 @@ def _looked_at(source: str, public: bool, only: str | None = None) -> dict[str, 
     told |= {name: f"it looks at code: {text}" for name, text in inside.items()}
     if not public:
         for name, same in copies(source, only).items():
-            told.setdefault(name, f"it is {same} of the library's own public tests; write one yourself")
+            told.setdefault(
+                name, f"it is {same} of the library's own public tests; write one yourself"
+            )
     return told
 
 

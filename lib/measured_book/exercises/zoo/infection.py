@@ -177,7 +177,12 @@ def _disguise(tree: ast.Module, chance: random.Random) -> None:
     """Give the local variables of a function other names, and let it begin with one that nobody reads."""
     (function,) = tree.body
     assert isinstance(function, ast.FunctionDef)
-    kept = {arg.arg for node in ast.walk(function) if isinstance(node, ast.arguments) for arg in _args(node)}
+    kept = {
+        arg.arg
+        for node in ast.walk(function)
+        if isinstance(node, ast.arguments)
+        for arg in _args(node)
+    }
     stored = {
         node.id
         for node in ast.walk(function)

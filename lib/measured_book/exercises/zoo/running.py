@@ -137,7 +137,9 @@ def run(tests: Tests, name: str | None, case: Case, seconds: float) -> Outcome:
                 kind, text = json.loads(process.receive())
             except (EndedError, ValueError) as error:
                 late = isinstance(error, EndedError) and error.late
-                return Outcome("ended", f"no answer within {seconds:g} s" if late else f"it {error}")
+                return Outcome(
+                    "ended", f"no answer within {seconds:g} s" if late else f"it {error}"
+                )
     return Outcome(str(kind), str(text))
 
 

@@ -21,7 +21,13 @@ _MODULES = frozenset(
     "ast builtins code codeop ctypes dis gc importlib inspect linecache marshal measured_book multiprocessing "
     "pkgutil runpy subprocess symtable tokenize trace traceback zipimport".split()
 )
-_PARTS = ("measured_transformer.provenance", "torch.fx", "torch.jit", "torch.package", "torch._dynamo")
+_PARTS = (
+    "measured_transformer.provenance",
+    "torch.fx",
+    "torch.jit",
+    "torch.package",
+    "torch._dynamo",
+)
 _NAMES = frozenset("__import__ compile eval exec globals breakpoint".split())
 _ATTRIBUTES = frozenset(
     "__builtins__ __cached__ __closure__ __code__ __file__ __globals__ __loader__ __path__ __spec__ "
@@ -124,7 +130,9 @@ def watch(files: Collection[str], folder: Path, refuse: Callable[[str], None]) -
             return opened(args[0], args[1], args[2] if len(args) > 2 else 0)
         if event.startswith(moves):
             return moved(event, args)
-        if event == "sys._getframe":  # named tuples and much else of the standard library ask for it too
+        if (
+            event == "sys._getframe"
+        ):  # named tuples and much else of the standard library ask for it too
             direct = getframe(2).f_code.co_filename in own
             return "it looks at the frames of its callers" if direct else ""
         return f"it calls {event}" if event.startswith(events) and by_test() else ""
@@ -140,7 +148,9 @@ def watch(files: Collection[str], folder: Path, refuse: Callable[[str], None]) -
         )
         if at.startswith((home, *devices)):
             return ""
-        if not writes and (at.startswith(packages) or any(one in at for one in others) or not by_test()):
+        if not writes and (
+            at.startswith(packages) or any(one in at for one in others) or not by_test()
+        ):
             return ""
         return f"it {'writes' if writes else 'reads'} a file outside of the folder in which it runs"
 
