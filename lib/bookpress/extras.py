@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from importlib import metadata
 from pathlib import Path
 
 import measured_book.rooms
@@ -33,3 +35,27 @@ def extras_of(code: Iterable[str], room: str | None = None) -> tuple[str, ...]:
         for extra, modules in EXTRAS.items()
         if extra in _ALWAYS or any(name in text for name in modules for text in texts)
     )
+
+
+def requirements_of(extras: Iterable[str]) -> dict[str, str]:
+    """Return the modules that extras bring, each with the requirement that the library declares for it.
+
+    Raises:
+        LookupError: when a module is that of no requirement; mend `EXTRAS`.
+    """
+    declared = metadata.requires("measured-transformer") or ()
+    found: dict[str, str] = {}
+    for extra in extras:
+        bringing = {}
+        for line in declared:
+            wanted, _, marker = line.partition(";")
+            if re.search(rf"extra == ['\"]{extra}['\"]", marker):
+                name = re.split(r"[\s<>=!~\[]", wanted.strip(), maxsplit=1)[0]
+                bringing[re.sub(r"[-_.]+", "_", name).lower()] = wanted.strip()
+        for module in EXTRAS[extra]:
+            if module.lower() not in bringing:
+                raise LookupError(
+                    f"expected a requirement of the extra {extra} that brings {module}, got {', '.join(bringing)}"
+                )
+            found.setdefault(module, bringing[module.lower()])
+    return found

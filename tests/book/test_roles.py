@@ -246,15 +246,12 @@ def test_notebook_has_all_cells_in_order_and_no_outputs(notebook):
 
 def test_its_first_cell_installs_the_library_of_this_print_with_extras(notebook):
     first = next(cell.source for cell in notebook.cells if cell.cell_type == "code")
-    (asked,) = re.findall(r'%pip install --quiet "(.+)"', first)
+    (asked,) = re.findall(r'pip install "(.+)"', first)
     requirement = Requirement(asked)
     assert (requirement.name, requirement.extras) == ("measured-transformer", {"language"})
     assert requirement.url == "git+https://github.com/somebody/some-book@main"
-    plain = first.replace("%pip", "raise ImportError  #")
-    exec(compile(plain, "the first cell", "exec"), {})  # nothing is missing here
-    lacking = plain.replace('"sacrebleu"', '"no_such_module"')
-    with pytest.raises(ImportError):
-        exec(compile(lacking, "the first cell", "exec"), {})
+    assert '"sacrebleu": "sacrebleu>=' in first
+    exec(compile(first, "the first cell", "exec"), {})  # nothing is missing here, so nothing happens
 
 
 def test_an_exercise_goes_on_in_a_cell_of_the_notebook(notebook):

@@ -22,7 +22,8 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from bookpress.extras import EXTRAS, extras_of
+from bookpress.extras import extras_of, requirements_of
+from bookpress.first_cell import first_cell
 from bookpress.sphinx.editions import edition_in
 from bookpress.sphinx.nodes import (
     NOTEBOOKS,
@@ -453,21 +454,13 @@ def page_notebook(app: Sphinx, docname: str, doctree: nodes.document) -> Noteboo
 
 def _install_cell(app: Sphinx, docname: str, code: Iterable[str]) -> NotebookNode:
     extras = extras_of(code, app.env.metadata[docname].get(ROOM))
-    modules = [
-        "measured_transformer",
-        "measured_book",
-        *(name for extra in extras for name in EXTRAS[extra]),
-    ]
-    listed = "".join(f'    "{name}",\n' for name in modules)
-    return nbformat.v4.new_code_cell(
-        "# This notebook needs the book's library and a few packages that its tasks use. Where one is\n"
-        "# missing (on Colab, say), this installs them, the library as it was when this page was printed.\n"
-        "import importlib.util\n\n"
-        f"needed = [\n{listed}]\n"
-        "if not all(importlib.util.find_spec(name) for name in needed):\n"
-        f'    %pip install --quiet "measured-transformer[{",".join(extras)}] @ '
-        f'git+{repository_of(app)}@{edition_in(app).code_at}"'
+    source = first_cell(
+        requirements_of(extras),
+        extras=",".join(extras),
+        repository=repository_of(app),
+        revision=edition_in(app).code_at,
     )
+    return nbformat.v4.new_code_cell(source)
 
 
 def _numbers(env: BuildEnvironment, docname: str) -> dict[str, str]:

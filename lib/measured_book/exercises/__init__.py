@@ -7,78 +7,75 @@ checkers stand in `exercises.py` of the chapters' rooms; their docstrings say wh
 
 >>> import math
 >>> from measured_book.exercises import check
->>> check("learning_rate.half_life", lambda beta: 1 / (1 - beta))
+>>> result = check("learning_rate.half_life", lambda beta: 1 / (1 - beta))
 not yet: learning_rate.half_life
     1 / (1 - beta) steps is how far the average reaches: where a weight is 1/e, not a half
     input: beta = 0.5
+>>> result.passed
+False
 >>> bool(check("learning_rate.half_life", lambda beta: math.log(0.5) / math.log(beta)))
+passed: learning_rate.half_life, on 4 inputs
 True
+
+`draw` gives an exercise with other numbers, and for a folder of submissions there is a command::
+
+    python -m measured_book.exercises grade submissions --out grades.csv
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from typing import Any
 
-import numpy as np
-import torch
-
-from measured_book.exercises.answers import Answer, Fault
-from measured_book.exercises.registry import Exercise, find
+from measured_book.exercises.draws import Drawn, demand_drawable, draw
+from measured_book.exercises.judging import judge
+from measured_book.exercises.processes import Limits
+from measured_book.exercises.registry import find
 from measured_book.exercises.results import Result
+from measured_book.exercises.submissions import note
 
-__all__ = ["Result", "check"]
+__all__ = ["Drawn", "Limits", "Result", "check", "draw"]
 
 
-def check(name: str, answer: Any) -> Result:
-    """Say whether an answer is right and, if not, what is wrong first.
+def check(
+    name: str | Drawn,
+    answer: Any,
+    *,
+    draw: str | None = None,
+    seconds: float = 30.0,
+    show: bool = True,
+) -> Result:
+    """Say whether an answer is right and, if not, what is wrong first; the verdict is shown at once.
 
-    The same answer always gets the same verdict: whatever it draws at random is drawn from the same seed, and
-    the program's own random numbers go on afterwards as if nothing had happened.
+    The same answer always gets the same verdict: whatever it draws at random is drawn from the same seed, with
+    gradients and in the usual precision, and the program's own settings and random numbers are left as they were.
+    A function is called in a copy of the program, which has limits of time, memory and output: one that never
+    ends, ends the program, or changes what is not its own does no harm and does not pass. (Only Linux can copy a
+    program like this; elsewhere the verdict notes that it ran without these limits.)
 
     Args:
-        name: which exercise, such as `learning_rate.half_life`.
+        name: which exercise, such as `learning_rate.half_life`; or one that was drawn.
         answer: what it asks for: a function itself (not called), a number, a tensor, a module, a word.
+        draw: what the exercise was drawn from; None for the numbers of the page.
+        seconds: how long all calls together may take.
+        show: whether the verdict is printed, or shown in a notebook, at once.
 
     Returns:
-        A result that is true when the answer is right, and whose text a notebook shows.
+        A result that is true when the answer is right, and whose text says what is wrong.
 
     Raises:
-        ValueError: when no exercise has this name; the nearest names are given.
+        ValueError: when no exercise has this name (the nearest names are given), or it cannot be drawn.
     """
+    if isinstance(name, Drawn):
+        name, draw = name.name, name.key
     exercise = find(name)
-    given = Answer(answer)
-    try:
-        with _repeatable():
-            given.demand_a_start(exercise.asked)
-            exercise.checker(given)
-    except Fault as fault:
-        return Result(name, False, str(fault), given.input if fault.at_an_input else "")
-    except Exception as error:  # the checker met something that it was not written for
-        message = (
-            f"this answer cannot be checked ({type(error).__name__}: {error}). {_asked(exercise)}"
-        )
-        return Result(name, False, message, given.input)
-    inputs = {0: "", 1: "on one input"}.get(given.calls, f"on {given.calls} inputs")
-    return Result(name, True, inputs)
-
-
-def _asked(exercise: Exercise) -> str:
-    return f"Asked for: {exercise.asked}"
-
-
-@contextmanager
-def _repeatable() -> Iterator[None]:
-    """Draw the same random numbers inside the block, and leave the program's generators unchanged."""
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        try:
-            random.seed(0)
-            np.random.seed(0)
-            torch.manual_seed(0)
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
+    if note(name, answer):  # a submission is being read
+        return Result(name, True, "handed in, to be judged later")
+    if draw is not None:
+        demand_drawable(exercise)
+    judged = judge(exercise, answer, limits=Limits(seconds=seconds), key=draw)
+    if judged.printed:
+        sys.stdout.write(judged.printed)
+    if show:
+        judged.result.show()
+    return judged.result

@@ -10,7 +10,9 @@ from __future__ import annotations
 import inspect
 import math
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,22 @@ class Fault(Exception):  # noqa: N818, it is told to a reader and stops nothing
     def __init__(self, message: str, *, at_an_input: bool = True) -> None:
         super().__init__(message)
         self.at_an_input = at_an_input
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """What stands for a value that is no number, word, tensor or container of these: a description of it.
+
+    Attributes:
+        words: the description.
+        callable: whether the value can be called.
+    """
+
+    words: str
+    callable: bool = False
+
+    def __repr__(self) -> str:
+        return self.words
 
 
 def demand(condition: Any, message: str) -> None:
@@ -68,13 +86,7 @@ class Answer:
         A `Fault` says so when the answer is no function, takes other arguments, fails, gives nothing, or
         writes into its arguments.
         """
-        self._demand_function()
-        names = self._names(args, kwargs)
-        self.input = ", ".join(
-            f"{name} = {in_words(value)}"
-            for name, value in zip(names, [*args, *kwargs.values()], strict=True)
-        )
-        self.calls += 1
+        names = self._begin(args, kwargs)
         before = [_copy(value) for value in (*args, *kwargs.values())]
         try:
             found = self.value(*args, **kwargs)
@@ -84,6 +96,8 @@ class Answer:
             ) from None
         except Exception as error:
             raise Fault(_failure(error, self.value)) from None
+        except SystemExit:
+            raise Fault("the function ends the program (exit, quit or SystemExit)") from None
         if found is None or found is ... or found is NotImplemented:
             raise Fault(
                 f"the function returns {found}: is it still to be written, or is a `return` missing?"
@@ -94,6 +108,30 @@ class Answer:
                 f"the function writes into its argument `{name}`; a caller's values must stay",
             )
         return found
+
+    def watched(self, watcher: Callable[[], Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """The same while something watches what the function does; the watcher's `seen` comes second.
+
+        Args:
+            watcher: makes a context manager with an attribute `seen`, of plain values; a class at the top of
+                its module.
+            args: of the function.
+            kwargs: of the function.
+        """
+        with watcher() as watching:
+            found = self(*args, **kwargs)
+        return found, watching.seen
+
+    def _begin(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+        """Check that the function can be called so, put its input into words, and return the arguments' names."""
+        self._demand_function()
+        names = self._names(args, kwargs)
+        self.input = ", ".join(
+            f"{name} = {in_words(value)}"
+            for name, value in zip(names, [*args, *kwargs.values()], strict=True)
+        )
+        self.calls += 1
+        return names
 
     def _demand_function(self) -> None:
         if isinstance(self.value, type) and issubclass(self.value, nn.Module):
@@ -224,9 +262,14 @@ def first(wrong: Tensor) -> tuple[int, ...]:
     return tuple(places[0].tolist()) if len(places) else ()
 
 
+drawn_from: ContextVar[int] = ContextVar("drawn_from", default=0)
+"""What a drawn exercise adds to the seeds of its inputs, see `measured_book.exercises.draws`."""
+
+
 def normal(*shape: int, seed: int) -> Tensor:
-    """Return normal numbers in float64, the same for the same seed."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    """Return normal numbers in float64: the same for the same seed, others where an exercise is drawn."""
+    generator = torch.Generator().manual_seed(seed + drawn_from.get())
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def demand_number(
@@ -276,6 +319,8 @@ def in_words(value: Any) -> str:
             listed = value.tolist()
             return f"{_rounded(listed)} ({kind})"
         return f"{'tensor' if isinstance(value, Tensor) else 'array'} of shape {tuple(value.shape)}, {kind}"
+    if isinstance(value, Opaque):
+        return value.words
     if isinstance(value, nn.Module):
         return f"a module {type(value).__name__}"
     if callable(value):
@@ -297,6 +342,8 @@ def _rounded(value: Any) -> str:
 
 def _failure(error: Exception, function: Any) -> str:
     """Say which error a function raised, and in which of its own lines."""
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return "the function needs more memory than an answer may take"
     text = f"the function raises {type(error).__name__}: {error}"
     called = function.forward if isinstance(function, nn.Module) else function
     file = getattr(getattr(called, "__code__", None), "co_filename", None)

@@ -6,17 +6,34 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from measured_book.exercises.answers import Answer
 
 _ROOMS = "measured_book.rooms"
 _KNOWN: dict[str, Exercise] = {}
 
-Checker = Callable[[Answer], None]
+Checker = Callable[..., None]
+"""A function of an answer and, where the exercise can be drawn, of its numbers by name."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How an exercise is drawn with other numbers.
+
+    Attributes:
+        asked: the statement, with a name in braces where a number stands: `the curvatures {low} and {high}`.
+        numbers: draws the numbers, by name; the checker takes them as keywords, whose defaults are those of the
+            page.
+    """
+
+    asked: str
+    numbers: Callable[[random.Random], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -29,21 +46,30 @@ class Exercise:
         chapter: the page on which it stands, such as `book/attention/attention`.
         asked: what an answer shall be: the checker's docstring, in one line.
         checker: raises a `Fault` at the first thing wrong with an answer.
+        drawing: how other numbers are drawn; None where they are those of the page.
     """
 
     name: str
     chapter: str
     asked: str
     checker: Checker
+    drawing: Drawing | None = None
+
+    def asked_of(self, numbers: Mapping[str, Any]) -> str:
+        """Return what is asked, with these numbers; with those of the page where there are none."""
+        if self.drawing is None or not numbers:
+            return self.asked
+        return self.drawing.asked.format(**numbers)
 
 
-def exercise(chapter: str) -> Callable[[Checker], Checker]:
+def exercise(chapter: str, drawing: Drawing | None = None) -> Callable[[Checker], Checker]:
     """Register a checker, a function that raises a `Fault` when an answer is wrong, as an exercise.
 
     The exercise is named by the checker's subject and name; its docstring says what is asked.
 
     Args:
         chapter: the page on which the exercise stands, such as `book/attention/attention`.
+        drawing: how other numbers are drawn, for an exercise that asks for numbers.
 
     Raises:
         ValueError: (from the decorator) when the checker has no docstring, or the name is taken.
@@ -58,7 +84,7 @@ def exercise(chapter: str) -> Callable[[Checker], Checker]:
             raise ValueError(
                 f"expected a new name, got {name}, which is taken; rename one of the two"
             )
-        _KNOWN[name] = Exercise(name, chapter, asked, checker)
+        _KNOWN[name] = Exercise(name, chapter, asked, checker, drawing)
         return checker
 
     return register

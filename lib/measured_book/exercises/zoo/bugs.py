@@ -19,11 +19,14 @@ class Edit:
         where: module below `measured_transformer`, a colon, the function: `parts.attention:causal_mask`.
         old: a piece of its source, there exactly once.
         new: what takes its place.
+        aside: whether it only leads the library onto a way on which the bug can be seen; it changes no result by
+            itself, and is no part of the mistake.
     """
 
     where: str
     old: str
     new: str
+    aside: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,18 +67,23 @@ class Bug:
 _ATTENTION = "parts.attention:MultiHeadAttention"
 _LOOK = (
     Edit(  # the fused kernel has its own softmax and mask: bugs of these need the written-out path
-        f"{_ATTENTION}._mix", "if self._written_out:", "if True:"
+        f"{_ATTENTION}._mix",
+        "if self._written_out:",
+        "if True:",
+        aside=True,
     )
 )
 _NO_SHORTCUT = Edit(
     "parts.attention:fused_attention",
     "if causal and mask is None and score_bias is None and n_query == n_key:",
     "if False:",
+    aside=True,
 )
 _SPELLED_OUT = Edit(
     f"{_ATTENTION}._pattern",
     "if past is not None and allowed is None and not self.scores.watched:",
     "if False:",
+    aside=True,
 )
 
 BUGS: tuple[Bug, ...] = (

@@ -1,31 +1,37 @@
-"""Runs a student's tests on the correct library, and on the library with one bug at a time."""
+"""Runs a student's tests on the correct library, on harmless rewrites of it, and with one bug at a time.
+
+Each run of each test has a process and a clean folder of its own, so that no run knows of an earlier one. The
+runs of a test come in an order of its own: first the library as it is, then bugs, rewrites and the library again,
+mixed at random, and last the library once more. A test that does not pass on every right library earns nothing,
+whatever bugs it fails on.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import os
 import random
 import re
-import subprocess
-import sys
+import shutil
+import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from measured_book.exercises.zoo.bugs import Bug, Sighting, bugs_of
-from measured_book.exercises.zoo.infection import difference, infected
+from measured_book.exercises.zoo.bugs import Sighting, bugs_of
+from measured_book.exercises.zoo.copies import copies, source_of
+from measured_book.exercises.zoo.infection import difference
+from measured_book.exercises.zoo.running import Case, Outcome, Tests, right_cases, run, sick_case
+from measured_book.exercises.zoo.watch import suspicions
 
 Test = Callable[[], object]
+_AT_TIMES = "it fails at one time and passes at another on the same library: it depends on chance or on the clock"
 SECONDS = 60.0
-"""What a file's tests may take for one bug."""
+"""What one test may take on one library."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +41,13 @@ class Grade:
     Attributes:
         caught: name of each bug that a test caught, with the first test that did.
         alive: names of the bugs that no test noticed.
-        faulty: name of each test that fails on the library as it is, with its error. Where there is one, no bug
-            was tried: such a test would catch everything.
+        refused: name of each test that earns nothing, with the reason: it fails on the library as it is, always
+            or at times; it fails on a harmless rewrite; it looks at code; or it is one of the public tests.
     """
 
     caught: Mapping[str, str]
     alive: tuple[str, ...]
-    faulty: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -55,7 +61,7 @@ class Grade:
             "share": self.share,
             "caught": dict(self.caught),
             "alive": len(self.alive),
-            "faulty": dict(self.faulty),
+            "refused": dict(self.refused),
         }
         return json.dumps(told, indent=1)
 
@@ -67,11 +73,11 @@ class Grade:
         return f"<pre>{text}</pre>"
 
     def _lines(self) -> list[str]:
-        if self.faulty:
-            told = [f"  {name}: {error}" for name, error in self.faulty.items()]
-            return ["These tests fail on the library as it is; mend them first:", *told]
         found = {bug.name: bug for bug in bugs_of()}
         lines = [f"caught {len(self.caught)} of {len(self.caught) + len(self.alive)}"]
+        if self.refused:
+            told = [f"  {name}: {why}" for name, why in self.refused.items()]
+            lines = ["These tests earn nothing; mend them first:", *told, "", *lines]
         for name, test in self.caught.items():
             lines += ["", f"{name} (by {test})", *_wrapped(found[name].story)]
             lines += _sighting(found[name].seen)
@@ -83,105 +89,155 @@ class Grade:
         return lines
 
 
-def grade(tests: Iterable[Test], *, wing: str | None = None) -> Grade:
+def grade(
+    tests: Iterable[Test],
+    *,
+    wing: str | None = None,
+    seconds: float = SECONDS,
+    public: bool = False,
+) -> Grade:
     """Run test functions on the correct library, and on every bug of a wing.
 
-    Before each test, all random numbers start from the same seed.
+    Before each run, all random numbers start from a seed.
 
     Args:
         tests: functions without arguments that raise when something is wrong.
         wing: attention, positions, layers, training or generation; all when None.
+        seconds: how long one test may take on one library.
+        public: whether the library's own public tests count as well, by which the zoo itself is tested.
 
     Raises:
         ValueError: when there is no test, a test has arguments, or there is no such wing.
     """
-    chosen, bugs = _checked(tests), bugs_of(wing)
-    if faulty := _failures(chosen):
-        return Grade({}, tuple(bug.name for bug in bugs), faulty)
-    caught: dict[str, str] = {}
-    for bug in bugs:
-        with infected(bug):
-            failed = _failures(chosen, first=True)
-        if failed:
-            caught[bug.name] = next(iter(failed))
-    return Grade(caught, tuple(bug.name for bug in bugs if bug.name not in caught))
+    chosen = _checked(tests)
+    named = {_name(test): test for test in chosen}
+    refused: dict[str, str] = {}
+    for name, test in named.items():
+        source = source_of(test)
+        if source:  # what is made without a source is watched all the same
+            refused |= _looked_at(source, public, name)
+    files = {code.co_filename for test in chosen if (code := getattr(test, "__code__", None))}
+    return _graded(Tests(tuple(named), lambda: named, frozenset(files)), refused, wing, seconds)
 
 
 def grade_file(
-    path: str | os.PathLike[str], *, wing: str | None = None, seconds: float = SECONDS
+    path: str | os.PathLike[str],
+    *,
+    wing: str | None = None,
+    seconds: float = SECONDS,
+    public: bool = False,
 ) -> Grade:
-    """The same for the functions `test_*` of a file, each bug in a process of its own.
+    """The same for the functions `test_*` of a Python file, which is imported anew for each run.
 
-    A bug under which the tests take longer than allowed, or their process dies, is caught.
+    A bug under which a test takes longer than allowed, or its process dies, is caught.
 
     Args:
-        path: a Python file.
+        path: a Python file; it finds no other file beside it.
         wing: as for `grade`.
-        seconds: how long all tests together may take for one bug.
+        seconds: as for `grade`.
+        public: as for `grade`.
 
     Raises:
-        ValueError: when the file cannot be imported or holds no test; when its tests take too long on the
-            library as it is; when there is no such wing.
+        ValueError: when the file cannot be imported or holds no test, or there is no such wing.
     """
-    file, bugs = Path(path), bugs_of(wing)
+    file = Path(path)
     if not file.is_file():
         raise ValueError(f"expected a file of tests, got {file}, which is none")
-    told = _in_a_process(file, None, seconds)
-    if isinstance(told, str):
-        raise ValueError(f"{file}: expected tests that can be run on the library as it is; {told}")
-    if told:
-        return Grade({}, tuple(bug.name for bug in bugs), told)
-    caught: dict[str, str] = {}
-    for bug in bugs:
-        found = _in_a_process(file, bug, seconds)
-        if found:
-            caught[bug.name] = found if isinstance(found, str) else next(iter(found))
-    return Grade(caught, tuple(bug.name for bug in bugs if bug.name not in caught))
-
-
-def tests_of(file: Path) -> list[Test]:
-    """The functions `test_*` of a file, in its order.
-
-    Raises:
-        ValueError: when it cannot be imported, or has none.
-    """
-    spec = importlib.util.spec_from_file_location("zoo_tests", file)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"expected a Python file, got {file}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return _checked(
-        each
-        for name, each in vars(module).items()
-        if name.startswith("test_") and inspect.isfunction(each)
-    )
-
-
-def run_and_tell(file: Path, bug: Bug | None) -> dict[str, str]:
-    """Run a file's tests with a bug in place before the import; returns names and errors of failures."""
-    if bug is None:
-        return _failures(tests_of(file))
-    with infected(bug):
-        try:
-            tests = tests_of(file)
-        except Exception as error:
-            return {"the import of the file": _told(error)}
-        return _failures(tests, first=True)
-
-
-def _in_a_process(file: Path, bug: Bug | None, seconds: float) -> dict[str, str] | str:
-    """The failing tests; or a message that says why they are not known."""
-    command = [sys.executable, "-m", "measured_book.exercises.zoo", "--tell", str(file)]
-    if bug is not None:
-        command += ["--bug", bug.name]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return f"no answer within {seconds:g} s"
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        return lines[-1] if lines else f"the process ended with {done.returncode}"
-    told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+        source = file.read_text("utf-8")
+        refused = _looked_at(source, public)
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"{file}: expected a Python file that can be read; {error}") from None
+    bugs_of(wing)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder).resolve() / file.name
+        shutil.copyfile(file, copy)
+        told = run(Tests.of_file(copy, ()), None, Case.untouched(), seconds)
+        if told.kind == "refused":
+            mine = re.findall(r"^def (test_\w+)", source, re.MULTILINE)
+            why = _said_of_right(told, Case.untouched())
+            alive = tuple(bug.name for bug in bugs_of(wing))
+            return Grade({}, alive, {name: refused.get(name, why) for name in mine})
+        if told.kind != "names":
+            raise ValueError(
+                f"{file}: expected tests that can be run on the library as it is; {told.text}"
+            )
+        names = tuple(json.loads(told.text))
+        if not names:
+            raise ValueError(
+                f"{file}: expected tests that can be run on the library as it is; expected at least one test, "
+                "a function such as def test_it(): assert ..."
+            )
+        return _graded(Tests.of_file(copy, names), refused, wing, seconds)
+
+
+def _graded(tests: Tests, refused: Mapping[str, str], wing: str | None, seconds: float) -> Grade:
+    bugs = bugs_of(wing)
+    caught: dict[str, str] = {}
+    told = {name: text for name, text in refused.items() if name in tests.names}
+    for name in tests.names:
+        if name in told:
+            continue
+        chance = random.Random(random.SystemRandom().getrandbits(64))
+        found: dict[str, str] = {}
+        wrong = _said_of_right(
+            run(tests, name, Case.untouched(), seconds), Case.untouched(), first=True
+        )
+        cases = [
+            *right_cases(chance),
+            *(sick_case(bug, chance) for bug in bugs if bug.name not in caught),
+        ]
+        chance.shuffle(cases)
+        for case in [*cases, Case.untouched()]:
+            if wrong:
+                break
+            outcome = run(tests, name, case, seconds)
+            if case.bug is None or outcome.kind == "refused":
+                wrong = _said_of_right(outcome, case)
+                if wrong and case.kind != "untouched" and outcome.kind != "refused":
+                    again = run(tests, name, case, seconds)
+                    wrong = _AT_TIMES if again.kind == "passed" else wrong
+            elif outcome.kind != "passed":
+                again = run(tests, name, case, seconds)
+                if again.kind == "passed":
+                    wrong = _AT_TIMES
+                found[case.bug] = name if outcome.kind == "failed" else outcome.text
+        if wrong:
+            told[name] = wrong
+        else:
+            caught |= found
+    ordered = {bug.name: caught[bug.name] for bug in bugs if bug.name in caught}
+    alive = tuple(bug.name for bug in bugs if bug.name not in caught)
+    return Grade(ordered, alive, {name: told[name] for name in tests.names if name in told})
+
+
+def _said_of_right(outcome: Outcome, case: Case, first: bool = False) -> str:
+    """What is wrong with a test that does not pass on a right library; "" where it does."""
+    if outcome.kind == "passed":
+        return ""
+    if outcome.kind == "refused":
+        return f"it looks at how the library is written, or beyond its own run: {outcome.text}"
+    if case.kind == "untouched":
+        return (
+            f"it fails on the library as it is: {outcome.text}"
+            if first
+            else "it fails on the library as it is when it runs again: it depends on chance, on the clock or on "
+            f"what an earlier run left ({outcome.text})"
+        )
+    return f"it fails {case.words}: {outcome.text}"
+
+
+def _looked_at(source: str, public: bool, only: str | None = None) -> dict[str, str]:
+    """Name of a test -> why it earns nothing, as far as its text tells."""
+    outside, inside = suspicions(source)
+    names = [only] if only else re.findall(r"^def (test_\w+)", source, re.MULTILINE)
+    told = {name: f"its file looks at code: {outside}" for name in names} if outside else {}
+    told |= {name: f"it looks at code: {text}" for name, text in inside.items()}
+    if not public:
+        for name, same in copies(source, only).items():
+            told.setdefault(
+                name, f"it is {same} of the library's own public tests; write one yourself"
+            )
     return told
 
 
@@ -202,26 +258,6 @@ def _checked(tests: Iterable[Any]) -> list[Test]:
     return chosen
 
 
-def _failures(tests: Sequence[Test], *, first: bool = False) -> dict[str, str]:
-    """Names and errors of failing tests; only of the first one when that suffices."""
-    failed: dict[str, str] = {}
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        for test in tests:
-            random.seed(0)
-            np.random.seed(0)
-            torch.manual_seed(0)
-            try:
-                test()
-            except Exception as error:
-                failed[_name(test)] = _told(error)
-                if first:
-                    break
-    random.setstate(python)
-    np.random.set_state(numpy)
-    return failed
-
-
 def _wrapped(text: str) -> list[str]:
     return [f"  {line}" for line in textwrap.wrap(text, 70)]
 
@@ -237,8 +273,3 @@ def _sighting(seen: Sighting | None) -> list[str]:
 
 def _name(test: Any) -> str:
     return str(getattr(test, "__name__", test))
-
-
-def _told(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

@@ -16,7 +16,7 @@ from measured_book.exercises.answers import (
     normal,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/attention/attention"
 
@@ -195,16 +195,22 @@ def window_mask(answer: Answer) -> None:
         demand(not at, text)
 
 
-@exercise(_CHAPTER)
-def padding(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers: the redness and the roundness that ball gets when {places} places of padding are not masked.",
+        lambda chance: {"places": chance.randint(3, 12)},
+    ),
+)
+def padding(answer: Answer, places: int = 2) -> None:
     """Two numbers: the redness and the roundness that ball gets when two places of padding are not masked."""
     redness, roundness = answer.numbers("redness", "roundness")
     e = math.e
-    total = e**2 + e + 3
-    way = "which scores do the two places get, and what do they add to the sum of the exponentials?"
+    total = e**2 + e + 1 + places
+    way = "which scores do these places get, and what do they add to the sum of the exponentials?"
     slips = {
         3 * e**2 / (e**2 + e + 1): "that is without the padding: a score of zero takes no weight?",
-        3 * e**2 / (e**2 + e + 2): "there are two places of padding",
+        3 * e**2 / (e**2 + e + 2): f"there are {places} places of padding",
         e**2 / total: "that is a weight; how red is red?",
     }
     demand_number(redness, 3 * e**2 / total, name="the redness", way=way, slips=slips)

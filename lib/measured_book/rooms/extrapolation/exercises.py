@@ -15,38 +15,71 @@ from measured_book.exercises.answers import (
     demand_number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "positions"
 """The first word of the exercises' names."""
 _LONGER = "book/positions/extrapolation"
 
 
-@exercise(_LONGER)
-def turned_pairs(answer: Answer) -> None:
+@exercise(
+    _LONGER,
+    Drawing(
+        "How many of {pairs} rotary pairs make a full turn within {length} positions, base {base}.",
+        lambda chance: {
+            "pairs": chance.choice((16, 48, 64)),
+            "length": 2 ** chance.randint(8, 13),
+            "base": 10 ** chance.randint(3, 5),
+        },
+    ),
+)
+def turned_pairs(answer: Answer, pairs: int = 32, length: int = 2048, base: float = 10000) -> None:
     """How many of 32 rotary pairs make a full turn within 2048 positions, base 10000."""
     found = answer.number()
+    right = _turned(length / (2 * math.pi), pairs, pairs, base)
     slips = {
-        20.0: "pairs are counted from i = 0",
-        27.0: "a full turn is more than one radian",
-        11.0: "the exponent of pair i is 2i / d, and d is the width, not the number of pairs",
+        right - 1: "pairs are counted from i = 0",
+        _turned(length, pairs, pairs, base): "a full turn is more than one radian",
+        _turned(length / (2 * math.pi), pairs, pairs / 2, base): (
+            "the exponent of pair i is 2i / d, and d is the width, not the number of pairs"
+        ),
     }
     demand(found == round(found), "a number of pairs is whole")
     way = "compare the positions that pair i needs for one turn with the trained length"
-    demand_number(found, 21.0, way=way, within=1e-6, slips=slips)
+    demand_number(found, right, way=way, within=1e-6, slips=slips)
 
 
-@exercise(_LONGER)
-def gaps(answer: Answer) -> None:
+def _turned(turns: float, pairs: int, over: float, base: float) -> float:
+    """How many of the pairs are fast enough, for exponents i / over."""
+    return float(sum(base ** (i / over) <= turns for i in range(pairs)))
+
+
+@exercise(
+    _LONGER,
+    Drawing(
+        "Two numbers: the mean distance of neighbours among n ordered positions drawn from {places}, n = {few} "
+        "and {many}.",
+        lambda chance: {
+            "places": chance.choice((256, 1024, 2048)),
+            "few": 4 * chance.randint(4, 9),
+            "many": 10 * chance.randint(6, 12),
+        },
+    ),
+)
+def gaps(answer: Answer, places: int = 512, few: int = 32, many: int = 256) -> None:
     """Two numbers: the mean distance of neighbours among n ordered positions drawn from 512, n = 32 and 256."""
     way = "the positions drawn leave gaps before, between and after them, all alike on average"
-    for n, found, name in zip((32, 256), answer.numbers("(a)", "(b)"), ("(a)", "(b)"), strict=True):
+    for n, found, name in zip(
+        (few, many), answer.numbers("(a)", "(b)"), ("(a)", "(b)"), strict=True
+    ):
         slips = {
-            512 / n: "nearly: before the first and after the last there is a gap as well",
-            511 / (n - 1): "the first need not be position 0, nor the last position 511",
-            512 / n - 1: "a neighbour is at least one away",
+            places / n: "nearly: before the first and after the last there is a gap as well",
+            (places - 1) / (n - 1): (
+                f"the first need not be position 0, nor the last position {places - 1}"
+            ),
+            places / n - 1: "a neighbour is at least one away",
         }
-        demand_number(found, 513 / (n + 1), name=name, within=0.003, way=way, slips=slips)
+        demand_number(found, (places + 1) / (n + 1), name=name, within=0.003, way=way, slips=slips)
 
 
 def _by_parts(omega: Tensor, factor: float, trained: float, slow: float, fast: float) -> Tensor:

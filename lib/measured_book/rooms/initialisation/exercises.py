@@ -13,7 +13,7 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/training/initialisation"
 
@@ -33,25 +33,36 @@ def he_gains(answer: Answer) -> None:
     demand_number(backward, 2.0, way=way, name="backward", slips=slips)
 
 
-@exercise(_CHAPTER)
-def uniform(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers: the forward gain of weights drawn evenly from an interval of {reach} / sqrt(d_in) to both "
+        "sides of zero, and what remains of a mean square after {layers} such layers.",
+        lambda chance: {
+            "reach": chance.choice((0.5, 0.8, 1.2, 1.5)),
+            "layers": chance.randint(3, 5),
+        },
+    ),
+)
+def uniform(answer: Answer, reach: float = 1, layers: int = 6) -> None:
     """Two numbers: the forward gain of PyTorch's default weights, and what remains after six such layers."""
     gain, left = answer.numbers("the gain", "what remains")
+    right = reach**2 / 3
     slips = {
-        1.0: "the weights do not all lie at the ends of the interval",
-        2 / 3: "twice too large: mind the length of the interval in the density",
-        1 / 12: "that is the variance over an interval of length 1; how long is this one?",
-        0.5: "that is the mean size of an even draw; the mean square is asked for",
-        3**-0.5: "that is a gain of sizes; a gain of mean squares is asked for",
+        reach**2: "the weights do not all lie at the ends of the interval",
+        2 * right: "twice too large: mind the length of the interval in the density",
+        right / 4: "that is the variance over half of the interval; how long is this one?",
+        reach / 2: "that is the mean size of an even draw; the mean square is asked for",
+        right**0.5: "that is a gain of sizes; a gain of mean squares is asked for",
     }
     way = "the variance of an even draw from [-b, b], times the number of inputs"
-    demand_number(gain, 1 / 3, way=way, name="the gain", slips=slips)
+    demand_number(gain, right, way=way, name="the gain", slips=slips)
     slips = {
-        2.0: "gains multiply, they do not add",
-        3**-3: "that is the root of it, or three layers only",
+        layers * right: "gains multiply, they do not add",
+        right ** (layers / 2): "that is the root of it, or half of the layers only",
     }
-    way = "one gain for each of the six layers"
-    demand_number(left, 3**-6, way=way, name="what remains", within=0.03, slips=slips)
+    way = "one gain for each of the layers"
+    demand_number(left, right**layers, way=way, name="what remains", within=0.03, slips=slips)
 
 
 @exercise(_CHAPTER)

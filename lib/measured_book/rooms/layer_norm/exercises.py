@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Sequence
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,38 +18,58 @@ from measured_book.exercises.answers import (
     normal,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/norms/layer-norm"
 
 
-@exercise(_CHAPTER)
-def by_hand(answer: Answer) -> None:
+def _vector(chance: random.Random) -> dict[str, list[int]]:
+    entries = [
+        chance.randint(9, 20),
+        *(chance.randint(-4, 4) for _ in range(chance.choice((2, 4)))),
+    ]
+    return {"entries": entries}
+
+
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Three numbers on the vector {entries}: the largest normalised entry, the length, the factor by d - 1.",
+        _vector,
+    ),
+)
+def by_hand(answer: Answer, entries: Sequence[float] = (7, 1, 3, 1)) -> None:
     """Three numbers on (7, 1, 3, 1): the largest normalised entry, the length, the factor by d - 1."""
     largest, length, factor = answer.numbers("(a)", "(b)", "(c)")
+    d, mean = len(entries), sum(entries) / len(entries)
+    top, squares = max(entries) - mean, sum((one - mean) ** 2 for one in entries)
+    whole = sum(one**2 for one in entries)
     slips = {
-        4 / math.sqrt(8): "divide the sum of squares by the number of entries, not by one less",
-        4 / 6: "the divisor is a deviation, so the root of the variance",
-        7 / math.sqrt(6): "the mean comes off first",
-        4 / math.sqrt(15): "the squares are those of the centred entries",
-        4.0: "that is centred; the division is still to come",
+        top / math.sqrt(squares / (d - 1)): (
+            "divide the sum of squares by the number of entries, not by one less"
+        ),
+        top / (squares / d): "the divisor is a deviation, so the root of the variance",
+        max(entries) / math.sqrt(squares / d): "the mean comes off first",
+        top / math.sqrt(whole / d): "the squares are those of the centred entries",
+        top: "that is centred; the division is still to come",
     }
     way = "take the mean off, then divide by the root of the mean square of what is left"
-    demand_number(largest, 4 / math.sqrt(6), way=way, name="(a)", within=0.005, slips=slips)
+    right = top / math.sqrt(squares / d)
+    demand_number(largest, right, way=way, name="(a)", within=0.005, slips=slips)
     slips = {
-        math.sqrt(3): "that is the length with d - 1 in the deviation",
-        4.0: "that is the square of the length",
+        math.sqrt(d - 1): "that is the length with d - 1 in the deviation",
+        float(d): "that is the square of the length",
         1.0: "the mean square of the entries is one, not the sum of squares",
-        math.sqrt(60): "that is the length before",
+        math.sqrt(whole): "that is the length before",
     }
     way = "the mean square of the entries is one; how many are there?"
-    demand_number(length, 2.0, way=way, name="(b)", within=0.005, slips=slips)
+    demand_number(length, math.sqrt(d), way=way, name="(b)", within=0.005, slips=slips)
     slips = {
-        2 / math.sqrt(3): "with d - 1 the divisor is larger; what comes out is shorter",
-        0.75: "that is the ratio of the variances",
+        math.sqrt(d / (d - 1)): "with d - 1 the divisor is larger; what comes out is shorter",
+        (d - 1) / d: "that is the ratio of the variances",
     }
-    way = "only the divisor differs: compare the root of a sum over three with one over four"
-    demand_number(factor, math.sqrt(3) / 2, way=way, name="(c)", within=0.005, slips=slips)
+    way = "only the divisor differs: compare the root of a sum over d - 1 with one over d"
+    demand_number(factor, math.sqrt((d - 1) / d), way=way, name="(c)", within=0.005, slips=slips)
 
 
 @exercise(_CHAPTER)

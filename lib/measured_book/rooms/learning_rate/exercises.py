@@ -14,27 +14,42 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/training/learning-rate"
 
 
-@exercise(_CHAPTER)
-def edge(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers for the curvatures {least}, {middle} and {most}: the rate above which descent diverges, and "
+        "the best rate.",
+        lambda chance: {
+            "least": chance.randint(2, 5),
+            "middle": chance.randint(6, 12),
+            "most": 10 * chance.randint(4, 20),
+        },
+    ),
+)
+def edge(answer: Answer, least: float = 1, middle: float = 4, most: float = 100) -> None:
     """Two numbers for the curvatures 1, 4 and 100: the rate above which descent diverges, and the best rate."""
+    del middle  # it decides nothing, which is a part of the question
     limit, best = answer.numbers("the limit", "the best rate")
     way = "by which factor does one step multiply the error of the steepest direction?"
     slips = {
-        0.01: "there the steepest direction is solved in one step; it may overshoot without diverging",
-        2.0: "the steepest direction decides",
+        1
+        / most: "there the steepest direction is solved in one step; it may overshoot without diverging",
+        2 / least: "the steepest direction decides",
     }
-    demand_number(limit, 0.02, way=way, name="the limit", slips=slips)
+    demand_number(limit, 2 / most, way=way, name="the limit", slips=slips)
     way = "at the best rate the slowest and the steepest direction shrink alike, one of them overshooting"
     slips = {
-        0.01: "there the steepest direction is solved at once; a larger rate is better for the slowest",
-        0.02: "at the limit the steepest direction never shrinks",
+        1
+        / most: "there the steepest direction is solved at once; a larger rate is better for the slowest",
+        2 / most: "at the limit the steepest direction never shrinks",
     }
-    demand_number(best, 2 / 101, way=way, name="the best rate", within=0.004, slips=slips)
+    right = 2 / (least + most)
+    demand_number(best, right, way=way, name="the best rate", within=0.004, slips=slips)
 
 
 @exercise(_CHAPTER)

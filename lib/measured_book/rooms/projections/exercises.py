@@ -16,7 +16,7 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/attention/projections"
 
@@ -67,43 +67,88 @@ def turn(answer: Answer) -> None:
         demand(close(after, before, 1e-7), text)
 
 
-@exercise(_CHAPTER)
-def knobs(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers, width {width}, head of {head}: directions of the scores, projections separate, then shared.",
+        lambda chance: {"width": 8 * chance.randint(9, 20), "head": chance.randint(5, 12)},
+    ),
+)
+def knobs(answer: Answer, width: int = 64, head: int = 8) -> None:
     """Two numbers, width 64, head of 8: directions of the scores, projections separate, then shared."""
     separate, shared = answer.numbers("separate", "shared")
     slips = {
-        1024.0: "that is the number of weights; some changes of them leave all scores as they are",
-        64.0: "that is the number of directions that change nothing",
-        4096.0: "a matrix of that size has as many entries, but its rank is limited",
+        2.0 * width * head: (
+            "that is the number of weights; some changes of them leave all scores as they are"
+        ),
+        float(head**2): "that is the number of directions that change nothing",
+        float(width**2): "a matrix of that size has as many entries, but its rank is limited",
     }
     way = "how many numbers has the matrix that can be undone on the other side?"
-    demand_number(separate, 960.0, name="the first", way=way, within=1e-4, slips=slips)
+    right = 2.0 * width * head - head**2
+    demand_number(separate, right, name="the first", way=way, within=1e-4, slips=slips)
     slips = {
-        512.0: "that is the number of weights; some changes of them leave all scores as they are",
-        448.0: "not every invertible matrix goes unnoticed when both sides get the same one",
-        480.0: "a shared projection has half of the weights, but not half of the hidden directions",
+        1.0 * width * head: (
+            "that is the number of weights; some changes of them leave all scores as they are"
+        ),
+        1.0 * width * head - head**2: (
+            "not every invertible matrix goes unnoticed when both sides get the same one"
+        ),
+        right
+        / 2: "a shared projection has half of the weights, but not half of the hidden directions",
     }
     way = "which matrices may be put behind a projection that meets itself?"
-    demand_number(shared, 484.0, name="the second", way=way, within=1e-4, slips=slips)
+    right = width * head - head * (head - 1) / 2
+    demand_number(shared, right, name="the second", way=way, within=1e-4, slips=slips)
 
 
-@exercise(_CHAPTER)
-def cache(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Four numbers: kilobytes (of 1024 bytes) that a token leaves in the cache of {layers} layers, two bytes per "
+        "number: MHA with {heads} heads of width {head}, GQA with {groups} groups, MQA, and MLA with a latent of "
+        "{latent} and a turned key of {turned}.",
+        lambda chance: {
+            "layers": 8 * chance.randint(2, 10),
+            "heads": chance.choice((16, 24, 40, 64)),
+            "head": chance.choice((64, 96, 128)),
+            "groups": chance.choice((2, 4)),
+            "latent": chance.choice((256, 384, 768)),
+            "turned": chance.choice((32, 48, 64)),
+        },
+    ),
+)
+def cache(
+    answer: Answer,
+    layers: int = 32,
+    heads: int = 32,
+    head: int = 128,
+    groups: int = 8,
+    latent: int = 512,
+    turned: int = 64,
+) -> None:
     """Four numbers: kilobytes that a token leaves in the cache with MHA, GQA, MQA and MLA."""
     found = answer.numbers("(a)", "(b)", "(c)", "(d)")
     way = "count the numbers that one layer keeps, then layers, then bytes"
-    right = {"(a)": 512.0, "(b)": 128.0, "(c)": 16.0, "(d)": 36.0}
+    number = 2 * layers / 1024  # what one number of one layer adds
+    pair = 2 * head * number
+    right = {
+        "(a)": heads * pair,
+        "(b)": groups * pair,
+        "(c)": pair,
+        "(d)": (latent + turned) * number,
+    }
     for (name, wanted), given in zip(right.items(), found, strict=True):
         slips = {
             wanted
             / 2: "two bytes a number: has a factor of two been forgotten, or keys or values?",
-            wanted / 32: "that is one layer",
+            wanted / layers: "that is one layer",
             wanted * 1.024: "a kilobyte has 1024 bytes here",
         }
         if name == "(d)":
-            slips[32.0] = "the turned key is kept as well"
-            slips[72.0] = "the latent serves keys and values both, it is kept once"
-            slips[96.0] = "all heads share one turned key"
+            slips[latent * number] = "the turned key is kept as well"
+            slips[2 * wanted] = "the latent serves keys and values both, it is kept once"
+            slips[(latent + heads * turned) * number] = "all heads share one turned key"
         demand_number(given, wanted, name=name, way=way, within=1e-4, slips=slips)
 
 
@@ -129,8 +174,7 @@ def absorbed(answer: Answer) -> None:
     n_query, n_key, rank, width = 3, 11, 4, 7
     queries, latents = normal(n_query, width, seed=1), normal(n_key, rank, seed=2)
     up_key, up_value = normal(rank, width, seed=3), normal(rank, width, seed=4)
-    with _Shapes() as shapes:
-        given = answer(queries, latents, up_key, up_value)
+    given, seen = answer.watched(_Shapes, queries, latents, up_key, up_value)
     found = tensor(given, (n_query, width), name="what is mixed")
     keys, values = latents @ up_key, latents @ up_value
 
@@ -142,5 +186,5 @@ def absorbed(answer: Answer) -> None:
     demand(not close(found, mixed(rank**-0.5), 1e-8), text)
     demand(close(found, mixed(width**-0.5), 1e-8), "it is not what keys and values would give")
     alone = (sorted((n_key, width)), [n_key * width])
-    made = {shape for shape in shapes.seen if sorted(n for n in shape if n != 1) in alone}
+    made = {shape for shape in seen if sorted(n for n in shape if n != 1) in alone}
     demand(not made, "keys or values were made: move the brackets until they are not needed")

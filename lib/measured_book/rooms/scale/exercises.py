@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import torch
 
@@ -14,42 +15,68 @@ from measured_book.exercises.answers import (
     normal,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 
-@exercise("book/attention/scale")
-def variance(answer: Answer) -> None:
+@exercise(
+    "book/attention/scale",
+    Drawing(
+        "Three variances, all entries independent: (a) of undivided scores where query entries have mean 0 and "
+        "variance {query}, key entries mean 0 and variance {key}, in a head of width {width}; (b) the same head, "
+        "query entries of mean 0 and variance 1, key entries of mean 1 and variance 1; (c) of scores divided by "
+        "sqrt({stream}), entries of mean 0 and variance 1, a stream of width {stream} with {heads} heads.",
+        lambda chance: {
+            "query": chance.choice((2, 3, 9)),
+            "key": chance.choice((0.5, 0.2, 1.5)),
+            "width": chance.choice((32, 64, 96)),
+            "stream": 64 * chance.choice((8, 12, 16)),
+            "heads": chance.choice((4, 16)),
+        },
+    ),
+)
+def variance(
+    answer: Answer,
+    query: float = 4,
+    key: float = 0.25,
+    width: int = 128,
+    stream: int = 512,
+    heads: int = 8,
+) -> None:
     """Three variances: of scores with entries of variance 4 and 1/4; keys of mean 1; by d instead of d_h."""
     first, second, third = answer.numbers("(a)", "(b)", "(c)")
     demand_number(
         first,
-        128.0,
+        query * key * width,
         name="(a)",
         way="each product has the product of the variances, and there are d of them",
         slips={
-            4.25 * 128: "variances of independent factors of mean zero are multiplied, not added",
-            math.sqrt(128): "this is the standard deviation",
-            1.0: "the score is not divided by anything here",
+            (query + key) * width: (
+                "variances of independent factors of mean zero are multiplied, not added"
+            ),
+            math.sqrt(query * key * width): "this is the standard deviation",
+            query * key: "the score is not divided by anything here",
         },
     )
     demand_number(
         second,
-        256.0,
+        2.0 * width,
         name="(b)",
         way="find the variance of a single product first",
         slips={
-            128.0: "a key of mean one has a second moment that is larger than its variance",
-            192.0: "count the mean of the query too: it is zero",
+            1.0 * width: "a key of mean one has a second moment that is larger than its variance",
+            1.5 * width: "count the mean of the query too: it is zero",
         },
     )
     demand_number(
         third,
-        0.125,
+        1 / heads,
         name="(c)",
         way="start from the variance of the undivided score of one head",
         slips={
-            8.0: "the heads are narrower than the stream, so the divisor is too large, not too small",
-            math.sqrt(0.125): "this is the standard deviation",
+            1.0 * heads: (
+                "the heads are narrower than the stream, so the divisor is too large, not too small"
+            ),
+            math.sqrt(1 / heads): "this is the standard deviation",
             1.0: "this is the variance after division by the root of a head's width",
         },
     )
@@ -163,11 +190,34 @@ def plus_one(answer: Answer) -> None:
     )
 
 
-@exercise("book/attention/scale")
-def sparsemax(answer: Answer) -> None:
+def _scores(chance: random.Random) -> dict[str, float]:
+    highest = chance.randint(11, 19)
+    return {
+        "highest": highest / 10,
+        "second": (highest - chance.choice((2, 3, 4, 6, 7, 8))) / 10,
+        "lowest": -chance.randint(2, 9) / 10,
+    }
+
+
+@exercise(
+    "book/attention/scale",
+    Drawing(
+        "Sparsemax by hand: weights of the scores {highest}, {second} and {lowest}, and where the third joins.",
+        _scores,
+    ),
+)
+def sparsemax(
+    answer: Answer, highest: float = 1.2, second: float = 0.8, lowest: float = -0.5
+) -> None:
     """Sparsemax by hand: weights of the scores 1.2, 0.8 and -0.5, and where the third joins."""
-    first, second, third, joins = answer.numbers("first", "second", "third", "the third joins at")
-    for name, value, wanted in (("first", first, 0.7), ("second", second, 0.3)):
+    weight_1, weight_2, weight_3, joins = answer.numbers(
+        "first", "second", "third", "the third joins at"
+    )
+    threshold = (highest + second - 1) / 2
+    for name, value, wanted in (
+        ("first", weight_1, highest - threshold),
+        ("second", weight_2, second - threshold),
+    ):
         demand_number(
             value,
             wanted,
@@ -178,7 +228,7 @@ def sparsemax(answer: Answer) -> None:
             },
         )
     demand_number(
-        third,
+        weight_3,
         0.0,
         name="the third weight",
         way="what lies below the threshold has no weight at all",
@@ -186,12 +236,12 @@ def sparsemax(answer: Answer) -> None:
     )
     demand_number(
         joins,
-        0.5,
+        threshold,
         name="the score at which the third joins",
         way="it joins when it rises above the threshold of the other two",
         slips={
-            0.8: "it need not be as large as the second score",
+            second: "it need not be as large as the second score",
             0.0: "the threshold need not be zero",
-            -0.5: "there it has no weight yet",
+            lowest: "there it has no weight yet",
         },
     )

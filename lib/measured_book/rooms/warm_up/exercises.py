@@ -16,7 +16,7 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/training/warm-up"
 
@@ -114,35 +114,61 @@ def rise(answer: Answer) -> None:
         demand(close(factors[:w].diff(), factors[:1].expand(w - 1), 1e-9), text)
 
 
-@exercise(_CHAPTER)
-def rectified(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers for beta2 = {beta2}: rho at infinity, and the first step t at which rectified Adam uses v.",
+        lambda chance: {"beta2": chance.choice((0.95, 0.96, 0.97, 0.985, 0.99, 0.995))},
+    ),
+)
+def rectified(answer: Answer, beta2: float = 0.98) -> None:
     """Two numbers for beta2 = 0.98: rho at infinity, and the first step t at which rectified Adam uses v."""
     infinity, step = answer.numbers("rho at infinity", "the step")
-    slips = {49.0: "a factor of two is missing", 100.0: "and minus 1", 1999.0: "that is for 0.999"}
+    limit = 2 / (1 - beta2) - 1
+    slips = {
+        1 / (1 - beta2) - 1: "a factor of two is missing",
+        limit + 1: "and minus 1",
+        1999.0: "that is for 0.999",
+    }
     way = "it follows from beta2 alone"
-    demand_number(infinity, 99.0, way=way, name="rho at infinity", within=0.001, slips=slips)
+    demand_number(infinity, limit, way=way, name="rho at infinity", within=0.001, slips=slips)
     text = f"the step: at t = {step:g} "
     demand(step == round(step) and step >= 1, f"{text}steps are whole numbers from 1 on")
-    rho = 99 - 2 * step * 0.98**step / (1 - 0.98**step)
-    demand(rho > 5, f"{text}rho is {rho:.2f}: not above 5 yet")
-    demand(step == 6, f"{text}rho has been above 5 before")
+
+    def rho(t: float) -> float:
+        return limit - 2 * t * beta2**t / (1 - beta2**t)
+
+    demand(rho(step) > 5, f"{text}rho is {rho(step):.2f}: not above 5 yet")
+    demand(step == 1 or rho(step - 1) <= 5, f"{text}rho has been above 5 before")
 
 
-@exercise(_CHAPTER)
-def uncorrected(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Three first moves, in rates, beta1 = {beta1}: uncorrected at beta2 {low} and at {high}, only m corrected at "
+        "{high}.",
+        lambda chance: {
+            "beta1": chance.choice((0.8, 0.85, 0.95)),
+            "low": chance.choice((0.95, 0.96, 0.97)),
+            "high": chance.choice((0.99, 0.995, 0.9995)),
+        },
+    ),
+)
+def uncorrected(answer: Answer, beta1: float = 0.9, low: float = 0.98, high: float = 0.999) -> None:
     """Three first moves, in rates: uncorrected at beta2 0.98 and at 0.999, only m corrected at 0.999."""
-    small, large, half = answer.numbers("beta2 = 0.98", "beta2 = 0.999", "only m corrected")
+    small, large, half = answer.numbers(f"beta2 = {low}", f"beta2 = {high}", "only m corrected")
+    m, v, later = 1 - beta1, 1 - low, 1 - high
     way = "the first averages are (1 - beta1) g and (1 - beta2) g squared"
     slips = {
-        5.0: "v stands under a root",
+        m / v: "v stands under a root",
         1.0: "that is with both corrections",
-        7.0711: "m is not corrected either",
+        v**-0.5: "m is not corrected either",
     }
-    demand_number(small, 0.1 / 0.02**0.5, way=way, name="beta2 = 0.98", within=0.005, slips=slips)
-    slips = {100.0: "v stands under a root", 31.623: "m is not corrected either"}
-    demand_number(large, 0.1 / 0.001**0.5, way=way, name="beta2 = 0.999", within=0.005, slips=slips)
-    slips = {3.1623: "m is divided by 1 - beta1 now", 1000.0: "v stands under a root"}
-    demand_number(half, 1 / 0.001**0.5, way=way, name="only m corrected", within=0.005, slips=slips)
+    demand_number(small, m / v**0.5, way=way, name=f"beta2 = {low}", within=0.005, slips=slips)
+    slips = {m / later: "v stands under a root", later**-0.5: "m is not corrected either"}
+    demand_number(large, m / later**0.5, way=way, name=f"beta2 = {high}", within=0.005, slips=slips)
+    slips = {m / later**0.5: "m is divided by 1 - beta1 now", 1 / later: "v stands under a root"}
+    demand_number(half, 1 / later**0.5, way=way, name="only m corrected", within=0.005, slips=slips)
 
 
 @exercise(_CHAPTER)
