@@ -1,4 +1,4 @@
-"""Values of a reference set stand in for a model's own exactly where they are put, and draws can be repeated."""
+"""Values of a reference set stand in exactly where they are put, and draws can be repeated."""
 
 import pytest
 import torch

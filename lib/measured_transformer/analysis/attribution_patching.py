@@ -1,11 +1,11 @@
 r"""Attribution patching: the effect of patching, estimated to first order for all components at once.
 
 Patching (`patching.patched`) takes one run for each component. *Attribution patching* (Nanda, 2023; Syed et
-al., 2023) takes a run of each kind and one backward pass for all of them: the effect of putting the value $v'$ of a source
-run in place of $v$ is estimated by $(v' - v) \cdot \partial F / \partial v$, the first term of a Taylor series.
-Where the target is a linear function of the value, the estimate is the effect. Where a softmax saturates or a
-norm rescales the stream, it can be far off, and so it belongs beside true patching: `compare_patching` makes
-both and says how well they agree.
+al., 2023) takes one run of each input and one backward pass for all of them: the effect of putting the value $v'$
+of a source run in place of $v$ is estimated by $(v' - v) \cdot \partial F / \partial v$, the first term of a
+Taylor series. Where the target is a linear function of the value, the estimate is the effect. Where a softmax
+saturates or a norm rescales the stream, it can be far off, and so it belongs beside true patching:
+`compare_patching` makes both and says how well they agree.
 
 With `steps` above one the gradient is averaged over points on the way from the run's own embedding to the
 source's, by Gauss-Legendre quadrature (Hanna et al., 2024, who sum over equal steps). The estimates of the
@@ -40,10 +40,11 @@ def attribution_patched(
     target: Target,
     *,
     steps: int = 1,
-) -> Float[Tensor, "component example position"]:
+) -> dict[Component, Float[Tensor, "example position"]]:
     """The estimated rise of the target when each component is patched at one position.
 
-    The estimate for several positions, or for all of them, is the sum over these.
+    The estimate for several positions, or for all of them, is the sum over these. Of patterns and scores a
+    position is the query's.
 
     Args:
         model: run three times and back once for all components; no parameter gets a gradient. Of an
@@ -56,16 +57,15 @@ def attribution_patched(
             one, at the run itself.
 
     Raises:
-        ValueError: when the two differ in shape, a head lies outside, the components differ in their number of
-            positions, or `steps` is below one.
+        ValueError: when the two differ in shape, a head lies outside, or `steps` is below one.
         KeyError: when there is no such tap.
 
     >>> from measured_transformer.analysis.attribution import answer_logit
     >>> from measured_transformer.analysis.handmade import reversal_model
     >>> model, head = reversal_model(vocab=6, length=4), Component("blocks.0.attention.mixed", 0)
     >>> into, source = torch.tensor([[2, 1, 1, 3]]), torch.tensor([[5, 1, 1, 3]])
-    >>> attribution_patched(model, into, source, [head], answer_logit(-1, torch.tensor([5])))
-    tensor([[[0., 0., 0., 1.]]], dtype=torch.float64)
+    >>> attribution_patched(model, into, source, [head], answer_logit(-1, torch.tensor([5])))[head]
+    tensor([[0., 0., 0., 1.]], dtype=torch.float64)
     """
     if into.shape != source.shape:
         raise ValueError(
@@ -76,17 +76,12 @@ def attribution_patched(
         raise ValueError(f"a gradient is taken at one point at least, got steps={steps}")
     own, other = (seen_on(model, tokens, components).values for tokens in (into, source))
     slopes = _slopes(model, into, source, list(own), target, steps)
-    found = []
+    found = {}
     for each in components:
         change = (other[each.tap] - own[each.tap]) * slopes[each.tap]
-        part = part_of(change, head=each.head)
-        found.append(part.sum(-1) if part.ndim == 3 else part.sum((1, 3)))
-    if len({each.shape for each in found}) > 1:
-        raise ValueError(
-            "all components must have the same number of positions, got "
-            + ", ".join(f"{a.label}: {b.shape[1]}" for a, b in zip(components, found, strict=True))
-        )
-    return torch.stack(found)
+        part = part_of(change, head=each.head).sum(-1)
+        found[each] = part if part.ndim == 2 else part.sum(1)
+    return found
 
 
 def _slopes(
@@ -139,7 +134,7 @@ class PatchingComparison:
 
     @property
     def rank_correlation(self) -> float:
-        """Spearman's correlation of the components' mean effects over the examples: do both find the same ones?"""
+        """Spearman's correlation of the components' effects, each its mean over the examples."""
         a, b = (
             torch.from_numpy(rankdata(each.mean(1).double().cpu().numpy()))
             for each in (self.patched, self.estimated)
@@ -182,15 +177,18 @@ def compare_patching(
     (tensor([0., 1.], dtype=torch.float64), 0.0)
     """
     by_position = attribution_patched(model, into, source, components, target, steps=steps)
-    # With a last axis the examples stand where heads do, and positions where `at` looks for them.
-    estimated = part_of(by_position[..., None], positions=positions).sum((2, 3))
+    # With a last axis each stands as a stream does, so that `at` finds the positions.
+    estimated = [
+        part_of(by_position[each][..., None], positions=positions).sum((1, 2))
+        for each in components
+    ]
     with torch.no_grad():
         before = target(model(into))
     effects = [
         patched(model, into, source, [each], target, positions=positions) - before
         for each in components
     ]
-    return PatchingComparison(tuple(components), torch.stack(effects), estimated)
+    return PatchingComparison(tuple(components), torch.stack(effects), torch.stack(estimated))
 
 
 def _correlation(a: Float[Tensor, "entry"], b: Float[Tensor, "entry"]) -> float:
