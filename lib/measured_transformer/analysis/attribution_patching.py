@@ -1,11 +1,11 @@
 r"""Attribution patching: the effect of patching, estimated to first order for all components at once.
 
 Patching (`patching.patched`) takes one run for each component. *Attribution patching* (Nanda, 2023; Syed et
-al., 2023) takes one run of each input and one backward pass for all of them: the effect of putting the value $v'$
-of a source run in place of $v$ is estimated by $(v' - v) \cdot \partial F / \partial v$, the first term of a
-Taylor series. Where the target is a linear function of the value, the estimate is the effect. Where a softmax
-saturates or a norm rescales the stream, it can be far off, and so it belongs beside true patching:
-`compare_patching` makes both and says how well they agree.
+al., 2023) takes a few runs and one backward pass for all of them: putting the value $v'$ of a source run in
+place of $v$ has the effect $(v' - v) \cdot \partial F / \partial v$, as far as the first term of a Taylor
+series goes. Where the target is a linear function of the value, that is the effect. Where a softmax saturates
+or a norm rescales the stream, it can be far off, and so it belongs beside true patching: `compare_patching`
+makes both and says how well they agree.
 
 With `steps` above one the gradient is averaged over points on the way from the run's own embedding to the
 source's, by Gauss-Legendre quadrature (Hanna et al., 2024, who sum over equal steps). The estimates of the
