@@ -20,12 +20,13 @@ from measured_transformer.interop.sides import SourceSide, TargetSide
 from measured_transformer.models.config import Config
 from measured_transformer.training.loop import make_model
 
+SEED = 0  # draws two of three sequences with the token that is asked for
 WAYS = ["zero", "mean", "resample"]
 TOKENS = torch.tensor([[2, 0, 1], [3, 1, 1], [0, 0, 0]])
 OTHER = torch.tensor([[2, 3, 3], [2, 1, 1], [0, 1, 1], [3, 0, 0]])
 
 
-def generator(seed=5):
+def generator(seed=SEED):
     return torch.Generator().manual_seed(seed)
 
 
@@ -52,7 +53,8 @@ def test_everything_is_faithful_and_complete_and_nothing_is_neither(how):
         whole, none = circuit_score(given, given.parts), circuit_score(given, [])
         assert (whole.faithfulness, whole.completeness) == (1, 1)
         assert (none.faithfulness, none.completeness) == (0, 0)
-        assert whole.model == pytest.approx(float(given.target(model(tokens)).mean()))
+        with torch.no_grad():
+            assert whole.model == pytest.approx(float(given.target(model(tokens)).mean()))
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -62,8 +64,8 @@ def test_the_head_that_does_the_work_is_the_circuit(how, read):
     given = setting(model, how)
     for number, head in enumerate(heads(model)):
         found = circuit_score(given, [head])
-        assert found.faithfulness == pytest.approx(number == read)
-        assert found.completeness == pytest.approx(number == read)
+        assert found.faithfulness == pytest.approx(float(number == read))
+        assert found.completeness == pytest.approx(float(number == read))
 
 
 def test_the_three_ways_give_the_baselines_that_arithmetic_says():
@@ -191,7 +193,7 @@ def test_errors_say_what_is_wrong(unhooked):
     with pytest.raises(ValueError, match=r"components alone or edges alone.*Component, Edge"):
         setting(model, parts=[heads(model)[0], edges(model)[0]])
     given = setting(model)
-    with pytest.raises(ValueError, match="blocks.7.* is none of the 3 parts"):
+    with pytest.raises(ValueError, match=r"blocks\.7.* is none of the 3 parts"):
         given.only([Component("blocks.7.attention.mixed", 0)])
     with pytest.raises(ValueError, match="is none of the 3 parts"):
         circuit_score(given, [edges(model)[0]])

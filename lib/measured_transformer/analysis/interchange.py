@@ -96,7 +96,7 @@ def _exchange(source: Tensor, subspace: Tensor | None) -> Callable[[Tensor], Ten
         width, number = source.shape[-1], subspace.shape[-1]
         identity = torch.eye(number, dtype=subspace.dtype, device=subspace.device)
         fits = len(subspace) == width
-        if not fits or not (subspace.T @ subspace - identity).abs().max() < _ORTHONORMAL:
+        if not fits or not torch.allclose(subspace.T @ subspace, identity, atol=_ORTHONORMAL):
             raise ValueError(
                 f"a subspace is given by orthonormal columns of height {width}, got shape "
                 f"{tuple(subspace.shape)}"

@@ -137,7 +137,7 @@ def edge_patched(
         positions: of the senders; all when None.
 
     Raises:
-        ValueError, KeyError: as `edges_replaced`.
+        ValueError: as `edges_replaced`.
 
     >>> from measured_transformer.analysis.attribution import answer_logit
     >>> from measured_transformer.analysis.handmade import induction_model

@@ -176,7 +176,7 @@ def shuffled_controls(
         generator: where the divisions come from.
 
     Raises:
-        ValueError: as `mean_difference`, or when the prompts are so few or so alike that a division leaves no
+        ValueError: as `mean_difference`, or when the prompts are so alike that a division leaves no
             difference.
     """
     sets = [_states(model, prompts, vector.component, positions) for prompts in (towards, away)]
@@ -185,16 +185,16 @@ def shuffled_controls(
     for _ in range(count):
         order = torch.randperm(len(states), generator=generator).to(states.device)
         found.append(states[order[:first]].mean(0) - states[order[first:]].mean(0))
+        if not found[-1].norm() > 0:
+            raise ValueError(
+                "a control has no direction, because both halves of the prompts have the same mean: give "
+                "more or other prompts"
+            )
     return [_as_long(each, vector) for each in found]
 
 
 def _as_long(drawn: Tensor, vector: SteeringVector) -> SteeringVector:
     """The direction of one vector with the length of another."""
-    if not drawn.norm() > 0:
-        raise ValueError(
-            "a control has no direction, because both halves of the prompts have the same mean: give more or "
-            "other prompts"
-        )
     return replace(vector, vector=(vector.norm * drawn / drawn.norm()).to(vector.vector))
 
 
@@ -208,7 +208,8 @@ class DoseResponse:
         doses: as given.
         target: the mean target on the prompts.
         loss: cross-entropy on the reference set, in nats per scored position.
-        divergence: KL(unsteered || steered) of the predictions there, in nats per scored position.
+        divergence: KL divergence of the steered predictions from the unsteered ones there, the mean taken
+            under the unsteered, in nats per scored position.
         unsteered: target and loss without any vector.
     """
 
@@ -277,4 +278,6 @@ def dose_response(
             found[2, i, j] = float((before.exp() * (before - steered)).sum(-1).mean())
     own = float(target(model(prompts)).mean())
     loss = float(cross_entropy(predict(model, reference), reference.targets, reference.scored))
-    return DoseResponse(np.asarray(doses, dtype=np.float64), *found, unsteered=(own, loss))
+    return DoseResponse(
+        np.array(doses, dtype=np.float64), found[0], found[1], found[2], (own, loss)
+    )
