@@ -62,7 +62,7 @@ def sentence_pieces() -> tuple[dict[str, Any], Any]:
     )
     made.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
     trainer = trainers.BpeTrainer(
-        vocab_size=480, special_tokens=special, show_progress=False, limit_alphabet=60
+        vocab_size=600, special_tokens=special, show_progress=False
     )
     made.train_from_iterator(TEXTS * 3, trainer)
     state = _state(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import pairwise
 
 import pytest
 from measured_transformer.interop import Tokenizer
@@ -76,9 +77,8 @@ def test_byte_level_bpe_is_that_of_transformers_and_of_the_tokenizer_it_was_take
     for text in [*TEXTS, "<|im_start|>user\nHello<|im_end|>"]:
         found = ours.encode(text)
         assert found == origin.encode(text).ids
-        assert found == theirs(text)["input_ids"] or pre == "smollm", (
-            "their cut keeps digits together"
-        )
+        if pre != "smollm":  # theirs leaves digits together
+            assert found == theirs(text)["input_ids"]
         assert ours.decode(found, special=True) == text
         assert "".join(ours.tokens(text)) == text or "<0x" in "".join(ours.tokens(text))
 
@@ -90,7 +90,7 @@ def test_every_cut_is_one_that_keeps_the_whole_text():
             pieces = cut.pre_tokenize_str(text)
             assert pieces[0][1][0] == 0, name
             assert pieces[-1][1][1] == len(text), name
-            ends = [(a[1][1], b[1][0]) for a, b in zip(pieces, pieces[1:], strict=False)]
+            ends = [(a[1][1], b[1][0]) for a, b in pairwise(pieces)]
             assert all(end == begin for end, begin in ends), name
 
 
@@ -106,7 +106,7 @@ def test_sentence_pieces_are_those_of_transformers_and_of_the_tokenizer_they_wer
         assert ours.decode(ours.encode(text)) == text
         if not text.startswith(" "):  # theirs adds no space there, SentencePiece does
             assert ours.encode(text) == theirs(text)["input_ids"]
-    assert "<0xE6>" in ours.tokens("東"), "what is not in the vocabulary becomes bytes"
+    assert "<0xE8>" in ours.tokens("語"), "what is not in the vocabulary becomes bytes"
     assert ours.tokens("The capital")[:2] == ["<s>", " The"]
     assert ours.string(ours.token(" The")) == " The"
 
@@ -135,9 +135,9 @@ def test_a_conversation_is_written_as_transformers_writes_it(tmp_path, tiny):
 
 @pytest.mark.parametrize("place", ["settings", "a file", "named"])
 def test_a_folder_of_the_hugging_face_format_is_read(tmp_path, place):
-    keys, origin = byte_level("gpt-2", LETTERS)
+    _, origin = byte_level("gpt-2", LETTERS)
     origin.save(str(tmp_path / "tokenizer.json"))
-    about = {"bos_token": SPECIAL[1], "eos_token": {"content": SPECIAL[2]}}
+    about = {"bos_token": SPECIAL[1], "eos_token": {"__type": "AddedToken", "content": SPECIAL[2]}}
     if place == "settings":
         about["chat_template"] = TEMPLATE
     elif place == "named":
