@@ -61,9 +61,7 @@ def sentence_pieces() -> tuple[dict[str, Any], Any]:
         [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     )
     made.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
-    trainer = trainers.BpeTrainer(
-        vocab_size=600, special_tokens=special, show_progress=False
-    )
+    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=special, show_progress=False)
     made.train_from_iterator(TEXTS * 3, trainer)
     state = _state(made)
     tokens = [made.id_to_token(i) for i in range(made.get_vocab_size())]

@@ -7,6 +7,7 @@ import sys
 from itertools import pairwise
 
 import pytest
+import torch
 from measured_transformer.interop import Tokenizer
 from measured_transformer.interop.gguf_tokenizer import PRE_TOKENIZERS
 
@@ -178,6 +179,15 @@ def test_a_part_of_a_character_is_shown_by_its_bytes():
     assert all(ours.decode(list(text.encode())) == text for text in TEXTS)
     assert ours.string(256) == "<unused 256>"
     assert len(ours) == 256
+
+
+def test_tokens_of_a_tensor_are_decoded():
+    ours = Tokenizer.of_bytes()
+    tokens = torch.tensor([ours.encode("Köln")])
+    assert ours.decode(tokens) == ours.decode(tokens[0]) == "Köln"
+    assert ours.string(tokens[0, 0]) == "K"
+    with pytest.raises(ValueError, match=r"one text, got shape \(2, 5\)"):
+        ours.decode(tokens.repeat(2, 1))
 
 
 def test_words_are_found_where_they_stand():

@@ -18,7 +18,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsInt
+
+from torch import Tensor
 
 from measured_transformer.interop import gguf_tokenizer
 from measured_transformer.interop.gguf_file import GGUFFile
@@ -141,8 +143,22 @@ class Tokenizer:
         """
         return list(self.backend.encode(text, add_special_tokens=special).ids)
 
-    def decode(self, tokens: Iterable[int], *, special: bool = False) -> str:
-        """The text of some tokens, without the special ones unless `special` is true."""
+    def decode(self, tokens: Iterable[SupportsInt] | Tensor, *, special: bool = False) -> str:
+        """The text of some tokens, without the special ones unless `special` is true.
+
+        Args:
+            tokens: numbers, or a tensor of them, which may be a batch of one text.
+            special: whether special tokens are written too.
+
+        Raises:
+            ValueError: when it is a batch of several texts.
+        """
+        if isinstance(tokens, Tensor) and tokens.ndim != 1:
+            if tokens.ndim != 2 or len(tokens) != 1:
+                raise ValueError(
+                    f"expected the tokens of one text, got shape {tuple(tokens.shape)}; decode row by row"
+                )
+            tokens = tokens[0]
         numbers = [int(token) for token in tokens]
         return str(self.backend.decode(numbers, skip_special_tokens=not special))
 
@@ -150,7 +166,7 @@ class Tokenizer:
         """The tokens of a text, each as a string; those that are added around it too."""
         return [self.string(token) for token in self.encode(text)]
 
-    def string(self, token: int) -> str:
+    def string(self, token: SupportsInt) -> str:
         """One token as a string, with its space: ' Paris'.
 
         A part of a character is shown by its bytes: '<0xC3>'. A number that the tokenizer does not
