@@ -23,6 +23,8 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+ALONE = {canonicalize_name(Requirement(line).name) for line in GROUPS["weights"]}  # of their own
 NAME = "measured_transformer"
 LABORATORY = "measured_book"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -113,12 +115,14 @@ def third_party(*folders: str) -> dict[str, str]:
 
 def test_the_library_asks_for_exactly_what_it_imports():
     # IPython is there wherever a notebook runs; outside of one the library does without it.
-    # dask comes with an extra of its own, and `--cluster` says so where it is missing.
+    # dask comes with an extra of its own, and `--cluster` says so where it is missing; so does gguf.
     assert "dask" not in third_party(f"lib/{NAME}")
     found = third_party(f"lib/{NAME}", f"lib/{LABORATORY}")
     assert found["dask"] == f"lib/{LABORATORY}/measuring/__main__.py"
     assert "dask" in {canonicalize_name(requirement.name) for requirement in asked("cluster")}
-    imported = set(found) - {"ipython", "dask"}
+    assert found["gguf"] == f"lib/{NAME}/interop/gguf_file.py"
+    assert "gguf" in {canonicalize_name(requirement.name) for requirement in asked("pretrained")}
+    imported = set(found) - {"ipython", "dask", "gguf"}
     assert imported == {canonicalize_name(requirement.name) for requirement in asked("language")}
 
 
@@ -166,6 +170,7 @@ def test_the_lock_is_made_of_every_extra_but_the_benchmarks():
     script = (ROOT / "tools" / "lock").read_text()
     whole, book = (re.findall(r"--extra (\w+)", part) for part in script.split("The book's pins"))
     assert whole == list(LOCKED)
+    assert "--group weights" in script
     assert book == ["notebook", "book", "language", "pretrained"]
     assert not {"transformer-lens", "x-transformers"} & set(pins())
 
@@ -252,7 +257,7 @@ def test_the_lock_answers_pyproject_on_every_python(python: str):
         "python_full_version": f"{python}.9",
     }
     pinned = pins(environment)
-    for requirement in asked(*LOCKED):
+    for requirement in (*asked(*LOCKED), *map(Requirement, GROUPS["weights"])):
         version = pinned.get(canonicalize_name(requirement.name))
         assert version is not None, f"{requirement} is not pinned; run: make lock"
         assert requirement.specifier.contains(version), f"{requirement}: pinned {version}"
@@ -265,7 +270,7 @@ def test_the_lock_names_what_its_packages_need_in_turn():
         package = metadata.distribution(name)
         here = Version(package.version)
         assert Version(here.public) == version, f"{name} {here} is installed, {version} is pinned"
-        for line in package.requires or []:
+        for line in (package.requires or []) if name not in ALONE else []:
             needed = Requirement(line)
             if needed.marker and not needed.marker.evaluate({"extra": ""}):
                 continue

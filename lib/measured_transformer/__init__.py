@@ -27,6 +27,8 @@ from measured_transformer import _versions
 if TYPE_CHECKING:
     from measured_transformer.internals.capture import capture as capture
     from measured_transformer.internals.intervene import intervene as intervene
+    from measured_transformer.language.model import LanguageModel as LanguageModel
+    from measured_transformer.language.pretrained import pretrained as pretrained
     from measured_transformer.models.config import Config as Config
     from measured_transformer.models.decoder import Decoder as Decoder
     from measured_transformer.models.encoder import Encoder as Encoder
@@ -42,8 +44,10 @@ _HOMES = {
     "Decoder": "measured_transformer.models.decoder",
     "Encoder": "measured_transformer.models.encoder",
     "EncoderDecoder": "measured_transformer.models.encoder_decoder",
+    "LanguageModel": "measured_transformer.language.model",
     "capture": "measured_transformer.internals.capture",
     "intervene": "measured_transformer.internals.intervene",
+    "pretrained": "measured_transformer.language.pretrained",
     "train": "measured_transformer.training.loop",
 }
 __all__ = [
@@ -51,9 +55,11 @@ __all__ = [
     "Decoder",
     "Encoder",
     "EncoderDecoder",
+    "LanguageModel",
     "__version__",
     "capture",
     "intervene",
+    "pretrained",
     "train",
 ]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
+from collections.abc import Iterator
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,18 @@ BROUGHT = {name: modules_of(lines) for name, lines in PROJECT["optional-dependen
 OPTIONAL = frozenset().union(*(BROUGHT[extra] for extra in EXTRAS)) - BROUGHT[""]
 
 
+def nodes_that_run(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a source but for what type checkers alone read."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from nodes_that_run(child)
+
+
 def names_in(source: str) -> set[str]:
     """Dotted names of all modules that a source imports anywhere, or looks for by the name of a package."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_that_run(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -51,10 +60,15 @@ def names_in(source: str) -> set[str]:
 
 @cache
 def file_of(name: str) -> Path | None:
-    """The library's file of a dotted name; none for what is no module of it."""
+    """The library's file of a dotted name, or of what a package imports when it is asked for it."""
     path = LIBRARY.joinpath(*name.split("."))
     files = (path / "__init__.py", path.with_suffix(".py"))
-    return next((file for file in files if file.is_file()), None)
+    found = next((file for file in files if file.is_file()), None)
+    package, _, last = name.rpartition(".")
+    if found is None and LIBRARY.joinpath(*package.split("."), "__init__.py").is_file():
+        home = getattr(import_module(package), "_HOMES", {}).get(last)
+        return None if home is None else file_of(home)
+    return found
 
 
 @cache
@@ -122,6 +136,24 @@ def test_the_checkpoint_is_installed_for_the_pages_about_it_alone():
     assert asking == {"real-model", "your-own-checkpoint"}
     for page in asking:
         assert f"{{doc}}`inside/{page}`" in (ROOT / "book/index.md").read_text(), "as it says"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from measured_transformer import pretrained\nlm = pretrained('smollm2-135m-instruct')",
+        "from measured_transformer import LanguageModel\nlm = LanguageModel.from_gguf('a.gguf')",
+        "from measured_transformer.interop import from_gguf\nfrom_gguf('a.gguf')",
+    ],
+)
+def test_what_reads_files_of_llama_cpp_asks_for_their_reader(code):
+    assert third_party([code]) - BROUGHT[""] - BROUGHT["language"] >= {"gguf"}
+    assert "pretrained" in extras_of([code])
+    assert "pretrained" not in extras_of(["AutoModel.from_pretrained('a')"])
+
+
+def test_what_is_imported_for_types_alone_is_not_needed():
+    assert "gguf" not in third_party(["from measured_transformer import Config, Decoder, train"])
 
 
 def test_the_modules_of_each_extra_are_those_of_its_packages():

@@ -1,0 +1,275 @@
+"""From a GGUF file to a model of this library.
+
+The file's settings and names are translated to those of the Hugging Face format, whose families
+(`interop.huggingface.FAMILIES`) say what is built from them. So an architecture is an entry of `ARCHITECTURES`:
+two tables of names. One whose family is there needs no more than such an entry.
+
+llama.cpp turns neighbouring entries of queries and keys together, and its files of Llama have the rows of
+the two projections in that order. They are put back here, so that a model from a GGUF file has the rows of
+the published checkpoint. With the rows as they lie in the file it would compute something else, and nothing
+would complain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from measured_transformer.interop.checkpoint import Checkpoint
+from measured_transformer.interop.family import Model
+from measured_transformer.interop.gguf_file import GGUFFile
+from measured_transformer.interop.huggingface import FAMILIES
+from measured_transformer.interop.pairing import convert_pairing
+from measured_transformer.interop.tensors import Entry, load_tensors
+
+_EMBEDDING, _UNEMBEDDING = "token_embd.weight", "output.weight"
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How files of one `general.architecture` are read.
+
+    Attributes:
+        family: the `model_type` whose family builds the model.
+        settings: the file's keys, without the architecture in front, and the settings of `config.json` that
+            they give.
+        tensors: names in the file and in the family's table, without `.weight` and `.bias`; `{}` is the number
+            of a block.
+        required: keys without which a file is refused.
+        turned: names of the projections whose rows lie in the order of the interleaved pairing.
+        biases: settings that say whether there are biases, and the tensor of the first block that tells.
+    """
+
+    family: str
+    settings: Mapping[str, str]
+    tensors: Mapping[str, str]
+    required: tuple[str, ...]
+    turned: tuple[str, ...] = ()
+    biases: Mapping[str, str] | None = None
+
+
+LLAMA = Architecture(
+    family="llama",
+    settings={
+        "context_length": "max_position_embeddings",
+        "embedding_length": "hidden_size",
+        "block_count": "num_hidden_layers",
+        "feed_forward_length": "intermediate_size",
+        "attention.head_count": "num_attention_heads",
+        "attention.head_count_kv": "num_key_value_heads",
+        "attention.key_length": "head_dim",
+        "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+        "rope.freq_base": "rope_theta",
+    },
+    tensors={
+        "token_embd": "embed_tokens",
+        "output_norm": "norm",
+        "output": "lm_head",
+        "blk.{}.attn_norm": "layers.{}.input_layernorm",
+        "blk.{}.attn_q": "layers.{}.self_attn.q_proj",
+        "blk.{}.attn_k": "layers.{}.self_attn.k_proj",
+        "blk.{}.attn_v": "layers.{}.self_attn.v_proj",
+        "blk.{}.attn_output": "layers.{}.self_attn.o_proj",
+        "blk.{}.ffn_norm": "layers.{}.post_attention_layernorm",
+        "blk.{}.ffn_gate": "layers.{}.mlp.gate_proj",
+        "blk.{}.ffn_up": "layers.{}.mlp.up_proj",
+        "blk.{}.ffn_down": "layers.{}.mlp.down_proj",
+    },
+    required=(
+        *("embedding_length", "block_count", "feed_forward_length"),
+        *("attention.head_count", "attention.layer_norm_rms_epsilon"),
+    ),
+    turned=("attn_q", "attn_k"),
+    biases={"attention_bias": "attn_output", "mlp_bias": "ffn_down"},
+)
+GPT2 = Architecture(
+    family="gpt2",
+    settings={
+        "context_length": "n_positions",
+        "embedding_length": "n_embd",
+        "block_count": "n_layer",
+        "feed_forward_length": "n_inner",
+        "attention.head_count": "n_head",
+        "attention.layer_norm_epsilon": "layer_norm_epsilon",
+    },
+    tensors={
+        "token_embd": "wte",
+        "position_embd": "wpe",
+        "output_norm": "ln_f",
+        "output": "lm_head",
+        "blk.{}.attn_norm": "h.{}.ln_1",
+        "blk.{}.attn_qkv": "h.{}.attn.c_attn",
+        "blk.{}.attn_output": "h.{}.attn.c_proj",
+        "blk.{}.ffn_norm": "h.{}.ln_2",
+        "blk.{}.ffn_up": "h.{}.mlp.c_fc",
+        "blk.{}.ffn_down": "h.{}.mlp.c_proj",
+    },
+    required=(
+        *("context_length", "embedding_length", "block_count", "attention.head_count"),
+        "attention.layer_norm_epsilon",
+    ),
+)
+ARCHITECTURES: dict[str, Architecture] = {"llama": LLAMA, "gpt2": GPT2}
+"""Name of an architecture in `general.architecture` -> how its files are read."""
+
+# Keys that change nothing when they have this value, and some that change nothing at all (None).
+_NEUTRAL: dict[str, tuple[Any, ...] | None] = {
+    "vocab_size": None,  # the embedding has as many rows
+    "tensor_data_layout": None,  # written by old converters
+    "rope.scaling.type": ("none",),
+    "rope.scaling.factor": (1.0,),
+    "rope.scale_linear": (1.0,),
+    "expert_count": (0,),
+    "expert_used_count": (0,),
+    "attention.sliding_window": (0,),
+    "attention.causal": (True,),
+    "logit_scale": (1.0,),
+    "residual_scale": (1.0,),
+    "embedding_scale": (1.0,),
+}
+
+
+def from_gguf(path: str | Path | GGUFFile, *, dtype: torch.dtype | None = None) -> Model:
+    """The model of this library that computes what a GGUF file of llama.cpp describes.
+
+    Its weights are the real numbers that the file's blocks stand for: those of the quantised model, not of the
+    one that was quantised. `GGUFFile(path).precision` says how many bits they have.
+
+    Args:
+        path: the file, or what was read of it.
+        dtype: of the model's numbers; float32 when not given.
+
+    Returns:
+        A `Decoder` in evaluation mode.
+
+    Raises:
+        FileNotFoundError: when there is no such file.
+        ImportError: when the package `gguf` is missing.
+        ValueError: when the file is damaged or one of several, its architecture is unknown here, a key asks for
+            something that this library does not compute, or tensors are missing, surplus or misshapen.
+    """
+    file = path if isinstance(path, GGUFFile) else GGUFFile(path)
+    how = _architecture(file)
+    family = FAMILIES[how.family]
+    checkpoint = Checkpoint({"model_type": how.family, **_settings(file, how)}, {}, None)
+    with _WithoutDrawing():  # every weight is replaced below
+        model = family.build(checkpoint, {}).to(dtype or torch.float32)
+    rows = list(_named(how, family.entries(model.config), model.config.n_layers))
+    _check_names(file, rows)
+    width = model.config.head_width
+    for _, some in groupby(rows, key=lambda row: row.theirs.split(".")[:2]):
+        block = list(some)
+        tensors = {}
+        for row in block:
+            tensor = file.tensor(row.theirs)
+            if row.theirs.split(".")[-2] in how.turned:
+                tensor = convert_pairing(tensor, width, to="halves")
+            tensors[row.theirs] = tensor
+        load_tensors(model, block, tensors, {})
+    return model.eval()
+
+
+# `torch.nn.init` hands its own functions to the mode, and calls the tensor's methods without it.
+_DRAWING = (
+    *(Tensor.normal_, Tensor.uniform_),
+    *(nn.init.normal_, nn.init.uniform_, nn.init.xavier_uniform_, nn.init.kaiming_uniform_),
+)
+
+
+class _WithoutDrawing(TorchFunctionMode):
+    """Leaves fresh weights as they lie in memory: half of the time of loading would go into drawing them."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function in _DRAWING:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **(kwargs or {}))
+
+
+def _architecture(file: GGUFFile) -> Architecture:
+    meta = file.metadata
+    for key, value in (("general.type", "model"), ("split.count", 1)):
+        if meta.get(key, value) not in (value, 0):
+            raise ValueError(
+                f"{file.path} has {key}={meta[key]!r}, which is not read; expected one file that holds a whole "
+                f"model ({key}={value!r})"
+            )
+    if file.architecture not in ARCHITECTURES:
+        raise ValueError(
+            f"{file.path} has general.architecture={file.architecture!r}, which this library does not compute; "
+            f"it reads {', '.join(ARCHITECTURES)}"
+        )
+    return ARCHITECTURES[file.architecture]
+
+
+def _settings(file: GGUFFile, how: Architecture) -> dict[str, Any]:
+    """The settings of `config.json` that the file gives."""
+    prefix = f"{file.architecture}."
+    given = {k.removeprefix(prefix): v for k, v in file.metadata.items() if k.startswith(prefix)}
+    for name in how.required:
+        if name not in given:
+            raise ValueError(f"{file.path} lacks the key {prefix}{name}")
+    settings: dict[str, Any] = {"tie_word_embeddings": _UNEMBEDDING not in file.tensors}
+    for name, value in given.items():
+        if isinstance(value, list):
+            raise ValueError(
+                f"{file.path} has a value for each block in {prefix}{name}, which this library does not compute"
+            )
+        if name in how.settings:
+            settings[how.settings[name]] = value
+    heads = given["attention.head_count"]
+    width = given.get("attention.key_length", given["embedding_length"] // max(heads, 1))
+    implied = {"rope.dimension_count": (width,), "attention.value_length": (width,)}
+    for name, value in given.items():
+        allowed = {**_NEUTRAL, **implied}.get(name, ())
+        if name not in how.settings and allowed is not None and value not in allowed:
+            hint = f"; supported is {allowed[0]!r}" if allowed else ""
+            raise ValueError(
+                f"{file.path} has {prefix}{name}={value!r}, which this library does not compute{hint}"
+            )
+    if "rope_freqs.weight" in file.tensors:
+        raise ValueError(
+            f"{file.path} has rope_freqs.weight, which scales the rotary frequencies and is not computed here"
+        )
+    if (embedding := file.tensors.get(_EMBEDDING)) is None or len(embedding.shape) != 2:
+        raise ValueError(f"{file.path} lacks the tensor {_EMBEDDING}")
+    settings["vocab_size"] = embedding.shape[0]
+    for name, tensor in (how.biases or {}).items():
+        settings[name] = f"blk.0.{tensor}.bias" in file.tensors
+    return settings
+
+
+def _named(how: Architecture, entries: Iterable[Entry], n_layers: int) -> Iterator[Entry]:
+    """The family's table with the file's names. Its linear maps are all stored as (output, input)."""
+    names = {
+        theirs.format(i): ours.format(i)
+        for ours, theirs in how.tensors.items()
+        for i in range(n_layers if "{}" in ours else 1)
+    }
+    for row in entries:
+        name, _, kind = row.theirs.rpartition(".")
+        yield replace(row, theirs=f"{names[name]}.{kind}", transposed=False)
+
+
+def _check_names(file: GGUFFile, rows: Iterable[Entry]) -> None:
+    wanted = {row.theirs for row in rows}
+    faults = [
+        f"{kind}: {', '.join(sorted(names))}"
+        for kind, names in (
+            ("missing", wanted - set(file.tensors)),
+            ("surplus", set(file.tensors) - wanted),
+        )
+        if names
+    ]
+    if faults:
+        raise ValueError(
+            f"the tensors of {file.path} do not fit its architecture {file.architecture!r}: {'; '.join(faults)}"
+        )

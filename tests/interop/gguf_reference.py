@@ -1,0 +1,175 @@
+"""Small GGUF files of every way of storing weights, written as llama.cpp's converter writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from torch import nn
+
+# K-quants: a block of 256 weights is random bytes; the scales of the whole block stand at these places.
+SCALES = {
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+}
+# The largest weight that a block with a scale of one stands for, roughly.
+REACH = {"Q2_K": 45, "Q3_K": 128, "Q4_K": 945, "Q5_K": 1953, "Q6_K": 4096}
+LLAMA = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+GPT2 = {
+    "transformer.wte": "token_embd",
+    "transformer.wpe": "position_embd",
+    "transformer.ln_f": "output_norm",
+    "ln_1": "attn_norm",
+    "attn.c_attn": "attn_qkv",
+    "attn.c_proj": "attn_output",
+    "ln_2": "ffn_norm",
+    "mlp.c_fc": "ffn_up",
+    "mlp.c_proj": "ffn_down",
+}
+
+
+def write_llama(
+    path: Path,
+    theirs: nn.Module,
+    kind: str = "F32",
+    *,
+    changed: Mapping[str, Any] | None = None,
+    without: Sequence[str] = (),
+    tokenizer: Mapping[str, Any] | None = None,
+    more: Mapping[str, np.ndarray] | None = None,
+) -> Path:
+    """A file of a LlamaForCausalLM: matrices stored as `kind`, vectors as real numbers.
+
+    `changed` sets or adds metadata, None takes a key away; `without` leaves out tensors, `more` adds some.
+    """
+    c = theirs.config
+    keys = {
+        "llama.context_length": c.max_position_embeddings,
+        "llama.embedding_length": c.hidden_size,
+        "llama.block_count": c.num_hidden_layers,
+        "llama.feed_forward_length": c.intermediate_size,
+        "llama.attention.head_count": c.num_attention_heads,
+        "llama.attention.head_count_kv": c.num_key_value_heads,
+        "llama.attention.layer_norm_rms_epsilon": float(c.rms_norm_eps),
+        "llama.rope.freq_base": float(c.rope_parameters["rope_theta"]),
+        "llama.rope.dimension_count": c.head_dim,
+        "llama.vocab_size": c.vocab_size,
+        **(tokenizer or {}),
+        **(changed or {}),
+    }
+    tensors = {}
+    for name, tensor in theirs.state_dict().items():
+        if name == "lm_head.weight" and c.tie_word_embeddings:
+            continue
+        heads = {"q_proj": c.num_attention_heads, "k_proj": c.num_key_value_heads}
+        value = tensor.float().numpy()
+        for projection, count in heads.items():
+            if projection in name:  # as convert_hf_to_gguf.py does
+                value = value.reshape(count, 2, -1, *value.shape[1:]).swapaxes(1, 2)
+                value = value.reshape(tensor.shape)
+        tensors[_name(name, LLAMA)] = value
+    return _write(path, "llama", keys, tensors, kind, without, more or {})
+
+
+def write_gpt2(path: Path, theirs: nn.Module, kind: str = "F32") -> Path:
+    c = theirs.config
+    keys = {
+        "gpt2.context_length": c.n_positions,
+        "gpt2.embedding_length": c.n_embd,
+        "gpt2.block_count": c.n_layer,
+        "gpt2.feed_forward_length": c.n_inner or 4 * c.n_embd,
+        "gpt2.attention.head_count": c.n_head,
+        "gpt2.attention.layer_norm_epsilon": float(c.layer_norm_epsilon),
+    }
+    tensors = {}
+    for name, tensor in theirs.state_dict().items():
+        if name == "lm_head.weight":
+            continue
+        turned = "c_" in name and name.endswith("weight")
+        tensors[_name(name, GPT2)] = (tensor.T if turned else tensor).contiguous().numpy()
+    return _write(path, "gpt2", keys, tensors, kind, (), {})
+
+
+def _name(name: str, table: Mapping[str, str]) -> str:
+    stem, _, last = name.rpartition(".")
+    parts = stem.split(".")
+    if len(parts) > 2 and parts[2].isdigit():  # model.layers.3.…, transformer.h.3.…
+        return f"blk.{parts[2]}.{table['.'.join(parts[3:])]}.{last}"
+    return f"{table[stem]}.{last}"
+
+
+def _write(
+    path: Path,
+    architecture: str,
+    keys: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    kind: str,
+    without: Sequence[str],
+    more: Mapping[str, np.ndarray],
+) -> Path:
+    writer = gguf.GGUFWriter(path, keys.get("general.architecture", architecture))
+    for key, value in keys.items():
+        if value is None or key == "general.architecture":
+            continue
+        if isinstance(value, bool):
+            writer.add_bool(key, value)
+        elif isinstance(value, int):
+            writer.add_uint32(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
+        elif isinstance(value, str):
+            writer.add_string(key, value)
+        else:
+            writer.add_array(key, value)
+    rng = np.random.default_rng(0)
+    for name, value in {**tensors, **more}.items():
+        if name in without:
+            continue
+        if value.ndim == 1 or kind == "F32":
+            writer.add_tensor(name, np.ascontiguousarray(value, np.float32))
+            continue
+        stored = gguf.GGMLQuantizationType[kind]
+        if kind in SCALES:
+            data = _blocks(value.shape, kind, rng)
+        else:
+            data = gguf.quants.quantize(np.ascontiguousarray(value), stored)
+        writer.add_tensor(name, data, raw_dtype=stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _blocks(shape: tuple[int, ...], kind: str, rng: np.random.Generator) -> np.ndarray:
+    """Blocks of random bytes with scales that make their weights as large as one over the width's root."""
+    _, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    blocks = rng.integers(0, 256, (shape[0], shape[1] // 256, size), dtype=np.uint8)
+    scale = np.float16(2 / REACH[kind] * shape[1] ** -0.5)
+    for at in SCALES[kind]:
+        blocks[..., at : at + 2] = np.frombuffer(scale.tobytes(), np.uint8)
+    return blocks.reshape(shape[0], -1)
+
+
+def tokens_of(vocab: int, rows: int = 3, length: int = 17) -> torch.Tensor:
+    return torch.randint(vocab, (rows, length), generator=torch.Generator().manual_seed(7))
