@@ -25,12 +25,17 @@ from typing import TYPE_CHECKING, Any
 from measured_transformer import _versions
 
 if TYPE_CHECKING:
+    from measured_transformer.inference.generate import generate as generate
     from measured_transformer.internals.capture import capture as capture
     from measured_transformer.internals.intervene import intervene as intervene
     from measured_transformer.models.config import Config as Config
     from measured_transformer.models.decoder import Decoder as Decoder
     from measured_transformer.models.encoder import Encoder as Encoder
     from measured_transformer.models.encoder_decoder import EncoderDecoder as EncoderDecoder
+    from measured_transformer.models.saving import load as load
+    from measured_transformer.models.saving import save as save
+    from measured_transformer.tasks.text_file import TextFile as TextFile
+    from measured_transformer.training.loop import evaluate as evaluate
     from measured_transformer.training.loop import train as train
 
 __version__ = "0.1.0"
@@ -42,8 +47,13 @@ _HOMES = {
     "Decoder": "measured_transformer.models.decoder",
     "Encoder": "measured_transformer.models.encoder",
     "EncoderDecoder": "measured_transformer.models.encoder_decoder",
+    "TextFile": "measured_transformer.tasks.text_file",
     "capture": "measured_transformer.internals.capture",
+    "evaluate": "measured_transformer.training.loop",
+    "generate": "measured_transformer.inference.generate",
     "intervene": "measured_transformer.internals.intervene",
+    "load": "measured_transformer.models.saving",
+    "save": "measured_transformer.models.saving",
     "train": "measured_transformer.training.loop",
 }
 __all__ = [
@@ -51,9 +61,14 @@ __all__ = [
     "Decoder",
     "Encoder",
     "EncoderDecoder",
+    "TextFile",
     "__version__",
     "capture",
+    "evaluate",
+    "generate",
     "intervene",
+    "load",
+    "save",
     "train",
 ]
 
