@@ -113,12 +113,12 @@ def test_any_text_can_be_written_in_bytes(file: Path, settings: dict[str, Any]):
 
 def test_tokens_have_names(file: Path):
     task = TextFile(file)
-    assert [task.id_to_token(token) for token in task.encode("aü")] == ["a", "\\xc3", "\\xbc"]
+    assert [task.string(token) for token in task.encode("aü")] == ["a", "\\xc3", "\\xbc"]
     assert task.decode([0xC3]) == "\ufffd"
     merged = TextFile(file, merges=60)
-    names = [merged.id_to_token(token) for token in range(256, merged.vocab)]
+    names = [merged.string(token) for token in range(256, merged.vocab)]
     assert "Zug" in {name.strip() for name in names}
-    assert TextFile(file, level="character").id_to_token(0) == "\ufffd"
+    assert TextFile(file, level="character").string(0) == "\ufffd"
 
 
 def test_a_path_may_be_text_or_path(file: Path):
@@ -255,4 +255,4 @@ def test_what_is_no_text_and_no_token(file: Path):
         with pytest.raises(ValueError, match="expected tokens from 0 to 255, got"):
             task.decode(wrong)
     with pytest.raises(ValueError, match="expected tokens from 0 to 255, got 300"):
-        task.id_to_token(300)
+        task.string(300)

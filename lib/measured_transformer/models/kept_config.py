@@ -120,7 +120,7 @@ def _made(told: Any, where: str, known: Mapping[str, type]) -> Any:
     if set(told) == {_PAIRS}:
         return {_made(k, where, known): _made(v, where, known) for k, v in told[_PAIRS]}
     name = told.get(_TYPE)
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise ValueError(
             f"{where} is of the type {name!r}, which this version of measured_transformer does not know: "
             "install a newer one, or give the type in types=[...] where it is your own"

@@ -125,11 +125,11 @@ def _check_tensors(model: nn.Module, twin: nn.Module) -> None:
     for name in own:
         if name not in due:
             raise _refuse(f"it has {name}, which the config does not ask for")
-    for name, expected in _alike(due).items():
-        came = _alike(own)[name]
-        if came != expected:
-            other = next(iter((came | expected) - (came & expected)))
-            verb = "tied" if other in came else "not tied"
+    tied = _alike(own)
+    for name, wanted in _alike(due).items():
+        if tied[name] != wanted:
+            other = min(tied[name] ^ wanted)
+            verb = "tied" if other in tied[name] else "not tied"
             raise _refuse(f"{name} and {other} are {verb}")
 
 

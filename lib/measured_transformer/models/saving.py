@@ -193,8 +193,8 @@ def _put(model: nn.Module, tensors: Mapping[str, Tensor], tied: Mapping[str, str
 
 def _checked(model: Any) -> Model:
     held = model if isinstance(model, nn.Module) else getattr(model, "model", model)
-    if type(held) in _KINDS.values():
-        return held  # type: ignore[no-any-return]
+    if isinstance(held, Model) and type(held) in _KINDS.values():
+        return held
     compiled = " (it was compiled: save the model that torch.compile was given)"
     hint = compiled if hasattr(held, "_orig_mod") else ""
     raise ValueError(

@@ -103,17 +103,31 @@ class TextFile:
 
     @property
     def vocab(self) -> int:
-        """Number of different tokens."""
+        """Number of different tokens.
+
+        Raises:
+            FileNotFoundError: when the file is gone.
+            ValueError: when it has changed.
+        """
         if self.level == "character":
             return 1 + len(_alphabet(str(self.path), self.sha256, self.train_share))
         return 256 + len(_merges(str(self.path), self.sha256, self.train_share, self.merges))
 
     def tokens(self) -> Int[Tensor, "token"]:
-        """All of this part."""
+        """All of this part.
+
+        Raises:
+            FileNotFoundError: when the file is gone.
+            ValueError: when it has changed.
+        """
         return _tokens(self, self.part).long()
 
     def encode(self, text: str) -> list[int]:
         """The tokens of any text.
+
+        Raises:
+            FileNotFoundError: when the file is gone.
+            ValueError: when it is no text, or the file has changed.
 
         >>> TextFile(__file__).encode("é")
         [195, 169]
@@ -129,7 +143,8 @@ class TextFile:
         """The text that tokens stand for; bytes that are no UTF-8 become the sign for an unknown character.
 
         Raises:
-            ValueError: when there is no such token.
+            FileNotFoundError: when the file is gone.
+            ValueError: when there is no such token, or the file has changed.
         """
         numbers = self._numbers(tokens)
         if self.level == "character":
@@ -138,11 +153,12 @@ class TextFile:
         known = self._pieces()
         return b"".join(known[number] for number in numbers).decode("utf-8", errors="replace")
 
-    def id_to_token(self, token: int) -> str:
-        r"""What one token is called, as viewers show it; bytes that are no text by themselves as \xe2.
+    def string(self, token: int) -> str:
+        r"""One token as a string, as viewers show it; bytes that are no text by themselves as \xe2.
 
         Raises:
-            ValueError: when there is no such token.
+            FileNotFoundError: when the file is gone.
+            ValueError: when there is no such token, or the file has changed.
         """
         (number,) = self._numbers([token])
         if self.level == "character":
@@ -153,6 +169,7 @@ class TextFile:
         """Draw `size` windows that begin anywhere in this part.
 
         Raises:
+            FileNotFoundError: when the file is gone.
             ValueError: when a size is not a positive whole number, the part is shorter than a window, or the
                 file has changed.
         """
@@ -168,6 +185,10 @@ class TextFile:
         """Cost, in nats a token of this part, of guessing by how frequent each token is in training.
 
         Every count is raised by one, so that no token is impossible.
+
+        Raises:
+            FileNotFoundError: when the file is gone.
+            ValueError: when it has changed.
         """
         seen = _tokens(self, "train").long()
         counts = torch.bincount(seen, minlength=self.vocab).double() + 1
