@@ -14,7 +14,8 @@ from measured_transformer import Config, Decoder, EncoderDecoder, TextFile
 from measured_transformer.analysis import ablation, attribution, lens, patching, residual
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import answer_logit
-from measured_transformer.analysis.texts import as_batch, as_model, as_tokens, naming
+from measured_transformer.analysis.texts import as_batch
+from measured_transformer.internals.tokens import as_model, as_prompts, as_tokens, naming
 from torch import Tensor
 
 MODEL = (
@@ -124,6 +125,14 @@ def test_what_is_no_text_is_handed_back():
     assert as_model(LANGUAGE) is MODEL
     both = EncoderDecoder(Config(vocab=9))
     assert as_model(both) is both, "its encode is not of texts"
+
+
+def test_prompts_may_differ_in_length():
+    texts = ["The cat sat", "Thou", ""]
+    assert as_prompts(LANGUAGE, texts) == [encode(text) for text in texts]
+    assert as_prompts(LANGUAGE, FIRST) == [encode(FIRST)]
+    prompts = [[1, 2], [3]]
+    assert as_prompts(LANGUAGE, prompts) is prompts
 
 
 def test_a_tokenizer_of_the_package_tokenizers_gives_an_encoding():

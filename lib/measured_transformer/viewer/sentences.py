@@ -22,8 +22,8 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
-from measured_transformer.analysis.texts import as_model, as_tokens, naming
 from measured_transformer.internals.capture import capture
+from measured_transformer.internals.tokens import as_model, as_tokens, naming
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.viewer._input import visible
@@ -45,7 +45,7 @@ def attention_in(
     """Run a model on a sentence and show where its heads look.
 
     Args:
-        model: a `Decoder` or an `Encoder`; or a model with its tokenizer, see `analysis.texts`.
+        model: a `Decoder` or an `Encoder`; or a model with its tokenizer, see `internals.tokens`.
         sentence: a text, or token numbers; or a list of several such sentences, of any lengths.
         tokenizer: cuts texts and says what tokens are called: a `TextFile`, or a tokenizer of the packages
             `tokenizers` or `transformers`; that of the model when it comes with one.
@@ -114,7 +114,7 @@ def predictions_in(
 
     Args:
         model: a `Decoder`, whose predictions are of the next token, or an `Encoder`; or a model with its
-            tokenizer, see `analysis.texts`.
+            tokenizer, see `internals.tokens`.
         sentence: a text, or token numbers.
         top: how many tokens for each position; all when there are fewer.
         positions: which ones, from the end when negative; all when None.

@@ -46,8 +46,8 @@ from measured_transformer.analysis.examination import (
     examine,
     mean_mixtures,
 )
-from measured_transformer.analysis.texts import WithTokenizer, as_model, naming
 from measured_transformer.internals.names import taps
+from measured_transformer.internals.tokens import WithTokenizer, as_model, naming
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.viewer import _saved
@@ -82,7 +82,7 @@ def workbench(
 
     Args:
         model: a `Decoder` or an `Encoder`, of this library's own or from `interop.from_huggingface`; or a model
-            with its tokenizer (see `analysis.texts`), which is then taken where no other is given.
+            with its tokenizer (see `internals.tokens`), which is then taken where no other is given.
         sentences: each a sequence of token numbers, or, with a tokenizer, a text.
         tokens: what tokens are called: a name for each number, or a function of the number. Numbers are shown
             as they are when there are neither names nor a tokenizer.
