@@ -28,14 +28,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from measured_transformer.tasks.byte_pairs import Merge, encode, learn_merges, pieces
+from measured_transformer.tasks.packaged import character_tokenizer, piece_tokenizer
 from measured_transformer.tasks.task import Batch, Part, check_sizes
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Level = Literal["byte", "character"]
 _UNKNOWN = "\ufffd"  # what stands for a character that training does not have
@@ -164,6 +168,26 @@ class TextFile:
         if self.level == "character":
             return self.decode([number])
         return self._pieces()[number].decode("utf-8", errors="backslashreplace")
+
+    def tokenizer(self) -> Tokenizer:
+        """The same tokens from the package `tokenizers`, which can be saved beside a model.
+
+        >>> import tempfile
+        >>> task = TextFile(__file__, merges=20)
+        >>> task.tokenizer().encode("The text").ids == task.encode("The text")
+        True
+
+        Raises:
+            FileNotFoundError: when the file is gone.
+            ModuleNotFoundError: when the package is not installed.
+            ValueError: when the file has changed, or two merges make the same piece, which that package cannot
+                tell apart.
+        """
+        if self.level == "character":
+            alphabet = _alphabet(str(self.path), self.sha256, self.train_share)
+            return character_tokenizer(alphabet)
+        merges = _merges(str(self.path), self.sha256, self.train_share, self.merges)
+        return piece_tokenizer(merges)
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:
         """Draw `size` windows that begin anywhere in this part.
