@@ -10,8 +10,8 @@ from measured_transformer.tasks.byte_pairs import Merge, pieces
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# The words of `byte_pairs`, which cuts bytes: there a blank is one of these six, and the bytes of a letter beyond
-# ASCII belong neither to a word of letters nor to one of digits.
+# The words of `byte_pairs`, which cuts bytes: there a blank is one of these six, and the bytes of a letter
+# beyond ASCII belong neither to a word of letters nor to one of digits.
 _BLANK = r" \t\n\v\f\r"
 _WORDS = rf" ?[A-Za-z]+| ?[0-9]+| ?[^{_BLANK}A-Za-z0-9]+|[{_BLANK}]+"
 _UNKNOWN = "\ufffd"
