@@ -135,6 +135,34 @@ def test_prompts_may_differ_in_length():
     assert as_prompts(LANGUAGE, prompts) is prompts
 
 
+def test_tokens_may_come_as_a_tensor_of_one_row():
+    language = Language(MODEL, lambda text: torch.tensor([encode(text)]))
+    assert torch.equal(as_tokens(language, FIRST), TOKENS)
+    assert as_prompts(language, [FIRST, "A"]) == [encode(FIRST), [65]]
+
+
+class Inner(Decoder):
+    """A model that is a module itself and shares the parts of another, as language models do."""
+
+    def __init__(self, model: Decoder) -> None:
+        torch.nn.Module.__init__(self)
+        vars(self).update(vars(model))
+        self.kept = [model]
+
+    @property
+    def model(self) -> Decoder:
+        return self.kept[0]
+
+    def encode(self, text: str) -> Tensor:
+        return torch.tensor([encode(text)])
+
+
+def test_a_module_may_come_with_its_tokenizer():
+    language = Inner(MODEL)
+    assert as_model(language) is MODEL
+    assert torch.equal(lens.lens_logits(language, FIRST), lens.lens_logits(MODEL, TOKENS))
+
+
 def test_a_tokenizer_of_the_package_tokenizers_gives_an_encoding():
     language = Language(MODEL, lambda text: SimpleNamespace(ids=encode(text)))
     assert torch.equal(as_tokens(language, FIRST), TOKENS)

@@ -403,6 +403,9 @@ def test_a_model_with_its_tokenizer_continues_texts(prompts):
         bytes(row.tolist()).decode(errors="replace") for row in expected.tokens
     )
     assert generate(WithBytes(model), prompts, **options).texts == ()
+    holds = WithBytes(model)
+    holds.tokenizer = WithTexts(model)
+    assert generate(holds, prompts, **options).texts == written.texts
     by_tokens = generate(WithTexts(model), [list(given_texts[0].encode())], **options)
     assert by_tokens.texts[0] == written.texts[0]
 

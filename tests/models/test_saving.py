@@ -140,6 +140,19 @@ def test_what_holds_a_model(tmp_path: Path):
     assert torch.equal(load(tmp_path).unembedding.weight, model.unembedding.weight)
 
 
+def test_a_module_that_holds_a_model(tmp_path: Path):
+    class Language(Decoder):
+        """A model with a tokenizer, which is not kept."""
+
+        @property
+        def model(self) -> Decoder:
+            return inner
+
+    inner = decoder()
+    save(Language(inner.config), tmp_path)
+    assert torch.equal(load(tmp_path).unembedding.weight, inner.unembedding.weight)
+
+
 # Replacing what is there ----------------------------------------------------------------------------
 
 

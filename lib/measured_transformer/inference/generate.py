@@ -84,7 +84,8 @@ def generate(
         max_new_tokens: the largest number of tokens to write.
         strategy: `Greedy()` (when not given), `Sampling(generator, ...)`, `BeamSearch(...)` or
             `Speculative(draft, ...)`, which needs a `Decoder`.
-        stop: the token, or the tokens, that end a text; none when there is no such token.
+        stop: the token, or the tokens, that end a text; none when there is no such token. Those that a
+            tokenizer knows are not taken from it.
         start: what an `EncoderDecoder`'s text begins with, one token or several; not part of the result.
         chunk: how many positions of the prompts are read at a time, to save memory; all when None.
         window: keep the last tokens and the first ones only, for a `Decoder` and prompts of one length, which
@@ -115,7 +116,7 @@ def generate(
             chunk=chunk,
             window=window,
         )
-        decode = getattr(model, "decode", None)
+        decode = getattr(getattr(model, "tokenizer", model), "decode", None)
         texts = () if decode is None else tuple(decode(row.tolist()) for row in written.tokens)
         return replace(written, texts=texts)
     model = cast(Decoder | EncoderDecoder, model)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 @runtime_checkable
@@ -21,8 +21,8 @@ class WithTokenizer(Protocol):
         """The model itself."""
         ...
 
-    def encode(self, text: str) -> Sequence[int]:
-        """The tokens of a text, by number."""
+    def encode(self, text: str) -> Any:
+        """The tokens of a text, by number: a list, or a tensor of one row."""
         ...
 
 
@@ -117,5 +117,11 @@ def _rows(model: nn.Module | WithTokenizer, texts: Sequence[str]) -> list[list[i
             f"got the text {texts[0]!r:.40}, and a {type(model).__name__} has no tokenizer to cut it with: "
             "give a model with its tokenizer (an object with model and encode), or tokens"
         )
-    cut: list[Any] = [model.encode(text) for text in texts]
-    return [[int(number) for number in getattr(one, "ids", one)] for one in cut]
+    return [_row(model.encode(text)) for text in texts]
+
+
+def _row(cut: Any) -> list[int]:
+    """Token numbers from a list, a tensor of one row, or an encoding of the package `tokenizers`."""
+    if isinstance(cut, Tensor):
+        return [int(number) for number in cut.reshape(-1).tolist()]
+    return [int(number) for number in getattr(cut, "ids", cut)]

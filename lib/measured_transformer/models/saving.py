@@ -60,7 +60,7 @@ def save(model: Any, folder: str | Path, *, types: Iterable[type] = ()) -> Path:
 
     Args:
         model: a `Decoder`, `Encoder` or `EncoderDecoder`, or what holds one as `model`, such as the result of
-            `train`: then that one.
+            `train` or a model that comes with its tokenizer: then that one, without what is beside it.
         folder: made where it is missing. A model that was saved there before is replaced, other files stay.
         types: frozen dataclasses of your own that stand in the config; `load` is given the same.
 
@@ -192,7 +192,7 @@ def _put(model: nn.Module, tensors: Mapping[str, Tensor], tied: Mapping[str, str
 
 
 def _checked(model: Any) -> Model:
-    held = model if isinstance(model, nn.Module) else getattr(model, "model", model)
+    held = model if type(model) in _KINDS.values() else getattr(model, "model", model)
     if isinstance(held, Model) and type(held) in _KINDS.values():
         return held
     compiled = " (it was compiled: save the model that torch.compile was given)"

@@ -110,7 +110,7 @@ def workbench(
     ValueError: sentence 0 is a text: give the tokenizer that cuts it, or its token numbers
     """
     if tokenizer is None and tokens is None and as_model(model) is not model:
-        tokenizer = model
+        tokenizer = getattr(model, "tokenizer", model)
     checked = _checked_model(as_model(model))
     name = _naming(tokens, tokenizer, checked.config.vocab)
     rows = _sequences(sentences, tokenizer, checked, "sentence")
