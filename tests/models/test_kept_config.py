@@ -76,6 +76,26 @@ def test_dataclasses_and_tuples_of_them_come_back():
     assert isinstance(again.layers[1].scaling, Scaling)
 
 
+@dataclass(frozen=True)
+class Yarn(Scaling):
+    """What inherits from a type that an annotation names."""
+
+    beta: float = 32.0
+
+
+@pytest.mark.usefixtures("nested")
+def test_kinds_of_a_type_are_known_where_they_are_the_librarys(monkeypatch: pytest.MonkeyPatch):
+    whole: Any = Whole(scaling=Yarn(2.0, beta=16.0))
+    with pytest.raises(ValueError, match=r"Config\.scaling holds a Yarn"):
+        kept_config._told(whole, "Config", kept_config._known(()))
+    monkeypatch.setattr(Yarn, "__module__", "measured_transformer.parts.rotary")
+    known = kept_config._known(())
+    told = kept_config._told(whole, "Config", known)
+    again = kept_config._made(told, "Config", known)
+    assert again == whole
+    assert type(again.scaling) is Yarn
+
+
 @pytest.mark.usefixtures("nested")
 def test_the_types_of_the_annotations_are_known_and_no_other():
     assert kept_config._known(()) == {"Whole": Whole, "Layer": Layer, "Scaling": Scaling}

@@ -1,8 +1,8 @@
 """A config as JSON and back: frozen dataclasses, and what stands in their fields.
 
 A dataclass becomes an object that names its type, a tuple a list; numbers, strings, truth values and None stay
-what they are. Types are found by name among those that the annotations of `Config` reach, those of `PARTS`, and
-those that the caller gives: a file never says which code to import.
+what they are. Types are found by name among those that the annotations of `Config` reach, what the library derives from
+them, those of `PARTS`, and those that the caller gives: a file never says which code to import.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from measured_transformer.models.config import Config
 PARTS: tuple[type, ...] = ()
 """Dataclasses that may stand in a config although no annotation names them, such as those behind a protocol."""
 _TYPE, _PAIRS = "type", "pairs"
+_LIBRARY = __name__.partition(".")[0]
 
 
 def config_to_json(config: Config, types: Iterable[type] = ()) -> dict[str, Any]:
@@ -69,9 +70,15 @@ def _known(types: Iterable[type]) -> dict[str, type]:
             raise ValueError(f"expected frozen dataclasses as types, got {one!r}")
         if (other := found.setdefault(one.__name__, one)) is not one:
             raise ValueError(f"two types have the name {one.__name__}: {other!r} and {one!r}")
-        named = (part for hint in get_type_hints(one).values() for part in _named(hint))
-        waiting += [part for part in named if found.get(part.__name__) is not part]
+        named = [part for hint in get_type_hints(one).values() for part in _named(hint)]
+        kinds = [kind for kind in one.__subclasses__() if _is_own(kind)]
+        waiting += [part for part in (*named, *kinds) if found.get(part.__name__) is not part]
     return found
+
+
+def _is_own(kind: type) -> bool:
+    """Whether a dataclass is one of the library's."""
+    return dataclasses.is_dataclass(kind) and kind.__module__.startswith(f"{_LIBRARY}.")
 
 
 def _named(hint: Any) -> list[type]:
