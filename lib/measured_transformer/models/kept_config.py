@@ -1,8 +1,8 @@
 """A config as JSON and back: frozen dataclasses, and what stands in their fields.
 
 A dataclass becomes an object that names its type, a tuple a list; numbers, strings, truth values and None stay
-what they are. Types are found by name among those that the annotations of `Config` reach, what the library derives from
-them, those of `PARTS`, and those that the caller gives: a file never says which code to import.
+what they are. Types are found by name among those that the annotations of `Config` reach, what the library
+derives from them, those of `PARTS`, and those that the caller gives: a file never says which code to import.
 """
 
 from __future__ import annotations
