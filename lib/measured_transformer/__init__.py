@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from measured_transformer import _versions
 
 if TYPE_CHECKING:
+    from measured_transformer.inference.generate import generate as generate
     from measured_transformer.internals.capture import capture as capture
     from measured_transformer.internals.intervene import intervene as intervene
     from measured_transformer.language.model import LanguageModel as LanguageModel
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from measured_transformer.models.decoder import Decoder as Decoder
     from measured_transformer.models.encoder import Encoder as Encoder
     from measured_transformer.models.encoder_decoder import EncoderDecoder as EncoderDecoder
+    from measured_transformer.models.saving import load as load
+    from measured_transformer.models.saving import save as save
+    from measured_transformer.tasks.text_file import TextFile as TextFile
+    from measured_transformer.training.loop import evaluate as evaluate
     from measured_transformer.training.loop import train as train
 
 __version__ = "0.1.0"
@@ -45,9 +50,14 @@ _HOMES = {
     "Encoder": "measured_transformer.models.encoder",
     "EncoderDecoder": "measured_transformer.models.encoder_decoder",
     "LanguageModel": "measured_transformer.language.model",
+    "TextFile": "measured_transformer.tasks.text_file",
     "capture": "measured_transformer.internals.capture",
+    "evaluate": "measured_transformer.training.loop",
+    "generate": "measured_transformer.inference.generate",
     "intervene": "measured_transformer.internals.intervene",
+    "load": "measured_transformer.models.saving",
     "pretrained": "measured_transformer.language.pretrained",
+    "save": "measured_transformer.models.saving",
     "train": "measured_transformer.training.loop",
 }
 __all__ = [
@@ -56,10 +66,15 @@ __all__ = [
     "Encoder",
     "EncoderDecoder",
     "LanguageModel",
+    "TextFile",
     "__version__",
     "capture",
+    "evaluate",
+    "generate",
     "intervene",
+    "load",
     "pretrained",
+    "save",
     "train",
 ]
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured_transformer.inference.beams import BeamSearch
 from measured_transformer.inference.generate import Greedy, Sampling, generate
+from measured_transformer.inference.windows import SlidingWindow
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
@@ -329,7 +330,7 @@ def test_results_and_strategies_are_frozen():
         ({"stop": [1, -1]}, "stop must lie"),
         ({"stop": "."}, "stop must hold whole numbers, got what is no tensor: '.'"),
         ({"stop": 1.5}, "stop must hold whole numbers, got torch.float32"),
-        ({"prompts": "abc"}, "prompt 0 must hold whole numbers, got what is no tensor: 'a'"),
+        ({"prompts": "abc"}, "got the text 'abc', and a Decoder has no tokenizer"),
         ({"prompts": 3}, "prompts must be a list of sequences of tokens, got 3"),
         ({"prompts": [[True]]}, "prompt 0 must hold whole numbers, got torch.bool"),
         ({"strategy": "beams"}, r"strategy must be Greedy\(\), .* got 'beams'"),
@@ -365,3 +366,61 @@ def test_learned_positions_are_used_to_the_last():
     )
     ours = generate(model, [[1, 2, 3, 4]], max_new_tokens=3)
     assert texts(ours) == [greedy(model, [1, 2, 3, 4], 3)[0]]
+
+
+# --- texts -----------------------------------------------------------------------------------------
+
+
+class WithBytes:
+    """A model with the bytes of a text as its tokens."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def encode(self, text):
+        return list(text.encode())
+
+
+class WithTexts(WithBytes):
+    """One that writes them, too."""
+
+    def decode(self, tokens):
+        return bytes(tokens).decode(errors="replace")
+
+
+@pytest.mark.parametrize("prompts", ["The cat", ["The cat"], ["The cat", "A"]])
+def test_a_model_with_its_tokenizer_continues_texts(prompts):
+    torch.manual_seed(0)
+    model = Decoder(Config(vocab=256, d_model=16, n_layers=1, n_heads=2)).eval()
+    given_texts = [prompts] if isinstance(prompts, str) else prompts
+    options = {"max_new_tokens": 4, "stop": 3}
+    expected = generate(model, [list(text.encode()) for text in given_texts], **options)
+    assert expected.texts == ()
+    written = generate(WithTexts(model), prompts, **options)
+    for ours, theirs in zip(written.tokens, expected.tokens, strict=True):
+        assert torch.equal(ours, theirs)
+    assert written.texts == tuple(
+        bytes(row.tolist()).decode(errors="replace") for row in expected.tokens
+    )
+    assert generate(WithBytes(model), prompts, **options).texts == ()
+    holds = WithBytes(model)
+    holds.tokenizer = WithTexts(model)
+    assert generate(holds, prompts, **options).texts == written.texts
+    by_tokens = generate(WithTexts(model), [list(given_texts[0].encode())], **options)
+    assert by_tokens.texts[0] == written.texts[0]
+
+
+def test_every_option_is_handed_on():
+    torch.manual_seed(0)
+    both = EncoderDecoder(Config(vocab=256, d_model=16, n_layers=1, n_heads=2)).eval()
+    strategy = lambda: Sampling(torch.Generator().manual_seed(4))  # noqa: E731
+    options = {"max_new_tokens": 5, "start": [7, 8], "chunk": 1}
+    expected = generate(both, [list(b"ab")], strategy=strategy(), **options)
+    written = generate(WithTexts(both), "ab", strategy=strategy(), **options)
+    assert torch.equal(written.tokens[0], expected.tokens[0])
+    model = Decoder(Config(vocab=256, d_model=16, n_layers=1, n_heads=2, positions="rotary"))
+    options = {"max_new_tokens": 5, "window": SlidingWindow(4)}
+    expected = generate(model, [list(b"abcdefgh")], **options)
+    assert torch.equal(
+        generate(WithTexts(model), "abcdefgh", **options).tokens[0], expected.tokens[0]
+    )

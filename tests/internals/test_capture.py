@@ -10,12 +10,14 @@ import weakref
 
 import pytest
 import torch
+from measured_transformer.inference.generate import generate
 from measured_transformer.internals.capture import capture, watching
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.names import matching, taps
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
+from measured_transformer.models.encoder_decoder import EncoderDecoder
 
 CONFIG = Config(vocab=9, d_model=12, n_layers=2, n_heads=3, d_ff=20, positions="rotary")
 TOKENS = torch.tensor([[1, 2, 3, 4, 5], [8, 0, 8, 0, 1]])
@@ -375,3 +377,86 @@ def test_a_name_like_no_other_is_answered_with_their_number():
     model = made()
     with pytest.raises(KeyError, match=rf"no tap is called 'zzzzzz' \(the model has {len(ALL)}"):
         matching(model, ["zzzzzz"])
+
+
+# --- every call -------------------------------------------------------------------------------------
+
+
+def test_every_call_is_kept_in_its_order():
+    model = Decoder(CONFIG)
+    parts = [TOKENS[:, :1], TOKENS[:, :3], TOKENS]
+    with capture(model, "blocks.*.residual_post", every_call=True) as seen:
+        assert seen == {}
+        for part in parts:
+            model(part)
+    assert list(seen) == ["blocks.0.residual_post", "blocks.1.residual_post"]
+    for name, values in seen.items():
+        assert [value.shape[1] for value in values] == [1, 3, 5]
+        for part, value in zip(parts, values, strict=True):
+            with capture(model, name) as once:
+                model(part)
+            assert torch.equal(once[name], value)
+
+
+def test_transform_and_gradients_hold_for_each_call():
+    model = Decoder(CONFIG)
+    with capture(model, "logits", transform=lambda x: x.sum(), every_call=True) as sums:
+        outputs = [model(TOKENS[:, :n]) for n in (2, 4)]
+    assert torch.equal(torch.stack(sums["logits"]), torch.stack([x.sum() for x in outputs]))
+    with capture(model, "embedding", gradients=True, every_call=True) as seen:
+        total = model(TOKENS).square().sum() + 3 * model(TOKENS).square().sum()
+    total.backward()
+    first, second = (value.grad for value in seen["embedding"])
+    assert torch.allclose(3 * first, second, rtol=1e-4)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal", "alibi", "relative", "none"])
+def test_every_call_of_a_generation(positions):
+    model = Decoder(CONFIG.replace(positions=positions)).double().eval()
+    prompt, new = [1, 2, 3, 4], 5
+    with capture(model, every_call=True) as seen:
+        written = generate(model, [prompt], max_new_tokens=new)
+    assert (
+        written.tokens[0].tolist()
+        == generate(model, [prompt], max_new_tokens=new).tokens[0].tolist()
+    )
+    whole = torch.tensor([[*prompt, *written.tokens[0].tolist()[:-1]]])
+    with capture(model) as at_once:
+        model(whole)
+    assert {len(calls) for calls in seen.values()} == {new}
+    for name, calls in seen.items():
+        expected = at_once[name]
+        if name.endswith(("pattern", "scores")):
+            for step, value in enumerate(calls[1:]):
+                n = len(prompt) + step
+                assert torch.allclose(value, expected[:, :, n : n + 1, : n + 1])
+            calls = calls[:1]  # the prompt's own
+            expected = expected[:, :, : len(prompt), : len(prompt)]
+        elif name in ("logits", "final_state", "final_norm.scale"):
+            expected = expected[:, len(prompt) - 1 :]  # generation reads the last position alone
+        elif name.endswith(("keys", "values")) and calls[-1].shape[2] > 1:
+            calls = calls[-1:]
+        assert torch.allclose(torch.cat(calls, dim=-2), expected), name
+
+
+def test_without_a_cache_each_call_has_all_positions():
+    model = Decoder(CONFIG).eval()
+    row = [1, 2, 3]
+    with capture(model, "blocks.1.attention.pattern", every_call=True) as seen, torch.no_grad():
+        for _ in range(3):
+            row.append(int(model(torch.tensor([row]))[0, -1].argmax()))
+    assert [tuple(value.shape[2:]) for value in seen["blocks.1.attention.pattern"]] == [
+        (3, 3),
+        (4, 4),
+        (5, 5),
+    ]
+
+
+def test_an_encoder_decoder_reads_its_source_once():
+    model = EncoderDecoder(CONFIG).eval()
+    with capture(model, "*residual_post", every_call=True) as seen:
+        generate(model, [[1, 2, 3]], max_new_tokens=4, start=0)
+    assert {name.split(".")[0]: len(calls) for name, calls in seen.items()} == {
+        "encoder": 1,
+        "decoder": 4,
+    }

@@ -66,6 +66,7 @@ from measured_transformer.tasks.spaced_recall import SpacedRecall
 from measured_transformer.tasks.split import split_items
 from measured_transformer.tasks.task import Batch, SourceTask, SplitTask, Task, held_out
 from measured_transformer.tasks.text import TextLM
+from measured_transformer.tasks.text_file import TextFile
 from measured_transformer.tasks.two_hop import JoinedTwoHop
 from measured_transformer.tasks.two_places import TwoPlaces
 from measured_transformer.tasks.variable_reversal import VariableReversal
@@ -121,6 +122,8 @@ TASKS = [
     SortED(),
     SortLM(),
     SpacedRecall(pairs=3, queries=2, before=1, between=3, fillers=2),
+    TextFile(tasks.__file__, merges=20, length=12),
+    TextFile(tasks.__file__, level="character", length=12),
     TextLM(level="word", vocab=500, length=16),
     TwoHopRecall(),
     TwoPlaces(),

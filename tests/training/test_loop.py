@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -381,6 +382,47 @@ def test_items_of_a_divided_task_are_scored_on_those_held_out():
     assert test == evaluate(model, held_out(task, "test"), seed=3).loss != default.loss
     with pytest.raises(ValueError, match="does not divide its items"):
         evaluate(make_model(CONFIG, causal=False, seed=0), REVERSAL, seed=0, part="test")
+
+
+class Kept(Reversal):
+    """A task of one's own that might draw from kept data, and has no parts."""
+
+    def batch(self, generator, size, *, length=None):
+        return Reversal(self.vocab, self.length).batch(generator, size, length=length)
+
+
+class Made(Kept):
+    """The same, which says that it makes every sequence from a rule."""
+
+    endless = True
+
+
+def test_a_score_says_what_it_was_scored_on():
+    task = ModularAddition(modulus=7, train_share=0.5)
+    config = Config(vocab=task.vocab, d_model=16, n_layers=1, n_heads=2)
+    model = make_model(config, causal=task.causal, seed=0)
+    assert evaluate(model, task, seed=3).part == "validation"
+    assert evaluate(model, held_out(task, "test"), seed=3).part == "test"
+    assert evaluate(model, task, seed=3, part="train").part == "train"
+    other = evaluate(make_model(CONFIG, causal=False, seed=0), REVERSAL, seed=0)
+    assert other.part is None
+    assert "part=None" in repr(other)
+
+
+def test_a_task_of_ones_own_of_which_nothing_is_held_out_is_warned_about_once(monkeypatch):
+    monkeypatch.setattr(loop, "_WARNED", set())
+    model = make_model(CONFIG, causal=False, seed=0)
+    with pytest.warns(UserWarning, match="Kept does not divide its items, so nothing is held out"):
+        score = evaluate(model, Kept(vocab=5, length=4), seed=0)
+    assert score.part is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(model, Kept(vocab=5, length=4), seed=0)  # it has been said
+        evaluate(model, Made(vocab=5, length=4), seed=0)
+        evaluate(model, REVERSAL, seed=0)
+    with pytest.raises(ValueError, match="has no part 'test': nothing of it is held out"):
+        evaluate(model, Kept(vocab=5, length=4), seed=0, part="test")
+    assert evaluate(model, REVERSAL, seed=0).loss == pytest.approx(score.loss)
 
 
 def test_the_number_of_threads_is_fixed_and_put_back():

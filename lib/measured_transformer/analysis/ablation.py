@@ -8,8 +8,8 @@ feed-forward network writes. Three ways to take it away, from crude to careful:
 - `resample`: by what it is on another sequence. Each value is one that the model knows, but of the wrong input.
 
 What they say differs: a head that adds the same vector to every sequence matters under `zero` and not under
-the other two. Sources: Michel et al. (2019); Wang et al. (2023), "Interpretability in the Wild"; Chan et al.
-(2022), "Causal Scrubbing".
+the other two. Of a model with its tokenizer batches may be texts, see `texts`. Sources: Michel et al. (2019);
+Wang et al. (2023), "Interpretability in the Wild"; Chan et al. (2022), "Causal Scrubbing".
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.at import at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
@@ -59,6 +60,7 @@ class Component:
         return self.tap if self.head is None else f"{self.tap} head {self.head}"
 
 
+@takes_text()
 def heads(model: Model, what: str = "mixed") -> list[Component]:
     """Every head of the model, layer by layer.
 
@@ -83,11 +85,13 @@ def heads(model: Model, what: str = "mixed") -> list[Component]:
     return [Component(name, head) for name in found for head in range(model.config.n_heads)]
 
 
+@takes_text()
 def feedforwards(model: Model) -> list[Component]:
     """The feed-forward network of each block, as a whole."""
     return [Component(name) for name in taps(model) if name.endswith("feedforward.out")]
 
 
+@takes_text(batches=["reference"])
 @contextmanager
 def ablated(
     model: Model,
@@ -191,6 +195,7 @@ def loss(model: Model, batch: Batch) -> float:
     return float(cross_entropy(predict(model, batch), batch.targets, batch.scored))
 
 
+@takes_text(batches=["batch", "reference"])
 def effects(
     model: Model,
     components: Sequence[Component | Sequence[Component]],

@@ -14,7 +14,7 @@ that is to be explained (`answer_logit`). What they give differs in kind.
 - **An account**: `direct_logits` splits the logits into what each part adds to them.
 
 Input gradients and integrated gradients are defined as Captum defines them, with the tap `embedding` as the
-layer.
+layer. All methods take a model with its tokenizer and texts as well, see `texts`.
 
 Sources: Abnar and Zuidema (2020); Kobayashi et al. (2020); Simonyan et al. (2014); Sundararajan et al.
 (2017); Chefer et al. (2021); Zeiler and Fergus (2014); Elhage et al. (2021).
@@ -35,6 +35,7 @@ from scipy.sparse.csgraph import maximum_flow
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.decoder import Decoder
@@ -74,6 +75,7 @@ def answer_logit(position: int, answers: Int[Tensor, "example"]) -> Target:
 # Where attention looks ------------------------------------------------------------------------------
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def attention_weights(
     model: Explained, tokens: Int[Tensor, "example position"]
@@ -84,6 +86,7 @@ def attention_weights(
     return torch.stack(list(seen.values()))
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def weighted_norms(
     model: Explained, tokens: Int[Tensor, "example position"]
@@ -183,6 +186,7 @@ def flow(
 # Slopes ---------------------------------------------------------------------------------------------
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def embedded(
     model: Explained, tokens: Int[Tensor, "example position"]
@@ -204,6 +208,7 @@ def explained(
         return target(model(tokens))
 
 
+@takes_text("tokens")
 def gradients(
     model: Explained,
     tokens: Int[Tensor, "example position"],
@@ -227,6 +232,7 @@ def gradients(
         return torch.autograd.grad(value.sum(), leaf)[0]
 
 
+@takes_text("tokens")
 def gradient_times_input(
     model: Explained, tokens: Int[Tensor, "example position"], target: Target
 ) -> Float[Tensor, "example position"]:
@@ -237,6 +243,7 @@ def gradient_times_input(
     return (gradients(model, tokens, target) * embedded(model, tokens)).sum(-1)
 
 
+@takes_text("tokens")
 def integrated_gradients(
     model: Explained,
     tokens: Int[Tensor, "example position"],
@@ -272,6 +279,7 @@ def integrated_gradients(
     return ((end - start) * total).sum(-1)
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def completeness_gap(
     model: Explained,
@@ -291,6 +299,7 @@ def completeness_gap(
     return attributions.sum(-1) - change
 
 
+@takes_text("tokens")
 def attention_times_gradient(
     model: Explained, tokens: Int[Tensor, "example position"], target: Target
 ) -> Float[Tensor, "layer example head query key"]:
@@ -329,6 +338,7 @@ def relevance_rollout(
 # Interventions --------------------------------------------------------------------------------------
 
 
+@takes_text("tokens", "reference")
 @torch.no_grad()
 def occlusion(
     model: Explained,
@@ -408,6 +418,7 @@ class DirectLogits:
     logits: Float[Tensor, "part example position vocab"]
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> DirectLogits:
     r"""Direct logit attribution: the logits as a sum over what each head and each network has written.

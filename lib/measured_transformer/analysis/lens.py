@@ -7,6 +7,7 @@ linear map, one for each depth, translate the stream into the language of the la
 property that it is trained for, whether the model wants to say it or not.
 
 Depth l is the stream after l blocks: 0 is the embedding, L what the model itself reads.
+Lenses take a model with its tokenizer and texts as well, see `texts`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_transformer.analysis.residual import ledger
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.tasks.task import Batch
@@ -44,12 +46,14 @@ class EarlyReading:
     accuracy: Float[ndarray, "depth"]
 
 
+@takes_text(batches=["batch"])
 @torch.no_grad()
 def depths(model: Reader, batch: Batch) -> Float[Tensor, "depth batch position d_model"]:
     """The residual stream after 0, 1, ... and all blocks."""
     return ledger(model, batch.inputs).blocks
 
 
+@takes_text(batches=["batch"])
 @torch.no_grad()
 def logit_lens(model: Reader, batch: Batch) -> EarlyReading:
     """Read the stream at each depth through the final norm and the unembedding.
@@ -68,6 +72,7 @@ def logit_lens(model: Reader, batch: Batch) -> EarlyReading:
     return _read(model, depths(model, batch), batch)
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def lens_logits(
     model: Reader, tokens: Int[Tensor, "batch position"]

@@ -7,6 +7,7 @@ neither is enough; where either of two will do, each is enough and neither is ne
 
 `patched` does either, at one or several taps. `path_patched` lets the new value of one head through along one
 path only: from that head to the queries, keys or values of a later one, or to the last state.
+All take a model with its tokenizer and texts with equally many tokens as well, see `texts`.
 
 Sources: Vig et al. (2020); Meng et al. (2022); Wang et al. (2023), whose appendix has the steps of path
 patching; Heimersheim and Nanda (2024) on the two directions.
@@ -23,12 +24,14 @@ from torch import Tensor
 
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained, Target, embedded, explained
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.at import Places, at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.internals.names import taps
 
 
+@takes_text("into", "source")
 @torch.no_grad()
 def patched(
     model: Explained,
@@ -87,6 +90,7 @@ def _put(value: Tensor, head: int | None, positions: Places | None) -> Change:
     return at(chosen, heads=head, positions=numbers)
 
 
+@takes_text("clean", "corrupted")
 @torch.no_grad()
 def restored_tokens(
     model: Explained,
@@ -108,6 +112,7 @@ def restored_tokens(
     return torch.stack(found, 1)
 
 
+@takes_text("clean", "corrupted")
 @torch.no_grad()
 def path_patched(
     model: Explained,

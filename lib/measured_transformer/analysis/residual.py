@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
@@ -55,6 +56,7 @@ class Ledger:
         return float((self.states[-1] - self.states[0] - self.writes.sum(0)).abs().max())
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def ledger(model: Stack, tokens: Int[Tensor, "batch position"]) -> Ledger:
     """Run the model and keep every state of the stream and every write."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -17,6 +18,7 @@ from measured_transformer.inference.sampling import Sampling, draw
 from measured_transformer.inference.speculative import Speculative, speculate
 from measured_transformer.inference.windows import SlidingWindow
 from measured_transformer.inference.writer import Writer, check_reach
+from measured_transformer.internals.tokens import WithTokenizer, as_model, as_prompts
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 
@@ -41,6 +43,8 @@ class Generated:
         passes: with `Speculative`, how often the model read for each text; otherwise empty.
         proposed, accepted: with `Speculative`, how many tokens the draft proposed for each text, and how many
             of them stood; otherwise empty.
+        texts: what the new tokens of each text spell, where the model comes with a tokenizer that has `decode`;
+            otherwise empty.
     """
 
     tokens: tuple[Int[Tensor, "_step"], ...]
@@ -50,11 +54,12 @@ class Generated:
     passes: tuple[int, ...] = ()
     proposed: tuple[int, ...] = ()
     accepted: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 def generate(
-    model: Decoder | EncoderDecoder,
-    prompts: Prompts,
+    model: Decoder | EncoderDecoder | WithTokenizer,
+    prompts: Prompts | str | Sequence[str],
     *,
     max_new_tokens: int,
     strategy: Greedy | Sampling | BeamSearch | Speculative | None = None,
@@ -72,12 +77,15 @@ def generate(
     has random numbers of its own. The model works in evaluation mode meanwhile and without gradients.
 
     Args:
-        model: a `Decoder`, which continues the prompts, or an `EncoderDecoder`, which reads them as sources.
-        prompts: for each text a list or vector of token numbers; lengths may differ.
+        model: a `Decoder`, which continues the prompts, or an `EncoderDecoder`, which reads them as sources; or
+            one that comes with its tokenizer, see `internals.tokens`.
+        prompts: for each text a list or vector of token numbers; lengths may differ. With a tokenizer a text,
+            or a list of texts.
         max_new_tokens: the largest number of tokens to write.
         strategy: `Greedy()` (when not given), `Sampling(generator, ...)`, `BeamSearch(...)` or
             `Speculative(draft, ...)`, which needs a `Decoder`.
-        stop: the token, or the tokens, that end a text; none when there is no such token.
+        stop: the token, or the tokens, that end a text; none when there is no such token. Those that a
+            tokenizer knows are not taken from it.
         start: what an `EncoderDecoder`'s text begins with, one token or several; not part of the result.
         chunk: how many positions of the prompts are read at a time, to save memory; all when None.
         window: keep the last tokens and the first ones only, for a `Decoder` and prompts of one length, which
@@ -96,6 +104,22 @@ def generate(
     >>> len(generate(model, [[1, 2, 3]], max_new_tokens=5, strategy=strategy).tokens[0])
     5
     """
+    prompts = cast(Prompts, as_prompts(model, prompts))
+    if (inner := as_model(model)) is not model:
+        written = generate(
+            inner,
+            prompts,
+            max_new_tokens=max_new_tokens,
+            strategy=strategy,
+            stop=stop,
+            start=start,
+            chunk=chunk,
+            window=window,
+        )
+        decode = getattr(getattr(model, "tokenizer", model), "decode", None)
+        texts = () if decode is None else tuple(decode(row.tolist()) for row in written.tokens)
+        return replace(written, texts=texts)
+    model = cast(Decoder | EncoderDecoder, model)
     strategy = Greedy() if strategy is None else strategy
     _check(model, strategy, max_new_tokens, chunk)
     ends = whole_numbers("stop", () if stop is None else stop).reshape(-1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -12,17 +13,38 @@ from measured_transformer.internals.names import matching
 from measured_transformer.parts.tap import Tap, Watcher
 
 
+@overload
+def capture(
+    model: nn.Module,
+    *patterns: str,
+    transform: Callable[[Tensor], Tensor] | None = None,
+    gradients: bool = False,
+    every_call: Literal[False] = False,
+) -> AbstractContextManager[dict[str, Tensor]]: ...
+@overload
+def capture(
+    model: nn.Module,
+    *patterns: str,
+    transform: Callable[[Tensor], Tensor] | None = None,
+    gradients: bool = False,
+    every_call: Literal[True],
+) -> AbstractContextManager[dict[str, list[Tensor]]]: ...
 @contextmanager
 def capture(
     model: nn.Module,
     *patterns: str,
     transform: Callable[[Tensor], Tensor] | None = None,
     gradients: bool = False,
-) -> Iterator[dict[str, Tensor]]:
+    every_call: bool = False,
+) -> Iterator[dict[str, Any]]:
     """Collect the values of taps, by name, while the `with` block runs.
 
     The dictionary fills when the model is called and stays usable afterwards; a second call overwrites
-    it with its own values. It holds tensors only, never the model.
+    it with its own values, unless every call is kept. It holds tensors only, never the model.
+
+    With `generate` the first call reads the prompts, and each further one the token that was written last: of
+    the stream such a call has one position, of a pattern one row, as long as all that was read. The last new
+    token is never read.
 
     Args:
         model: any module with taps.
@@ -30,6 +52,7 @@ def capture(
         transform: applied to each value at once, so that large values need not be kept.
         gradients: keep the values in the graph, with their `.grad` after a backward pass, also where the
             weights are frozen; otherwise they are detached. Not together with `transform`.
+        every_call: keep a list for each tap, with one value for each time that it was passed, in this order.
 
     Raises:
         KeyError: when a pattern matches no tap.
@@ -43,25 +66,36 @@ def capture(
     ...     _ = model(torch.tensor([[1, 2, 3]]))
     >>> {name: tuple(value.shape) for name, value in seen.items()}
     {'blocks.0.attention.pattern': (1, 2, 3, 3)}
+    >>> from measured_transformer.inference.generate import generate
+    >>> with capture(model, "*.pattern", every_call=True) as calls:
+    ...     _ = generate(model, [[1, 2, 3]], max_new_tokens=3)
+    >>> [tuple(value.shape) for value in calls["blocks.0.attention.pattern"]]
+    [(1, 2, 3, 3), (1, 2, 1, 4), (1, 2, 1, 5)]
     """
     if transform is not None and gradients:
         raise ValueError(
             "transform and gradients cannot be combined: gradients belong to the values themselves; "
             "transform them after the backward pass"
         )
-    seen: dict[str, Tensor] = {}
+    seen: dict[str, Any] = {}
+
+    def keep(name: str, value: Tensor) -> None:
+        if every_call:
+            seen.setdefault(name, []).append(value)
+        else:
+            seen[name] = value
 
     def watcher(name: str) -> Watcher:
         def watch(value: Tensor) -> Tensor | None:
             if not gradients:
                 kept = value.detach()
-                seen[name] = kept if transform is None else transform(kept)
+                keep(name, kept if transform is None else transform(kept))
                 return None
             if torch.is_grad_enabled() and not value.requires_grad:
                 value = value.detach().requires_grad_()  # frozen weights: the graph begins here
             if value.requires_grad:
                 value.retain_grad()
-            seen[name] = value
+            keep(name, value)
             return value
 
         return watch

@@ -60,7 +60,13 @@ def read_checkpoint(source: str | Path | nn.Module) -> Checkpoint:
             "nothing is downloaded: fetch the checkpoint first and give the folder"
         )
     if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"expected a config.json in {folder}")
+        own = (folder / "model.json").is_file()
+        hint = (
+            "; it seems to be a model of measured_transformer.save: read it with load"
+            if own
+            else ""
+        )
+        raise FileNotFoundError(f"expected a config.json in {folder}{hint}")
     config = _read_json(folder / "config.json")
     tensors = _read_tensors(folder)
     named = config.get("architectures") or [None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ from measured_transformer.training.seeding import derived_seed, make_generator, 
 Model = Decoder | Encoder | EncoderDecoder
 Optimiser = Literal["AdamW", "Adam", "RAdam", "SGD"]
 _CONSTANT = Constant()
+_WARNED: set[type] = set()  # kinds of tasks of which nothing is held out, and it was said
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Run:
         gradient_norms: length of the whole gradient of every step, before clipping; NaN where the loss was
             not finite, so that none was computed.
         evaluated: number of steps that had been taken at each evaluation on the way.
-        evaluation_losses: cross-entropy then, in nats per scored position, on sequences held out.
+        evaluation_losses: cross-entropy then, in nats per scored position, on the sequences of `evaluate`.
         evaluation_accuracies: share of right answers then.
     """
 
@@ -64,19 +66,22 @@ class Run:
 
 @dataclass(frozen=True)
 class Score:
-    """The scores of a model on held-out sequences.
+    """The scores of a model on sequences of a stream of their own.
 
     Attributes:
         loss: cross-entropy in nats per scored position.
         accuracy: share of scored positions whose most likely answer is right.
         exact: share of sequences all of whose scored positions are right.
         loss_by_position: cross-entropy at each position (NaN where nothing is scored).
+        part: which part of the task's items they are; 'validation' and 'test' are held out. None where the task
+            does not divide its items: nothing is held out then, and training may have met the same sequences.
     """
 
     loss: float
     accuracy: float
     exact: float
     loss_by_position: Float[ndarray, "position"]
+    part: Part | None = None
 
 
 @dataclass
@@ -194,8 +199,9 @@ def train(
         betas, eps, weight_decay: of the optimiser; 'SGD' takes the first beta for its momentum.
         clip: largest norm of the whole gradient; none when None.
         label_smoothing: share of the answer spread over the whole vocabulary, see `losses.cross_entropy`.
-        evaluate_every: after how many steps to score the model on sequences held out, always the same; None
-            for never. Evaluations change nothing in the training.
+        evaluate_every: after how many steps to score the model as `evaluate` does, always on the same sequences
+            (of validation, where the task has that part); None for never. Evaluations change nothing in the
+            training.
         prepare: called with the fresh model, still on the CPU, to fix or replace some of its weights;
             parameters that no longer require a gradient stay as they are.
         after_step: called with a `Step` after each step and its evaluation; returns True to end the training
@@ -335,9 +341,13 @@ def evaluate(
     length: int | None = None,
     part: Part | None = None,
 ) -> Score:
-    """Score a model on held-out sequences.
+    """Score a model on sequences held out, where the task has such, else on sequences that are drawn anew.
 
-    They come from a stream of their own. A task that divides its items is scored on those of validation.
+    They come from a stream of their own. A task that divides its items (`tasks.task.SplitTask`) is scored on
+    those of validation. Of any other nothing is held out: the score says so by ``part=None``. That does no harm
+    where each sequence is made from a rule, out of so many that training meets next to none of them. It
+    misleads where they are drawn from data that are kept; so a task of your own that has no parts is warned
+    about, unless it says by an attribute ``endless = True`` that it is of the first kind.
 
     Args:
         model: put into evaluation mode for this, and back.
@@ -348,15 +358,19 @@ def evaluate(
         part: of a task that divides its items; when not given, `task.part`, but validation for training.
 
     Raises:
-        ValueError: when a part is asked for of a task that does not divide its items.
+        ValueError: when a part is asked for of a task that does not divide its items, or there is no such part.
     """
+    asked: Part | None = None
     if isinstance(task, SplitTask):
         asked = part if part is not None else task.part if task.part != "train" else "validation"
         task = held_out(task, asked)
     elif part is not None:
         raise ValueError(
-            f"{type(task).__name__} does not divide its items, so it has no part {part!r}"
+            f"{type(task).__name__} does not divide its items, so it has no part {part!r}: nothing of it is "
+            "held out"
         )
+    else:
+        _warn_of_no_parts(task)
     device = next(model.parameters()).device
     training = model.training
     batch = task.batch(make_generator(seed, "evaluation"), size, length=length).to(device)
@@ -372,6 +386,22 @@ def evaluate(
         accuracy=right[batch.scored].float().mean().item(),
         exact=(right | ~batch.scored).all(1).float().mean().item(),
         loss_by_position=by_position.double().cpu().numpy(),
+        part=asked,
+    )
+
+
+def _warn_of_no_parts(task: Task) -> None:
+    """Warn once of each kind of task that may keep data and holds none of it out."""
+    kind = type(task)
+    own = kind.__module__.startswith("measured_")  # made from rules, all that have no parts
+    if own or getattr(task, "endless", False) or kind in _WARNED:
+        return
+    _WARNED.add(kind)
+    warnings.warn(
+        f"{kind.__name__} does not divide its items, so nothing is held out: what is scored is drawn anew, and "
+        "training may have met it. Give the task a `part` (see tasks.task.SplitTask) where it draws from data "
+        "that are kept, or `endless = True` where it makes each sequence from a rule",
+        stacklevel=3,
     )
 
 

@@ -47,6 +47,7 @@ from measured_transformer.analysis.examination import (
     mean_mixtures,
 )
 from measured_transformer.internals.names import taps
+from measured_transformer.internals.tokens import WithTokenizer, as_model, naming
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.viewer import _saved
@@ -63,7 +64,7 @@ Names = Sequence[str] | Callable[[int], str]
 
 
 def workbench(
-    model: nn.Module,
+    model: nn.Module | WithTokenizer,
     sentences: Sequence[Any] | Tensor,
     *,
     tokens: Names | None = None,
@@ -80,11 +81,13 @@ def workbench(
     """Run a model on sentences and open it on a workbench.
 
     Args:
-        model: a `Decoder` or an `Encoder`, of this library's own or from `interop.from_huggingface`.
+        model: a `Decoder` or an `Encoder`, of this library's own or from `interop.from_huggingface`; or a model
+            with its tokenizer (see `internals.tokens`), which is then taken where no other is given.
         sentences: each a sequence of token numbers, or, with a tokenizer, a text.
         tokens: what tokens are called: a name for each number, or a function of the number. Numbers are shown
             as they are when there are neither names nor a tokenizer.
-        tokenizer: of the packages `tokenizers` or `transformers`; it cuts texts and knows the names.
+        tokenizer: cuts texts and knows the names: a `TextFile`, or one of the packages `tokenizers` or
+            `transformers`.
         targets: for each sentence the right answers, -1 where there is none. When not given, of a `Decoder` the
             next tokens, and of an `Encoder` none.
         reference: sentences over whose positions the mean is taken that stands in for a head when it is
@@ -106,7 +109,9 @@ def workbench(
     Traceback (most recent call last):
     ValueError: sentence 0 is a text: give the tokenizer that cuts it, or its token numbers
     """
-    checked = _checked_model(model)
+    if tokenizer is None and tokens is None and as_model(model) is not model:
+        tokenizer = getattr(model, "tokenizer", model)
+    checked = _checked_model(as_model(model))
     name = _naming(tokens, tokenizer, checked.config.vocab)
     rows = _sequences(sentences, tokenizer, checked, "sentence")
     others = rows if reference is None else _sequences(reference, tokenizer, checked, "reference")
@@ -302,20 +307,8 @@ def _naming(tokens: Names | None, tokenizer: Any, vocab: int) -> Callable[[int],
         return lambda number: visible(str(tokens(number)))
     if tokenizer is None:
         return str
-    for method in ("convert_ids_to_tokens", "id_to_token"):
-        if (look_up := getattr(tokenizer, method, None)) is not None:
-            return lambda number: _piece(look_up(number), number)
-    raise ValueError(
-        "expected a tokenizer with id_to_token or convert_ids_to_tokens, got "
-        f"{type(tokenizer).__name__}; give names or a function in tokens"
-    )
-
-
-def _piece(piece: str | None, number: int) -> str:
-    """A tokenizer's piece; byte-level ones write a blank as Ġ and a line end as Ċ."""
-    if piece is None:
-        return f"#{number}"
-    return visible(piece.replace("Ġ", " ").replace("Ċ", "\n").replace("\u2581", " "))
+    look_up = naming(tokenizer)
+    return lambda number: visible(look_up(number))
 
 
 def _sequences(given: Any, tokenizer: Any, model: Reader, what: str) -> list[Tensor]:
