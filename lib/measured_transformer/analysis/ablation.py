@@ -30,6 +30,7 @@ from measured_transformer.internals.at import at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.internals.names import taps
+from measured_transformer.internals.places import select_one
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.loop import Model, predict
 from measured_transformer.training.losses import cross_entropy
@@ -57,6 +58,21 @@ class Component:
     def label(self) -> str:
         """The tap's name, with the head's number."""
         return self.tap if self.head is None else f"{self.tap} head {self.head}"
+
+
+def of_head(value: Float[Tensor, "..."], head: int) -> int:
+    """The number of a head, from 0, among those of a value (batch, head, position, ...) of a tap.
+
+    Raises:
+        ValueError: when the value has no heads, or there is no such head; keys and values have as many as the
+            model has key-value heads.
+    """
+    if value.ndim != 4:
+        raise ValueError(
+            "heads can be chosen of values of shape (batch, head, position, ...), got shape "
+            f"{tuple(value.shape)}"
+        )
+    return select_one("head", head, value.shape[1])
 
 
 def heads(model: Model, what: str = "mixed") -> list[Component]:
@@ -135,7 +151,9 @@ def ablated(
         if component.head is None:
             changes.append({component.tap: _same_shape(value)})
         else:
-            own = value if not isinstance(value, Tensor) else value[:, [component.head]]
+            own = value
+            if isinstance(value, Tensor):
+                own = value[:, [of_head(value, component.head)]]
             changes.append({component.tap: at(_same_shape(own), heads=component.head)})
     with _all(model, changes):
         yield

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.places import select_one
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.attention import MultiHeadAttention
@@ -61,12 +62,25 @@ def answer_logit(position: int, answers: Int[Tensor, "example"]) -> Target:
         position: where the answer is read, from the end when negative.
         answers: the token of each example.
 
+    Raises:
+        ValueError: when the target is called, if there is no such position or token, or not one answer
+            for each example.
+
     >>> answer_logit(-1, torch.tensor([1]))(torch.tensor([[[0.0, 0.0], [3.0, 5.0]]]))
     tensor([5.])
     """
 
     def target(logits: Tensor) -> Tensor:
-        return logits[:, position].gather(1, answers[:, None])[:, 0]
+        if answers.shape != logits.shape[:1]:
+            raise ValueError(
+                f"expected one answer for each of {len(logits)} examples, got shape {tuple(answers.shape)}"
+            )
+        if len(answers) and not 0 <= int(answers.min()) <= int(answers.max()) < logits.shape[-1]:
+            raise ValueError(
+                f"expected answers below vocab={logits.shape[-1]}, got {answers.tolist()}"
+            )
+        read = logits[:, select_one("position", position, logits.shape[1])]
+        return read.gather(1, answers.to(read.device)[:, None])[:, 0]
 
     return target
 
@@ -156,7 +170,7 @@ def flow(
         kept: the share of the residual connection.
 
     Raises:
-        ValueError: when `kept` is no share.
+        ValueError: when `kept` is no share or there is no such query.
 
     >>> look_back = torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]])
     >>> flow(torch.cat([look_back, look_back]), -1)
@@ -165,7 +179,7 @@ def flow(
     if not 0 <= kept <= 1:
         raise ValueError(f"kept must lie between 0 and 1, got {kept}")
     depth, examples, n, _ = weights.shape
-    query %= n
+    query = select_one("query", query, n)
     mixed = kept * torch.eye(n, dtype=weights.dtype) + (1 - kept) * weights
     capacity = (mixed * _CAPACITY).round().to(torch.int32).numpy()
     found = torch.zeros(examples, n, dtype=weights.dtype)

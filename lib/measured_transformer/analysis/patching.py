@@ -21,12 +21,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from measured_transformer.analysis.ablation import Component
+from measured_transformer.analysis.ablation import Component, of_head
 from measured_transformer.analysis.attribution import Explained, Target, embedded, explained
-from measured_transformer.internals.at import Places, at
+from measured_transformer.internals.at import at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.internals.names import taps
+from measured_transformer.internals.places import Places, select
 
 
 @torch.no_grad()
@@ -74,17 +75,15 @@ def _put(value: Tensor, head: int | None, positions: Places | None) -> Change:
     """The change that puts part of a value in place of the same part."""
     if head is None and positions is None:
         return value
-    chosen = value if head is None else value[:, [head]]
+    chosen = value
+    if head is not None:
+        head = of_head(value, head)
+        chosen = value[:, [head]]
     if positions is None:
         return at(chosen, heads=head)
-    places = [positions] if isinstance(positions, int) else positions
     axis = chosen.ndim - 2
-    if isinstance(places, slice):
-        numbers = list(range(chosen.shape[axis]))[places]
-    else:
-        numbers = [int(place) % chosen.shape[axis] for place in places]
-    chosen = chosen.index_select(axis, torch.tensor(numbers))
-    return at(chosen, heads=head, positions=numbers)
+    places = select("positions", positions, chosen.shape[axis])
+    return at(chosen.index_select(axis, places.to(chosen.device)), heads=head, positions=places)
 
 
 @torch.no_grad()
