@@ -188,9 +188,7 @@ def test_one_number_that_is_not_there(unhooked, name, wrong):
     number = (
         {"size": size, "below": -size - 1}.get(wrong, wrong) if isinstance(wrong, str) else wrong
     )
-    with pytest.raises(
-        ValueError, match=r"must lie in|one whole number|whole numbers|by number or|counted from"
-    ):
+    with pytest.raises(ValueError, match=r"must lie in|whole number|by number or|counted from"):
         instrument(number)
 
 

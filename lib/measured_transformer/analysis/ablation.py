@@ -126,8 +126,8 @@ def ablated(
             given, the next one.
 
     Raises:
-        ValueError: when `how` is another one or a reference is missing; in the forward pass, when the
-            reference does not fit.
+        ValueError: when `how` is another one, a reference is missing or `order` is no list of numbers; in the
+            forward pass, when the reference does not fit.
         KeyError: when there is no such tap.
 
     >>> from measured_transformer.analysis.handmade import reversal_model
@@ -140,6 +140,10 @@ def ablated(
         raise ValueError(f"components are ablated by {', '.join(get_args(How))}; got {how!r}")
     if how != "zero" and reference is None:
         raise ValueError(f"{how!r} replaces by what is seen on other sequences: give a reference")
+    if order is not None and (order.dtype == torch.bool or order.ndim != 1):
+        raise ValueError(
+            f"order must be one number of a sequence for each, got {order.dtype} of shape {tuple(order.shape)}"
+        )
     seen: dict[str, Tensor] = {}
     if reference is not None and how != "zero":
         with capture(model, *{c.tap for c in components}) as seen, torch.no_grad():
@@ -149,12 +153,12 @@ def ablated(
     for component in components:
         value = _replacement(seen.get(component.tap), how, order)
         if component.head is None:
-            changes.append({component.tap: _same_shape(value)})
+            changes.append({component.tap: _same_shape(value, how)})
         else:
             own = value
             if isinstance(value, Tensor):
                 own = value[:, [of_head(value, component.head)]]
-            changes.append({component.tap: at(_same_shape(own), heads=component.head)})
+            changes.append({component.tap: at(_same_shape(own, how), heads=component.head)})
     with _all(model, changes):
         yield
 
@@ -179,13 +183,15 @@ def _replacement(seen: Tensor | None, how: How, order: Tensor | None) -> Tensor 
     return seen.roll(-1, 0) if order is None else seen[order]
 
 
-def _same_shape(value: Tensor | float) -> Change:
+def _same_shape(value: Tensor | float, how: How) -> Change:
     """Wrap the replacement in a change that reports a wrong shape."""
     if not isinstance(value, Tensor):
         return value
 
     def change(there: Tensor) -> Tensor:
         try:
+            if how == "resample" and len(value) != len(there):
+                raise RuntimeError  # a single sequence would stand in for all of them
             return value.to(there).expand_as(there)
         except RuntimeError:
             raise ValueError(

@@ -213,9 +213,19 @@ def explained(
     entered: Float[Tensor, "example position d_model"],
     target: Target,
 ) -> Float[Tensor, "example"]:
-    """The target, when this enters the first block in place of the tokens' own vectors."""
+    """The target, when this enters the first block in place of the tokens' own vectors.
+
+    Raises:
+        ValueError: when the target is not one number for each example.
+    """
     with intervene(model, {"embedding": entered}):
-        return target(model(tokens))
+        value = target(model(tokens))
+    if value.shape != tokens.shape[:1]:
+        raise ValueError(
+            f"a target must give one number for each of {len(tokens)} examples, got shape "
+            f"{tuple(value.shape)}"
+        )
+    return value
 
 
 def gradients(
@@ -233,8 +243,17 @@ def gradients(
         model: is left as it is; no parameter gets a gradient.
         tokens, target: what is asked, and what is explained.
         entered: where the gradient is taken; at the tokens' own vectors when not given.
+
+    Raises:
+        ValueError: when `entered` has not one vector for each token, or the target is not one number for each
+            example.
     """
     start = embedded(model, tokens) if entered is None else entered
+    if start.shape[:-1] != tokens.shape:  # a single row would get the sum of all gradients
+        raise ValueError(
+            f"entered must have one vector for each token of shape {tuple(tokens.shape)}, got shape "
+            f"{tuple(start.shape)}"
+        )
     leaf = start.detach().clone().requires_grad_()
     with torch.enable_grad():
         value = explained(model, tokens, leaf, target)
@@ -490,12 +509,14 @@ def found_area(
     ones come first, 1/2 by chance.
 
     Raises:
-        ValueError: when an example has no relevant candidate, or nothing but relevant ones.
+        ValueError: when an example has no relevant candidate, or nothing but relevant ones, or the three
+            differ in shape.
 
     >>> yes, all_of = torch.tensor([[False, True, False]]), torch.ones(1, 3, dtype=torch.bool)
     >>> found_area(torch.tensor([[0.1, 0.5, 0.7]]), yes, all_of)
     array([0.5])
     """
+    _check_places(scores, relevant=relevant, candidates=candidates)
     good, bad = relevant & candidates, candidates & ~relevant
     if not bool(good.any(1).all()) or not bool(bad.any(1).all()):
         raise ValueError("each example needs a candidate that is relevant and one that is not")
@@ -505,6 +526,14 @@ def found_area(
     return ((wins * pairs).sum((1, 2)) / pairs.sum((1, 2))).numpy()
 
 
+def _check_places(scores: Tensor, **others: Tensor) -> None:
+    for name, other in others.items():
+        if other.shape != scores.shape:
+            raise ValueError(
+                f"{name} must have the shape of the scores, {tuple(scores.shape)}, got {tuple(other.shape)}"
+            )
+
+
 def found_first(
     scores: Float[Tensor, "example position"],
     relevant: Bool[Tensor, "example position"],
@@ -512,10 +541,14 @@ def found_first(
 ) -> Bool[ndarray, "example"]:
     """Whether the candidate with the highest score is a relevant one.
 
+    Raises:
+        ValueError: when the three differ in shape.
+
     >>> yes, all_of = torch.tensor([[False, True, False]]), torch.ones(1, 3, dtype=torch.bool)
     >>> found_first(torch.tensor([[0.1, 0.5, 0.7]]), yes, all_of)
     array([False])
     """
+    _check_places(scores, relevant=relevant, candidates=candidates)
     best = scores.masked_fill(~candidates, float("-inf")).argmax(1, keepdim=True)
     return relevant.gather(1, best)[:, 0].numpy()
 
@@ -527,10 +560,14 @@ def ranks_agree(
 ) -> Float[ndarray, "example"]:
     """Spearman's rank correlation of two methods over the candidates of each example; 0 where one has no order.
 
+    Raises:
+        ValueError: when the three differ in shape.
+
     >>> a = torch.tensor([[1.0, 2.0, 3.0]])
     >>> ranks_agree(a, -a, torch.ones(1, 3, dtype=torch.bool))
     array([-1.])
     """
+    _check_places(first, second=second, candidates=candidates)
     found = []
     for x, y, there in zip(first, second, candidates, strict=True):
         a, b = (rankdata(each[there].double().numpy()) for each in (x, y))

@@ -190,6 +190,10 @@ def changes_for(
     """
     block = select_one("block", block, len(inside.after))
     stream = inside.after[block]
+    if wanted.shape != stream.shape[:1]:
+        raise ValueError(
+            f"expected one wanted answer for each of {len(stream)} questions, got {len(wanted)}"
+        )
     added = torch.zeros(len(wanted), 1, stream.shape[-1], requires_grad=True)
     here = torch.zeros(stream.shape[1], 1)
     here[select_one("position", position, len(here))] = 1

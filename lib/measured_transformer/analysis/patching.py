@@ -51,7 +51,7 @@ def patched(
         positions: at which positions; all when None. Of patterns and scores they are those of the query.
 
     Raises:
-        ValueError: in the forward pass, when the two differ in shape or a position or a head lies outside.
+        ValueError: when the two inputs differ in shape, or a position or a head lies outside.
         KeyError: when there is no such tap.
 
     >>> from measured_transformer.analysis.attribution import answer_logit
@@ -62,6 +62,7 @@ def patched(
     >>> patched(model, clean, other, [Component("blocks.1.attention.mixed", 0)], target)
     tensor([0.], dtype=torch.float64)
     """
+    _check_alike("into", into, "source", source)
     with capture(model, *{each.tap for each in components}) as seen:
         model(source)
     with ExitStack() as stack:
@@ -69,6 +70,15 @@ def patched(
             value = seen[each.tap]
             stack.enter_context(intervene(model, {each.tap: _put(value, each.head, positions)}))
         return target(model(into))
+
+
+def _check_alike(first: str, one: Tensor, second: str, other: Tensor) -> None:
+    """A single row would be stretched over all others without a word."""
+    if one.shape != other.shape:
+        raise ValueError(
+            f"{first} and {second} must have one shape, row for row, got {tuple(one.shape)} and "
+            f"{tuple(other.shape)}"
+        )
 
 
 def _put(value: Tensor, head: int | None, positions: Places | None) -> Change:
@@ -96,7 +106,11 @@ def restored_tokens(
     """The rise of the target when one token of a corrupted sequence is restored.
 
     The denoising counterpart of `attribution.occlusion` by `resample`.
+
+    Raises:
+        ValueError: when the two inputs differ in shape.
     """
+    _check_alike("clean", clean, "corrupted", corrupted)
     spoilt, own = embedded(model, corrupted), embedded(model, clean)
     before = target(model(corrupted))
     found = []
@@ -138,6 +152,7 @@ def path_patched(
         ValueError: as `patched`.
         KeyError: when there is no such tap.
     """
+    _check_alike("clean", clean, "corrupted", corrupted)
     with capture(model, sender.tap) as seen:
         model(corrupted)
     sent = seen[sender.tap]
