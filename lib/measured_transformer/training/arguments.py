@@ -61,7 +61,7 @@ def check_training(config: Config, task: Task, given: Mapping[str, Any]) -> None
         )
     if given["threads"] is not None and not _is_whole(given["threads"], 1):
         raise ValueError(
-            f"threads must be a whole number of at least 1 or None, got {given['threads']!r}"
+            f"threads must be a positive whole number or None, got {given['threads']!r}"
         )
     if given["clip"] is not None and not given["clip"] > 0:
         raise ValueError(
