@@ -35,6 +35,7 @@ from scipy.sparse.csgraph import maximum_flow
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
+from measured_transformer.analysis.sums import held_norm, require_sum
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.places import select_one
@@ -42,7 +43,6 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
-from measured_transformer.parts.norms import LayerNorm, RMSNorm
 
 Explained = Decoder | Encoder
 Target = Callable[[Tensor], Tensor]
@@ -451,7 +451,8 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
 
     Raises:
         ValueError: when the logits are no linear function of the stream but for the scale of a final norm: with
-            post-norm, without residual connections, or with BERT's head.
+            post-norm, without residual connections, or with BERT's head; and when the parts do not add up to
+            the model's logits, because something that no tap shows changes them, such as a hook on a branch.
     """
     config = model.config
     if config.placement != "pre" or not config.residual or config.head != "linear":
@@ -462,7 +463,7 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
         )
     norm = model.final_norm
     taps = ["embedding", "blocks.*attention.head_outputs", "blocks.*.feedforward.out"]
-    if isinstance(norm, LayerNorm | RMSNorm):
+    if hasattr(norm, "scale"):
         taps.append("final_norm.scale")
     with capture(model, *taps) as seen:
         logits = model(tokens)
@@ -478,20 +479,18 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
                 parts[f"blocks.{i}.{name} bias"] = attention.output.bias.expand_as(write)
         parts[f"blocks.{i}.feedforward"] = seen[f"blocks.{i}.feedforward.out"]
     stacked = torch.stack(list(parts.values()))
+    through, bias = held_norm(norm, seen.get("final_norm.scale"))
     constant = torch.zeros_like(stacked[0])
-    if isinstance(norm, LayerNorm):
-        stacked = stacked - stacked.mean(-1, keepdim=True)
-    if isinstance(norm, LayerNorm | RMSNorm):
-        stacked = stacked / seen["final_norm.scale"] * norm.weight
-        if (bias := getattr(norm, "bias", None)) is not None:
-            constant = constant + bias
+    if bias is not None:
+        constant = constant + bias
+    stacked = through(stacked)
     unembedding = cast(nn.Linear, model.unembedding)
     weight = config.logit_scale * unembedding.weight
     own = constant @ weight.T
     if unembedding.bias is not None:
         own = own + unembedding.bias
     each = torch.cat([stacked @ weight.T, own[None]])
-    assert each.shape[1:] == logits.shape
+    require_sum(each, logits, what="the logits", model=model)
     return DirectLogits((*parts, "bias"), each)
 
 

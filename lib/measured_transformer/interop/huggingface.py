@@ -90,7 +90,8 @@ def to_huggingface(
 
     Raises:
         ValueError: when no architecture fits, and says what stands in the way of each; when `extra` changes a
-            setting of the model; when the model read back is another one. Then nothing is written, and what the folder held is left as it was.
+            setting of the model; when the model read back is another one. Then nothing is written, and what the
+            folder held is left as it was.
     """
     if not isinstance(model, Model):
         raise ValueError(
