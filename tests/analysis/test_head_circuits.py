@@ -258,9 +258,9 @@ def test_chance_is_one_over_the_root_of_the_width():
 
 def test_errors_say_what_was_expected(unhooked):
     model = Decoder(CONFIG)
-    with pytest.raises(ValueError, match="layer from 0 to 1, got 2"):
+    with pytest.raises(ValueError, match=r"layer must lie in -2\.\.1, got 2"):
         head_circuits(model, 2, 0)
-    with pytest.raises(ValueError, match="head from 0 to 3, got 4"):
+    with pytest.raises(ValueError, match=r"head must lie in -4\.\.3, got 4"):
         head_circuits(model, 0, 4)
     with pytest.raises(ValueError, match="model's are 'sinusoidal'"):
         head_circuits(model, 0, 0, offset=1)
@@ -276,7 +276,7 @@ def test_errors_say_what_was_expected(unhooked):
         module_circuits(attention, 0, turn=torch.eye(4))
     with pytest.raises(ValueError, match="got BatchNorm1d"):
         module_circuits(attention, 0, norm=nn.BatchNorm1d(12))
-    with pytest.raises(ValueError, match="earlier < later, got 1 and 1"):
+    with pytest.raises(ValueError, match="earlier < later, got layers 1 and 1"):
         compositions(model, 1, 1)
     with pytest.raises(ValueError, match="placement='post'"):
         compositions(Decoder(CONFIG.replace(placement="post")), 0, 1)

@@ -307,7 +307,7 @@ WRONG = {
     "labels": ((GOOD, words(4)), {"labels": ["one"]}, r"labels for 2 examples, got \['one'\]"),
     "layers": ((GOOD, words(4)), {"layers": [0, 1, 2]}, "layers for 2 layers"),
     "start": ((GOOD, words(4)), {"start": (0, 2, 0)}, r"start as \(example, layer, head\).*layer below 2.*got"),
-    "compare": ((GOOD, words(4)), {"compare": (0, -1)}, r"compare as \(layer, head\).*head below 2"),
+    "compare": ((GOOD, words(4)), {"compare": (0, -3)}, r"compare as \(layer, head\).*head below 2"),
     "no taps": (({}, words(4)), {}, "of one kind.*got nothing"),
     "two kinds": ((TAPS | {"blocks.0.cross_attention.pattern": TAPS["blocks.0.attention.pattern"]},
                    words(4)), {}, r"one kind.*blocks\.\*\.attention\.pattern, blocks\.\*\.cross_attention"),

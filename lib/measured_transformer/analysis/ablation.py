@@ -31,6 +31,7 @@ from measured_transformer.internals.at import at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.internals.names import taps
+from measured_transformer.internals.places import select_one
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.loop import Model, predict
 from measured_transformer.training.losses import cross_entropy
@@ -58,6 +59,21 @@ class Component:
     def label(self) -> str:
         """The tap's name, with the head's number."""
         return self.tap if self.head is None else f"{self.tap} head {self.head}"
+
+
+def of_head(value: Float[Tensor, "..."], head: int) -> int:
+    """The number of a head, from 0, among those of a value (batch, head, position, ...) of a tap.
+
+    Raises:
+        ValueError: when the value has no heads, or there is no such head; keys and values have as many as the
+            model has key-value heads.
+    """
+    if value.ndim != 4:
+        raise ValueError(
+            "heads can be chosen of values of shape (batch, head, position, ...), got shape "
+            f"{tuple(value.shape)}"
+        )
+    return select_one("head", head, value.shape[1])
 
 
 @takes_text()
@@ -114,8 +130,8 @@ def ablated(
             given, the next one.
 
     Raises:
-        ValueError: when `how` is another one or a reference is missing; in the forward pass, when the
-            reference does not fit.
+        ValueError: when `how` is another one, a reference is missing or `order` is no list of numbers; in the
+            forward pass, when the reference does not fit.
         KeyError: when there is no such tap.
 
     >>> from measured_transformer.analysis.handmade import reversal_model
@@ -128,6 +144,10 @@ def ablated(
         raise ValueError(f"components are ablated by {', '.join(get_args(How))}; got {how!r}")
     if how != "zero" and reference is None:
         raise ValueError(f"{how!r} replaces by what is seen on other sequences: give a reference")
+    if order is not None and (order.dtype == torch.bool or order.ndim != 1):
+        raise ValueError(
+            f"order must be one number of a sequence for each, got {order.dtype} of shape {tuple(order.shape)}"
+        )
     seen: dict[str, Tensor] = {}
     if reference is not None and how != "zero":
         with capture(model, *{c.tap for c in components}) as seen, torch.no_grad():
@@ -137,10 +157,12 @@ def ablated(
     for component in components:
         value = _replacement(seen.get(component.tap), how, order)
         if component.head is None:
-            changes.append({component.tap: _same_shape(value)})
+            changes.append({component.tap: _same_shape(value, how)})
         else:
-            own = value if not isinstance(value, Tensor) else value[:, [component.head]]
-            changes.append({component.tap: at(_same_shape(own), heads=component.head)})
+            own = value
+            if isinstance(value, Tensor):
+                own = value[:, [of_head(value, component.head)]]
+            changes.append({component.tap: at(_same_shape(own, how), heads=component.head)})
     with _all(model, changes):
         yield
 
@@ -165,13 +187,15 @@ def _replacement(seen: Tensor | None, how: How, order: Tensor | None) -> Tensor 
     return seen.roll(-1, 0) if order is None else seen[order]
 
 
-def _same_shape(value: Tensor | float) -> Change:
+def _same_shape(value: Tensor | float, how: How) -> Change:
     """Wrap the replacement in a change that reports a wrong shape."""
     if not isinstance(value, Tensor):
         return value
 
     def change(there: Tensor) -> Tensor:
         try:
+            if how == "resample" and len(value) != len(there):
+                raise RuntimeError  # a single sequence would stand in for all of them
             return value.to(there).expand_as(there)
         except RuntimeError:
             raise ValueError(

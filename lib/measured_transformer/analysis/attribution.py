@@ -36,13 +36,14 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from measured_transformer.analysis.texts import takes_text
+from measured_transformer.analysis.sums import held_norm, require_sum
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.places import select_one
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
-from measured_transformer.parts.norms import LayerNorm, RMSNorm
 
 Explained = Decoder | Encoder
 Target = Callable[[Tensor], Tensor]
@@ -62,12 +63,25 @@ def answer_logit(position: int, answers: Int[Tensor, "example"]) -> Target:
         position: where the answer is read, from the end when negative.
         answers: the token of each example.
 
+    Raises:
+        ValueError: when the target is called, if there is no such position or token, or not one answer
+            for each example.
+
     >>> answer_logit(-1, torch.tensor([1]))(torch.tensor([[[0.0, 0.0], [3.0, 5.0]]]))
     tensor([5.])
     """
 
     def target(logits: Tensor) -> Tensor:
-        return logits[:, position].gather(1, answers[:, None])[:, 0]
+        if answers.shape != logits.shape[:1]:
+            raise ValueError(
+                f"expected one answer for each of {len(logits)} examples, got shape {tuple(answers.shape)}"
+            )
+        if len(answers) and not 0 <= int(answers.min()) <= int(answers.max()) < logits.shape[-1]:
+            raise ValueError(
+                f"expected answers below vocab={logits.shape[-1]}, got {answers.tolist()}"
+            )
+        read = logits[:, select_one("position", position, logits.shape[1])]
+        return read.gather(1, answers.to(read.device)[:, None])[:, 0]
 
     return target
 
@@ -159,7 +173,7 @@ def flow(
         kept: the share of the residual connection.
 
     Raises:
-        ValueError: when `kept` is no share.
+        ValueError: when `kept` is no share or there is no such query.
 
     >>> look_back = torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]])
     >>> flow(torch.cat([look_back, look_back]), -1)
@@ -168,7 +182,7 @@ def flow(
     if not 0 <= kept <= 1:
         raise ValueError(f"kept must lie between 0 and 1, got {kept}")
     depth, examples, n, _ = weights.shape
-    query %= n
+    query = select_one("query", query, n)
     mixed = kept * torch.eye(n, dtype=weights.dtype) + (1 - kept) * weights
     capacity = (mixed * _CAPACITY).round().to(torch.int32).numpy()
     found = torch.zeros(examples, n, dtype=weights.dtype)
@@ -203,9 +217,19 @@ def explained(
     entered: Float[Tensor, "example position d_model"],
     target: Target,
 ) -> Float[Tensor, "example"]:
-    """The target, when this enters the first block in place of the tokens' own vectors."""
+    """The target, when this enters the first block in place of the tokens' own vectors.
+
+    Raises:
+        ValueError: when the target is not one number for each example.
+    """
     with intervene(model, {"embedding": entered}):
-        return target(model(tokens))
+        value = target(model(tokens))
+    if value.shape != tokens.shape[:1]:
+        raise ValueError(
+            f"a target must give one number for each of {len(tokens)} examples, got shape "
+            f"{tuple(value.shape)}"
+        )
+    return value
 
 
 @takes_text("tokens")
@@ -224,8 +248,17 @@ def gradients(
         model: is left as it is; no parameter gets a gradient.
         tokens, target: what is asked, and what is explained.
         entered: where the gradient is taken; at the tokens' own vectors when not given.
+
+    Raises:
+        ValueError: when `entered` has not one vector for each token, or the target is not one number for each
+            example.
     """
     start = embedded(model, tokens) if entered is None else entered
+    if start.shape[:-1] != tokens.shape:  # a single row would get the sum of all gradients
+        raise ValueError(
+            f"entered must have one vector for each token of shape {tuple(tokens.shape)}, got shape "
+            f"{tuple(start.shape)}"
+        )
     leaf = start.detach().clone().requires_grad_()
     with torch.enable_grad():
         value = explained(model, tokens, leaf, target)
@@ -429,7 +462,8 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
 
     Raises:
         ValueError: when the logits are no linear function of the stream but for the scale of a final norm: with
-            post-norm, without residual connections, or with BERT's head.
+            post-norm, without residual connections, or with BERT's head; and when the parts do not add up to
+            the model's logits, because something that no tap shows changes them, such as a hook on a branch.
     """
     config = model.config
     if config.placement != "pre" or not config.residual or config.head != "linear":
@@ -440,7 +474,7 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
         )
     norm = model.final_norm
     taps = ["embedding", "blocks.*attention.head_outputs", "blocks.*.feedforward.out"]
-    if isinstance(norm, LayerNorm | RMSNorm):
+    if hasattr(norm, "scale"):
         taps.append("final_norm.scale")
     with capture(model, *taps) as seen:
         logits = model(tokens)
@@ -456,20 +490,18 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
                 parts[f"blocks.{i}.{name} bias"] = attention.output.bias.expand_as(write)
         parts[f"blocks.{i}.feedforward"] = seen[f"blocks.{i}.feedforward.out"]
     stacked = torch.stack(list(parts.values()))
+    through, bias = held_norm(norm, seen.get("final_norm.scale"))
     constant = torch.zeros_like(stacked[0])
-    if isinstance(norm, LayerNorm):
-        stacked = stacked - stacked.mean(-1, keepdim=True)
-    if isinstance(norm, LayerNorm | RMSNorm):
-        stacked = stacked / seen["final_norm.scale"] * norm.weight
-        if (bias := getattr(norm, "bias", None)) is not None:
-            constant = constant + bias
+    if bias is not None:
+        constant = constant + bias
+    stacked = through(stacked)
     unembedding = cast(nn.Linear, model.unembedding)
     weight = config.logit_scale * unembedding.weight
     own = constant @ weight.T
     if unembedding.bias is not None:
         own = own + unembedding.bias
     each = torch.cat([stacked @ weight.T, own[None]])
-    assert each.shape[1:] == logits.shape
+    require_sum(each, logits, what="the logits", model=model)
     return DirectLogits((*parts, "bias"), each)
 
 
@@ -487,12 +519,14 @@ def found_area(
     ones come first, 1/2 by chance.
 
     Raises:
-        ValueError: when an example has no relevant candidate, or nothing but relevant ones.
+        ValueError: when an example has no relevant candidate, or nothing but relevant ones, or the three
+            differ in shape.
 
     >>> yes, all_of = torch.tensor([[False, True, False]]), torch.ones(1, 3, dtype=torch.bool)
     >>> found_area(torch.tensor([[0.1, 0.5, 0.7]]), yes, all_of)
     array([0.5])
     """
+    _check_places(scores, relevant=relevant, candidates=candidates)
     good, bad = relevant & candidates, candidates & ~relevant
     if not bool(good.any(1).all()) or not bool(bad.any(1).all()):
         raise ValueError("each example needs a candidate that is relevant and one that is not")
@@ -502,6 +536,14 @@ def found_area(
     return ((wins * pairs).sum((1, 2)) / pairs.sum((1, 2))).numpy()
 
 
+def _check_places(scores: Tensor, **others: Tensor) -> None:
+    for name, other in others.items():
+        if other.shape != scores.shape:
+            raise ValueError(
+                f"{name} must have the shape of the scores, {tuple(scores.shape)}, got {tuple(other.shape)}"
+            )
+
+
 def found_first(
     scores: Float[Tensor, "example position"],
     relevant: Bool[Tensor, "example position"],
@@ -509,10 +551,14 @@ def found_first(
 ) -> Bool[ndarray, "example"]:
     """Whether the candidate with the highest score is a relevant one.
 
+    Raises:
+        ValueError: when the three differ in shape.
+
     >>> yes, all_of = torch.tensor([[False, True, False]]), torch.ones(1, 3, dtype=torch.bool)
     >>> found_first(torch.tensor([[0.1, 0.5, 0.7]]), yes, all_of)
     array([False])
     """
+    _check_places(scores, relevant=relevant, candidates=candidates)
     best = scores.masked_fill(~candidates, float("-inf")).argmax(1, keepdim=True)
     return relevant.gather(1, best)[:, 0].numpy()
 
@@ -524,10 +570,14 @@ def ranks_agree(
 ) -> Float[ndarray, "example"]:
     """Spearman's rank correlation of two methods over the candidates of each example; 0 where one has no order.
 
+    Raises:
+        ValueError: when the three differ in shape.
+
     >>> a = torch.tensor([[1.0, 2.0, 3.0]])
     >>> ranks_agree(a, -a, torch.ones(1, 3, dtype=torch.bool))
     array([-1.])
     """
+    _check_places(first, second=second, candidates=candidates)
     found = []
     for x, y, there in zip(first, second, candidates, strict=True):
         a, b = (rankdata(each[there].double().numpy()) for each in (x, y))

@@ -28,6 +28,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
+from measured_transformer.internals.places import select_one
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.stack import Stack
@@ -164,7 +165,7 @@ def module_circuits(
 
     Args:
         attention: the module. A query head that shares its keys and values gets the shared ones.
-        head: number of the query head.
+        head: number of the query head, from the end when negative.
         norm: a norm in front of the module, to be folded in: the circuits then read vectors that are divided
             by the norm's scale, but neither centred nor weighted.
         turn: what a rotation does between a query and a key, as a matrix from the query's entries to the
@@ -173,8 +174,7 @@ def module_circuits(
     Raises:
         ValueError: when there is no such head, the norm is of another kind, or `turn` does not fit.
     """
-    if not 0 <= head < attention.n_heads:
-        raise ValueError(f"expected a head from 0 to {attention.n_heads - 1}, got {head}")
+    head = select_one("head", head, attention.n_heads)
     d_head = attention.d_head
     shared = head // (attention.n_heads // attention.n_kv_heads)
     own = slice(head * d_head, (head + 1) * d_head)
@@ -217,8 +217,8 @@ def head_circuits(
 
     Args:
         model: a decoder, an encoder, or a stack of an encoder-decoder.
-        layer: number of the block.
-        head: number of the query head.
+        layer: number of the block, from the end when negative.
+        head: number of the query head, from the end when negative.
         offset: query position minus key position, for models with rotary positions.
         fold_norm: whether the norm's centring and weights go into the matrices.
 
@@ -393,7 +393,7 @@ def compositions(
 
     Args:
         model: with norms before its sublayers, or none.
-        earlier, later: numbers of the two blocks.
+        earlier, later: numbers of the two blocks, from the end when negative.
         offset: as for `head_circuits`, of the later head's queries and keys.
 
     Raises:
@@ -405,8 +405,9 @@ def compositions(
     >>> round(found.q.item(), 3), found.k.item(), found.v.item()
     (0.447, 0.0, 0.0)
     """
-    if not 0 <= earlier < later:
-        raise ValueError(f"expected 0 <= earlier < later, got {earlier} and {later}")
+    earlier, later = (select_one("layer", each, len(model.blocks)) for each in (earlier, later))
+    if not earlier < later:
+        raise ValueError(f"expected earlier < later, got layers {earlier} and {later}")
     block = _block(model, later)
     if block.placement == "post" and not isinstance(block.attention_norm, nn.Identity):
         raise ValueError(
@@ -456,9 +457,7 @@ def virtual_pattern(patterns: Sequence[Float[Tensor, "*batch query key"]]) -> Te
 
 
 def _block(model: Stack, layer: int) -> Block:
-    if not 0 <= layer < len(model.blocks):
-        raise ValueError(f"expected a layer from 0 to {len(model.blocks) - 1}, got {layer}")
-    return cast(Block, model.blocks[layer])
+    return cast(Block, model.blocks[select_one("layer", layer, len(model.blocks))])
 
 
 def _folded(norm: nn.Module | None, d_model: int, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,11 +21,12 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
+from measured_transformer.analysis.sums import held_norm, require_sum
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
-from measured_transformer.parts.norms import LayerNorm, RMSNorm
+from measured_transformer.parts.block import Block
 
 Reader = Decoder | Encoder
 """A model of one stream."""
@@ -78,7 +79,8 @@ class Examination:
         lens_chances: their probabilities.
         lens_target: probability of the target at each depth; NaN where there is none.
         direct_tokens: tokens whose logits a head raises most, then those that it lowers most, in order. None
-            where logits are no sum of what heads write: with post-norm, BERT's head, or without logits.
+            where logits are no sum of what heads write: with post-norm, BERT's head, or without logits, and
+            where something that no tap shows changes what a branch writes.
         direct_logits: by how much, compared with the mean of all tokens, the final norm's scale held.
         direct_target: the same of the target; NaN where there is none.
         without: what is different with one head switched off, by what stands in for it.
@@ -171,7 +173,7 @@ def _examined(
     names = ["embedding", "*.attention.pattern", "*.attention.head_outputs", "*.residual_post"]
     names += ["*.attention.out", "*.feedforward.out", "final_state"]
     if linear := _logits_are_a_sum(model):
-        names += ["final_norm.scale"] if isinstance(model.final_norm, LayerNorm | RMSNorm) else []
+        names += ["final_norm.scale"] if hasattr(model.final_norm, "scale") else []
     with capture(model, *names) as seen:
         logits = model(tokens[None])[0]
     blocks = [f"blocks.{i}" for i in range(len(model.blocks))]
@@ -192,7 +194,7 @@ def _examined(
         lens_tokens, lens_chances = most.indices.cpu().numpy(), _numpy(most.values)
         lens_target = _of_targets(chances, targets)
     direct_tokens = direct_logits = direct_target = None
-    if linear:
+    if linear and _adds_up(model, heads, seen, logits):
         direct_tokens, direct_logits, direct_target = _direct(model, heads, seen, targets)
     values: dict[str, Tensor | float] = {"mean": means, "zero": 0.0}
     whole = (logits.double(), seen["final_state"][0].double(), targets)
@@ -221,19 +223,38 @@ def _logits_are_a_sum(model: Reader) -> bool:
     return config.placement == "pre" and config.residual and config.head == "linear"
 
 
+def _scale(seen: Mapping[str, Tensor]) -> Tensor | None:
+    return seen["final_norm.scale"][0] if "final_norm.scale" in seen else None
+
+
+def _adds_up(model: Reader, heads: Tensor, seen: Mapping[str, Tensor], logits: Tensor) -> bool:
+    """Whether embedding, heads, biases and networks are all that the logits are made of."""
+    blocks = list(enumerate(cast("list[Block]", list(model.blocks))))
+    biases = [block.attention.output.bias for _, block in blocks]
+    networks = [seen[f"blocks.{i}.feedforward.out"][0] for i, _ in blocks]
+    state = seen["embedding"][0] + heads.sum((0, 1)) + sum(networks)
+    state = state + sum(bias for bias in biases if bias is not None)
+    unembedding = cast(nn.Linear, model.unembedding)
+    try:
+        through, constant = held_norm(model.final_norm, _scale(seen))
+        state = through(state) if constant is None else through(state) + constant
+        read = [unembedding(model.config.logit_scale * state)]
+        require_sum(read, logits, what="the logits", model=model)
+    except ValueError:
+        return False
+    return True
+
+
 def _direct(
     model: Reader, heads: Tensor, seen: Mapping[str, Tensor], targets: Tensor
 ) -> tuple[ndarray, ndarray, ndarray]:
     """The direct contribution of each head to the logits: the tokens it moves most, and the target."""
-    norm, named = model.final_norm, min(NAMED, model.config.vocab)
+    named = min(NAMED, model.config.vocab)
+    through, _ = held_norm(model.final_norm, _scale(seen))
     unembedding = cast(nn.Linear, model.unembedding).weight * model.config.logit_scale
     tokens, logits, of_target = [], [], []
     for write in heads:  # a layer at a time: with a large vocabulary all of them would not fit
-        if isinstance(norm, LayerNorm):
-            write = write - write.mean(-1, keepdim=True)
-        if isinstance(norm, LayerNorm | RMSNorm):
-            write = write / seen["final_norm.scale"][0] * norm.weight
-        each = (write @ unembedding.T).double()
+        each = (through(write) @ unembedding.T).double()
         each = each - each.mean(-1, keepdim=True)
         up, down = each.topk(named), each.topk(named, largest=False)
         tokens.append(torch.cat((up.indices, down.indices), -1))

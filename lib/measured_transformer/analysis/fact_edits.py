@@ -15,7 +15,6 @@ activations $a'$, whose second moments are $S = \sum a' a'^\top$:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -24,9 +23,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from measured_transformer.analysis.attribution import answer_logit
 from measured_transformer.internals.at import at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.places import Places, select, select_one
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.block import Block
 from measured_transformer.training.seeding import make_generator
@@ -58,7 +59,7 @@ def trace(
     tokens: Int[Tensor, "question position"],
     answers: Int[Tensor, "question"],
     *,
-    subject: Sequence[int],
+    subject: Places,
     seed: int,
     strength: float = 3.0,
     draws: int = 4,
@@ -69,19 +70,23 @@ def trace(
         model: pre-norm.
         tokens: questions of one length, the answer follows the last token.
         answers: the right ones.
-        subject: positions whose vectors get noise as they enter the first block.
+        subject: positions whose vectors get noise as they enter the first block, see `places.select`.
         seed: of the noise.
         strength: standard deviation of the noise, in units of that of the entries of these vectors.
         draws: of the noise, for each question.
+
+    Raises:
+        ValueError: when the subject lies outside, or there is not one answer for each question.
     """
     blocks = model.config.n_layers
     with capture(model) as seen:
         clean = _probability(model(tokens), answers)
     entered = seen["blocks.0.residual_pre"]
     noise = torch.zeros(draws, *entered.shape)
-    there = entered[:, list(subject)]
+    noisy = select("positions of the subject", subject, tokens.shape[1])
+    there = entered[:, noisy]
     drawn = torch.randn(draws, *there.shape, generator=make_generator(seed, "tracing"))
-    noise[:, :, list(subject)] = strength * there.std() * drawn
+    noise[:, :, noisy] = strength * there.std() * drawn
     many, right = tokens.repeat(draws, 1), answers.repeat(draws)
 
     def probability() -> Float[Tensor, "question"]:
@@ -103,7 +108,7 @@ def trace(
 def _probability(
     logits: Float[Tensor, "question position vocab"], answers: Int[Tensor, "question"]
 ) -> Float[Tensor, "question"]:
-    return logits[:, -1].softmax(-1).gather(1, answers[:, None])[:, 0]
+    return answer_logit(-1, answers)(logits.softmax(-1))
 
 
 # Editing -------------------------------------------------------------------------------------------
@@ -144,12 +149,13 @@ def finish(
     """The model's logits when this is the stream after a block.
 
     Raises:
-        ValueError: when positions enter attention, which this leaves out.
+        ValueError: when positions enter attention, which this leaves out, or there is no such block.
     """
     if model.config.positions not in ("learned", "sinusoidal", "none"):
         raise ValueError(
             f"expected positions that are added or none, got {model.config.positions!r}"
         )
+    block = select_one("block", block, len(model.blocks))
     for later in list(model.blocks)[block + 1 :]:
         stream = cast(Block, later)(stream, causal=True)
     return model.unembed(stream)
@@ -178,11 +184,19 @@ def changes_for(
         wanted: the new answers.
         block, position: where to add.
         steps, learning_rate, price, enough: see above; cross-entropy in nats.
+
+    Raises:
+        ValueError: when there is no such block or position, or not one answer for each question.
     """
+    block = select_one("block", block, len(inside.after))
     stream = inside.after[block]
+    if wanted.shape != stream.shape[:1]:
+        raise ValueError(
+            f"expected one wanted answer for each of {len(stream)} questions, got {len(wanted)}"
+        )
     added = torch.zeros(len(wanted), 1, stream.shape[-1], requires_grad=True)
     here = torch.zeros(stream.shape[1], 1)
-    here[position] = 1
+    here[select_one("position", position, len(here))] = 1
     updates = torch.optim.Adam([added], lr=learning_rate)
     reached = torch.zeros(len(wanted), dtype=torch.bool)
     for _ in range(steps):

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from measured_transformer.internals.places import select_one
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
@@ -267,8 +268,7 @@ def set_head(
             "a head can be written on its own when it has its own keys and values, got "
             f"n_heads={attention.n_heads} and n_kv_heads={attention.n_kv_heads}"
         )
-    if not 0 <= head < attention.n_heads:
-        raise ValueError(f"expected a head from 0 to {attention.n_heads - 1}, got {head}")
+    head = select_one("head", head, attention.n_heads)
     d_head, d_model = attention.d_head, attention.d_model
     rows = slice(head * d_head, (head + 1) * d_head)
     given = {"query": query.T, "key": key.T, "value": value.T, "output": output}

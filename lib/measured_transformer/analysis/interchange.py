@@ -26,7 +26,8 @@ from torch import Tensor
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained
 from measured_transformer.analysis.references import part_of, seen_on
-from measured_transformer.internals.at import Places, at
+from measured_transformer.internals.at import at
+from measured_transformer.internals.places import Places
 from measured_transformer.internals.intervene import intervene
 
 _ORTHONORMAL = 1e-4

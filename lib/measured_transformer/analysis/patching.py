@@ -22,13 +22,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from measured_transformer.analysis.ablation import Component
+from measured_transformer.analysis.ablation import Component, of_head
 from measured_transformer.analysis.attribution import Explained, Target, embedded, explained
 from measured_transformer.analysis.texts import takes_text
-from measured_transformer.internals.at import Places, at
+from measured_transformer.internals.at import at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.internals.names import taps
+from measured_transformer.internals.places import Places, select
 
 
 @takes_text("into", "source")
@@ -53,7 +54,7 @@ def patched(
         positions: at which positions; all when None. Of patterns and scores they are those of the query.
 
     Raises:
-        ValueError: in the forward pass, when the two differ in shape or a position or a head lies outside.
+        ValueError: when the two inputs differ in shape, or a position or a head lies outside.
         KeyError: when there is no such tap.
 
     >>> from measured_transformer.analysis.attribution import answer_logit
@@ -64,6 +65,7 @@ def patched(
     >>> patched(model, clean, other, [Component("blocks.1.attention.mixed", 0)], target)
     tensor([0.], dtype=torch.float64)
     """
+    _check_alike("into", into, "source", source)
     with capture(model, *{each.tap for each in components}) as seen:
         model(source)
     with ExitStack() as stack:
@@ -73,21 +75,28 @@ def patched(
         return target(model(into))
 
 
+def _check_alike(first: str, one: Tensor, second: str, other: Tensor) -> None:
+    """A single row would be stretched over all others without a word."""
+    if one.shape != other.shape:
+        raise ValueError(
+            f"{first} and {second} must have one shape, row for row, got {tuple(one.shape)} and "
+            f"{tuple(other.shape)}"
+        )
+
+
 def _put(value: Tensor, head: int | None, positions: Places | None) -> Change:
     """The change that puts part of a value in place of the same part."""
     if head is None and positions is None:
         return value
-    chosen = value if head is None else value[:, [head]]
+    chosen = value
+    if head is not None:
+        head = of_head(value, head)
+        chosen = value[:, [head]]
     if positions is None:
         return at(chosen, heads=head)
-    places = [positions] if isinstance(positions, int) else positions
     axis = chosen.ndim - 2
-    if isinstance(places, slice):
-        numbers = list(range(chosen.shape[axis]))[places]
-    else:
-        numbers = [int(place) % chosen.shape[axis] for place in places]
-    chosen = chosen.index_select(axis, torch.tensor(numbers))
-    return at(chosen, heads=head, positions=numbers)
+    places = select("positions", positions, chosen.shape[axis])
+    return at(chosen.index_select(axis, places.to(chosen.device)), heads=head, positions=places)
 
 
 @takes_text("clean", "corrupted")
@@ -101,7 +110,11 @@ def restored_tokens(
     """The rise of the target when one token of a corrupted sequence is restored.
 
     The denoising counterpart of `attribution.occlusion` by `resample`.
+
+    Raises:
+        ValueError: when the two inputs differ in shape.
     """
+    _check_alike("clean", clean, "corrupted", corrupted)
     spoilt, own = embedded(model, corrupted), embedded(model, clean)
     before = target(model(corrupted))
     found = []
@@ -144,6 +157,7 @@ def path_patched(
         ValueError: as `patched`.
         KeyError: when there is no such tap.
     """
+    _check_alike("clean", clean, "corrupted", corrupted)
     with capture(model, sender.tap) as seen:
         model(corrupted)
     sent = seen[sender.tap]

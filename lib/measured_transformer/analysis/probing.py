@@ -109,12 +109,16 @@ def dealt(
         deals: how often.
 
     Raises:
-        ValueError: when two examples of one type have different labels.
+        ValueError: when two examples of one type have different labels, or not every label has a type.
 
     >>> labels, types = torch.tensor([0, 1, 1, 0]), torch.tensor([7, 3, 3, 7])
     >>> dealt(labels, types, torch.Generator().manual_seed(1), deals=1).tolist()
     [[1, 0, 0, 1]]
     """
+    if labels.shape != types.shape:
+        raise ValueError(
+            f"expected a type for each of {len(labels)} labels, got {len(types)} types"
+        )
     known, number = types.unique(return_inverse=True)
     own = torch.zeros(len(known), dtype=labels.dtype).scatter(0, number, labels)
     if not bool((own[number] == labels).all()):

@@ -152,6 +152,8 @@ def online_code(
     Raises:
         ValueError: as `fit_reader`, and when the portions do not rise to 1 or the first one is empty.
     """
+    if labels.shape != states.shape[:1]:
+        raise ValueError(f"expected a label for each of {len(states)} states, got {len(labels)}")
     ends = [round(share * len(states)) for share in portions]
     if list(portions) != sorted(portions) or portions[-1] != 1 or ends[0] < 1:
         raise ValueError(

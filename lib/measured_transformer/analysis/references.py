@@ -30,7 +30,8 @@ from torch import Tensor
 
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained
-from measured_transformer.internals.at import Places, at
+from measured_transformer.internals.at import at
+from measured_transformer.internals.places import Places
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 

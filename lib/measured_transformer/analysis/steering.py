@@ -30,7 +30,8 @@ from torch import Tensor, nn
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained, Target
 from measured_transformer.analysis.references import part_of, seen_on
-from measured_transformer.internals.at import Places, at
+from measured_transformer.internals.at import at
+from measured_transformer.internals.places import Places
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.loop import predict

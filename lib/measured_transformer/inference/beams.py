@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from measured_transformer.inference.sampling import require_finite
 from measured_transformer.inference.writer import Writer
 
 
@@ -35,7 +37,11 @@ class BeamSearch:
     length_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_beams, bool) or not isinstance(self.n_beams, int) or self.n_beams < 1:
+        if (
+            isinstance(self.n_beams, bool)
+            or not isinstance(self.n_beams, Integral)
+            or self.n_beams < 1
+        ):
             raise ValueError(f"n_beams must be a whole number of at least 1, got {self.n_beams!r}")
         if not math.isfinite(self.length_penalty):
             raise ValueError(f"length_penalty must be a number, got {self.length_penalty}")
@@ -77,6 +83,9 @@ def beam_search(
         strategy: number of beams and length penalty.
         max_new_tokens: where all texts end that have not before.
         stop: tokens that end a text.
+
+    Raises:
+        ValueError: when a logit is not finite.
     """
     n, penalty = strategy.n_beams, strategy.length_penalty
     rows = writer.rows
@@ -102,6 +111,7 @@ def beam_search(
 
     for step in range(max_new_tokens):
         length = step + 1
+        require_finite(logits)
         log_probs = logits.log_softmax(dim=-1).unflatten(0, (rows, n))
         candidates, flat = (totals[:, :, None] + log_probs).flatten(1).topk(n_candidates)
         parent, token = flat // vocab, flat % vocab

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from measured_transformer.inference.beams import BeamSearch, beam_search
 from measured_transformer.inference.prompts import Prompts, left_padded, whole_numbers
-from measured_transformer.inference.sampling import Sampling, draw
+from measured_transformer.inference.sampling import Sampling, draw, not_finite
 from measured_transformer.inference.speculative import Speculative, speculate
 from measured_transformer.inference.windows import SlidingWindow
 from measured_transformer.inference.writer import Writer, check_reach
@@ -93,7 +93,7 @@ def generate(
 
     Raises:
         ValueError: when there is no prompt or an empty one, a token lies outside the vocabulary, learned
-            positions do not reach far enough, or a number is less than one.
+            positions do not reach far enough, or a number is less than one; when a logit is not finite.
 
     >>> from measured_transformer.models.config import Config
     >>> model = Decoder(Config(vocab=10, d_model=16, n_layers=1, n_heads=2))
@@ -221,11 +221,15 @@ def _write(
         uniform = _uniform(strategy.generator, max_new_tokens, writer.rows).to(logits.device)
     every = 1 if logits.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
     running = torch.ones(writer.rows, dtype=torch.bool, device=logits.device)
+    finite = torch.ones((), dtype=torch.bool, device=logits.device)
     tokens: list[Tensor] = []
     log_probs: list[Tensor] = []
     for step in range(max_new_tokens):
         if step:
             logits = writer.next(tokens[-1])
+        finite &= logits.isfinite().all()
+        if step % every == every - 1 or step + 1 == max_new_tokens:
+            _require(finite, logits)
         if isinstance(strategy, Sampling) and uniform is not None:
             token = draw(strategy.logits(logits), uniform[step])
         else:
@@ -237,6 +241,12 @@ def _write(
             if step % every == every - 1 and not running.any():
                 break
     return torch.stack(tokens, dim=1), torch.cat(log_probs, dim=1)
+
+
+def _require(finite: Tensor, logits: Tensor) -> None:
+    """Raise ValueError when a logit of this step or of an earlier one was not finite."""
+    if not finite:
+        raise ValueError(not_finite(logits))
 
 
 def _uniform(generator: torch.Generator, steps: int, rows: int) -> Float[Tensor, "step row"]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from jaxtyping import Float, Int
@@ -60,6 +61,9 @@ def with_temperature(
 ) -> Float[Tensor, "*row vocab"]:
     r"""Divide by the temperature: probabilities become $p_i^{1/T}$, normalised anew.
 
+    Where a quotient would be too large for the precision, the largest logit is taken off first, which changes
+    no probability: a temperature however small takes the likeliest token.
+
     Raises:
         ValueError: when the temperature is not a positive number.
 
@@ -67,7 +71,12 @@ def with_temperature(
     tensor([0., 2.])
     """
     _check_temperature(temperature)
-    return logits / temperature
+    divided = logits / temperature
+    below = logits - logits.amax(dim=-1, keepdim=True)
+    # A temperature of almost nothing may itself be rounded to zero, and 0 / 0 is no number.
+    shifted = torch.where(below == 0, below, below / temperature)
+    overflow = (~divided.isfinite() & logits.isfinite()).any(dim=-1, keepdim=True)
+    return torch.where(overflow, shifted, divided)
 
 
 def keep_top_k(logits: Float[Tensor, "*row vocab"], k: int) -> Float[Tensor, "*row vocab"]:
@@ -80,6 +89,7 @@ def keep_top_k(logits: Float[Tensor, "*row vocab"], k: int) -> Float[Tensor, "*r
     tensor([-inf, 3., 1.])
     """
     _check_top_k(k)
+    k = int(k)
     if k >= logits.shape[-1]:
         return logits
     least = logits.topk(k, dim=-1).values[..., -1:]
@@ -117,7 +127,30 @@ def draw(logits: Float[Tensor, "row vocab"], uniform: Float[Tensor, "row"]) -> I
     probabilities = logits.softmax(dim=-1)
     ends = probabilities.cumsum(dim=-1) * (probabilities > 0)
     reached = uniform.to(ends.dtype)[:, None] * ends.amax(dim=-1, keepdim=True)
-    return (ends > reached).int().argmax(dim=-1)  # the first of them
+    found = ends > reached
+    # Rounding can lift the number to the end of the last token, behind which there is none.
+    first, last = found.int().argmax(dim=-1), ends.argmax(dim=-1)
+    return torch.where(found.any(dim=-1), first, last)
+
+
+def require_finite(logits: Float[Tensor, "*row vocab"]) -> None:
+    """Refuse logits among which no token can be chosen.
+
+    Raises:
+        ValueError: when a logit is NaN or infinite.
+    """
+    if not bool(logits.isfinite().all()):
+        raise ValueError(not_finite(logits))
+
+
+def not_finite(logits: Float[Tensor, "*row vocab"]) -> str:
+    """The reason why no token can be chosen from these logits."""
+    wrong = logits[~logits.isfinite()].flatten()[:1].tolist()
+    return (
+        f"the logits must be finite to choose a token by, got {wrong[0] if wrong else math.nan}: weights "
+        "that are not finite, or an overflow in half precision (compute in float32 or bfloat16); to rule a "
+        "token out give it the lowest finite logit, torch.finfo(dtype).min"
+    )
 
 
 def _check_temperature(temperature: float) -> None:
@@ -129,7 +162,7 @@ def _check_temperature(temperature: float) -> None:
 
 
 def _check_top_k(k: int) -> None:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise ValueError(f"top_k must be a whole number of at least 1, got {k!r}; None keeps all")
 
 

@@ -19,7 +19,7 @@ from measured_transformer.inference.generate import Generated, Greedy, evaluatin
 from measured_transformer.inference.paged import PagedCache
 from measured_transformer.inference.prompts import Prompts, whole_numbers
 from measured_transformer.inference.reading import last_logits
-from measured_transformer.inference.sampling import Sampling, draw
+from measured_transformer.inference.sampling import Sampling, draw, require_finite
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.position_schemes import SCHEMES
 
@@ -89,7 +89,7 @@ def serve(
 
     Raises:
         ValueError: when a request alone needs more pages than there are, its text outgrows learned positions,
-            or a number is less than one.
+            or a number is less than one; when a logit is not finite.
 
     >>> from measured_transformer.models.config import Config
     >>> model = Decoder(Config(vocab=10, d_model=16, n_layers=1, n_heads=2))
@@ -119,6 +119,7 @@ def serve(
 
     def take(some: Sequence[_Request], logits: Float[Tensor, "row vocab"]) -> None:
         for one, row in zip(some, logits, strict=True):
+            require_finite(row)
             if isinstance(strategy, Sampling) and uniform is not None:
                 number = uniform[len(one.tokens), one.number].to(row.device)
                 token = int(draw(strategy.logits(row[None]), number[None]))

@@ -15,13 +15,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from measured_transformer.inference.reading import join_projections, last_logits
-from measured_transformer.inference.sampling import Sampling, draw
+from measured_transformer.inference.sampling import Sampling, draw, require_finite
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.decoder import Decoder
 
@@ -47,11 +48,16 @@ class Speculative:
     def __post_init__(self) -> None:
         if not isinstance(self.draft, Decoder):
             raise ValueError(f"the draft must be a Decoder, got {type(self.draft).__name__}")
-        if isinstance(self.ahead, bool) or not isinstance(self.ahead, int) or self.ahead < 1:
+        if isinstance(self.ahead, bool) or not isinstance(self.ahead, Integral) or self.ahead < 1:
             raise ValueError(f"ahead must be a whole number of at least 1, got {self.ahead!r}")
 
     def distribution(self, logits: Float[Tensor, "row vocab"]) -> Float[Tensor, "row vocab"]:
-        """The distribution that tokens are drawn from; without sampling, all on one token."""
+        """The distribution that tokens are drawn from; without sampling, all on one token.
+
+        Raises:
+            ValueError: when a logit is not finite.
+        """
+        require_finite(logits)
         if self.sampling is None:
             likeliest = logits.argmax(dim=-1, keepdim=True)
             return torch.zeros_like(logits).scatter(-1, likeliest, 1.0)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from measured_transformer.internals.intervene import Change
-
-Places = int | slice | Sequence[int]
-"""Numbers along one axis, from the end when negative."""
+from measured_transformer.internals.places import Places, select
 
 
 def at(
@@ -28,11 +26,12 @@ def at(
     Args:
         change: a function from the chosen part to its replacement, a tensor that broadcasts to the chosen
             part, or a number.
-        positions, heads, rows: which ones, by number (from the end when negative) or slice; all when None.
+        positions, heads, rows: which ones, by number (from the end when negative), slice or Boolean mask (see
+            `places.select`); all when None.
 
     Raises:
-        ValueError: in the forward pass, when the value has no heads, a number lies outside, or a
-            replacement has another shape than the chosen part.
+        ValueError: in the forward pass, when the value has no heads, a number lies outside, a mask has another
+            length, or a replacement has another shape than the chosen part.
 
     >>> zero = at(0.0, heads=1, positions=[0, -1])
     >>> zero(torch.ones(1, 2, 3, 1)).squeeze()
@@ -51,7 +50,7 @@ def at(
             del chosen[1]
         # An index for each axis, shaped to broadcast to the grid of all combinations.
         axes = [
-            _numbers(name, which, value.shape[axis])
+            select(name, which, value.shape[axis])
             .to(value.device)
             .view([-1 if axis == other else 1 for other in range(len(chosen))])
             for axis, (name, which) in enumerate(chosen)
@@ -70,17 +69,3 @@ def at(
         return value.index_put(tuple(axes), new)
 
     return changed
-
-
-def _numbers(name: str, which: Places | None, size: int) -> Tensor:
-    every = range(size)
-    try:
-        if which is None:
-            numbers = list(every)
-        elif isinstance(which, slice):
-            numbers = list(every[which])
-        else:
-            numbers = [every[i] for i in ([which] if isinstance(which, int) else which)]
-    except IndexError:
-        raise ValueError(f"{name} must lie in {-size}..{size - 1}, got {which}") from None
-    return torch.tensor(numbers, dtype=torch.int64)

@@ -40,7 +40,9 @@ def capture(
     """Collect the values of taps, by name, while the `with` block runs.
 
     The dictionary fills when the model is called and stays usable afterwards; a second call overwrites
-    it with its own values, unless every call is kept. It holds tensors only, never the model.
+    it with its own values, unless every call is kept. It holds tensors only, never the model. The values are
+    copies: nothing done to them, in place or not, reaches the run or another value, and nothing that the run
+    does later reaches them.
 
     With `generate` the first call reads the prompts, and each further one the token that was written last: of
     the stream such a call has one position, of a pattern one row, as long as all that was read. The last new
@@ -50,8 +52,8 @@ def capture(
         model: any module with taps.
         patterns: names or globs, such as `"blocks.*.attention.pattern"`; all taps when none is given.
         transform: applied to each value at once, so that large values need not be kept.
-        gradients: keep the values in the graph, with their `.grad` after a backward pass, also where the
-            weights are frozen; otherwise they are detached. Not together with `transform`.
+        gradients: keep the run's own values, in the graph, with their `.grad` after a backward pass, also where
+            the weights are frozen; otherwise they are detached copies. Not together with `transform`.
         every_call: keep a list for each tap, with one value for each time that it was passed, in this order.
 
     Raises:
@@ -88,7 +90,7 @@ def capture(
     def watcher(name: str) -> Watcher:
         def watch(value: Tensor) -> Tensor | None:
             if not gradients:
-                kept = value.detach()
+                kept = _copied(value)
                 keep(name, kept if transform is None else transform(kept))
                 return None
             if torch.is_grad_enabled() and not value.requires_grad:
@@ -104,6 +106,18 @@ def capture(
         for name, tap in matching(model, patterns or ("*",)).items():
             stack.enter_context(watching(tap, watcher(name)))
         yield seen
+
+
+def _copied(value: Tensor) -> Tensor:
+    """A copy that is made when one of the two is written to, and costs nothing until then."""
+    value = value.detach()
+    # PyTorch has copies on write without promising them: where they are missing, a copy is made at once. Values
+    # that repeat one number in memory (an expanded replacement) could not be written to.
+    lazy = getattr(value, "_lazy_clone", None)
+    if lazy is None or torch.compiler.is_compiling() or 0 in value.stride():
+        return value.clone()
+    copy: Tensor = lazy()
+    return copy
 
 
 @contextmanager

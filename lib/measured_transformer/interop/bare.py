@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch
+
+from measured_transformer.interop.proof import prove_same
 from measured_transformer.models.bare import BareGPT, FeedForward
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.feedforward import activation_function
@@ -10,11 +13,9 @@ from measured_transformer.parts.feedforward import activation_function
 def from_decoder(decoder: Decoder) -> BareGPT:
     """A bare GPT with a decoder's weights.
 
-    Its config and its weights are looked at. What a preparation has put into its layers without weights of its
-    own, such as a narrower mask, is not seen.
-
     Raises:
-        ValueError: when the decoder has what a bare GPT has not.
+        ValueError: when the decoder has what a bare GPT has not, or a preparation has changed what it computes,
+            such as by a narrower mask.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config
@@ -35,4 +36,7 @@ def from_decoder(decoder: Decoder) -> BareGPT:
     for part in gpt.modules():
         if isinstance(part, FeedForward):
             part.activate = activation_function(c.activation)
-    return gpt.eval()
+    with torch.random.fork_rng(devices=[]):
+        plain = Decoder(c)
+    prove_same(decoder, gpt.eval(), parts=plain)
+    return gpt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -76,10 +77,20 @@ def read_checkpoint(source: str | Path | nn.Module) -> Checkpoint:
 def write_checkpoint(
     folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Write `config.json` and `model.safetensors`."""
+    """Write `config.json` and `model.safetensors`: both whole, or neither, with what was there before."""
+    told = json.dumps(config, indent=2) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(dict(tensors), folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    weights, about = (
+        folder / f".{name}.{os.getpid()}" for name in ("model.safetensors", "config.json")
+    )
+    try:
+        save_file(dict(tensors), weights, metadata={"format": "pt"})
+        about.write_text(told)
+        weights.replace(folder / "model.safetensors")
+        about.replace(folder / "config.json")
+    finally:
+        weights.unlink(missing_ok=True)
+        about.unlink(missing_ok=True)
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ from measured_transformer.interop.checkpoint import Checkpoint, read_checkpoint,
 from measured_transformer.interop.family import Family, Model
 from measured_transformer.interop.gpt2 import GPT2
 from measured_transformer.interop.llama import LLAMA
+from measured_transformer.interop.proof import check_real, prove_same
 from measured_transformer.interop.t5 import T5
 from measured_transformer.interop.tensors import load_tensors, named_tensors
 
@@ -56,7 +57,11 @@ def from_huggingface(
             compute, tensors are missing, surplus, misshapen or at odds with each other, or the checkpoint is
             pickled.
     """
-    checkpoint = read_checkpoint(path_or_model)
+    return _built(read_checkpoint(path_or_model), dtype, ignore)
+
+
+def _built(checkpoint: Checkpoint, dtype: torch.dtype | None, ignore: Iterable[str]) -> Model:
+    """The model that a checkpoint describes."""
     family = _family(checkpoint)
     tensors = family.cleaned(checkpoint, ignore)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
@@ -74,16 +79,21 @@ def to_huggingface(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The settings and tensors from which `transformers` builds the same model.
 
+    Before anything is written the model is read back from them and compared with the one given (`proof`). A
+    model that is no longer what its config says, because a part was exchanged, folded or hooked, is refused.
+
     Args:
         model: a model whose config is one of GPT-2's, Llama's, BERT's or T5's kind.
         path: a folder to write `config.json` and `model.safetensors` to; made when it is missing.
-        extra: settings to add, such as the numbers of special tokens.
+        extra: settings to add, such as the numbers of special tokens; none of those that describe the model.
 
     Returns:
         What `config.json` holds, and copies of the tensors by name; what is tied stands there once.
 
     Raises:
-        ValueError: when no architecture fits; says what stands in the way of each.
+        ValueError: when no architecture fits, and says what stands in the way of each; when `extra` changes a
+            setting of the model; when the model read back is another one. Then nothing is written, and what the
+            folder held is left as it was.
     """
     if not isinstance(model, Model):
         raise ValueError(
@@ -103,17 +113,31 @@ def to_huggingface(
             "no architecture has this config:\n"
             + "\n".join(f"  {one.name}: {'; '.join(reasons[one])}" for one in nearest[:NEAREST])
         )
+    check_real(model)
     tensors = named_tensors(model, family.entries(model.config))
     if not settings["tie_word_embeddings"]:  # then a head reads tensors of its own, even when equal
         for second, first in family.tied_names(model.config).items():
             if second.startswith(family.heads):
                 tensors[second] = tensors[first].clone()
     dtype = next(iter(tensors.values())).dtype
+    if wrong := [
+        name for name, value in (extra or {}).items() if settings.get(name, value) != value
+    ]:
+        raise ValueError(
+            f"extra adds settings and cannot change those of the model, got {', '.join(sorted(wrong))}"
+        )
     settings = {**settings, "dtype": str(dtype).removeprefix("torch."), **(extra or {})}
     tensors = family.with_prefix(tensors, model.config)
+    settings = json.loads(json.dumps(settings))
+    named = (settings.get("architectures") or [None])[0]
+    try:
+        rebuilt = _built(Checkpoint(settings, tensors, named), dtype, ())
+    except ValueError as error:
+        raise ValueError(f"what would be written cannot be read back: {error}") from error
+    prove_same(model, rebuilt)
     if path is not None:
         write_checkpoint(Path(path), settings, tensors)
-    return json.loads(json.dumps(settings)), tensors
+    return settings, tensors
 
 
 def _family(checkpoint: Checkpoint) -> Family:

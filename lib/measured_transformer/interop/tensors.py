@@ -93,8 +93,17 @@ def load_tensors(
 
 
 def named_tensors(model: nn.Module, entries: Iterable[Entry]) -> dict[str, Tensor]:
-    """Copies of the model's parameters under the names of the checkpoint."""
+    """Copies of the model's parameters under the names of the checkpoint.
+
+    Raises:
+        ValueError: when the model lacks a parameter that the table names.
+    """
+    entries = list(entries)
     parameters = dict(model.named_parameters(remove_duplicate=False))
+    if lacking := [name for row in entries for name in row.ours if name not in parameters]:
+        raise ValueError(
+            f"the model does not have what its config says: it lacks {', '.join(lacking)}"
+        )
     tensors = {}
     for row in entries:
         stacked = torch.cat([parameters[name].detach() for name in row.ours])

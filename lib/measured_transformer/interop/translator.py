@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
+from measured_transformer.interop.proof import prove_same
 from measured_transformer.models.config import Config
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 
@@ -30,11 +34,14 @@ def save_translator(file: Path | str, model: EncoderDecoder, tokenizer: str) -> 
         tokenizer: of the package `tokenizers`, as the text that its `to_str` gives.
 
     Raises:
-        ValueError: when the tokenizer cannot be read or does not fit the model; then nothing is written.
+        ValueError: when the tokenizer cannot be read or does not fit the model, or the model is no longer what
+            its config says; then nothing is written.
         OSError: when the file cannot be written; an older one is left as it was.
     """
     _check_fit(tokenizer, model.config.vocab)
     tensors = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+    rebuilt = _rebuilt(model.config, tensors)
+    prove_same(model, rebuilt)
     about = {"config": json.dumps(asdict(model.config)), "tokenizer": tokenizer}
     path = Path(file)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -75,12 +82,21 @@ def load_translator(
             f"the tokenizer is not that of {file}: its tokens have other numbers, and the model would read "
             "other words than were written"
         )
-    model = EncoderDecoder(config)
+    try:
+        return _rebuilt(config, tensors), about["tokenizer"]
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def _rebuilt(config: Config, tensors: Mapping[str, Tensor]) -> EncoderDecoder:
+    """The model with these weights, in evaluation mode."""
+    with torch.random.fork_rng(devices=[]):
+        model = EncoderDecoder(config)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise ValueError(f"the weights of {file} do not fit its config: {error}") from error
-    return model.eval(), about["tokenizer"]
+        raise ValueError(f"the weights do not fit the config: {error}") from error
+    return model.eval()
 
 
 def _pieces(tokenizer: str) -> dict[str, int]:

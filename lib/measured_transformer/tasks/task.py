@@ -33,6 +33,9 @@ class Batch:
         source_padding_mask: which tokens of the source are real; None when all are.
         gold: what is known about the sequences besides the answers, by name, each tensor with one row a
             sequence. Positions are -1 where there is none.
+
+    Raises:
+        ValueError: when targets, scored or a mask have another shape than the tokens that they belong to.
     """
 
     inputs: Int[Tensor, "batch position"]
@@ -43,12 +46,26 @@ class Batch:
     source_padding_mask: Bool[Tensor, "batch source"] | None = None
     gold: Mapping[str, Tensor] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Check that answers and masks belong to the inputs: comparisons would stretch a single row."""
+        for name in ("targets", "scored", "padding_mask"):
+            _check_shape(name, getattr(self, name), "inputs", self.inputs)
+        if self.source is not None:
+            _check_shape("source_padding_mask", self.source_padding_mask, "source", self.source)
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
         moved: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         gold = {name: tensor.to(device) for name, tensor in moved.pop("gold").items()}
         moved = {name: t if t is None else t.to(device) for name, t in moved.items()}
         return Batch(**moved, gold=gold)
+
+
+def _check_shape(name: str, given: Tensor | None, whose: str, tokens: Tensor) -> None:
+    if given is not None and given.shape != tokens.shape:
+        raise ValueError(
+            f"{name} must have the shape {tuple(tokens.shape)} of {whose}, got {tuple(given.shape)}"
+        )
 
 
 @runtime_checkable

@@ -17,8 +17,9 @@ import torch
 from measured_transformer.models.config import Config
 from measured_transformer.provenance import CodeUnknownError, digest, files, plain, roots
 from measured_transformer.tasks.task import Task
+from measured_transformer.training.arguments import check_training
 from measured_transformer.training.device import circumstances, find_device
-from measured_transformer.training.loop import Run, _check, train
+from measured_transformer.training.loop import Run, train
 from measured_transformer.training.store import Store, pack, unpack
 
 _SIGNATURE = inspect.signature(train)
@@ -148,15 +149,7 @@ def make_jobs(
     bound.apply_defaults()
     every = 1 if checkpoint_every is None else checkpoint_every
     given = bound.arguments
-    _check(
-        config,
-        task,
-        given["steps"],
-        given["learning_rate"],
-        given["optimiser"],
-        given["evaluate_every"],
-        every,
-    )
+    check_training(config, task, {**given, "checkpoint_every": every})
     settings = {name: value for name, value in given.items() if name not in _NOT_ASKED}
     return [Job(config, task, seed, settings, checkpoint_every) for seed in seeds]
 

@@ -24,6 +24,7 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.provenance import CodeUnknownError, digest
 from measured_transformer.tasks.task import Batch, Part, SourceTask, SplitTask, Task, held_out
+from measured_transformer.training.arguments import check_training, rate_at
 from measured_transformer.training.checkpoints import read_checkpoint, write_checkpoint
 from measured_transformer.training.device import find_device, settled
 from measured_transformer.training.losses import cross_entropy
@@ -192,12 +193,12 @@ def train(
         steps: number of batches.
         learning_rate: what the schedule's factor is multiplied with, so the largest rate for most schedules.
         seed: of the weights, of dropout and of the batches, each with a generator of its own.
-        schedule: factor of the learning rate at each step, from 0 on; see `schedules`.
+        schedule: factor of the learning rate at each step, from 0 on, never negative; see `schedules`.
         batch_size: sequences per step.
         optimiser: 'AdamW' (weight decay apart from the gradient; without decay the same as 'Adam'), 'Adam',
             'RAdam' or 'SGD', as PyTorch has them.
         betas, eps, weight_decay: of the optimiser; 'SGD' takes the first beta for its momentum.
-        clip: largest norm of the whole gradient; none when None.
+        clip: largest norm of the whole gradient, above 0; none when None.
         label_smoothing: share of the answer spread over the whole vocabulary, see `losses.cross_entropy`.
         evaluate_every: after how many steps to score the model as `evaluate` does, always on the same sequences
             (of validation, where the task has that part); None for never. Evaluations change nothing in the
@@ -217,10 +218,25 @@ def train(
             only among machines with the same number. None leaves it as it is.
 
     Raises:
-        ValueError: when the vocabulary is too small or a number is out of range, or when the checkpoint
-            belongs to another training.
+        ValueError: when the vocabulary is too small, the model has no head or a number is out of range; at the
+            step where the schedule is negative; when the checkpoint belongs to another training, or has taken
+            more steps than are asked for.
     """
-    _check(config, task, steps, learning_rate, optimiser, evaluate_every, checkpoint_every)
+    given = {
+        "steps": steps,
+        "learning_rate": learning_rate,
+        "batch_size": batch_size,
+        "optimiser": optimiser,
+        "betas": betas,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "clip": clip,
+        "label_smoothing": label_smoothing,
+        "evaluate_every": evaluate_every,
+        "checkpoint_every": checkpoint_every,
+        "threads": threads,
+    }
+    check_training(config, task, given)
     device = find_device()
     source = isinstance(task, SourceTask)
     model = make_model(config, causal=task.causal, source=source, seed=seed).train()
@@ -255,13 +271,18 @@ def train(
         if checkpoint is not None:
             read_checkpoint(checkpoint, key, model, updates, batches, history)
         first = len(history.losses)
+        if first > steps:
+            raise ValueError(
+                f"{checkpoint} has taken {first} steps, more than steps={steps}: name another file to train "
+                "for fewer"
+            )
         numbers = range(first, steps)
         ended = _ends(after_step, model, history)
         for step in tqdm(numbers, initial=first, total=steps) if progress else numbers:
             if ended or (history.losses and not math.isfinite(history.losses[-1])):
                 break
             batch = task.batch(batches, batch_size).to(device)
-            rate = learning_rate * schedule(step)
+            rate = rate_at(learning_rate, schedule, step)
             loss = cross_entropy(
                 predict(model, batch), batch.targets, batch.scored, label_smoothing=label_smoothing
             )
@@ -424,27 +445,3 @@ def _optimiser(
         )
     kind = torch.optim.AdamW if name == "AdamW" else torch.optim.Adam
     return kind(parameters, lr=rate, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
-
-
-def _check(
-    config: Config,
-    task: Task,
-    steps: int,
-    learning_rate: float,
-    optimiser: str,
-    evaluate_every: int | None,
-    checkpoint_every: int,
-) -> None:
-    if config.vocab < task.vocab:
-        raise ValueError(f"the task has {task.vocab} tokens, the model only {config.vocab}")
-    if steps < 0 or learning_rate <= 0:
-        raise ValueError(
-            f"steps must not be negative and learning_rate positive, got {steps} and {learning_rate}"
-        )
-    if optimiser not in (known := ("AdamW", "Adam", "RAdam", "SGD")):
-        raise ValueError(f"optimiser must be one of {', '.join(known)}, got {optimiser!r}")
-    if (evaluate_every is not None and evaluate_every < 1) or checkpoint_every < 1:
-        raise ValueError(
-            "evaluate_every and checkpoint_every must be at least 1, got "
-            f"{evaluate_every} and {checkpoint_every}"
-        )

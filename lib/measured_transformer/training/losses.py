@@ -31,9 +31,10 @@ def token_losses(
     """The cost of each position in nats, padding included.
 
     Raises:
-        ValueError: when label_smoothing is not between 0 and 1.
+        ValueError: when label_smoothing is not between 0 and 1, or there is not one target at each position.
     """
     _check_smoothing(label_smoothing)
+    _check_shape("targets", targets, logits)
     costs = -logits.log_softmax(-1)
     right = costs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     if not label_smoothing:
@@ -55,9 +56,10 @@ def cross_entropy(
         label_smoothing: share of the answer that is spread over the whole vocabulary.
 
     Raises:
-        ValueError: when label_smoothing is not between 0 and 1.
+        ValueError: when label_smoothing is not between 0 and 1, or targets or scored do not fit the logits.
     """
     losses = token_losses(logits, targets, label_smoothing=label_smoothing)
+    _check_shape("scored", scored, logits)
     return losses.masked_fill(~scored, 0).sum() / scored.sum()
 
 
@@ -80,6 +82,7 @@ def cross_entropy_diluted(
     share of the scored positions, which changes from batch to batch.
     """
     losses = token_losses(logits, targets, label_smoothing=label_smoothing)
+    _check_shape("scored", scored, logits)
     return losses.masked_fill(~scored, 0).mean()
 
 
@@ -103,6 +106,15 @@ def smoothing_floor(vocab: int, label_smoothing: float) -> float:
     other = label_smoothing / vocab
     chances = ((1, 1 - label_smoothing + other), (vocab - 1, other))
     return -sum(count * p * math.log(p) for count, p in chances if p > 0)
+
+
+def _check_shape(name: str, given: Tensor, logits: Tensor) -> None:
+    """Gathering would take a shorter tensor without a word, and a mask would be stretched."""
+    if given.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"{name} must have the shape {tuple(logits.shape[:-1])} of the positions that the logits are for, "
+            f"got {tuple(given.shape)}"
+        )
 
 
 def _check_smoothing(label_smoothing: float) -> None:

@@ -24,6 +24,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.stack import Stack
 from measured_transformer.parts.tap import Tap
 from measured_transformer.tasks.task import Batch, SourceTask, Task
+from measured_transformer.training.arguments import rate_at
 from measured_transformer.training.device import find_device, settled
 from measured_transformer.training.jobs import make_jobs
 from measured_transformer.training.loop import (
@@ -94,7 +95,7 @@ def train_stacked(
             if not alive:
                 break
             batches = [task.batch(one, asked["batch_size"]) for one in generators]
-            rate = asked["learning_rate"] * asked["schedule"](step)
+            rate = rate_at(asked["learning_rate"], asked["schedule"], step)
             # The fused kernels have no rule for another axis; written out, attention has one.
             with sdpa_kernel(SDPBackend.MATH):
                 losses = losses_of(weights, buffers, _stacked_batch(batches, device))

@@ -24,6 +24,7 @@ class CheckpointedBlock(Block):
     """A block that runs a second time in the backward pass, with the same dropout."""
 
     same_dropout = True
+    computes_as = Block  # what an export may take it for
 
     def forward(self, x: Tensor, memory: Tensor | None = None, **how: Any) -> Tensor:
         """The stream after this layer, see `Block.forward`."""

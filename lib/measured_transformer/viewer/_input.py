@@ -6,10 +6,12 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
+
+from measured_transformer.internals.places import select_one
 
 MAX_WEIGHTS = 400_000
 MAX_TOKENS = 200
@@ -256,6 +258,23 @@ def _allowed(mask: Any, weights: NDArray[np.float64], place: int, count: int) ->
     except ValueError:
         raise ValueError(
             f"expected a mask that fits (query, key) = {shape} of example {place}, got shape {array.shape}"
+        ) from None
+
+
+def checked_place(
+    name: str, given: Sequence[SupportsIndex], axes: tuple[str, ...], sizes: Sequence[int]
+) -> Any:
+    """A place as whole numbers counted from zero; raises ValueError for one that is not there."""
+    try:
+        return tuple(
+            select_one(axis, number, size)
+            for axis, number, size in zip(axes, given, sizes, strict=True)
+        )
+    except ValueError:
+        most = ", ".join(f"{axis} below {size}" for axis, size in zip(axes, sizes, strict=True))
+        raise ValueError(
+            f"expected {name} as ({', '.join(axes)}), counted from zero, or from the end when negative, with "
+            f"{most}; got {given!r}"
         ) from None
 
 

@@ -45,6 +45,7 @@ from measured_transformer.viewer._input import (
     TOLERANCE,
     Example,
     Shown,
+    checked_place,
     read,
 )
 from measured_transformer.viewer.head_summary import HeadSummary, summarise_head
@@ -97,9 +98,9 @@ def attention_viewer(
     """
     shown = read(patterns, tokens, key_tokens, mask, labels, layers, heads)
     sizes = (len(shown.examples), len(shown.layers), len(shown.heads))
-    _check_place("start", start, sizes)
+    start = checked_place("start", start, ("example", "layer", "head"), sizes)
     if compare is not None:
-        _check_place("compare", compare, sizes[1:])
+        compare = checked_place("compare", compare, ("layer", "head"), sizes[1:])
     summaries = tuple(
         tuple(
             tuple(
@@ -237,17 +238,6 @@ class AttentionViewer:
         for character in "<>&":
             text = text.replace(character, f"\\u{ord(character):04x}")
         return text
-
-
-def _check_place(name: str, place: Sequence[int], sizes: Sequence[int]) -> None:
-    axes = ("example", "layer", "head")[-len(sizes) :]
-    if len(place) != len(sizes) or not all(
-        0 <= index < size for index, size in zip(place, sizes, strict=True)
-    ):
-        most = ", ".join(f"{axis} below {size}" for axis, size in zip(axes, sizes, strict=True))
-        raise ValueError(
-            f"expected {name} as ({', '.join(axes)}), counted from zero, with {most}; got {place!r}"
-        )
 
 
 def _named(what: str, name: str) -> str:

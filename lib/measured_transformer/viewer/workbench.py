@@ -51,7 +51,7 @@ from measured_transformer.internals.tokens import WithTokenizer, as_model, namin
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.viewer import _saved
-from measured_transformer.viewer._input import visible
+from measured_transformer.viewer._input import checked_place, visible
 from measured_transformer.viewer.style import COLOURS, WIDTH, ThemedFigure, theme, themed
 
 __all__ = ["LIMIT", "MAX_TOKENS", "Workbench", "workbench"]
@@ -120,11 +120,7 @@ def workbench(
     if labels is not None and (isinstance(labels, str) or len(labels) != len(rows)):
         raise ValueError(f"expected a label for each of {len(rows)} sentences, got {labels!r:.60}")
     sizes = (len(rows), checked.config.n_layers, checked.config.n_heads)
-    if len(start) != 3 or not all(0 <= at < size for at, size in zip(start, sizes, strict=True)):
-        raise ValueError(
-            "expected start as (sentence, layer, head), counted from zero, with "
-            f"sentence below {sizes[0]}, layer below {sizes[1]}, head below {sizes[2]}; got {start!r}"
-        )
+    start = checked_place("start", start, ("sentence", "layer", "head"), sizes)
     means = mean_mixtures(checked, others)
     found = tuple(
         examine(
