@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
+from measured_transformer.internals.modules import Site
 from measured_transformer.internals.names import matching
 from measured_transformer.parts.tap import Tap, Watcher
 
@@ -21,18 +22,19 @@ def capture(
 ) -> Iterator[dict[str, Tensor]]:
     """Collect the values of taps, by name, while the `with` block runs.
 
-    The dictionary fills when the model is called and stays usable afterwards; a second call overwrites
-    it with its own values. It holds tensors only, never the model.
+    Of a model without taps they are the values that its modules return. The dictionary fills when the model is
+    called and stays usable afterwards; a second call overwrites it with its own values. It holds tensors
+    only, never the model.
 
     Args:
-        model: any module with taps.
+        model: any module with taps; or one without, whose values are named as in `modules`.
         patterns: names or globs, such as `"blocks.*.attention.pattern"`; all taps when none is given.
         transform: applied to each value at once, so that large values need not be kept.
         gradients: keep the values in the graph, with their `.grad` after a backward pass, also where the
             weights are frozen; otherwise they are detached. Not together with `transform`.
 
     Raises:
-        KeyError: when a pattern matches no tap.
+        KeyError: when a pattern matches no tap or module.
         ValueError: when `transform` is given together with `gradients`.
 
     >>> import torch
@@ -57,7 +59,7 @@ def capture(
                 kept = value.detach()
                 seen[name] = kept if transform is None else transform(kept)
                 return None
-            if torch.is_grad_enabled() and not value.requires_grad:
+            if torch.is_grad_enabled() and value.is_floating_point() and not value.requires_grad:
                 value = value.detach().requires_grad_()  # frozen weights: the graph begins here
             if value.requires_grad:
                 value.retain_grad()
@@ -73,8 +75,12 @@ def capture(
 
 
 @contextmanager
-def watching(tap: Tap, watch: Watcher) -> Iterator[None]:
+def watching(tap: Tap | Site, watch: Watcher) -> Iterator[None]:
     """Let `watch` see the tap's values while the `with` block runs, and leave nothing behind."""
+    if isinstance(tap, Site):
+        with tap.watched_by(watch):
+            yield
+        return
     tap.watchers = (*tap.watchers, watch)
     try:
         yield
