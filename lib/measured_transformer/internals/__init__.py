@@ -2,7 +2,8 @@
 
 A tap's name is its place in the model, such as `blocks.0.attention.pattern`; `taps` lists those
 of a model. `capture` collects values while a `with` block runs, `intervene`
-replaces them, `at` only for some heads or positions. Nothing is left behind after the block.
+replaces them, `at` only for some heads or positions. Nothing is left behind after the block. A model without
+taps, such as a live one of `transformers`, is watched by the names of its own modules (`modules`).
 
 >>> import torch
 >>> from measured_transformer import Config, Decoder, capture, intervene

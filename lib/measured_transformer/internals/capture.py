@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
+from measured_transformer.internals.modules import Site
 from measured_transformer.internals.names import matching
 from measured_transformer.parts.tap import Tap, Watcher
 
@@ -39,17 +40,17 @@ def capture(
 ) -> Iterator[dict[str, Any]]:
     """Collect the values of taps, by name, while the `with` block runs.
 
-    The dictionary fills when the model is called and stays usable afterwards; a second call overwrites
-    it with its own values, unless every call is kept. It holds tensors only, never the model. The values are
-    copies: nothing done to them, in place or not, reaches the run or another value, and nothing that the run
-    does later reaches them.
+    Of a model without taps they are the values that its modules return. The dictionary fills when the model is
+    called and stays usable afterwards; a second call overwrites it with its own values, unless every call is
+    kept. It holds tensors only, never the model. The values are copies: nothing done to them, in place or not,
+    reaches the run or another value, and nothing that the run does later reaches them.
 
     With `generate` the first call reads the prompts, and each further one the token that was written last: of
     the stream such a call has one position, of a pattern one row, as long as all that was read. The last new
     token is never read.
 
     Args:
-        model: any module with taps.
+        model: any module with taps; or one without, whose values are named as in `modules`.
         patterns: names or globs, such as `"blocks.*.attention.pattern"`; all taps when none is given.
         transform: applied to each value at once, so that large values need not be kept.
         gradients: keep the run's own values, in the graph, with their `.grad` after a backward pass, also where
@@ -57,7 +58,7 @@ def capture(
         every_call: keep a list for each tap, with one value for each time that it was passed, in this order.
 
     Raises:
-        KeyError: when a pattern matches no tap.
+        KeyError: when a pattern matches no tap or module.
         ValueError: when `transform` is given together with `gradients`.
 
     >>> import torch
@@ -93,7 +94,7 @@ def capture(
                 kept = _copied(value)
                 keep(name, kept if transform is None else transform(kept))
                 return None
-            if torch.is_grad_enabled() and not value.requires_grad:
+            if torch.is_grad_enabled() and value.is_floating_point() and not value.requires_grad:
                 value = value.detach().requires_grad_()  # frozen weights: the graph begins here
             if value.requires_grad:
                 value.retain_grad()
@@ -121,8 +122,12 @@ def _copied(value: Tensor) -> Tensor:
 
 
 @contextmanager
-def watching(tap: Tap, watch: Watcher) -> Iterator[None]:
+def watching(tap: Tap | Site, watch: Watcher) -> Iterator[None]:
     """Let `watch` see the tap's values while the `with` block runs, and leave nothing behind."""
+    if isinstance(tap, Site):
+        with tap.watched_by(watch):
+            yield
+        return
     tap.watchers = (*tap.watchers, watch)
     try:
         yield

@@ -20,19 +20,19 @@ _VALUES = (Tensor, int, float)  # torch 2.6 compiles no check against a union of
 
 @contextmanager
 def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
-    """Replace the values of taps while the `with` block runs.
+    """Replace the values of taps, or of a model's modules where it has none, while the `with` block runs.
 
     Contexts nest: changes apply in the order in which their contexts were entered, and a `capture` that is
     entered later sees the changed value.
 
     Args:
-        model: any module with taps.
+        model: any module with taps; or one without, whose values are named as in `modules`.
         changes: for each name or glob a function from (a copy of) the value to its replacement, a tensor
             that broadcasts to the value's shape, or a number (`0.0` removes it); `at` (beside this) limits
             any of these to some positions and heads.
 
     Raises:
-        KeyError: when a name matches no tap.
+        KeyError: when a name matches no tap or module.
         ValueError: when a change is neither a function nor a tensor nor a number; in the forward pass, when
             a replacement has another shape than the value.
 

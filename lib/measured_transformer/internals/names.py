@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from torch import nn
 
+from measured_transformer.internals.modules import Site, matching_sites
 from measured_transformer.parts.tap import Tap
 
 
@@ -23,13 +24,16 @@ def taps(model: nn.Module) -> dict[str, Tap]:
     }
 
 
-def matching(model: nn.Module, patterns: Iterable[str]) -> dict[str, Tap]:
-    """The taps that match at least one name or glob (`*`, `?`, `[0-3]`).
+def matching(model: nn.Module, patterns: Iterable[str]) -> Mapping[str, Tap | Site]:
+    """The taps that match at least one name or glob (`*`, `?`, `[0-3]`); of a model without taps its modules.
 
     Raises:
-        KeyError: when a pattern matches no tap; the message gives the nearest names.
+        KeyError: when a pattern matches no tap or module; the message gives the nearest names.
+        ValueError: see `modules.matching_sites`.
     """
     known = taps(model)
+    if not known:
+        return matching_sites(model, patterns)
     found: set[str] = set()
     for pattern in patterns:
         hits = [name for name in known if fnmatchcase(name, pattern)]
