@@ -248,12 +248,18 @@ def differences(config: Config, other: Config, kind: type[Any]) -> list[str]:
 
 
 def _unequal(mine: Mapping[str, Any], theirs: Mapping[str, Any], place: str = "") -> list[str]:
-    alike = mine.get("positions") == theirs["positions"]  # else what belongs to a scheme says nothing
+    alike = (
+        mine.get("positions") == theirs["positions"]
+    )  # else what belongs to a scheme says nothing
     return [
         f"{name} {place}must be {theirs[name]!r}, is {value!r}"
         for name, value in mine.items()
         if theirs[name] != value and (alike or None not in (value, theirs[name]))
     ]
+
+
+def _ungated(name: Activation) -> Activation:
+    return UNGATED.get(name, name)
 
 
 def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
@@ -274,6 +280,9 @@ def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
         "attention_bias": c.attention_has_bias,
         "qkv_bias": c.qkv_has_bias,
         "ffn_bias": c.ffn_has_bias,
+        "head_activation": _ungated(c.head_activation or c.activation) if c.head == "mlm" else None,
+        "head_layer_bias": c.head_layer_bias if c.head == "mlm" else None,
+        "pooler_activation": c.pooler_activation if c.pooler else None,
         "embedding_scale": round(c.embedding_factor, 12),
         "logit_scale": round(c.logit_scale, 12),
     }

@@ -15,6 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from measured_transformer.interop.bert import BERT
+from measured_transformer.interop.bert_relatives import (
+    CAMEMBERT,
+    DISTILBERT,
+    ELECTRA,
+    MPNET,
+    ROBERTA,
+    XLM_ROBERTA,
+)
 from measured_transformer.interop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from measured_transformer.interop.cohere import COHERE
 from measured_transformer.interop.family import Family, Model
@@ -39,6 +47,7 @@ FAMILIES: dict[str, Family] = {
         *(GPT2, LLAMA, BERT, T5),
         *(QWEN2, QWEN3, MISTRAL, GEMMA3, GEMMA2, GEMMA, PHI3, SMOLLM3),
         *(OLMO2, OLMO, GRANITE, STABLELM, COHERE),
+        *(ROBERTA, XLM_ROBERTA, DISTILBERT, MPNET, ELECTRA, CAMEMBERT),
     )
 }
 """What can be read and written. A model is written as the first that has its config."""
