@@ -176,7 +176,7 @@ def positive(config: Mapping[str, Any], name: str) -> float:
     value = config.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
-    return value
+    return float(value)
 
 
 def architecture(checkpoint: Checkpoint, supported: Iterable[str], default: str) -> str:

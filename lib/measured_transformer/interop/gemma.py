@@ -222,7 +222,7 @@ def _sandwich_settings(c: Config) -> dict[str, Any]:
         "query_pre_attn_scalar": round(scale**-2),
         "final_logit_softcapping": c.logit_cap,
         "layer_types": kinds,
-        "sliding_window": window,
+        "sliding_window": 4096 if window is None else window,  # asked for even where nothing slides
     }
 
 

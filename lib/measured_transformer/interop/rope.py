@@ -103,8 +103,8 @@ class _Settings:
         self.theirs, self.given, self.name, self.nested = theirs, given, name, nested
 
     def number(
-        self, key: str, default: float | None = None, *, outside: bool = False
-    ) -> int | float:
+        self, key: str, default: int | float | None = None, *, outside: bool = False
+    ) -> float:
         """A number; one beside the rotary settings where they have none and that is looked for."""
         value = self.given.get(key)
         if value is None and outside:
@@ -115,7 +115,7 @@ class _Settings:
             raise ValueError(f"{self.name} must hold {key}, got {dict(self.given)!r}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{key} must be a number, got {value!r}")
-        return value
+        return float(value)
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """Several numbers."""
@@ -139,7 +139,7 @@ class _Settings:
             return int(self._beside(key))
         return int(self.number(key, default=self.longest))
 
-    def _beside(self, key: str) -> int | float:
+    def _beside(self, key: str) -> float:
         return _Settings({}, self.theirs, "the checkpoint's config", False).number(key)
 
     @property
@@ -147,7 +147,7 @@ class _Settings:
         """How many times longer sequences become."""
         if self.given.get("factor") is None:
             return self.longest / self.trained
-        return float(self.number("factor"))
+        return self.number("factor")
 
 
 def _yarn(settings: _Settings) -> Yarn:
@@ -160,7 +160,7 @@ def _yarn(settings: _Settings) -> Yarn:
     stretch = settings.given.get("attention_factor")
     scales = [settings.given.get(key) for key in ("mscale", "mscale_all_dim")]
     if stretch is not None:
-        stretch = float(settings.number("attention_factor"))
+        stretch = settings.number("attention_factor")
     elif all(scales):
         above, below = (
             1.0 if factor <= 1 else 0.1 * settings.number(key) * math.log(factor) + 1
@@ -196,7 +196,7 @@ def _longrope(settings: _Settings) -> LongRope:
         )
     trained, factor = settings.trained, settings.growth
     if settings.given.get("attention_factor") is not None:
-        stretch = float(settings.number("attention_factor"))
+        stretch = settings.number("attention_factor")
     else:
         stretch = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
     return LongRope(short, long, trained, stretch)
