@@ -96,8 +96,9 @@ def _check_head(model: Reader) -> None:
     if not model.config.predicts_tokens:
         raise ValueError(
             "a lens reads the stream as the model itself would, and this model has no head to read with "
-            f"(config.head={model.config.head!r}): ask a probe what its states hold (analysis.readers, analysis.probing), or "
-            "measure on the final state what changes (analysis.attribution, analysis.patching)"
+            f"(config.head={model.config.head!r}): ask a probe what its states hold (analysis.readers, "
+            "analysis.probing), or measure on the final state what changes (analysis.attribution, "
+            "analysis.patching)"
         )
 
 

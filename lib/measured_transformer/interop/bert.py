@@ -5,8 +5,8 @@ of `transformers` are these of `Config`:
 
 - `...ForMaskedLM`: ``head="mlm"``; `BertForPreTraining` has a pooler and ``labels=2`` beside it.
 - `...ForTokenClassification`, `...ForQuestionAnswering` (start and end: two labels): ``head="tokens"``.
-- `...ForSequenceClassification`, `...ForNextSentencePrediction` (two labels), `...ForMultipleChoice` (one label:
-  a row of tokens for each choice): ``head="sequence"``.
+- `...ForSequenceClassification`, `...ForNextSentencePrediction` (two labels), `...ForMultipleChoice` (one
+  label: a row of tokens for each choice): ``head="sequence"``.
 
 They are written as the first of each line.
 """

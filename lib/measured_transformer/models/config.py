@@ -40,7 +40,7 @@ _FLAGS = (
     *("head_bias", "head_layer_bias", "pooler", "sinks", "shared_kv", "attention_norm"),
 )
 _FLAGS_OR_NONE = ("final_norm", "norm_bias", "attention_bias", "qkv_bias", "ffn_bias")
-_CHOICES: dict[str, Callable[[], Iterable[str]]] = {
+_CHOICES: dict[str, Callable[[], Iterable[str | None]]] = {
     "positions": lambda: SCHEMES,
     "norm": lambda: NORMS,
     "placement": lambda: get_args(Placement),
