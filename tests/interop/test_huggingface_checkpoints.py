@@ -393,7 +393,7 @@ def test_damaged_files(folder: Path):
         (Decoder, LLAMA, {"hidden_act": "quick_gelu"}, "hidden_act with a gate"),
         (Encoder, BERT, {"position_embedding_type": "relative_key"}, "position_embedding_type"),
         (Encoder, BERT, {"is_decoder": True}, "is_decoder=True"),
-        (Encoder, BERT, {"architectures": ["BertForTokenClassification"]}, "BertForTokenClass"),
+        (Encoder, BERT, {"architectures": ["BertLMHeadModel"]}, "BertLMHeadModel"),
         (EncoderDecoder, T5, {"architectures": ["T5EncoderModel"]}, "T5EncoderModel"),
         (EncoderDecoder, T5, {"feed_forward_proj": "gated-quick_gelu"}, "gated-quick_gelu"),
         (EncoderDecoder, T5, {"feed_forward_proj": ["relu"]}, "feed_forward_proj must be a name"),

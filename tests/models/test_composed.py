@@ -65,6 +65,10 @@ CHOICES = {
     "biases of q, k, v": {"bias": False, "qkv_bias": True},
     "no biases of q, k, v": {"qkv_bias": False},
     "norms without bias": {"norm_bias": False},
+    "attention without norm": {"attention_norm": False},
+    "first block's attention without norm": {
+        "layers": (Layer(attention_norm=False), *[Layer()] * 3),
+    },
     "layers": {
         "positions": "rotary",
         "layers": (

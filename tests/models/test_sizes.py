@@ -3,7 +3,7 @@
 import pytest
 import torch
 from measured_transformer.internals.capture import capture
-from measured_transformer.models.config import Config
+from measured_transformer.models.config import Config, Layer
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
@@ -23,6 +23,9 @@ CONFIGS = [
 BERTS = [
     SMALL.replace(head="mlm", head_bias=True, tie_embeddings=True, token_types=2, pooler=True),
     SMALL.replace(head="mlm", positions="learned", token_types=3, embedding_norm=True),
+    SMALL.replace(head="mlm", pooler=True, labels=2, head_layer_bias=False),
+    SMALL.replace(head="tokens", labels=5, layers=(Layer(attention_norm=False), Layer())),
+    SMALL.replace(head="sequence", labels=3, pooler=True),
 ]
 CASES = [
     *((config, kind) for config in CONFIGS for kind in KINDS),
@@ -32,7 +35,7 @@ CASES = [
 
 def part(name):
     """The part that a parameter belongs to, by its name alone."""
-    if "head_layer" in name or "unembedding" in name or "pooler" in name:
+    if any(one in name for one in ("head_layer", "unembedding", "pooler", "classifier")):
         return "head"
     if "norm" in name:
         return "norms"

@@ -98,11 +98,12 @@ def lens_logits(
 
 def _check_head(model: Reader) -> None:
     """Raise an error for a model without an unembedding."""
-    if model.config.head == "none":
+    if not model.config.predicts_tokens:
         raise ValueError(
             "a lens reads the stream as the model itself would, and this model has no head to read with "
-            "(config.head='none'): ask a probe what its states hold (analysis.readers, analysis.probing), or "
-            "measure on the final state what changes (analysis.attribution, analysis.patching)"
+            f"(config.head={model.config.head!r}): ask a probe what its states hold (analysis.readers, "
+            "analysis.probing), or measure on the final state what changes (analysis.attribution, "
+            "analysis.patching)"
         )
 
 

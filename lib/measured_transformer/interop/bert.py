@@ -1,17 +1,30 @@
-"""BERT: `BertForMaskedLM`, `BertForPreTraining` and `BertModel` (Devlin et al. 2019)."""
+"""BERT with all its heads (Devlin et al. 2019), and what its relatives share with it.
+
+A `Dialect` says what a relative calls its tensors and settings; `bert_family` makes a `Family` of it. The heads
+of `transformers` are these of `Config`:
+
+- `...ForMaskedLM`: ``head="mlm"``; `BertForPreTraining` has a pooler and ``labels=2`` beside it.
+- `...ForTokenClassification`, `...ForQuestionAnswering` (start and end: two labels): ``head="tokens"``.
+- `...ForSequenceClassification`, `...ForNextSentencePrediction` (two labels), `...ForMultipleChoice` (one
+  label: a row of tokens for each choice): ``head="sequence"``.
+
+They are written as the first of each line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
     Family,
-    MisfitError,
     activation,
     architecture,
     dropout,
@@ -21,120 +34,321 @@ from measured_transformer.interop.family import (
 from measured_transformer.interop.tensors import Entry, entry, layer
 from measured_transformer.models.config import Config
 from measured_transformer.models.encoder import Encoder
+from measured_transformer.parts.feedforward import Activation
+from measured_transformer.parts.heads import PoolerActivation
+
+_DEFAULTS: dict[str, Any] = {
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
+_BLOCK = {
+    "attention.self.query": "attention.query",
+    "attention.self.key": "attention.key",
+    "attention.self.value": "attention.value",
+    "attention.output.dense": "attention.output",
+    "attention.output.LayerNorm": "attention_norm",
+    "intermediate.dense": "feedforward.up",
+    "output.dense": "feedforward.down",
+    "output.LayerNorm": "feedforward_norm",
+}
+_TYPES, _PLACES = "embeddings.token_type_embeddings.weight", "embeddings.position_embeddings.weight"
 
 
-def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
+@dataclass(frozen=True)
+class Dialect:
+    """What a relative of BERT calls its parts.
+
+    Attributes:
+        name: its `model_type`.
+        classes: what the names of its classes begin with.
+        prefix, heads: as in `Family`.
+        blocks: what comes before the number of a block.
+        block: the maps and norms of a block by their names.
+        mlm: names of the head's layer, its norm, its map to logits and of the bias beside that map; no bias
+            beside where the last is None.
+        pooled: names of pooler and classifier of `...ForSequenceClassification`.
+        other_poolers: names that other heads give the pooler.
+        pooler_activation: of that pooler.
+        mlm_activation: of the head's layer; None: as in the blocks.
+        answers: names of the classifier in other heads.
+        defaults: settings that a checkpoint may leave out.
+        keys: its names of settings, where they are not BERT's; None for a setting it does not have.
+        offset: the setting `pad_token_id` of a model whose first position has the row after it; None: row 0.
+        positions: its scheme.
+        needed: settings that must have one value.
+        embedding_size: what the setting of that name is where it is left out; it must be the `hidden_size`.
+        choices: whether `...ForMultipleChoice` has the pooler of other heads.
+    """
+
+    name: str
+    classes: str
+    prefix: str
+    heads: tuple[str, ...]
+    blocks: str = "encoder.layer"
+    block: Mapping[str, str] = field(default_factory=lambda: _BLOCK)
+    mlm: tuple[str, str, str, str | None] = (
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.decoder",
+        "cls.predictions.bias",
+    )
+    pooled: tuple[str, str] = ("pooler.dense", "classifier")
+    other_poolers: tuple[str, ...] = ("pooler.dense",)
+    pooler_activation: PoolerActivation = "tanh"
+    mlm_activation: Activation | None = None
+    answers: tuple[str, ...] = ("qa_outputs",)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, str | None] = field(default_factory=dict)
+    offset: int | None = None
+    positions: str = "learned"
+    needed: Mapping[str, Any] = field(default_factory=dict)
+    embedding_size: int | None = None
+    choices: bool = True
+
+    def setting(self, theirs: Mapping[str, Any], name: str) -> Any:
+        """A setting by BERT's name for it."""
+        default = {**_DEFAULTS, **self.defaults}[name]
+        own = self.keys.get(name, name)
+        return default if own is None else theirs.get(own, theirs.get(name, default))
+
+    @property
+    def bias(self) -> str:
+        """The tensor that holds the bias of the logits over the vocabulary."""
+        return self.mlm[3] or f"{self.mlm[2]}.bias"
+
+    def entries(self, config: Config) -> list[Entry]:
+        """Names of the tensors."""
+        rows = [
+            entry("embeddings.word_embeddings.weight", "token_embedding.weight"),
+            *layer("embeddings.LayerNorm", "embedding_norm"),
+        ]
+        skipped = 0 if self.offset is None else self.offset + 1
+        rows.append(entry(_PLACES, "positions.table", skipped=skipped))
+        if config.token_types:
+            rows.append(entry(_TYPES, "token_type_embedding.weight"))
+        if "relative" in self.positions:
+            rows.append(entry("encoder.relative_attention_bias.weight", "relative.table"))
+        for i in range(config.n_layers):
+            for theirs, ours in self.block.items():
+                rows += layer(f"{self.blocks}.{i}.{theirs}", f"blocks.{i}.{ours}")
+        pooler, classifier = self.pooled
+        if config.pooler:
+            rows += layer(pooler if config.head == "sequence" else "pooler.dense", "pooler.dense")
+        if config.head == "sequence":
+            rows += layer(classifier, "classifier")
+        if config.head == "tokens":
+            rows += layer("classifier", "classifier")
+        if config.head == "mlm":
+            dense, norm, decoder, _ = self.mlm
+            rows += layer(dense, "head_layer.dense")
+            rows += layer(norm, "head_layer.norm")
+            rows.append(entry(self.bias, "unembedding.bias"))
+            if not config.tie_embeddings:
+                rows.append(entry(f"{decoder}.weight", "unembedding.weight"))
+            if config.labels:
+                rows += layer("cls.seq_relationship", "classifier")
+        return rows
+
+    def tied_names(self, config: Config) -> dict[str, str]:
+        """The bias, where it is stored twice, and the unembedding, if it is tied to the embedding."""
+        names, decoder = {}, self.mlm[2]
+        if self.mlm[3] is not None:
+            names[f"{decoder}.bias"] = self.mlm[3]
+        if config.tie_embeddings:
+            names[f"{decoder}.weight"] = "embeddings.word_embeddings.weight"
+        return names if config.head == "mlm" else {}
+
+    def tidy(self, theirs: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors under the names of `entries`.
+
+        The gamma and beta of old norms are renamed, and the heads that answer with classes get the names of two
+        of them. A head that is not tied reads the bias of its map, and leaves the one beside it unread.
+        """
+        tensors = {
+            name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+                "LayerNorm.beta", "LayerNorm.bias"
+            ): tensor
+            for name, tensor in tensors.items()
+        }
+        second = f"{self.mlm[2]}.bias"
+        if not theirs.get("tie_word_embeddings", True) and self.mlm[3] and second in tensors:
+            tensors[self.mlm[3]] = tensors.pop(second)
+        if "cls.seq_relationship.weight" in tensors and self.bias not in tensors:
+            tensors = _renamed(tensors, "cls.seq_relationship", "classifier")
+        for name in self.answers:
+            tensors = _renamed(tensors, name, "classifier")
+        pooler, classifier = self.pooled
+        if "classifier.weight" in tensors and pooler != "pooler.dense":
+            for name in self.other_poolers:
+                if f"{name}.weight" in tensors:  # the head of choices
+                    tensors = _renamed(tensors, "classifier", classifier)
+                    tensors = _renamed(tensors, name, pooler)
+        if self.offset is not None and _PLACES in tensors:
+            table, read = tensors[_PLACES], _offset(self, theirs) + 1
+            unread = table.new_zeros(self.offset + 1, *table.shape[1:])
+            tensors[_PLACES] = torch.cat((unread, table[read:]))
+        return tensors
+
+
+def config_of(dialect: Dialect, checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
     """The sizes and choices of the checkpoint; with a pooler where that has one."""
     theirs = checkpoint.config
-    require(theirs, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
-    supported = ("BertForMaskedLM", "BertForPreTraining", "BertModel")
-    has_head = "cls.predictions.bias" in tensors
-    default = "BertForMaskedLM" if has_head else "BertModel"
-    has_head = architecture(checkpoint, supported, default) != "BertModel"
+    require(
+        theirs,
+        position_embedding_type="absolute",
+        is_decoder=False,
+        add_cross_attention=False,
+        **dialect.needed,
+    )
+    get = partial(dialect.setting, theirs)
+    if dialect.embedding_size is not None:
+        width = {"embedding_size": theirs.get("embedding_size", dialect.embedding_size)}
+        require(width, embedding_size=get("hidden_size"))
+    head, labels = _head(dialect, checkpoint, tensors)
+    tied = head == "mlm" and theirs.get("tie_word_embeddings", True)
+    offset = 0 if dialect.offset is None else _offset(dialect, theirs) + 1
+    act_key = dialect.keys.get("hidden_act") or "hidden_act"
+    plain = activation({act_key: get("hidden_act")}, act_key, "gelu")
+    rates = {name: get(name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
+    pooler = head == "sequence" or (head != "tokens" and "pooler.dense.weight" in tensors)
     return Config(
-        vocab=theirs.get("vocab_size", 30522),
-        d_model=theirs.get("hidden_size", 768),
-        n_layers=theirs.get("num_hidden_layers", 12),
-        n_heads=theirs.get("num_attention_heads", 12),
-        d_ff=theirs.get("intermediate_size", 3072),
-        max_length=theirs.get("max_position_embeddings", 512),
-        positions="learned",
-        norm_eps=theirs.get("layer_norm_eps", 1e-12),
+        vocab=get("vocab_size"),
+        d_model=get("hidden_size"),
+        n_layers=get("num_hidden_layers"),
+        n_heads=get("num_attention_heads"),
+        d_ff=get("intermediate_size"),
+        max_length=get("max_position_embeddings") - offset,
+        positions=dialect.positions,
+        norm_eps=get("layer_norm_eps"),
         placement="post",
-        activation=activation(theirs, "hidden_act", "gelu"),
-        dropout=dropout(theirs, "hidden_dropout_prob", "attention_probs_dropout_prob", default=0.1),
-        token_types=theirs.get("type_vocab_size", 2),
+        activation=plain,
+        dropout=dropout(rates, *rates, default=0.1),
+        token_types=get("type_vocab_size"),
         embedding_norm=True,
-        head="mlm" if has_head else "none",
-        head_bias=has_head,
-        pooler="pooler.dense.weight" in tensors,
-        tie_embeddings=has_head and theirs.get("tie_word_embeddings", True),
+        head=head,
+        head_bias=head == "mlm",
+        head_activation=dialect.mlm_activation if head == "mlm" else None,
+        labels=labels,
+        pooler=pooler,
+        pooler_activation=dialect.pooler_activation if head == "sequence" else "tanh",
+        tie_embeddings=tied,
         initialisation="gpt2",
     )
 
 
-def entries(config: Config) -> list[Entry]:
-    """Names of the tensors."""
-    rows = [
-        entry("embeddings.word_embeddings.weight", "token_embedding.weight"),
-        entry("embeddings.position_embeddings.weight", "positions.table"),
-        entry("embeddings.token_type_embeddings.weight", "token_type_embedding.weight"),
-        *layer("embeddings.LayerNorm", "embedding_norm"),
-    ]
-    for i in range(config.n_layers):
-        theirs, ours = f"encoder.layer.{i}", f"blocks.{i}"
-        for name in ("query", "key", "value"):
-            rows += layer(f"{theirs}.attention.self.{name}", f"{ours}.attention.{name}")
-        rows += layer(f"{theirs}.attention.output.dense", f"{ours}.attention.output")
-        rows += layer(f"{theirs}.attention.output.LayerNorm", f"{ours}.attention_norm")
-        rows += layer(f"{theirs}.intermediate.dense", f"{ours}.feedforward.up")
-        rows += layer(f"{theirs}.output.dense", f"{ours}.feedforward.down")
-        rows += layer(f"{theirs}.output.LayerNorm", f"{ours}.feedforward_norm")
-    if config.pooler:
-        rows += layer("pooler.dense", "pooler.dense")
-    if config.head == "mlm":
-        rows += layer("cls.predictions.transform.dense", "head_layer.dense")
-        rows += layer("cls.predictions.transform.LayerNorm", "head_layer.norm")
-        rows.append(entry("cls.predictions.bias", "unembedding.bias"))
-        if not config.tie_embeddings:
-            rows.append(entry("cls.predictions.decoder.weight", "unembedding.weight"))
-    return rows
-
-
-def tied_names(config: Config) -> dict[str, str]:
-    """The bias, which is stored twice, and the unembedding, if it is tied to the embedding."""
-    names = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
-    if config.tie_embeddings:
-        names["cls.predictions.decoder.weight"] = "embeddings.word_embeddings.weight"
-    return names if config.head == "mlm" else {}
-
-
-def tidy(theirs: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Rename the gamma and beta of old norms, and keep the bias that is read.
-
-    A head that is not tied reads the bias of its map, and leaves the one beside it unread.
-    """
-    tensors = {
-        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-            "LayerNorm.beta", "LayerNorm.bias"
-        ): tensor
-        for name, tensor in tensors.items()
+def settings(dialect: Dialect, c: Config) -> dict[str, Any]:
+    """The settings of such an architecture for a config."""
+    kinds = {
+        "none": "Model",
+        "mlm": "ForPreTraining" if c.pooler else "ForMaskedLM",
+        "tokens": "ForTokenClassification",
+        "sequence": "ForSequenceClassification",
     }
-    if not theirs.get("tie_word_embeddings", True) and "cls.predictions.decoder.bias" in tensors:
-        tensors["cls.predictions.bias"] = tensors.pop("cls.predictions.decoder.bias")
-    return tensors
-
-
-def settings(c: Config) -> dict[str, Any]:
-    """BERT's settings for such a config."""
-    if not c.token_types:
-        raise MisfitError("token_types must be 1 or more, is 0")
-    with_head = "BertForPreTraining" if c.pooler else "BertForMaskedLM"
-    return {
-        "architectures": ["BertModel" if c.head == "none" else with_head],
+    offset = 0 if dialect.offset is None else dialect.offset + 1
+    found = {
         "vocab_size": c.vocab,
         "hidden_size": c.d_model,
         "num_hidden_layers": c.n_layers,
         "num_attention_heads": c.n_heads,
         "intermediate_size": c.neurons,
-        "max_position_embeddings": c.max_length,
+        "max_position_embeddings": c.max_length + offset,
         "type_vocab_size": c.token_types,
         "layer_norm_eps": c.norm_eps,
         "hidden_act": named(c.activation, NAMES, "activation"),
         "hidden_dropout_prob": c.dropout,
         "attention_probs_dropout_prob": c.dropout,
-        "tie_word_embeddings": c.tie_embeddings or c.head == "none",
+    }
+    own = {dialect.keys.get(name, name): value for name, value in found.items()}
+    written = {
+        "architectures": [dialect.classes + named(c.head, kinds, "head")],
+        **{name: value for name, value in own.items() if name is not None},
+        **dialect.needed,
+        "tie_word_embeddings": c.tie_embeddings or c.head != "mlm",
+    }
+    if dialect.offset is not None:
+        written["pad_token_id"] = dialect.offset
+    if dialect.embedding_size is not None:
+        written["embedding_size"] = c.d_model
+    if c.labels and c.head != "mlm":
+        written["id2label"] = {str(i): f"LABEL_{i}" for i in range(c.labels)}
+        written["label2id"] = {f"LABEL_{i}": i for i in range(c.labels)}
+    return written
+
+
+def bert_family(dialect: Dialect) -> Family:
+    """The family of a dialect."""
+    return Family(
+        name=dialect.name,
+        prefix=dialect.prefix,
+        derived_tensors=("embeddings.position_ids", "embeddings.token_type_ids"),
+        heads=dialect.heads,
+        config_of=partial(config_of, dialect),
+        entries=dialect.entries,
+        tied_names=dialect.tied_names,
+        kind=Encoder,
+        settings=partial(settings, dialect),
+        tidy=dialect.tidy,
+    )
+
+
+def _head(
+    dialect: Dialect, checkpoint: Checkpoint, tensors: Mapping[str, Tensor]
+) -> tuple[Any, int]:
+    """The head of a checkpoint and the number of its classes."""
+    theirs, names = checkpoint.config, dialect.classes
+    told = theirs.get("id2label")
+    labels = len(told) if isinstance(told, Mapping) else theirs.get("num_labels", 2)
+    following = "cls.seq_relationship.weight" in tensors and "pooler.dense.weight" in tensors
+    heads = {
+        f"{names}ForMaskedLM": ("mlm", 2 if following else 0),
+        f"{names}Model": ("none", 0),
+        f"{names}ForSequenceClassification": ("sequence", labels),
+        f"{names}ForTokenClassification": ("tokens", labels),
+        f"{names}ForQuestionAnswering": ("tokens", labels),
+    }
+    if dialect.choices:
+        heads[f"{names}ForMultipleChoice"] = ("sequence", 1)
+    if names == "Bert":
+        heads["BertForPreTraining"] = heads["BertForMaskedLM"]
+        heads["BertForNextSentencePrediction"] = ("sequence", 2)
+    default = f"{names}ForMaskedLM" if dialect.bias in tensors else f"{names}Model"
+    return heads[architecture(checkpoint, heads, default)]
+
+
+def _offset(dialect: Dialect, theirs: Mapping[str, Any]) -> int:
+    """The row before that of the first position."""
+    if dialect.name == "mpnet":  # whatever its pad_token_id is
+        return 1
+    pad = theirs.get("pad_token_id", dialect.offset)
+    if isinstance(pad, bool) or not isinstance(pad, int) or pad < 0:
+        raise ValueError(
+            f"pad_token_id must be a token's number, since positions begin after it; got {pad!r}"
+        )
+    return pad
+
+
+def _renamed(tensors: dict[str, Tensor], old: str, new: str) -> dict[str, Tensor]:
+    """The tensors, with those of one map under another name."""
+    return {
+        new + name.removeprefix(old) if name.startswith(f"{old}.") else name: tensor
+        for name, tensor in tensors.items()
     }
 
 
-BERT = Family(
-    name="bert",
-    prefix="bert.",
-    derived_tensors=("embeddings.position_ids", "embeddings.token_type_ids"),
-    config_of=config_of,
-    entries=entries,
-    tied_names=tied_names,
-    kind=Encoder,
-    settings=settings,
-    tidy=tidy,
+BERT = bert_family(
+    Dialect(
+        name="bert",
+        classes="Bert",
+        prefix="bert.",
+        heads=("cls.", "classifier.", "qa_outputs."),
+    )
 )

@@ -257,6 +257,10 @@ def _unequal(mine: Mapping[str, Any], theirs: Mapping[str, Any], place: str = ""
     ]
 
 
+def _ungated(name: Activation) -> Activation:
+    return UNGATED.get(name, name)
+
+
 def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
     """What a config says, with the defaults written out and without what has no effect."""
     c, scheme = config, SCHEMES[config.positions]
@@ -275,6 +279,9 @@ def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
         "attention_bias": c.attention_has_bias,
         "qkv_bias": c.qkv_has_bias,
         "ffn_bias": c.ffn_has_bias,
+        "head_activation": _ungated(c.head_activation or c.activation) if c.head == "mlm" else None,
+        "head_layer_bias": c.head_layer_bias if c.head == "mlm" else None,
+        "pooler_activation": c.pooler_activation if c.pooler else None,
         "embedding_scale": round(c.embedding_factor, 12),
         "logit_scale": round(c.logit_scale, 12),
     }

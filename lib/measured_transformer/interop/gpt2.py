@@ -18,22 +18,20 @@ from measured_transformer.interop.family import (
     require,
 )
 from measured_transformer.interop.tensors import Entry, entry, layer
-from measured_transformer.models.config import Config
+from measured_transformer.models.config import Config, Layer
 from measured_transformer.models.decoder import Decoder
 
 
 def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of the checkpoint."""
+    """The sizes and choices of the checkpoint.
+
+    `reorder_and_upcast_attn` makes scores float32 in half precision, as they are here whatever it says.
+    """
     theirs = checkpoint.config
-    require(
-        theirs,
-        add_cross_attention=False,
-        is_causal=True,
-        scale_attn_by_inverse_layer_idx=False,
-    )
+    require(theirs, add_cross_attention=False, is_causal=True)
     name = architecture(checkpoint, ("GPT2LMHeadModel", "GPT2Model"), "GPT2LMHeadModel")
     has_head = name == "GPT2LMHeadModel"
-    return Config(
+    config = Config(
         vocab=theirs.get("vocab_size", 50257),
         d_model=theirs.get("n_embd", 768),
         n_layers=theirs.get("n_layer", 12),
@@ -49,6 +47,11 @@ def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
         tie_embeddings=has_head and theirs.get("tie_word_embeddings", True),
         initialisation="gpt2",
     )
+    if not theirs.get("scale_attn_by_inverse_layer_idx", False):
+        return config
+    scale = config.attention_scale or config.head_width**-0.5
+    layers = (Layer(attention_scale=scale / (i + 1)) for i in range(config.n_layers))
+    return config.replace(layers=tuple(layers))
 
 
 def entries(config: Config) -> list[Entry]:
@@ -97,6 +100,7 @@ def settings(c: Config) -> dict[str, Any]:
         "layer_norm_epsilon": c.norm_eps,
         "activation_function": named(c.activation, NAMES, "activation"),
         "scale_attn_weights": c.attention_scale != 1.0 or c.head_width == 1,
+        "scale_attn_by_inverse_layer_idx": bool(c.layers),
         "resid_pdrop": c.dropout,
         "embd_pdrop": c.dropout,
         "attn_pdrop": c.dropout,

@@ -15,11 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from measured_transformer.interop.bert import BERT
+from measured_transformer.interop.bert_relatives import (
+    CAMEMBERT,
+    DISTILBERT,
+    ELECTRA,
+    MPNET,
+    ROBERTA,
+    XLM_ROBERTA,
+)
 from measured_transformer.interop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from measured_transformer.interop.cohere import COHERE
 from measured_transformer.interop.family import Family, Model
 from measured_transformer.interop.gemma import GEMMA, GEMMA2, GEMMA3
 from measured_transformer.interop.gpt2 import GPT2
+from measured_transformer.interop.gpt_relatives import GPT_NEO, GPT_NEOX, GPTJ, OPT, PHI
 from measured_transformer.interop.granite import GRANITE
 from measured_transformer.interop.llama import LLAMA
 from measured_transformer.interop.mistral import MISTRAL
@@ -40,6 +49,8 @@ FAMILIES: dict[str, Family] = {
         *(GPT2, LLAMA, BERT, T5),
         *(QWEN2, QWEN3, MISTRAL, GEMMA3, GEMMA2, GEMMA, PHI3, SMOLLM3),
         *(OLMO2, OLMO, GRANITE, STABLELM, COHERE),
+        *(GPT_NEOX, OPT, PHI, GPT_NEO, GPTJ),
+        *(ROBERTA, XLM_ROBERTA, DISTILBERT, MPNET, ELECTRA, CAMEMBERT),
     )
 }
 """What can be read and written. A model is written as the first that has its config."""

@@ -119,7 +119,8 @@ class SourceSide(Encoder):
         self.config = model.config
         _share(self, model.encoder)
         self.writer = model.decoder
-        self.pooler, self.head_layer, self.unembedding = None, None, model.unembedding
+        self.pooler, self.head_layer, self.classifier = None, None, None
+        self.unembedding = model.unembedding
         self.logits, self.training = model.logits, model.training
         self.target, self._whole = target, [model]  # in a list: no part of this one
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,22 +18,49 @@ class Entry:
         ours: the model's parameters; several are stacked in this order along the output axis.
         transposed: whether the checkpoint stores (input, output), as GPT-2 does.
         row: the row of the one parameter that the tensor is, where a checkpoint holds each row by itself.
+        heads: number of heads, where the parameters are stacked head by head: the query, key and value of the
+            first, then those of the second (GPT-NeoX). 0: one parameter after the other.
+        skipped: number of rows at the start that no position reads (RoBERTa, OPT); they are written as zeros.
     """
 
     theirs: str
     ours: tuple[str, ...]
     transposed: bool = False
     row: int | None = None
+    heads: int = 0
+    skipped: int = 0
 
     def held(self, parameters: Mapping[str, Tensor]) -> list[Tensor]:
         """What the tensor holds of the model's parameters."""
         found = [parameters[name] for name in self.ours]
         return found if self.row is None else [one[self.row] for one in found]
 
+    def split(self, stored: Tensor, ours: Sequence[Tensor]) -> Sequence[Tensor]:
+        """What each parameter gets of a stored tensor that is not transposed."""
+        if self.heads:
+            by_head = stored.unflatten(0, (self.heads, len(ours), -1))
+            return [piece.flatten(0, 1) for piece in by_head.unbind(1)]
+        return stored[self.skipped :].split([len(parameter) for parameter in ours])
 
-def entry(theirs: str, *ours: str, transposed: bool = False, row: int | None = None) -> Entry:
+    def joined(self, ours: Sequence[Tensor]) -> Tensor:
+        """The tensor that holds the parameters."""
+        if self.heads:
+            return torch.stack([one.unflatten(0, (self.heads, -1)) for one in ours], 1).flatten(
+                0, 2
+            )
+        return torch.cat([ours[0].new_zeros(self.skipped, *ours[0].shape[1:]), *ours])
+
+
+def entry(
+    theirs: str,
+    *ours: str,
+    transposed: bool = False,
+    row: int | None = None,
+    heads: int = 0,
+    skipped: int = 0,
+) -> Entry:
     """Shorthand for an `Entry`."""
-    return Entry(theirs, ours, transposed, row)
+    return Entry(theirs, ours, transposed, row, heads, skipped)
 
 
 def layer(theirs: str, ours: str, *, bias: bool = True) -> list[Entry]:
@@ -75,7 +102,10 @@ def load_tensors(
             missing.append(row.theirs)
             continue
         ours = row.held(parameters)
-        expected = (sum(len(parameter) for parameter in ours), *ours[0].shape[1:])
+        expected = (
+            sum(len(parameter) for parameter in ours) + row.skipped,
+            *ours[0].shape[1:],
+        )
         expected = tuple(reversed(expected)) if row.transposed else expected
         if tuple(stored.shape) != expected:
             misshapen.append(f"{row.theirs}: expected {expected}, got {tuple(stored.shape)}")
@@ -83,7 +113,7 @@ def load_tensors(
         if not stored.is_floating_point():
             misshapen.append(f"{row.theirs}: expected real numbers, got {stored.dtype}")
             continue
-        pieces = (stored.T if row.transposed else stored).split([len(p) for p in ours])
+        pieces = row.split(stored.T if row.transposed else stored, ours)
         for parameter, piece in zip(ours, pieces, strict=True):
             parameter.copy_(piece)
 
@@ -113,6 +143,6 @@ def named_tensors(model: nn.Module, entries: Iterable[Entry]) -> dict[str, Tenso
         )
     tensors = {}
     for row in entries:
-        stacked = torch.cat([parameter.detach() for parameter in row.held(parameters)])
+        stacked = row.joined([parameter.detach() for parameter in row.held(parameters)])
         tensors[row.theirs] = (stacked.T if row.transposed else stacked).contiguous().clone()
     return tensors

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from measured_transformer.parts.attention import QueryKeyNorm
 from measured_transformer.parts.block import Placement
 from measured_transformer.parts.feedforward import Activation, activation_names
+from measured_transformer.parts.heads import PoolerActivation
 from measured_transformer.parts.norms import NORMS
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import Pairing
@@ -21,12 +22,12 @@ Positions = str
 """Name of a position scheme, one of `parts.position_schemes.SCHEMES`."""
 Initialisation = Literal["xavier", "gpt2"]
 """How fresh weights are drawn, see `Config`."""
-HeadName = Literal["linear", "mlm", "none"]
+HeadName = Literal["linear", "mlm", "tokens", "sequence", "none"]
 """What a model reads from its final state, see `Config`."""
 
 _SIZES = (
     *("vocab", "d_model", "n_layers", "n_heads", "max_length"),
-    *("relative_buckets", "relative_max_distance", "token_types"),
+    *("relative_buckets", "relative_max_distance", "token_types", "labels"),
 )
 _SIZES_OR_NONE = ("n_decoder_layers", "n_kv_heads", "d_head", "d_ff", "window")
 _NUMBERS = (
@@ -36,10 +37,10 @@ _NUMBERS = (
 _NUMBERS_OR_NONE = ("attention_scale", "score_cap", "logit_cap")
 _FLAGS = (
     *("residual", "parallel", "shared_norm", "bias", "tie_embeddings", "embedding_norm"),
-    *("head_bias", "pooler", "sinks", "shared_kv"),
+    *("head_bias", "head_layer_bias", "pooler", "sinks", "shared_kv", "attention_norm"),
 )
 _FLAGS_OR_NONE = ("final_norm", "norm_bias", "attention_bias", "qkv_bias", "ffn_bias")
-_CHOICES: dict[str, Callable[[], Iterable[str]]] = {
+_CHOICES: dict[str, Callable[[], Iterable[str | None]]] = {
     "positions": lambda: SCHEMES,
     "norm": lambda: NORMS,
     "placement": lambda: get_args(Placement),
@@ -48,6 +49,8 @@ _CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "qk_norm": lambda: get_args(QueryKeyNorm),
     "initialisation": lambda: get_args(Initialisation),
     "head": lambda: get_args(HeadName),
+    "head_activation": lambda: (None, *activation_names()),
+    "pooler_activation": lambda: get_args(PoolerActivation),
 }
 
 
@@ -58,7 +61,7 @@ class Layer:
     Attributes:
         positions: 'none' for a block that does not turn queries and keys of a rotary model.
         rotary_base, rotary_share, rotary_scaling: of this block's angles.
-        window, attention_scale, d_ff, activation: as in `Config`.
+        window, attention_scale, attention_norm, d_ff, activation: as in `Config`.
     """
 
     positions: Literal["rotary", "none"] | None = None
@@ -67,6 +70,7 @@ class Layer:
     rotary_scaling: RotaryScaling | None = None
     window: int | None = None
     attention_scale: float | None = None
+    attention_norm: bool | None = None
     d_ff: int | None = None
     activation: Activation | None = None
 
@@ -109,6 +113,8 @@ class Config:
             'branch' (after the sublayer alone: OLMo 2).
         parallel: whether attention and network both read what enters the block, and are added together.
         shared_norm: whether the two branches of a parallel block read the same norm (GPT-J), not each its own.
+        attention_norm: whether attention reads the norm of the stream, and not the stream (the first block of
+            ModernBERT, which finds it normalised).
         final_norm: whether one more norm stands after the last block; with all but post-norm when None.
         residual: whether the blocks have their residual connections.
         residual_scale: factor on what each sublayer adds (Granite).
@@ -123,11 +129,17 @@ class Config:
         embedding_scale: factor on the token's vector as it enters the stream; 'auto': sqrt(d_model) with
             'xavier' initialisation, else 1.
         head: what the model reads from its final state: logits by one matrix ('linear'), by BERT's layer and
-            then that matrix ('mlm'), or nothing ('none': the final state itself).
+            then that matrix ('mlm'), in an `Encoder` logits of classes for each position ('tokens') or for the
+            sequence ('sequence', by the pooler), or nothing ('none': the final state itself).
         head_bias: whether the logits have a bias.
+        head_activation: of BERT's layer; `activation`, or what stands on its gate, when None.
+        head_layer_bias: whether BERT's layer has biases.
+        labels: number of classes with the heads 'tokens' and 'sequence'; with 'mlm' and a pooler, of classes of
+            the sequence beside the logits (BERT's next sentence: 2).
         logit_scale: factor on the final state before the unembedding (tied T5: 1/sqrt(d_model)).
         logit_cap: logits are squeezed below this by a tanh (Gemma 2); None: they are not.
         pooler: whether an `Encoder` has BERT's layer that sums up a sequence from its first position.
+        pooler_activation: 'tanh', 'relu' (DistilBERT) or 'gelu' (ELECTRA).
         tie_embeddings: whether the unembedding is the embedding matrix itself.
         initialisation: 'xavier' (uniform Xavier weights; embeddings of variance 1/d_model, multiplied by
             sqrt(d_model) when they enter the stream, as in Vaswani et al.) or 'gpt2' (normal, standard
@@ -168,6 +180,7 @@ class Config:
     placement: Placement = "pre"
     parallel: bool = False
     shared_norm: bool = False
+    attention_norm: bool = True
     final_norm: bool | None = None
     residual: bool = True
     residual_scale: float = 1.0
@@ -182,9 +195,13 @@ class Config:
     embedding_scale: float | Literal["auto"] = "auto"
     head: HeadName = "linear"
     head_bias: bool = False
+    head_activation: Activation | None = None
+    head_layer_bias: bool = True
+    labels: int = 0
     logit_scale: float = 1.0
     logit_cap: float | None = None
     pooler: bool = False
+    pooler_activation: PoolerActivation = "tanh"
     tie_embeddings: bool = False
     initialisation: Initialisation = "xavier"
     layers: tuple[Layer, ...] = ()
@@ -196,16 +213,12 @@ class Config:
         self._check_widths()
         self._check_ranges()
         self._check_parts()
-        if self.head == "none" and (self.tie_embeddings or self.head_bias):
-            raise ValueError(
-                "head='none' has no unembedding: tie_embeddings and head_bias must be False, got "
-                f"tie_embeddings={self.tie_embeddings} and head_bias={self.head_bias}"
-            )
+        self._check_head()
 
     def _check_numbers(self) -> None:
         for name in (*_SIZES, *_SIZES_OR_NONE):
             if name in _SIZES or getattr(self, name) is not None:
-                self._whole(name, least=0 if name == "token_types" else 1)
+                self._whole(name, least=0 if name in ("token_types", "labels") else 1)
         for name in _NUMBERS:
             self._number(name)
         for name in _NUMBERS_OR_NONE:
@@ -226,7 +239,25 @@ class Config:
         for name, choices in _CHOICES.items():
             value, allowed = getattr(self, name), list(choices())
             if value not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+                raise ValueError(
+                    f"{name} must be one of {', '.join(map(str, allowed))}; got {value!r}"
+                )
+
+    def _check_head(self) -> None:
+        if not self.predicts_tokens and (self.tie_embeddings or self.head_bias):
+            raise ValueError(
+                f"head={self.head!r} has no unembedding: tie_embeddings and head_bias must be False, got "
+                f"tie_embeddings={self.tie_embeddings} and head_bias={self.head_bias}"
+            )
+        if self.head in ("tokens", "sequence") and not self.labels:
+            raise ValueError(f"head={self.head!r} needs a number of labels, got labels=0")
+        if self.labels and self.head in ("linear", "none"):
+            raise ValueError(
+                "labels are for the heads 'tokens', 'sequence' and 'mlm', got "
+                f"head={self.head!r} and labels={self.labels}"
+            )
+        if self.labels and self.head != "tokens" and not self.pooler:
+            raise ValueError("classes of a sequence are read by a pooler, got pooler=False")
 
     def _check_widths(self) -> None:
         if self.d_head is None and self.d_model % self.n_heads:
@@ -345,6 +376,11 @@ class Config:
     def norm_has_bias(self) -> bool:
         """Whether LayerNorms have biases."""
         return self.bias if self.norm_bias is None else self.norm_bias
+
+    @property
+    def predicts_tokens(self) -> bool:
+        """Whether the head gives logits over the vocabulary."""
+        return self.head in ("linear", "mlm")
 
     @property
     def rotary_width(self) -> int:

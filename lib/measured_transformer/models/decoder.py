@@ -7,7 +7,13 @@ from torch import Tensor
 
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
-from measured_transformer.models.head import capped, make_head_layer, make_unembedding, scaled
+from measured_transformer.models.head import (
+    capped,
+    make_head_layer,
+    make_unembedding,
+    refuse_classes,
+    scaled,
+)
 from measured_transformer.models.stack import Stack, initialise
 from measured_transformer.parts.tap import Tap
 
@@ -28,6 +34,7 @@ class Decoder(Stack):
         """Draw fresh weights. Raises ValueError when the config asks for an encoder's pooler."""
         if config.pooler:
             raise ValueError("a pooler is for Encoder, got config.pooler=True for a Decoder")
+        refuse_classes(config, "a Decoder")
         super().__init__(config, causal=True)
         self.head_layer = make_head_layer(config)
         self.unembedding = make_unembedding(config)

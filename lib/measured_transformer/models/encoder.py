@@ -6,7 +6,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from measured_transformer.models.config import Config
-from measured_transformer.models.head import capped, make_head_layer, make_unembedding, scaled
+from measured_transformer.models.head import (
+    capped,
+    make_classifier,
+    make_head_layer,
+    make_unembedding,
+    scaled,
+)
 from measured_transformer.models.stack import Stack, initialise
 from measured_transformer.parts.heads import Pooler
 from measured_transformer.parts.tap import Tap
@@ -15,7 +21,10 @@ from measured_transformer.parts.tap import Tap
 class Encoder(Stack):
     """A bidirectional model (BERT-style): tokens in, for each position logits over the vocabulary out.
 
-    Taps: those of `Stack`, and `logits` (batch position vocab).
+    With ``head="tokens"`` the logits are those of the classes of each position, with ``head="sequence"`` those
+    of the classes of each sequence.
+
+    Taps: those of `Stack`, and `logits` (batch position vocab; batch position label; batch label).
 
     >>> from measured_transformer.models.config import Config
     >>> import torch
@@ -27,9 +36,12 @@ class Encoder(Stack):
     def __init__(self, config: Config) -> None:
         """Draw fresh weights."""
         super().__init__(config, causal=False)
-        self.pooler = Pooler(config.d_model) if config.pooler else None
+        self.pooler = (
+            Pooler(config.d_model, activation=config.pooler_activation) if config.pooler else None
+        )
         self.head_layer = make_head_layer(config)
         self.unembedding = make_unembedding(config)
+        self.classifier = make_classifier(config)
         self.logits = Tap()
         initialise(self, config)
         if config.tie_embeddings and self.unembedding is not None:
@@ -42,8 +54,10 @@ class Encoder(Stack):
         padding_mask: Bool[Tensor, "..."] | None = None,
         positions: Int[Tensor, "..."] | None = None,
         token_types: Int[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "batch position vocab"]:
-        """Logits of each position's answer, or with `config.head == "none"` its final state.
+    ) -> Float[Tensor, "batch ..."]:
+        """Logits of each position's answer (batch, position, vocab), or with `config.head == "none"` its state.
+
+        With "tokens" and "sequence" the logits of classes, see `classify`.
 
         Args:
             tokens: token numbers below `config.vocab`.
@@ -64,9 +78,11 @@ class Encoder(Stack):
     def unembed(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
         """The logits of a state of the stream: final norm, head, unembedding.
 
-        With `config.head == "none"` the final state itself.
+        With `config.head == "none"` the final state itself; with "tokens" and "sequence" the logits of classes.
         """
         state = self.apply_final_norm(x)
+        if self.config.head in ("tokens", "sequence"):
+            return self.logits(self.classify(state))
         if self.unembedding is None:
             return state
         if self.head_layer is not None:
@@ -87,3 +103,20 @@ class Encoder(Stack):
         if self.pooler is None:
             raise ValueError("this model has no pooler: make it with Config(pooler=True)")
         return self.pooler(final_state)
+
+    def classify(
+        self, final_state: Float[Tensor, "batch position d_model"]
+    ) -> Float[Tensor, "batch *position label"]:
+        """Logits of the classes: with ``head="tokens"`` of each position, else of each sequence.
+
+        Those of a sequence are read from what `pool` gives. A model with ``head="mlm"`` and two labels answers
+        both of BERT's questions: which tokens were hidden, and whether the second sentence follows the first.
+
+        Raises:
+            ValueError: when the model has no classes.
+        """
+        if self.classifier is None:
+            raise ValueError("this model has no classes: make it with Config(head=..., labels=...)")
+        if self.config.head == "tokens":
+            return self.classifier(final_state)
+        return self.classifier(self.pool(final_state))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
-from measured_transformer.models.head import capped, make_unembedding, scaled
+from measured_transformer.models.head import capped, make_unembedding, refuse_classes, scaled
 from measured_transformer.models.stack import Stack, initialise
 from measured_transformer.parts.tap import Tap
 
@@ -33,6 +33,7 @@ class EncoderDecoder(nn.Module):
         Raises:
             ValueError: when the config asks for what only an `Encoder` has.
         """
+        refuse_classes(config, "an EncoderDecoder")
         if config.pooler or config.head == "mlm" or config.token_types:
             raise ValueError(
                 "pooler, head='mlm' and token_types are for Encoder, got "

@@ -58,16 +58,18 @@ def count_parameters(config: Config, kind: Kind) -> Count:
     attention = _attention(c)
     blocks = [c.of_layer(i) for n in _depths(c, kind) for i in range(n)]
     own = {"post": 2, "pre": 2, "branch": 2, "sandwich": 4}[c.placement] - c.shared_norm
-    norms = len(blocks) * own + crossed + stacks * (c.embedding_norm + c.has_final_norm)
+    bare = sum(not one.attention_norm for one in blocks)
+    norms = len(blocks) * own - bare + crossed + stacks * (c.embedding_norm + c.has_final_norm)
     scheme = SCHEMES[c.positions]
     positions = c.max_length * d if scheme.limited else 0
     if c.positions in ("relative", "learned_and_relative"):
         positions += c.relative_buckets * c.n_heads
     head = 0
-    if c.head != "none":
+    if c.predicts_tokens:
         head += c.vocab * (d * (not c.tie_embeddings) + c.head_bias)
     if c.head == "mlm":
-        head += d * d + 3 * d
+        head += d * d + d + 2 * d * c.head_layer_bias
+    head += (d + 1) * c.labels
     if c.pooler:
         head += d * d + d
     return Count(
@@ -141,9 +143,10 @@ def count_flops(
         for n, depth in zip(read, _depths(c, kind), strict=True)
         for one in map(c.of_layer, range(depth))
     )
-    head = 0 if c.head == "none" else length * 2 * d * c.vocab
+    head = length * 2 * d * c.vocab if c.predicts_tokens else 0
     if c.head == "mlm":
         head += length * 2 * d * d
+    head += (length if c.head == "tokens" else 1) * 2 * d * c.labels
     return Count(
         attention=batch * self_attention,
         cross_attention=batch * cross_attention,

@@ -235,7 +235,7 @@ def make_block(config: Config, *, cross_attention: bool = False) -> Block:
         FeedForward(
             config.d_model, config.neurons, activation=config.activation, bias=config.ffn_has_bias
         ),
-        _norm(config),
+        _norm(config) if config.attention_norm else nn.Identity(),
         nn.Identity() if config.shared_norm else _norm(config),
         cross_attention=_attention(config) if cross_attention else None,
         cross_attention_norm=_norm(config) if cross_attention else None,
