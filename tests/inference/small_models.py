@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import torch
-from measured_transformer.models.config import Config, Positions
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.position_schemes import SCHEMES as _SCHEMES
 
-SCHEMES = get_args(Positions)
+SCHEMES = tuple(_SCHEMES)
 VOCAB = 23
 SMALL = Config(
     vocab=VOCAB,

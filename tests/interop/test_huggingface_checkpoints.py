@@ -179,9 +179,9 @@ def test_extra_settings_are_written():
         ),
         (Encoder, GPT2, r"gpt2: it must be a Decoder"),
         (Encoder, BERT.replace(token_types=0), r"bert: token_types must be 1 or more"),
-        (Decoder, GPT2.replace(initialisation="xavier"), r"embedding_factor must be 1\.0, is 4\.0"),
-        (EncoderDecoder, T5.replace(bias=True), r"t5: attention_has_bias must be False"),
-        (EncoderDecoder, T5.replace(logit_scale=0.3), r"t5: logit_scale must be 1 or 1/sqrt"),
+        (Decoder, GPT2.replace(initialisation="xavier"), r"embedding_scale must be 1\.0, is 4\.0"),
+        (EncoderDecoder, T5.replace(bias=True), r"t5: attention_bias must be False"),
+        (EncoderDecoder, T5.replace(logit_scale=0.3), r"t5: logit_scale must be 1\.0, is 0\.3"),
         (EncoderDecoder, T5.replace(tie_embeddings=False), r"t5: an unembedding of its own"),
     ],
 )

@@ -340,7 +340,10 @@ def test_the_model_works_in_other_precisions(positions, dtype):
     assert out.dtype == dtype
     with capture(model) as seen:
         model(x)
-    assert {value.dtype for value in seen.values()} == {dtype}
+    exact = (".scores", ".pattern", ".scale")  # in float32 at least, as in PyTorch's kernels
+    for name, value in seen.items():
+        wide = torch.promote_types(dtype, torch.float32) if name.endswith(exact) else dtype
+        assert value.dtype == wide, name
     torch.testing.assert_close(
         out.double(), expected, rtol=0, atol=0.15 if dtype == torch.bfloat16 else 1e-5
     )

@@ -1,17 +1,16 @@
 """The encoder-decoder: equal to PyTorch's, causal on the target side, and blind to padding."""
 
 import warnings
-from typing import get_args
 
 import measured_transformer
 import pytest
 import torch
 from measured_transformer.internals.capture import capture
-from measured_transformer.models.config import Config, Positions
+from measured_transformer.models.config import Config
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.position_schemes import SCHEMES
 from torch import nn
 
-SCHEMES = get_args(Positions)
 VOCAB = 13
 SMALL = Config(vocab=VOCAB, d_model=16, n_layers=2, n_heads=4, d_ff=24, max_length=64)
 

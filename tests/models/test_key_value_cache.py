@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 import torch
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
-from measured_transformer.models.config import Config, Positions
+from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.cache import KeyValues
+from measured_transformer.parts.position_schemes import SCHEMES
 
-SCHEMES = get_args(Positions)
 VOCAB, N = 13, 11
 SMALL = Config(
     vocab=VOCAB,

@@ -9,16 +9,18 @@ import torch
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.parts.positions import frequencies, rotation
-from measured_transformer.training.loop import make_model
-from measured_transformer.variants.longer import (
+from measured_transformer.parts.rotary_scaling import (
     dynamic_factor,
     interpolation,
     ntk_aware,
     ntk_by_parts,
     turns,
+    yarn_stretch,
+)
+from measured_transformer.training.loop import make_model
+from measured_transformer.variants.longer import (
     windowed,
     with_frequencies,
-    yarn_stretch,
 )
 from torch.testing import assert_close
 

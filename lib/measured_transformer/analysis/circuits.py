@@ -34,6 +34,7 @@ from measured_transformer.models.stack import Stack
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
+from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import rotation
 
 
@@ -244,7 +245,7 @@ def head_circuits(
             f"only with rotary positions the QK circuit depends on the offset; this model's are "
             f"{model.config.positions!r}"
         )
-    elif model.config.positions in ("alibi", "relative"):
+    elif SCHEMES[model.config.positions].bias is not None:
         raise ValueError(
             f"{model.config.positions!r} positions add a bias to the scores that no product of weights "
             "holds; module_circuits(block.attention, head) gives the circuits without it"

@@ -18,8 +18,10 @@ from torch import Tensor
 from measured_transformer.inference.generate import Generated, Greedy, evaluating
 from measured_transformer.inference.paged import PagedCache
 from measured_transformer.inference.prompts import Prompts, whole_numbers
+from measured_transformer.inference.reading import last_logits
 from measured_transformer.inference.sampling import Sampling, draw
 from measured_transformer.models.decoder import Decoder
+from measured_transformer.parts.position_schemes import SCHEMES
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,6 @@ def serve(
 
     def take(some: Sequence[_Request], logits: Float[Tensor, "row vocab"]) -> None:
         for one, row in zip(some, logits, strict=True):
-            row = row.float() if row.dtype in (torch.float16, torch.bfloat16) else row
             if isinstance(strategy, Sampling) and uniform is not None:
                 number = uniform[len(one.tokens), one.number].to(row.device)
                 token = int(draw(strategy.logits(row[None]), number[None]))
@@ -130,8 +131,7 @@ def serve(
     def read(some: Sequence[_Request], new: list[list[int]]) -> Float[Tensor, "row vocab"]:
         tokens = torch.tensor(new, device=next(model.parameters()).device)
         rows = cache.rows([one.number for one in some], tokens.shape[1])
-        logits: Tensor = model.unembed(model.stream(tokens, cache=rows)[:, -1:])[:, -1]
-        return logits
+        return last_logits(model, tokens, cache=rows)[:, -1]
 
     with evaluating(model), torch.inference_mode():
         while waiting or running:
@@ -210,7 +210,7 @@ def _check(
             f"the longest request may need {-(-longest // page_size)} pages of {page_size} tokens, "
             f"there are {n_pages}"
         )
-    if model.config.positions == "learned" and longest > model.config.max_length:
+    if SCHEMES[model.config.positions].limited and longest > model.config.max_length:
         raise ValueError(
             f"learned positions reach to {model.config.max_length - 1}, got a text of {longest}"
         )

@@ -20,8 +20,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from measured_transformer.inference.reading import join_projections, last_logits
 from measured_transformer.inference.sampling import Sampling, draw
-from measured_transformer.inference.step import flat_layers, one_step
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.decoder import Decoder
 
@@ -232,8 +232,9 @@ class _Reader:
 
     def __init__(self, model: Decoder) -> None:
         self.model = model
-        self.layers = flat_layers(model)
         self.cache: KeyValueCache = model.make_cache()
+        if not torch.is_grad_enabled():
+            join_projections(model, self.cache)
         self.device = next(model.parameters()).device
 
     @property
@@ -243,12 +244,7 @@ class _Reader:
     def read(self, text: Sequence[int], last: int) -> Float[Tensor, "row vocab"]:
         """Read the new tokens and return the logits after each of the last ones."""
         new = torch.tensor(text[self.held :], dtype=torch.int64, device=self.device)
-        if len(new) == 1 and self.held and self.layers is not None:
-            stream = one_step(self.model, self.layers, new, self.cache)
-        else:
-            stream = self.model.stream(new[None], cache=self.cache)
-        logits: Tensor = self.model.unembed(stream[:, -last:])[0]
-        return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        return last_logits(self.model, new[None], last=last, cache=self.cache)[0]
 
     def forget(self, length: int) -> None:
         """Keep the keys and values of the first tokens only."""

@@ -21,6 +21,7 @@ from torch import Tensor
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.cache import KeyValues
+from measured_transformer.parts.position_schemes import SCHEMES
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class SlidingWindow:
         Raises:
             ValueError: when the model's positions are a bias on scores, which needs all earlier positions.
         """
-        if model.config.positions in ("alibi", "relative"):
+        if SCHEMES[model.config.positions].bias is not None:
             raise ValueError(
                 f"a window needs positions that the keys carry themselves, got {model.config.positions!r}"
             )

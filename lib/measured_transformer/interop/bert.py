@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +11,11 @@ from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
     Family,
+    MisfitError,
     activation,
-    applying,
     architecture,
     dropout,
-    misfits,
+    named,
     require,
 )
 from measured_transformer.interop.tensors import Entry, entry, layer
@@ -24,37 +23,33 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.encoder import Encoder
 
 
-def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Encoder:
-    """A fresh encoder with the sizes and choices of the checkpoint; it has a pooler where that has one."""
+def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
+    """The sizes and choices of the checkpoint; with a pooler where that has one."""
     theirs = checkpoint.config
     require(theirs, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     supported = ("BertForMaskedLM", "BertForPreTraining", "BertModel")
     has_head = "cls.predictions.bias" in tensors
     default = "BertForMaskedLM" if has_head else "BertModel"
     has_head = architecture(checkpoint, supported, default) != "BertModel"
-    return Encoder(
-        Config(
-            vocab=theirs.get("vocab_size", 30522),
-            d_model=theirs.get("hidden_size", 768),
-            n_layers=theirs.get("num_hidden_layers", 12),
-            n_heads=theirs.get("num_attention_heads", 12),
-            d_ff=theirs.get("intermediate_size", 3072),
-            max_length=theirs.get("max_position_embeddings", 512),
-            positions="learned",
-            norm_eps=theirs.get("layer_norm_eps", 1e-12),
-            placement="post",
-            activation=activation(theirs, "hidden_act", "gelu"),
-            dropout=dropout(
-                theirs, "hidden_dropout_prob", "attention_probs_dropout_prob", default=0.1
-            ),
-            token_types=theirs.get("type_vocab_size", 2),
-            embedding_norm=True,
-            head="mlm" if has_head else "none",
-            head_bias=has_head,
-            pooler="pooler.dense.weight" in tensors,
-            tie_embeddings=has_head and theirs.get("tie_word_embeddings", True),
-            initialisation="gpt2",
-        )
+    return Config(
+        vocab=theirs.get("vocab_size", 30522),
+        d_model=theirs.get("hidden_size", 768),
+        n_layers=theirs.get("num_hidden_layers", 12),
+        n_heads=theirs.get("num_attention_heads", 12),
+        d_ff=theirs.get("intermediate_size", 3072),
+        max_length=theirs.get("max_position_embeddings", 512),
+        positions="learned",
+        norm_eps=theirs.get("layer_norm_eps", 1e-12),
+        placement="post",
+        activation=activation(theirs, "hidden_act", "gelu"),
+        dropout=dropout(theirs, "hidden_dropout_prob", "attention_probs_dropout_prob", default=0.1),
+        token_types=theirs.get("type_vocab_size", 2),
+        embedding_norm=True,
+        head="mlm" if has_head else "none",
+        head_bias=has_head,
+        pooler="pooler.dense.weight" in tensors,
+        tie_embeddings=has_head and theirs.get("tie_word_embeddings", True),
+        initialisation="gpt2",
     )
 
 
@@ -110,41 +105,10 @@ def tidy(theirs: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Ten
     return tensors
 
 
-def incompatibilities(c: Config) -> list[str]:
-    """The reasons why a config does not fit BERT."""
-    alike = misfits(
-        c,
-        positions="learned",
-        norm="layer",
-        placement="post",
-        has_final_norm=False,
-        residual=True,
-        bias=True,
-        attention_has_bias=True,
-        ffn_has_bias=True,
-        kv_heads=c.n_heads,
-        embedding_norm=True,
-        embedding_factor=1.0,
-        head_bias=c.head == "mlm",
-        logit_scale=1.0,
-    )
-    return alike + applying(
-        (c.head_width * c.n_heads != c.d_model, "the heads must be d_model wide together"),
-        (
-            c.attention_scale not in (None, 1 / math.sqrt(c.head_width)),
-            f"attention_scale must be None, is {c.attention_scale}",
-        ),
-        (
-            c.activation not in NAMES,
-            f"activation must be one without a gate, is {c.activation!r}",
-        ),
-        (c.token_types == 0, "token_types must be 1 or more, is 0"),
-        (c.head == "linear", "head must be 'mlm' or 'none', is 'linear'"),
-    )
-
-
 def settings(c: Config) -> dict[str, Any]:
     """BERT's settings for such a config."""
+    if not c.token_types:
+        raise MisfitError("token_types must be 1 or more, is 0")
     with_head = "BertForPreTraining" if c.pooler else "BertForMaskedLM"
     return {
         "architectures": ["BertModel" if c.head == "none" else with_head],
@@ -156,7 +120,7 @@ def settings(c: Config) -> dict[str, Any]:
         "max_position_embeddings": c.max_length,
         "type_vocab_size": c.token_types,
         "layer_norm_eps": c.norm_eps,
-        "hidden_act": NAMES[c.activation],
+        "hidden_act": named(c.activation, NAMES, "activation"),
         "hidden_dropout_prob": c.dropout,
         "attention_probs_dropout_prob": c.dropout,
         "tie_word_embeddings": c.tie_embeddings or c.head == "none",
@@ -167,11 +131,10 @@ BERT = Family(
     name="bert",
     prefix="bert.",
     derived_tensors=("embeddings.position_ids", "embeddings.token_type_ids"),
-    build=build,
+    config_of=config_of,
     entries=entries,
     tied_names=tied_names,
     kind=Encoder,
-    incompatibilities=incompatibilities,
     settings=settings,
     tidy=tidy,
 )

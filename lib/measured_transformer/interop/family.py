@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from measured_transformer.interop.checkpoint import Checkpoint
@@ -16,6 +17,7 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.feedforward import Activation
+from measured_transformer.parts.position_schemes import SCHEMES
 
 Model = Decoder | Encoder | EncoderDecoder
 """Any model of this library."""
@@ -51,32 +53,37 @@ NAMES: dict[Activation, str] = {
 UNGATED: dict[Activation, Activation] = {gated: plain for plain, gated in GATED.items()}
 
 
+class MisfitError(ValueError):
+    """A config has what an architecture has no setting for."""
+
+
 @dataclass(frozen=True)
 class Family:
-    """One architecture.
+    """One architecture: a table of names of tensors, and settings in both directions.
 
     Attributes:
         name: its `model_type`.
         prefix: what the names of all tensors but a head's begin with in a model that has a head.
-        derived_tensors: globs of stored tensors that follow from the config.
-        build: a fresh model for a checkpoint; raises ValueError for settings that are not supported.
-        entries: the table of names, without prefix.
-        tied_names: names that repeat a tensor, and that tensor's name.
         kind: the class of its models.
-        incompatibilities: reasons why a config is none of this architecture; empty when there are none.
-        settings: its settings for such a config, beside `model_type`.
+        config_of: the config for a checkpoint; raises ValueError for settings that are not supported.
+        entries: the table of names, without prefix.
+        settings: its settings for a config, beside `model_type`, from which `config_of` makes that config
+            again; raises `MisfitError` where there is no such setting. What they leave out need not be checked.
+        tied_names: names that repeat a tensor, and that tensor's name.
+        derived_tensors: globs of stored tensors that follow from the config.
+        heads: what the names of its heads' tensors begin with.
         tidy: the tensors under today's names, without those that the settings leave unread.
     """
 
     name: str
     prefix: str
-    derived_tensors: tuple[str, ...]
-    build: Callable[[Checkpoint, Mapping[str, Tensor]], Model]
-    entries: Callable[[Config], list[Entry]]
-    tied_names: Callable[[Config], dict[str, str]]
     kind: type[Decoder] | type[Encoder] | type[EncoderDecoder]
-    incompatibilities: Callable[[Config], list[str]]
+    config_of: Callable[[Checkpoint, Mapping[str, Tensor]], Config]
+    entries: Callable[[Config], list[Entry]]
     settings: Callable[[Config], dict[str, Any]]
+    tied_names: Callable[[Config], dict[str, str]] = lambda _: {}
+    derived_tensors: tuple[str, ...] = ()
+    heads: tuple[str, ...] = HEADS
     tidy: Callable[[Mapping[str, Any], dict[str, Tensor]], dict[str, Tensor]] = lambda _, held: held
 
     def cleaned(self, checkpoint: Checkpoint, ignore: Iterable[str]) -> dict[str, Tensor]:
@@ -98,22 +105,49 @@ class Family:
             kept[short] = tensor
         return self.tidy(checkpoint.config, kept)
 
-    def write_config(self, model: Model) -> dict[str, Any] | str:
-        """The settings of a model, or the reasons why it does not fit this architecture."""
-        incompatibilities = self.incompatibilities(model.config)
+    def write_config(self, model: Model) -> dict[str, Any] | list[str]:
+        """The settings of a model, or the reasons why it does not fit this architecture.
+
+        The settings are read again: a config that does not come back has something that they do not say.
+        """
         if not isinstance(model, self.kind):
             article = "a" if self.kind is Decoder else "an"
-            incompatibilities = [*incompatibilities, f"it must be {article} {self.kind.__name__}"]
-        if incompatibilities:
-            return "; ".join(incompatibilities)
-        return {"model_type": self.name, **self.settings(model.config)}
+            return [f"it must be {article} {self.kind.__name__}"]
+        config = model.config
+        try:
+            settings = {"model_type": self.name, **self.settings(config)}
+            names = [row.theirs for row in self.entries(config)]
+            held = {name: torch.tensor([i]) for i, name in enumerate(names)}
+            if not settings.get(
+                "tie_word_embeddings", False
+            ):  # then a head is written, even if equal
+                held |= {
+                    second: held[first]
+                    for second, first in self.tied_names(config).items()
+                    if second.startswith(self.heads)
+                }
+            checkpoint = Checkpoint(settings, held, settings["architectures"][0])
+            again = self.config_of(checkpoint, held)
+        except ValueError as error:
+            return [str(error)]
+        return differences(config, again, self.kind) or self._strangers(model) or settings
+
+    def _strangers(self, model: Model) -> list[str]:
+        """Parameters that the table does not have, and those that it has and the model does not."""
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        stored = {name for row in self.entries(model.config) for name in row.ours}
+        if missing := sorted(stored - parameters.keys()):
+            return [f"its model has {', '.join(missing)}, which this one lacks"]
+        known = {id(parameters[name]) for name in stored}
+        others = sorted(name for name, one in parameters.items() if id(one) not in known)
+        return [f"it stores no {', '.join(others)}"] if others else []
 
     def with_prefix(self, tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
         """The tensors under the names that a model with or without head gives them."""
         if config.head == "none":
             return dict(tensors)
         return {
-            name if name.startswith(HEADS) else self.prefix + name: tensor
+            name if name.startswith(self.heads) else self.prefix + name: tensor
             for name, tensor in tensors.items()
         }
 
@@ -167,15 +201,61 @@ def dropout(config: Mapping[str, Any], *fields: str, default: float) -> float:
     return float(max(rates))
 
 
-def misfits(config: Config, **wanted: Any) -> list[str]:
-    """One message for each field whose value differs from the one that an architecture needs."""
+def named(value: Any, names: Mapping[Any, str], field: str) -> str:
+    """The name of a value in the settings of an architecture. Raises MisfitError when it has none."""
+    if value not in names:
+        raise MisfitError(f"{field} must be one of {', '.join(map(str, names))}; is {value!r}")
+    return names[value]
+
+
+def differences(config: Config, other: Config, kind: type[Any]) -> list[str]:
+    """One message for each choice in which two configs would give different models.
+
+    Args:
+        config: what there is.
+        other: what an architecture would make of it.
+        kind: the class of the models.
+    """
+    mine, theirs = _essence(config, kind), _essence(other, kind)
+    alike = config.positions == other.positions  # else what belongs to a scheme says nothing
     return [
-        f"{name} must be {value!r}, is {getattr(config, name)!r}"
-        for name, value in wanted.items()
-        if getattr(config, name) != value
+        f"{name} must be {theirs[name]!r}, is {value!r}"
+        for name, value in mine.items()
+        if theirs[name] != value and (alike or None not in (value, theirs[name]))
     ]
 
 
-def applying(*reasons: tuple[bool, str]) -> list[str]:
-    """The reasons that apply, from pairs of a condition and a reason."""
-    return [reason for applies, reason in reasons if applies]
+def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
+    """What a config says, with the defaults written out and without what has no effect."""
+    c, scheme = config, SCHEMES[config.positions]
+    found = {field.name: getattr(c, field.name) for field in fields(c)}
+    for name in ("bias", "initialisation"):
+        del found[name]
+    found |= {
+        "n_decoder_layers": c.decoder_layers if kind is EncoderDecoder else None,
+        "n_kv_heads": c.kv_heads,
+        "d_head": c.head_width,
+        "d_ff": c.neurons,
+        "max_length": c.max_length if scheme.limited else None,
+        "attention_scale": round(c.attention_scale or c.head_width**-0.5, 12),
+        "final_norm": c.has_final_norm,
+        "norm_bias": c.norm_has_bias if c.norm == "layer" else None,
+        "attention_bias": c.attention_has_bias,
+        "qkv_bias": c.qkv_has_bias,
+        "ffn_bias": c.ffn_has_bias,
+        "embedding_scale": round(c.embedding_factor, 12),
+        "logit_scale": round(c.logit_scale, 12),
+        "layers": tuple(
+            _essence(c.of_layer(i), kind) for i in range(max(c.n_layers, c.decoder_layers))
+        )
+        if c.layers
+        else (),
+    }
+    if scheme.turned is None:
+        for name in ("rotary_pairing", "rotary_share", "rotary_scaling"):
+            found[name] = None
+        if c.positions != "sinusoidal":
+            found["rotary_base"] = None
+    if "relative" not in c.positions:
+        found["relative_buckets"] = found["relative_max_distance"] = None
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +12,9 @@ from measured_transformer.interop.family import (
     NAMES,
     Family,
     activation,
-    applying,
     architecture,
     dropout,
-    misfits,
+    named,
     require,
 )
 from measured_transformer.interop.tensors import Entry, entry, layer
@@ -24,8 +22,8 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 
 
-def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
-    """A fresh decoder with the sizes and choices of the checkpoint."""
+def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
+    """The sizes and choices of the checkpoint."""
     theirs = checkpoint.config
     require(
         theirs,
@@ -35,23 +33,21 @@ def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
     )
     name = architecture(checkpoint, ("GPT2LMHeadModel", "GPT2Model"), "GPT2LMHeadModel")
     has_head = name == "GPT2LMHeadModel"
-    return Decoder(
-        Config(
-            vocab=theirs.get("vocab_size", 50257),
-            d_model=theirs.get("n_embd", 768),
-            n_layers=theirs.get("n_layer", 12),
-            n_heads=theirs.get("n_head", 12),
-            d_ff=theirs.get("n_inner"),
-            max_length=theirs.get("n_positions", 1024),
-            positions="learned",
-            attention_scale=None if theirs.get("scale_attn_weights", True) else 1.0,
-            norm_eps=theirs.get("layer_norm_epsilon", 1e-5),
-            activation=activation(theirs, "activation_function", "gelu_new"),
-            dropout=dropout(theirs, "resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
-            head="linear" if has_head else "none",
-            tie_embeddings=has_head and theirs.get("tie_word_embeddings", True),
-            initialisation="gpt2",
-        )
+    return Config(
+        vocab=theirs.get("vocab_size", 50257),
+        d_model=theirs.get("n_embd", 768),
+        n_layers=theirs.get("n_layer", 12),
+        n_heads=theirs.get("n_head", 12),
+        d_ff=theirs.get("n_inner"),
+        max_length=theirs.get("n_positions", 1024),
+        positions="learned",
+        attention_scale=None if theirs.get("scale_attn_weights", True) else 1.0,
+        norm_eps=theirs.get("layer_norm_epsilon", 1e-5),
+        activation=activation(theirs, "activation_function", "gelu_new"),
+        dropout=dropout(theirs, "resid_pdrop", "embd_pdrop", "attn_pdrop", default=0.1),
+        head="linear" if has_head else "none",
+        tie_embeddings=has_head and theirs.get("tie_word_embeddings", True),
+        initialisation="gpt2",
     )
 
 
@@ -88,40 +84,6 @@ def tied_names(config: Config) -> dict[str, str]:
     return {"lm_head.weight": "wte.weight"} if config.tie_embeddings else {}
 
 
-def incompatibilities(c: Config) -> list[str]:
-    """The reasons why a config does not fit GPT-2."""
-    alike = misfits(
-        c,
-        positions="learned",
-        norm="layer",
-        placement="pre",
-        has_final_norm=True,
-        residual=True,
-        bias=True,
-        attention_has_bias=True,
-        ffn_has_bias=True,
-        kv_heads=c.n_heads,
-        token_types=0,
-        embedding_norm=False,
-        embedding_factor=1.0,
-        head_bias=False,
-        logit_scale=1.0,
-    )
-    scales = (None, 1.0, 1 / math.sqrt(c.head_width))
-    return alike + applying(
-        (c.head_width * c.n_heads != c.d_model, "the heads must be d_model wide together"),
-        (
-            c.attention_scale not in scales,
-            f"attention_scale must be None or 1, is {c.attention_scale}",
-        ),
-        (
-            c.activation not in NAMES,
-            f"activation must be one without a gate, is {c.activation!r}",
-        ),
-        (c.head == "mlm", "head must be 'linear' or 'none', is 'mlm'"),
-    )
-
-
 def settings(c: Config) -> dict[str, Any]:
     """GPT-2's settings for such a config."""
     return {
@@ -133,7 +95,7 @@ def settings(c: Config) -> dict[str, Any]:
         "n_inner": c.neurons,
         "n_positions": c.max_length,
         "layer_norm_epsilon": c.norm_eps,
-        "activation_function": NAMES[c.activation],
+        "activation_function": named(c.activation, NAMES, "activation"),
         "scale_attn_weights": c.attention_scale != 1.0 or c.head_width == 1,
         "resid_pdrop": c.dropout,
         "embd_pdrop": c.dropout,
@@ -146,10 +108,9 @@ GPT2 = Family(
     name="gpt2",
     prefix="transformer.",
     derived_tensors=("h.*.attn.bias", "h.*.attn.masked_bias"),
-    build=build,
+    config_of=config_of,
     entries=entries,
     tied_names=tied_names,
     kind=Decoder,
-    incompatibilities=incompatibilities,
     settings=settings,
 )

@@ -16,12 +16,14 @@ from torch import Tensor, nn
 
 from measured_transformer.interop.bert import BERT
 from measured_transformer.interop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from measured_transformer.interop.family import HEADS, Family, Model
+from measured_transformer.interop.family import Family, Model
 from measured_transformer.interop.gpt2 import GPT2
 from measured_transformer.interop.llama import LLAMA
 from measured_transformer.interop.t5 import T5
 from measured_transformer.interop.tensors import load_tensors, named_tensors
 
+NEAREST = 4
+"""So many architectures are named where none fits: those with the fewest reasons against them."""
 FAMILIES: dict[str, Family] = {family.name: family for family in (GPT2, LLAMA, BERT, T5)}
 
 
@@ -58,7 +60,7 @@ def from_huggingface(
     family = _family(checkpoint)
     tensors = family.cleaned(checkpoint, ignore)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-        model = family.build(checkpoint, tensors)
+        model = family.kind(family.config_of(checkpoint, tensors))
     if dtype is None:
         kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
         dtype = reduce(torch.promote_types, kinds) if kinds else torch.float32
@@ -92,16 +94,19 @@ def to_huggingface(
         settings = family.write_config(model)
         if isinstance(settings, dict):
             break
-        reasons[family.name] = settings
+        reasons[family] = settings
     else:
+        nearest = sorted(
+            reasons, key=lambda one: (not isinstance(model, one.kind), len(reasons[one]))
+        )
         raise ValueError(
             "no architecture has this config:\n"
-            + "\n".join(f"  {name}: {reason}" for name, reason in reasons.items())
+            + "\n".join(f"  {one.name}: {'; '.join(reasons[one])}" for one in nearest[:NEAREST])
         )
     tensors = named_tensors(model, family.entries(model.config))
     if not settings["tie_word_embeddings"]:  # then a head reads tensors of its own, even when equal
         for second, first in family.tied_names(model.config).items():
-            if second.startswith(HEADS):
+            if second.startswith(family.heads):
                 tensors[second] = tensors[first].clone()
     dtype = next(iter(tensors.values())).dtype
     settings = {**settings, "dtype": str(dtype).removeprefix("torch."), **(extra or {})}

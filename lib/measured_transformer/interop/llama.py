@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,11 +13,9 @@ from measured_transformer.interop.family import (
     UNGATED,
     Family,
     activation,
-    applying,
     architecture,
     dropout,
     gated,
-    misfits,
     require,
 )
 from measured_transformer.interop.tensors import Entry, entry, layer
@@ -26,36 +23,34 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 
 
-def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Decoder:
-    """A fresh decoder with the sizes and choices of the checkpoint."""
+def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
+    """The sizes and choices of the checkpoint."""
     theirs = checkpoint.config
     require(theirs, is_causal=True, partial_rotary_factor=1.0)
     name = architecture(checkpoint, ("LlamaForCausalLM", "LlamaModel"), "LlamaForCausalLM")
     has_head = name == "LlamaForCausalLM"
-    return Decoder(
-        Config(
-            vocab=theirs.get("vocab_size", 32000),
-            d_model=theirs.get("hidden_size", 4096),
-            n_layers=theirs.get("num_hidden_layers", 32),
-            n_heads=theirs.get("num_attention_heads", 32),
-            n_kv_heads=theirs.get("num_key_value_heads"),
-            d_head=theirs.get("head_dim"),
-            d_ff=theirs.get("intermediate_size", 11008),
-            max_length=theirs.get("max_position_embeddings", 2048),
-            positions="rotary",
-            rotary_base=rotary_base(theirs),
-            rotary_pairing="halves",
-            norm="rms",
-            norm_eps=theirs.get("rms_norm_eps", 1e-6),
-            activation=gated(activation(theirs, "hidden_act", "silu"), "hidden_act"),
-            bias=False,
-            attention_bias=theirs.get("attention_bias", False),
-            ffn_bias=theirs.get("mlp_bias", False),
-            dropout=dropout(theirs, "attention_dropout", default=0.0),
-            head="linear" if has_head else "none",
-            tie_embeddings=has_head and theirs.get("tie_word_embeddings", False),
-            initialisation="gpt2",
-        )
+    return Config(
+        vocab=theirs.get("vocab_size", 32000),
+        d_model=theirs.get("hidden_size", 4096),
+        n_layers=theirs.get("num_hidden_layers", 32),
+        n_heads=theirs.get("num_attention_heads", 32),
+        n_kv_heads=theirs.get("num_key_value_heads"),
+        d_head=theirs.get("head_dim"),
+        d_ff=theirs.get("intermediate_size", 11008),
+        max_length=theirs.get("max_position_embeddings", 2048),
+        positions="rotary",
+        rotary_base=rotary_base(theirs),
+        rotary_pairing="halves",
+        norm="rms",
+        norm_eps=theirs.get("rms_norm_eps", 1e-6),
+        activation=gated(activation(theirs, "hidden_act", "silu"), "hidden_act"),
+        bias=False,
+        attention_bias=theirs.get("attention_bias", False),
+        ffn_bias=theirs.get("mlp_bias", False),
+        dropout=dropout(theirs, "attention_dropout", default=0.0),
+        head="linear" if has_head else "none",
+        tie_embeddings=has_head and theirs.get("tie_word_embeddings", False),
+        initialisation="gpt2",
     )
 
 
@@ -115,35 +110,6 @@ def tied_names(config: Config) -> dict[str, str]:
     return {"lm_head.weight": "embed_tokens.weight"} if config.tie_embeddings else {}
 
 
-def incompatibilities(c: Config) -> list[str]:
-    """The reasons why a config does not fit Llama."""
-    alike = misfits(
-        c,
-        positions="rotary",
-        rotary_pairing="halves",
-        norm="rms",
-        placement="pre",
-        has_final_norm=True,
-        residual=True,
-        token_types=0,
-        embedding_norm=False,
-        embedding_factor=1.0,
-        head_bias=False,
-        logit_scale=1.0,
-    )
-    return alike + applying(
-        (
-            c.attention_scale not in (None, 1 / math.sqrt(c.head_width)),
-            f"attention_scale must be None, is {c.attention_scale}",
-        ),
-        (
-            c.activation not in UNGATED,
-            f"activation must be one with a gate, is {c.activation!r}",
-        ),
-        (c.head == "mlm", "head must be 'linear' or 'none', is 'mlm'"),
-    )
-
-
 def settings(c: Config) -> dict[str, Any]:
     """Llama's settings for such a config."""
     return {
@@ -159,7 +125,7 @@ def settings(c: Config) -> dict[str, Any]:
         "rope_theta": c.rotary_base,
         "rope_parameters": {"rope_type": "default", "rope_theta": c.rotary_base},
         "rms_norm_eps": c.norm_eps,
-        "hidden_act": NAMES[UNGATED[c.activation]],
+        "hidden_act": NAMES[UNGATED.get(c.activation, c.activation)],
         "attention_bias": c.attention_has_bias,
         "mlp_bias": c.ffn_has_bias,
         "attention_dropout": c.dropout,
@@ -171,10 +137,9 @@ LLAMA = Family(
     name="llama",
     prefix="model.",
     derived_tensors=("*rotary_emb.inv_freq",),
-    build=build,
+    config_of=config_of,
     entries=entries,
     tied_names=tied_names,
     kind=Decoder,
-    incompatibilities=incompatibilities,
     settings=settings,
 )

@@ -18,11 +18,10 @@ from measured_transformer.interop.family import (
     NAMES,
     UNGATED,
     Family,
+    MisfitError,
     activation,
-    applying,
     architecture,
     gated,
-    misfits,
     require,
 )
 from measured_transformer.interop.tensors import Entry, entry
@@ -34,8 +33,8 @@ from measured_transformer.parts.feedforward import Activation, is_gated
 _GATED_NAMES: dict[Activation, str] = {"geglu": "gelu_python", "geglu_tanh": "gelu"}
 
 
-def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> EncoderDecoder:
-    """A fresh encoder-decoder with the sizes and choices of the checkpoint."""
+def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
+    """The sizes and choices of the checkpoint."""
     theirs = checkpoint.config
     require(theirs, is_causal=True)
     supported = ("T5ForConditionalGeneration", "T5Model")
@@ -45,30 +44,28 @@ def build(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> EncoderDecod
     # Newer settings say outright whether the state is scaled; older ones by calling the weights tied.
     scaled = theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings", True))
     n_decoder_layers = theirs.get("num_decoder_layers")
-    return EncoderDecoder(
-        Config(
-            vocab=theirs.get("vocab_size", 32128),
-            d_model=d_model,
-            n_layers=theirs.get("num_layers", 6),
-            n_decoder_layers=n_decoder_layers,
-            n_heads=theirs.get("num_heads", 8),
-            d_head=theirs.get("d_kv", 64),
-            d_ff=theirs.get("d_ff", 2048),
-            positions="relative",
-            relative_buckets=theirs.get("relative_attention_num_buckets", 32),
-            relative_max_distance=theirs.get("relative_attention_max_distance", 128),
-            attention_scale=1.0,
-            norm="rms",
-            norm_eps=theirs.get("layer_norm_epsilon", 1e-6),
-            activation=feedforward(theirs),
-            bias=False,
-            dropout=theirs.get("dropout_rate", 0.1),
-            embedding_scale=1.0,
-            head="linear" if has_head else "none",
-            logit_scale=d_model**-0.5 if has_head and scaled else 1.0,
-            tie_embeddings=has_head and _tied(theirs, tensors),
-            initialisation="gpt2",
-        )
+    return Config(
+        vocab=theirs.get("vocab_size", 32128),
+        d_model=d_model,
+        n_layers=theirs.get("num_layers", 6),
+        n_decoder_layers=n_decoder_layers,
+        n_heads=theirs.get("num_heads", 8),
+        d_head=theirs.get("d_kv", 64),
+        d_ff=theirs.get("d_ff", 2048),
+        positions="relative",
+        relative_buckets=theirs.get("relative_attention_num_buckets", 32),
+        relative_max_distance=theirs.get("relative_attention_max_distance", 128),
+        attention_scale=1.0,
+        norm="rms",
+        norm_eps=theirs.get("layer_norm_epsilon", 1e-6),
+        activation=feedforward(theirs),
+        bias=False,
+        dropout=theirs.get("dropout_rate", 0.1),
+        embedding_scale=1.0,
+        head="linear" if has_head else "none",
+        logit_scale=d_model**-0.5 if has_head and scaled else 1.0,
+        tie_embeddings=has_head and _tied(theirs, tensors),
+        initialisation="gpt2",
     )
 
 
@@ -150,36 +147,6 @@ def tied_names(config: Config) -> dict[str, str]:
     return names
 
 
-def incompatibilities(c: Config) -> list[str]:
-    """The reasons why a config does not fit T5."""
-    alike = misfits(
-        c,
-        positions="relative",
-        norm="rms",
-        placement="pre",
-        has_final_norm=True,
-        residual=True,
-        attention_has_bias=False,
-        ffn_has_bias=False,
-        kv_heads=c.n_heads,
-        embedding_norm=False,
-        embedding_factor=1.0,
-        attention_scale=1.0,
-        head_bias=False,
-    )
-    scaled = _reads_scaled(c)
-    return alike + applying(
-        (
-            not scaled and c.logit_scale != 1,
-            f"logit_scale must be 1 or 1/sqrt(d_model), is {c.logit_scale}",
-        ),
-        (
-            scaled and not c.tie_embeddings,
-            "an unembedding of its own must read a state that is not scaled",
-        ),
-    )
-
-
 def _reads_scaled(c: Config) -> bool:
     """Whether the unembedding reads the final state divided by the root of its width."""
     return c.logit_scale == c.d_model**-0.5 and c.d_model != 1
@@ -187,6 +154,8 @@ def _reads_scaled(c: Config) -> bool:
 
 def settings(c: Config) -> dict[str, Any]:
     """T5's settings for such a config."""
+    if _reads_scaled(c) and not c.tie_embeddings and c.head != "none":
+        raise MisfitError("an unembedding of its own must read a state that is not scaled")
     plain = UNGATED.get(c.activation, c.activation)
     name = _GATED_NAMES.get(c.activation) or NAMES[plain]
     return {
@@ -215,10 +184,9 @@ T5 = Family(
     name="t5",
     prefix="",
     derived_tensors=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
-    build=build,
+    config_of=config_of,
     entries=entries,
     tied_names=tied_names,
     kind=EncoderDecoder,
-    incompatibilities=incompatibilities,
     settings=settings,
 )

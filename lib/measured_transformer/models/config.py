@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
+from measured_transformer.parts.attention import QueryKeyNorm
 from measured_transformer.parts.block import Placement
-from measured_transformer.parts.feedforward import Activation
-from measured_transformer.parts.norms import NormName
+from measured_transformer.parts.feedforward import Activation, activation_names
+from measured_transformer.parts.norms import NORMS
+from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import Pairing
+from measured_transformer.parts.rotary_scaling import RotaryScaling
 
-Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]
-"""How order is told, see `measured_transformer.parts.positions`."""
+Positions = str
+"""Name of a position scheme, one of `parts.position_schemes.SCHEMES`."""
 Initialisation = Literal["xavier", "gpt2"]
 """How fresh weights are drawn, see `Config`."""
 HeadName = Literal["linear", "mlm", "none"]
@@ -24,16 +28,47 @@ _SIZES = (
     *("vocab", "d_model", "n_layers", "n_heads", "max_length"),
     *("relative_buckets", "relative_max_distance", "token_types"),
 )
-_SIZES_OR_NONE = ("n_decoder_layers", "n_kv_heads", "d_head", "d_ff")
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "positions": get_args(Positions),
-    "norm": get_args(NormName),
-    "placement": get_args(Placement),
-    "activation": get_args(Activation),
-    "rotary_pairing": get_args(Pairing),
-    "initialisation": get_args(Initialisation),
-    "head": get_args(HeadName),
+_SIZES_OR_NONE = ("n_decoder_layers", "n_kv_heads", "d_head", "d_ff", "window")
+_NUMBERS = (
+    *("dropout", "norm_eps", "norm_offset", "rotary_base", "rotary_share"),
+    *("residual_scale", "logit_scale"),
+)
+_NUMBERS_OR_NONE = ("attention_scale", "score_cap", "logit_cap")
+_FLAGS = (
+    *("residual", "parallel", "shared_norm", "bias", "tie_embeddings", "embedding_norm"),
+    *("head_bias", "pooler", "sinks", "shared_kv"),
+)
+_FLAGS_OR_NONE = ("final_norm", "norm_bias", "attention_bias", "qkv_bias", "ffn_bias")
+_CHOICES: dict[str, Callable[[], Iterable[str]]] = {
+    "positions": lambda: SCHEMES,
+    "norm": lambda: NORMS,
+    "placement": lambda: get_args(Placement),
+    "activation": activation_names,
+    "rotary_pairing": lambda: get_args(Pairing),
+    "qk_norm": lambda: get_args(QueryKeyNorm),
+    "initialisation": lambda: get_args(Initialisation),
+    "head": lambda: get_args(HeadName),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """What one block has otherwise than the config says; None: as it says.
+
+    Attributes:
+        positions: 'none' for a block that does not turn queries and keys of a rotary model.
+        rotary_base, rotary_share, rotary_scaling: of this block's angles.
+        window, attention_scale, d_ff, activation: as in `Config`.
+    """
+
+    positions: Literal["rotary", "none"] | None = None
+    rotary_base: float | None = None
+    rotary_share: float | None = None
+    rotary_scaling: RotaryScaling | None = None
+    window: int | None = None
+    attention_scale: float | None = None
+    d_ff: int | None = None
+    activation: Activation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,19 +85,37 @@ class Config:
         d_head: width of a head; `d_model / n_heads` when None.
         d_ff: neurons per block; `4 * d_model` when None.
         max_length: longest sequence of *learned* positions; the other schemes know no limit.
-        positions: 'sinusoidal', 'learned', 'rotary', 'alibi', 'relative' (T5's bias) or 'none'.
+        positions: 'sinusoidal', 'learned', 'rotary', 'alibi', 'relative' (T5's bias), 'learned_and_relative' or
+            'none'; what each consists of stands in `parts.position_schemes`, and a new one is defined there.
         rotary_base: base of the rotary and the sinusoidal frequencies.
         rotary_pairing: 'interleaved' or 'halves', see `parts.positions.Rotation`.
+        rotary_share: share of a head's entries that are turned, the first ones.
+        rotary_scaling: what changes the rotary frequencies for long sequences, see `parts.rotary_scaling`.
         relative_buckets, relative_max_distance: see `parts.positions.relative_buckets`.
         attention_scale: factor on the dot products; 1/sqrt(width of a head) when None (T5: 1).
-        norm: 'layer', 'rms' or 'none'.
+        score_cap: scores are squeezed below this by a tanh before the softmax (Gemma 2); None: they are not.
+        qk_norm: whether queries and keys are normalised before they are turned and multiplied: 'none'; each
+            head by the same weights ('head': Qwen 3, Gemma 3), each by its own ('heads': StableLM), or all
+            heads of a position together ('width': OLMo 2).
+        window: number of keys that a token sees, itself and those before it; in an encoder as many on either
+            side. None: all.
+        sinks: whether each head has a learned score for attending to nothing (gpt-oss).
+        shared_kv: whether values are the keys before their rotation, by one projection.
+        norm: 'layer', 'rms', 'layer_plain' (without weights), 'none', or what was added to `parts.norms.NORMS`.
         norm_eps: what is added to the variance under the root.
-        placement: 'pre' or 'post'.
-        final_norm: whether one more norm stands after the last block; with pre-norm when None.
+        norm_bias: whether LayerNorms have biases; `bias` when None.
+        norm_offset: added to the stored weight of RMS norms (Gemma: 1).
+        placement: 'pre', 'post', 'sandwich' (before the sublayer and after it, before the addition: Gemma 2) or
+            'branch' (after the sublayer alone: OLMo 2).
+        parallel: whether attention and network both read what enters the block, and are added together.
+        shared_norm: whether the two branches of a parallel block read the same norm (GPT-J), not each its own.
+        final_norm: whether one more norm stands after the last block; with all but post-norm when None.
         residual: whether the blocks have their residual connections.
+        residual_scale: factor on what each sublayer adds (Granite).
         activation: see `parts.feedforward.FeedForward`.
         bias: whether projections and LayerNorms have biases.
         attention_bias, ffn_bias: the same for the projections of one of the sublayers; `bias` when None.
+        qkv_bias: the same for queries, keys and values alone (Qwen 2); as the output projection when None.
         dropout: probability of dropping, in training, an attention weight, an entry of a sublayer's
             output or of the embedding.
         token_types: number of kinds of tokens, each with a vector of its own (BERT's segments); 0: none.
@@ -73,11 +126,14 @@ class Config:
             then that matrix ('mlm'), or nothing ('none': the final state itself).
         head_bias: whether the logits have a bias.
         logit_scale: factor on the final state before the unembedding (tied T5: 1/sqrt(d_model)).
+        logit_cap: logits are squeezed below this by a tanh (Gemma 2); None: they are not.
         pooler: whether an `Encoder` has BERT's layer that sums up a sequence from its first position.
         tie_embeddings: whether the unembedding is the embedding matrix itself.
         initialisation: 'xavier' (uniform Xavier weights; embeddings of variance 1/d_model, multiplied by
             sqrt(d_model) when they enter the stream, as in Vaswani et al.) or 'gpt2' (normal, standard
             deviation 0.02; matrices that write to the stream divided by sqrt(2 n_layers)).
+        layers: what single blocks have otherwise, repeated over the depth: five times `Layer(window=512)` and
+            one `Layer()` make every sixth block see everything. Empty: all blocks are alike.
 
     Raises:
         ValueError: when a size is not positive, a choice is unknown or sizes do not divide.
@@ -95,17 +151,30 @@ class Config:
     positions: Positions = "sinusoidal"
     rotary_base: float = 10000.0
     rotary_pairing: Pairing = "interleaved"
+    rotary_share: float = 1.0
+    rotary_scaling: RotaryScaling | None = None
     relative_buckets: int = 32
     relative_max_distance: int = 128
     attention_scale: float | None = None
-    norm: NormName = "layer"
+    score_cap: float | None = None
+    qk_norm: QueryKeyNorm = "none"
+    window: int | None = None
+    sinks: bool = False
+    shared_kv: bool = False
+    norm: str = "layer"
     norm_eps: float = 1e-5
+    norm_bias: bool | None = None
+    norm_offset: float = 0.0
     placement: Placement = "pre"
+    parallel: bool = False
+    shared_norm: bool = False
     final_norm: bool | None = None
     residual: bool = True
+    residual_scale: float = 1.0
     activation: Activation = "gelu"
     bias: bool = True
     attention_bias: bool | None = None
+    qkv_bias: bool | None = None
     ffn_bias: bool | None = None
     dropout: float = 0.0
     token_types: int = 0
@@ -114,9 +183,11 @@ class Config:
     head: HeadName = "linear"
     head_bias: bool = False
     logit_scale: float = 1.0
+    logit_cap: float | None = None
     pooler: bool = False
     tie_embeddings: bool = False
     initialisation: Initialisation = "xavier"
+    layers: tuple[Layer, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -124,6 +195,7 @@ class Config:
         self._check_choices()
         self._check_widths()
         self._check_ranges()
+        self._check_parts()
         if self.head == "none" and (self.tie_embeddings or self.head_bias):
             raise ValueError(
                 "head='none' has no unembedding: tie_embeddings and head_bias must be False, got "
@@ -134,24 +206,25 @@ class Config:
         for name in (*_SIZES, *_SIZES_OR_NONE):
             if name in _SIZES or getattr(self, name) is not None:
                 self._whole(name, least=0 if name == "token_types" else 1)
-        for name in ("dropout", "norm_eps", "rotary_base", "logit_scale"):
+        for name in _NUMBERS:
             self._number(name)
-        if self.attention_scale is not None:
-            self._number("attention_scale")
+        for name in _NUMBERS_OR_NONE:
+            if getattr(self, name) is not None:
+                self._number(name)
         if self.embedding_scale != "auto":
             self._number("embedding_scale", other=" or 'auto'")
 
     def _check_flags(self) -> None:
-        for name in ("residual", "bias", "tie_embeddings", "embedding_norm", "head_bias", "pooler"):
+        for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        for name in ("final_norm", "attention_bias", "ffn_bias"):
+        for name in _FLAGS_OR_NONE:
             if not isinstance(getattr(self, name), bool | None):
                 raise ValueError(f"{name} must be True, False or None, got {getattr(self, name)!r}")
 
     def _check_choices(self) -> None:
-        for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
+        for name, choices in _CHOICES.items():
+            value, allowed = getattr(self, name), list(choices())
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
 
@@ -170,12 +243,22 @@ class Config:
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(f"rotary positions need an even width of heads, got {self.head_width}")
+        if self.rotary_share != 1 and (self.rotary_width % 2 or not self.rotary_width):
+            raise ValueError(
+                f"rotary_share must turn an even number of the {self.head_width} entries of a head, got "
+                f"{self.rotary_share}, which turns {self.rotary_width}"
+            )
 
     def _check_ranges(self) -> None:
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
         if self.norm_eps < 0:
             raise ValueError(f"norm_eps must not be negative, got {self.norm_eps}")
+        if not 0 < self.rotary_share <= 1:
+            raise ValueError(f"rotary_share must lie in (0, 1], got {self.rotary_share}")
+        for name in ("score_cap", "logit_cap"):
+            if (cap := getattr(self, name)) is not None and cap <= 0:
+                raise ValueError(f"{name} must be positive or None, got {cap}")
         if self.rotary_base <= 1:
             raise ValueError(f"rotary_base must be greater than one, got {self.rotary_base}")
         if self.relative_buckets < 4 or self.relative_max_distance <= self.relative_buckets // 2:
@@ -184,6 +267,36 @@ class Config:
                 f"them, got relative_buckets={self.relative_buckets} and "
                 f"relative_max_distance={self.relative_max_distance}"
             )
+
+    def _check_parts(self) -> None:
+        if self.rotary_scaling is not None and not isinstance(self.rotary_scaling, RotaryScaling):
+            raise ValueError(
+                "rotary_scaling must be one of the classes of parts.rotary_scaling or None, got "
+                f"{type(self.rotary_scaling).__name__}"
+            )
+        if self.shared_norm and not (self.parallel and self.placement == "pre"):
+            raise ValueError(
+                "shared_norm is for parallel blocks with pre-norm, got "
+                f"parallel={self.parallel} and placement={self.placement!r}"
+            )
+        if self.parallel and self.placement == "post":
+            raise ValueError("a parallel block has no post-norm: choose another placement")
+        if self.norm_offset and self.norm != "rms":
+            raise ValueError(f"norm_offset is for norm='rms', got norm={self.norm!r}")
+        if self.qk_norm != "none" and self.norm == "none":
+            raise ValueError("qk_norm needs a norm, got norm='none'")
+        layers = tuple(self.layers)
+        if wrong := [type(one).__name__ for one in layers if not isinstance(one, Layer)]:
+            raise ValueError(f"layers must hold objects of the class Layer, got {wrong[0]}")
+        object.__setattr__(self, "layers", layers)
+        if layers:
+            if self.positions != "rotary" and any(_turns(one) for one in layers):
+                raise ValueError(
+                    "layers with rotary settings are for positions='rotary', got "
+                    f"positions={self.positions!r}"
+                )
+            for i in range(len(layers)):
+                self.of_layer(i)  # each block's settings pass the same checks
 
     def _whole(self, name: str, *, least: int) -> None:
         value = getattr(self, name)
@@ -224,6 +337,21 @@ class Config:
         return self.bias if self.attention_bias is None else self.attention_bias
 
     @property
+    def qkv_has_bias(self) -> bool:
+        """Whether the projections to queries, keys and values have biases."""
+        return self.attention_has_bias if self.qkv_bias is None else self.qkv_bias
+
+    @property
+    def norm_has_bias(self) -> bool:
+        """Whether LayerNorms have biases."""
+        return self.bias if self.norm_bias is None else self.norm_bias
+
+    @property
+    def rotary_width(self) -> int:
+        """Number of entries of each head that are turned."""
+        return int(self.head_width * self.rotary_share)
+
+    @property
     def ffn_has_bias(self) -> bool:
         """Whether the projections of the feed-forward networks have biases."""
         return self.bias if self.ffn_bias is None else self.ffn_bias
@@ -238,7 +366,24 @@ class Config:
     @property
     def has_final_norm(self) -> bool:
         """Whether one more norm stands after the last block."""
-        return self.placement == "pre" if self.final_norm is None else self.final_norm
+        return self.placement != "post" if self.final_norm is None else self.final_norm
+
+    def of_layer(self, i: int) -> Config:
+        """The config of block `i`, in which `layers` is empty.
+
+        >>> config = Config(vocab=10, layers=(Layer(window=8), Layer()))
+        >>> [config.of_layer(i).window for i in range(4)]
+        [8, None, 8, None]
+        """
+        if not self.layers:
+            return self
+        given = self.layers[i % len(self.layers)]
+        changes = {
+            field.name: value
+            for field in fields(given)
+            if (value := getattr(given, field.name)) is not None
+        }
+        return self.replace(layers=(), **changes)
 
     def replace(self, **changes: Any) -> Config:
         """The same config with some fields changed, checked again.
@@ -253,3 +398,11 @@ class Config:
         if unknown := sorted(set(changes) - known):
             raise ValueError(f"unknown fields {unknown}; Config has {sorted(known)}")
         return dataclasses.replace(self, **changes)
+
+
+def _turns(layer: Layer) -> bool:
+    """Whether a layer has settings of rotary positions."""
+    return any(
+        getattr(layer, name) is not None
+        for name in ("positions", "rotary_base", "rotary_share", "rotary_scaling")
+    )

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from measured_transformer.models.config import Config
-from measured_transformer.models.head import make_head_layer, make_unembedding, scaled
+from measured_transformer.models.head import capped, make_head_layer, make_unembedding, scaled
 from measured_transformer.models.stack import Stack, initialise
 from measured_transformer.parts.heads import Pooler
 from measured_transformer.parts.tap import Tap
@@ -71,7 +71,8 @@ class Encoder(Stack):
             return state
         if self.head_layer is not None:
             state = self.head_layer(state)
-        return self.logits(self.unembedding(scaled(state, self.config.logit_scale)))
+        logits = self.unembedding(scaled(state, self.config.logit_scale))
+        return self.logits(capped(logits, self.config.logit_cap))
 
     def pool(
         self, final_state: Float[Tensor, "batch position d_model"]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
-from measured_transformer.models.head import make_unembedding, scaled
+from measured_transformer.models.head import capped, make_unembedding, scaled
 from measured_transformer.models.stack import Stack, initialise
 from measured_transformer.parts.tap import Tap
 
@@ -122,7 +122,8 @@ class EncoderDecoder(nn.Module):
         state = self.decoder.apply_final_norm(x)
         if self.unembedding is None:
             return state
-        return self.logits(self.unembedding(scaled(state, self.config.logit_scale)))
+        logits = self.unembedding(scaled(state, self.config.logit_scale))
+        return self.logits(capped(logits, self.config.logit_cap))
 
     def make_cache(self, capacity: int = 0) -> KeyValueCache:
         """An empty cache for the decoder, with room for `capacity` target positions at first."""

@@ -26,3 +26,8 @@ def make_unembedding(config: Config) -> nn.Linear | None:
 def scaled(state: Tensor, factor: float) -> Tensor:
     """The state times the factor; the state itself when that is one."""
     return state if factor == 1 else state * factor
+
+
+def capped(logits: Tensor, cap: float | None) -> Tensor:
+    """The logits squeezed below the cap; the logits themselves when there is none."""
+    return logits if cap is None else cap * (logits / cap).tanh()

@@ -7,6 +7,7 @@ from typing import Literal
 
 from measured_transformer.models.config import Config
 from measured_transformer.parts.feedforward import is_gated
+from measured_transformer.parts.position_schemes import SCHEMES
 
 Kind = Literal["decoder", "encoder", "encoder-decoder"]
 """Which model a config is counted for."""
@@ -20,7 +21,7 @@ class Count:
         embedding: vectors of tokens and token types.
         positions: learned positions or relative biases.
         attention, cross_attention, feedforward: of all blocks.
-        norms: all of them, but not that of the masked-token layer.
+        norms: all of them, but not that of the masked-token layer and those of queries and keys.
         head: unembedding where it is not tied, masked-token layer, pooler.
     """
 
@@ -52,21 +53,16 @@ def count_parameters(config: Config, kind: Kind) -> Count:
     3632
     """
     c, d = config, config.d_model
-    stacks, layers, decoder_layers = _stacks(config, kind)
-    queries, keys = c.n_heads * c.head_width, c.kv_heads * c.head_width
-    attention = 2 * d * queries + 2 * d * keys
-    if c.attention_has_bias:
-        attention += queries + 2 * keys + d
-    gates = 2 if is_gated(c.activation) else 1
-    feedforward = (gates + 1) * d * c.neurons
-    if c.ffn_has_bias:
-        feedforward += gates * c.neurons + d
-    norm = {"layer": d + d * c.bias, "rms": d, "none": 0}[c.norm]
-    norms = 2 * layers + decoder_layers + stacks * (c.embedding_norm + c.has_final_norm)
-    positions = {
-        "learned": c.max_length * d,
-        "relative": c.relative_buckets * c.n_heads,
-    }.get(c.positions, 0)
+    stacks, _, crossed = _stacks(config, kind)
+    norm = _norm(c, d)
+    attention = _attention(c)
+    blocks = [c.of_layer(i) for n in _depths(c, kind) for i in range(n)]
+    own = {"post": 2, "pre": 2, "branch": 2, "sandwich": 4}[c.placement] - c.shared_norm
+    norms = len(blocks) * own + crossed + stacks * (c.embedding_norm + c.has_final_norm)
+    scheme = SCHEMES[c.positions]
+    positions = c.max_length * d if scheme.limited else 0
+    if c.positions in ("relative", "learned_and_relative"):
+        positions += c.relative_buckets * c.n_heads
     head = 0
     if c.head != "none":
         head += c.vocab * (d * (not c.tie_embeddings) + c.head_bias)
@@ -77,9 +73,9 @@ def count_parameters(config: Config, kind: Kind) -> Count:
     return Count(
         embedding=(c.vocab + stacks * c.token_types) * d,
         positions=stacks * positions,
-        attention=layers * attention,
-        cross_attention=decoder_layers * attention,
-        feedforward=layers * feedforward,
+        attention=len(blocks) * attention,
+        cross_attention=crossed * attention,
+        feedforward=sum(_feedforward(one) for one in blocks),
         norms=norms * norm,
         head=head,
     )
@@ -128,7 +124,7 @@ def count_flops(
     queries, keys = c.n_heads * c.head_width, c.kv_heads * c.head_width
 
     def attention(n_query: int, n_key: int, n_projected: int) -> int:
-        projections = n_query * 2 * d * queries + n_projected * 2 * d * keys
+        projections = n_query * 2 * d * queries + n_projected * (2 - c.shared_kv) * d * keys
         return 2 * (projections + 2 * n_query * n_key * queries)
 
     source = 0 if source_length is None or cached else source_length
@@ -136,12 +132,15 @@ def count_flops(
     writing_layers = decoder_layers if kind == "encoder-decoder" else layers
     self_attention = writing_layers * attention(length, cached + length, length)
     cross_attention = 0
-    positions = writing_layers * length
     if source_length is not None:
         self_attention += own_layers * attention(source, source, source)
         cross_attention = decoder_layers * attention(length, source_length, source)
-        positions += own_layers * source
-    feedforward = positions * 2 * (3 if is_gated(c.activation) else 2) * d * c.neurons
+    read = (source, length) if kind == "encoder-decoder" else (length,)
+    feedforward = sum(
+        n * 2 * (3 if is_gated(one.activation) else 2) * d * one.neurons
+        for n, depth in zip(read, _depths(c, kind), strict=True)
+        for one in map(c.of_layer, range(depth))
+    )
     head = 0 if c.head == "none" else length * 2 * d * c.vocab
     if c.head == "mlm":
         head += length * 2 * d * d
@@ -150,6 +149,38 @@ def count_flops(
         cross_attention=batch * cross_attention,
         feedforward=batch * feedforward,
         head=batch * head,
+    )
+
+
+def _norm(c: Config, width: int) -> int:
+    """Parameters of a norm of such vectors."""
+    return {"layer": width + width * c.norm_has_bias, "rms": width}.get(c.norm, 0)
+
+
+def _attention(c: Config) -> int:
+    """Parameters of an attention layer."""
+    queries, keys = c.n_heads * c.head_width, c.kv_heads * c.head_width
+    inner = queries + (2 - c.shared_kv) * keys
+    count = c.d_model * (queries + inner) + inner * c.qkv_has_bias
+    count += c.d_model * c.attention_has_bias + c.n_heads * c.sinks
+    if c.norm not in ("layer", "rms") and c.qk_norm != "heads":
+        return count
+    return count + {"none": 0, "head": 2 * c.head_width}.get(c.qk_norm, queries + keys)
+
+
+def _feedforward(c: Config) -> int:
+    """Parameters of a feed-forward network."""
+    gates = 2 if is_gated(c.activation) else 1
+    count = (gates + 1) * c.d_model * c.neurons
+    return count + (gates * c.neurons + c.d_model) * c.ffn_has_bias
+
+
+def _depths(config: Config, kind: Kind) -> tuple[int, ...]:
+    """Number of blocks of each stack."""
+    return (
+        (config.n_layers, config.decoder_layers)
+        if kind == "encoder-decoder"
+        else (config.n_layers,)
     )
 
 

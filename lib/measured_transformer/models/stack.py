@@ -16,16 +16,9 @@ from measured_transformer.models.token_positions import TokenPositions, find_pos
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import FeedForward
-from measured_transformer.parts.norms import LayerNorm, RMSNorm, make_norm
-from measured_transformer.parts.positions import (
-    LearnedPositions,
-    RelativeBias,
-    RotaryPositions,
-    Rotation,
-    SinusoidalPositions,
-    alibi_bias_between,
-    alibi_slopes,
-)
+from measured_transformer.parts.norms import make_norm
+from measured_transformer.parts.position_schemes import SCHEMES
+from measured_transformer.parts.positions import RotaryPositions, Rotation
 from measured_transformer.parts.tap import Tap
 
 
@@ -62,34 +55,27 @@ class Stack(nn.Module):
         self.config, self.causal = config, causal
         self.token_embedding = nn.Embedding(config.vocab, config.d_model)
         self.embedding_scale = config.embedding_factor
-        self.positions: SinusoidalPositions | LearnedPositions | None = None
-        self.rotary: RotaryPositions | None = None
-        self.relative: RelativeBias | None = None
-        if config.positions == "sinusoidal":
-            self.positions = SinusoidalPositions(config.d_model, base=config.rotary_base)
-        elif config.positions == "learned":
-            self.positions = LearnedPositions(config.max_length, config.d_model)
-        elif config.positions == "rotary":
-            self.rotary = RotaryPositions(
-                config.head_width, base=config.rotary_base, pairing=config.rotary_pairing
-            )
-        elif config.positions == "relative":
-            self.relative = RelativeBias(
-                config.n_heads,
-                n_buckets=config.relative_buckets,
-                max_distance=config.relative_max_distance,
-                bidirectional=not causal,
-            )
+        scheme = SCHEMES[config.positions]
+        self.positions: nn.Module | None = None if scheme.added is None else scheme.added(config)
+        self.rotary: RotaryPositions | None = (
+            None if scheme.turned is None else scheme.turned(config)
+        )
+        self.relative: nn.Module | None = (
+            None if scheme.bias is None else scheme.bias(config, causal)
+        )
         self.token_type_embedding = (
             nn.Embedding(config.token_types, config.d_model) if config.token_types else None
         )
         self.embedding_norm = _norm(config) if config.embedding_norm else nn.Identity()
         self.embedding_dropout = nn.Dropout(config.dropout)
         self.embedding = Tap()
+        configs = [
+            config.of_layer(i) for i in range(config.n_layers if n_layers is None else n_layers)
+        ]
         self.blocks = nn.ModuleList(
-            make_block(config, cross_attention=cross_attention)
-            for _ in range(config.n_layers if n_layers is None else n_layers)
+            make_block(one, cross_attention=cross_attention) for one in configs
         )
+        self.layer_rotary, self._rotary_of = _layer_rotary(config, configs)
         self.final_norm = _norm(config) if config.has_final_norm else nn.Identity()
         self.final_state = Tap()
 
@@ -131,7 +117,7 @@ class Stack(nn.Module):
             x = x + self.token_type_embedding(types)
         x = self.embedding(self.embedding_dropout(self.embedding_norm(x)))
         rotation = None if self.rotary is None else _look_up(self.rotary, positions)
-        return x, rotation, self._score_bias(positions, x)
+        return x, rotation, self._score_bias(positions)
 
     def run_blocks(
         self,
@@ -145,6 +131,7 @@ class Stack(nn.Module):
         cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "batch position d_model"]:
         """Third step: the stream after the last block; a cache then holds these positions as well."""
+        rotations = self._rotations(positions, rotation)
         for i, block in enumerate(self.blocks):
             x = block(
                 x,
@@ -152,7 +139,7 @@ class Stack(nn.Module):
                 causal=self.causal,
                 padding_mask=positions.padding_mask,
                 memory_padding_mask=memory_padding_mask,
-                rotation=rotation,
+                rotation=rotations[i],
                 score_bias=score_bias,
                 cache=None if cache is None else cache.layers[i],
                 cross_cache=None if cache is None or memory is None else cache.cross_layers[i],
@@ -216,13 +203,20 @@ class Stack(nn.Module):
         crossed = any(block.cross_attention is not None for block in self.blocks)
         return KeyValueCache(len(self.blocks), cross_attention=crossed, capacity=capacity)
 
-    def _score_bias(self, positions: TokenPositions, x: Tensor) -> Tensor | None:
-        if self.relative is not None:
-            return self.relative(positions.queries, positions.keys)
-        if self.config.positions != "alibi":
+    def _score_bias(self, positions: TokenPositions) -> Tensor | None:
+        if self.relative is None:
             return None
-        slopes = alibi_slopes(self.config.n_heads).to(device=x.device, dtype=x.dtype)
-        return alibi_bias_between(slopes, positions.queries, positions.keys)
+        bias: Tensor = self.relative(positions.queries, positions.keys)
+        return bias
+
+    def _rotations(
+        self, positions: TokenPositions, rotation: Rotation | None
+    ) -> list[Rotation | None]:
+        """The rotation of each block: the one given, where the block has no angles of its own."""
+        if not self._rotary_of:
+            return [rotation] * len(self.blocks)
+        own = {name: _look_up(table, positions) for name, table in self.layer_rotary.items()}
+        return [{"": rotation, "none": None, **own}[name] for name in self._rotary_of]
 
     def _check(
         self, tokens: Tensor, token_types: Tensor | None, cache: KeyValueCache | None
@@ -237,17 +231,21 @@ class Stack(nn.Module):
 def make_block(config: Config, *, cross_attention: bool = False) -> Block:
     """One block with the sizes and choices of the config."""
     return Block(
-        _attention(config),
+        _attention(config, rotated=SCHEMES[config.positions].turned is not None),
         FeedForward(
             config.d_model, config.neurons, activation=config.activation, bias=config.ffn_has_bias
         ),
         _norm(config),
-        _norm(config),
+        nn.Identity() if config.shared_norm else _norm(config),
         cross_attention=_attention(config) if cross_attention else None,
         cross_attention_norm=_norm(config) if cross_attention else None,
         placement=config.placement,
         residual=config.residual,
         dropout=config.dropout,
+        written_norms=[_norm(config) for _ in range(2)] if config.placement == "sandwich" else (),
+        parallel=config.parallel,
+        shared_norm=config.shared_norm,
+        residual_scale=config.residual_scale,
     )
 
 
@@ -257,8 +255,11 @@ def initialise(model: nn.Module, config: Config) -> None:
     for name, parameter in model.named_parameters():
         path = name.split(".")
         if "norm" in name:
-            parameter.fill_(1.0 if path[-1] == "weight" else 0.0)
-        elif path[-1] == "bias":
+            offset = (
+                0.0 if path[-2] == "norm" else config.norm_offset
+            )  # the layer before an unembedding
+            parameter.fill_(1.0 - offset if path[-1] == "weight" else 0.0)
+        elif path[-1] in ("bias", "sinks"):
             parameter.zero_()
         elif config.initialisation == "gpt2":
             writes = name.endswith(("attention.output.weight", "feedforward.down.weight"))
@@ -271,7 +272,7 @@ def initialise(model: nn.Module, config: Config) -> None:
             nn.init.xavier_uniform_(parameter)
 
 
-def _attention(config: Config) -> MultiHeadAttention:
+def _attention(config: Config, *, rotated: bool = False) -> MultiHeadAttention:
     return MultiHeadAttention(
         config.d_model,
         config.n_heads,
@@ -280,11 +281,51 @@ def _attention(config: Config) -> MultiHeadAttention:
         bias=config.attention_has_bias,
         dropout=config.dropout,
         scale=config.attention_scale,
+        qkv_bias=config.qkv_has_bias,
+        qk_norm=config.qk_norm,
+        norm=config.norm,
+        norm_eps=config.norm_eps,
+        norm_offset=config.norm_offset,
+        window=config.window,
+        score_cap=config.score_cap,
+        sinks=config.sinks,
+        shared_kv=config.shared_kv,
+        rotated=rotated,
     )
 
 
-def _norm(config: Config) -> LayerNorm | RMSNorm | nn.Identity:
-    return make_norm(config.norm, config.d_model, eps=config.norm_eps, bias=config.bias)
+def _norm(config: Config) -> nn.Module:
+    return make_norm(
+        config.norm,
+        config.d_model,
+        eps=config.norm_eps,
+        bias=config.norm_has_bias,
+        offset=config.norm_offset,
+    )
+
+
+def _layer_rotary(config: Config, configs: list[Config]) -> tuple[nn.ModuleDict, list[str]]:
+    """The rotary angles that single blocks have otherwise, and the name of each block's.
+
+    The names are empty for the stack's own angles and 'none' for no rotation; there are none where all blocks
+    turn alike.
+    """
+    names, tables = [], nn.ModuleDict()
+    known: dict[tuple[Any, ...], str] = {_angles_of(config): ""}
+    for one in configs:
+        turned = SCHEMES[one.positions].turned
+        if turned is None:
+            names.append("none" if SCHEMES[config.positions].turned else "")
+            continue
+        name = known.setdefault(_angles_of(one), str(len(known)))
+        if name and name not in tables:
+            tables[name] = turned(one)
+        names.append(name)
+    return tables, names if any(names) else []
+
+
+def _angles_of(config: Config) -> tuple[Any, ...]:
+    return config.rotary_base, config.rotary_share, config.rotary_scaling
 
 
 def _look_up(table: nn.Module, positions: TokenPositions) -> Any:

@@ -13,6 +13,9 @@ al. (2023), "GQA".
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -21,8 +24,12 @@ from torch.nn import functional as F
 
 from measured_transformer.parts.cache import KeyValues
 from measured_transformer.parts.kernels.linear import Linear
+from measured_transformer.parts.norms import HeadNorm, make_norm
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
+
+QueryKeyNorm = Literal["none", "head", "heads", "width"]
+"""What a norm of queries and keys goes over, see `MultiHeadAttention`."""
 
 
 def attention_scores(
@@ -101,12 +108,14 @@ def fused_attention(
     score_bias: Float[Tensor, "..."] | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
+    window: int | None = None,
 ) -> Float[Tensor, "*batch query d_head"]:
     """Scores, pattern and mixture in one kernel that never stores the pattern.
 
     Args:
         queries, keys, values: as in `attention_scores` and `attend`.
         causal: let query i of the last `query` positions see the keys up to its own place.
+        window: as in `window_mask`; all keys when None.
         mask: True where attention is allowed, as in `attention_pattern`.
         score_bias: added to the scores before the softmax (ALiBi); broadcasts to `(*batch, query, key)`.
         scale: as in `attention_scores`.
@@ -129,6 +138,9 @@ def fused_attention(
     n_query, n_key = queries.shape[-2], keys.shape[-2]
     shape = torch.Size((*queries.shape[:-1], n_key))
     causal = causal and n_query != 1  # the last position has nothing ahead of it to hide
+    if window is not None and n_key > window:
+        near = window_mask(n_query, n_key, window=window, device=queries.device)
+        mask = near if mask is None else _checked_mask(mask, shape) & near
     if causal and mask is None and score_bias is None and n_query == n_key:
         return F.scaled_dot_product_attention(
             queries, keys, values, dropout_p=dropout, is_causal=True, scale=scale
@@ -182,6 +194,33 @@ def causal_mask(
     return allowed.tril(n_key - n_query)
 
 
+def window_mask(
+    n_query: int, n_key: int | None = None, *, window: int, device: torch.device | None = None
+) -> Bool[Tensor, "query key"]:
+    """Where attention is allowed when a query sees only the keys that are less than `window` away.
+
+    The queries are the *last* `n_query` of the `n_key` positions. Together with a causal mask, a query sees
+    `window` keys, itself among them.
+
+    Raises:
+        ValueError: when the window is not positive, or there are more queries than keys.
+
+    >>> (causal_mask(4) & window_mask(4, window=2)).int()
+    tensor([[1, 0, 0, 0],
+            [1, 1, 0, 0],
+            [0, 1, 1, 0],
+            [0, 0, 1, 1]], dtype=torch.int32)
+    """
+    n_key = n_query if n_key is None else n_key
+    if window < 1 or n_query > n_key:
+        raise ValueError(
+            "expected a positive window and at most as many queries as keys, got "
+            f"window={window}, {n_query} queries and {n_key} keys"
+        )
+    key = torch.arange(n_key, device=device)
+    return (key[n_key - n_query :, None] - key).abs() < window
+
+
 class MultiHeadAttention(nn.Module):
     """Several heads that read the stream, attend each on its own, and write their sum back.
 
@@ -193,9 +232,11 @@ class MultiHeadAttention(nn.Module):
     of `key.weight` and `value.weight` for a key-value head, belong to head h, as do these columns of
     `output.weight`. Query head h asks key-value head `h // (n_heads // n_kv_heads)`.
 
-    Taps: `queries`, `keys`, `values` (batch head position d_head, before any rotation), `scores` (before
-    masking) and `pattern` (batch head query key), ``mixed`` (batch head query d_head), `head_outputs`
-    (batch head query d_model, each head's own contribution) and `out` (batch query d_model).
+    Taps: `queries`, `keys`, `values` (batch head position d_head, after their norm where there is one and
+    before any rotation), `rotated_queries`, `rotated_keys` (the same after it, in a model with rotary
+    positions), `scores` (before masking) and `pattern` (batch head query key), ``mixed`` (batch head query
+    d_head), `head_outputs` (batch head query d_model, each head's own contribution) and `out` (batch query
+    d_model). In half precision scores and pattern are float32, as in PyTorch's kernel.
     """
 
     def __init__(
@@ -208,8 +249,18 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         dropout: float = 0.0,
         scale: float | None = None,
+        qkv_bias: bool | None = None,
+        qk_norm: QueryKeyNorm = "none",
+        norm: str = "rms",
+        norm_eps: float = 1e-5,
+        norm_offset: float = 0.0,
+        window: int | None = None,
+        score_cap: float | None = None,
+        sinks: bool = False,
+        shared_kv: bool = False,
+        rotated: bool = False,
     ) -> None:
-        """Make the four projections.
+        """Make the projections.
 
         Args:
             d_model: width of the stream read and written.
@@ -219,6 +270,15 @@ class MultiHeadAttention(nn.Module):
             bias: whether the projections have biases.
             dropout: probability of dropping an attention weight in training.
             scale: factor on the dot products; 1/sqrt(d_head) when not given.
+            qkv_bias: whether those to queries, keys and values have biases; `bias` when not given.
+            qk_norm: 'none'; or queries and keys are normalised, each head by the same weights ('head') or by
+                its own ('heads'), or all heads of a position as one vector ('width').
+            norm, norm_eps, norm_offset: which norm that is, see `parts.norms.make_norm`.
+            window: number of keys that a query sees, see `window_mask`; all when None.
+            score_cap: scores become `score_cap * tanh(scores / score_cap)`.
+            sinks: whether each head has a learned score that takes part in the softmax and has no value.
+            shared_kv: whether values are what the key projection gives.
+            rotated: whether there are taps for rotated queries and keys.
 
         Raises:
             ValueError: when head counts or widths do not divide, or a size is not positive.
@@ -251,11 +311,24 @@ class MultiHeadAttention(nn.Module):
             d_head,
         )
         self.dropout, self.scale = dropout, scale
-        self.query = Linear(d_model, n_heads * d_head, bias=bias)
-        self.key = Linear(d_model, n_kv_heads * d_head, bias=bias)
-        self.value = Linear(d_model, n_kv_heads * d_head, bias=bias)
+        self.window, self.score_cap, self.qk_norm = window, score_cap, qk_norm
+        self.rotated = rotated
+        qkv_bias = bias if qkv_bias is None else qkv_bias
+        self.query = Linear(d_model, n_heads * d_head, bias=qkv_bias)
+        self.key = Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
+        self.value = self.key if shared_kv else Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
         self.output = Linear(n_heads * d_head, d_model, bias=bias)
+        self.query_norm: nn.Module | None = None
+        self.key_norm: nn.Module | None = None
+        if qk_norm != "none":
+            self.query_norm, self.key_norm = (
+                _head_norm(qk_norm, n, d_head, norm, norm_eps, norm_offset)
+                for n in (n_heads, n_kv_heads)
+            )
+        self.sinks = nn.Parameter(torch.zeros(n_heads)) if sinks else None
         self.queries, self.keys, self.values = Tap(), Tap(), Tap()
+        if rotated:
+            self.rotated_queries, self.rotated_keys = Tap(), Tap()
         self.scores, self.pattern, self.mixed = Tap(), Tap(), Tap()
         self.head_outputs, self.out = Tap(), Tap()
 
@@ -292,35 +365,126 @@ class MultiHeadAttention(nn.Module):
             ValueError: when widths, masks or their kinds do not fit.
         """
         self._check(x, memory, causal, rotation)
-        queries = self._queries(x, rotation)
-        if memory is None:
-            keys, values = self._keys_and_values(x, rotation, cache)
+        joined = None if cache is None or memory is not None else cache.joined
+        if joined is not None:  # one product for all three
+            asked, new, carried = joined(x).split(self._widths, dim=-1)
+        else:
+            asked = self.query(x)
+        queries = self._queries(asked, rotation)
+        if joined is not None:
+            keys, values = self._keys_and_values(new, carried, rotation, cache)
+        elif memory is None:
+            keys, values = self._keys_and_values(*self._projected(x), rotation, cache)
         else:
             keys, values = self._memory(memory, cache)
+        if mask is None and self._folds(queries):
+            return self._folded(queries, keys, values, padding_mask, score_bias)
         keys, values = self._share(keys), self._share(values)
         allowed = self._allowed(queries, keys, padding_mask, mask)
         mixed = self._mix(queries, keys, values, causal, allowed, score_bias)
         return self.out(self._merge(self.mixed(mixed)))
 
-    def _queries(self, x: Tensor, rotation: Rotation | None) -> Tensor:
-        queries = self.queries(self._split(self.query(x), self.n_heads))
-        return queries if rotation is None else rotation.apply(queries)
+    def join_projections(self) -> Callable[[Tensor], Tensor] | None:
+        """One product in the place of those for queries, keys and values, for a cache's `joined`.
+
+        It has copies of the weights. None where the projections are more than three linear maps.
+        """
+        parts = (self.query, self.key, self.value)
+        if self.value is self.key or any(_is_changed(part) for part in parts):
+            return None
+        weight = torch.cat([part.weight.detach() for part in parts])
+        biases = [part.bias for part in parts if part.bias is not None]
+        bias = torch.cat([one.detach() for one in biases]) if biases else None
+        return partial(F.linear, weight=weight, bias=bias)
+
+    @property
+    def _widths(self) -> list[int]:
+        """Widths of queries, keys and values side by side."""
+        return [self.n_heads * self.d_head, *[self.n_kv_heads * self.d_head] * 2]
+
+    @property
+    def _written_out(self) -> bool:
+        """Whether scores are to be computed that PyTorch's kernel does not know, or never shows."""
+        extended = self.score_cap is not None or self.sinks is not None
+        return extended or self.scores.watched or self.pattern.watched
+
+    def _projected(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        keys = self.key(source)
+        return keys, keys if self.value is self.key else self.value(source)
+
+    def _queries(self, projected: Tensor, rotation: Rotation | None) -> Tensor:
+        queries = self._normed(projected, self.n_heads, self.query_norm)
+        queries = self.queries(queries)
+        if rotation is None:
+            return queries
+        queries = rotation.apply(queries)
+        return self.rotated_queries(queries) if self.rotated else queries
 
     def _keys_and_values(
-        self, source: Tensor, rotation: Rotation | None, cache: KeyValues | None
+        self, new: Tensor, carried: Tensor, rotation: Rotation | None, cache: KeyValues | None
     ) -> tuple[Tensor, Tensor]:
         """The keys and values of the key-value heads, those already in the cache included."""
-        keys = self.keys(self._split(self.key(source), self.n_kv_heads))
-        values = self.values(self._split(self.value(source), self.n_kv_heads))
+        keys = self.keys(self._normed(new, self.n_kv_heads, self.key_norm))
+        values = self.values(self._split(carried, self.n_kv_heads))
         if rotation is not None:
             keys = rotation.apply(keys)
+            keys = self.rotated_keys(keys) if self.rotated else keys
         return (keys, values) if cache is None else cache.extend(keys, values)
+
+    def _normed(self, projected: Tensor, n_heads: int, norm: nn.Module | None) -> Tensor:
+        """Queries or keys by head, normalised where there is a norm for them."""
+        if norm is None:
+            return self._split(projected, n_heads)
+        if self.qk_norm == "width":
+            return self._split(norm(projected), n_heads)
+        normed: Tensor = norm(self._split(projected, n_heads))
+        return normed
 
     def _memory(self, memory: Tensor, cache: KeyValues | None) -> tuple[Tensor, Tensor]:
         """Keys and values of a memory, which is projected once and then kept."""
         if cache is not None and cache.length:
             return cache.keys, cache.values
-        return self._keys_and_values(memory, None, cache)
+        return self._keys_and_values(*self._projected(memory), None, cache)
+
+    def _folds(self, queries: Tensor) -> bool:
+        """Whether the heads of a group can stand where else several positions would."""
+        return (
+            self.n_heads != self.n_kv_heads
+            and queries.shape[2] == 1
+            and not self._written_out
+            and type(self)._mix is MultiHeadAttention._mix
+        )
+
+    def _folded(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        padding_mask: Tensor | None,
+        score_bias: Tensor | None,
+    ) -> Tensor:
+        """What one position writes; all heads of a group ask the same keys, which need no copies."""
+        group = self.n_heads // self.n_kv_heads
+        rows, _, _, width = queries.shape
+        if self.window is not None and keys.shape[2] > self.window:
+            keys, values = keys[:, :, -self.window :], values[:, :, -self.window :]
+            padding_mask = None if padding_mask is None else padding_mask[:, -self.window :]
+            score_bias = None if score_bias is None else score_bias[..., -self.window :]
+        asked = queries.reshape(rows, self.n_kv_heads, group, width)
+        if score_bias is not None:
+            score_bias = score_bias.expand(*score_bias.shape[:-3], self.n_heads, 1, -1)
+            score_bias = score_bias.unflatten(-3, (self.n_kv_heads, group)).squeeze(-2)
+        allowed = self._allowed(asked, keys, padding_mask, None)
+        mixed = fused_attention(
+            asked,
+            keys,
+            values,
+            mask=allowed,
+            score_bias=score_bias,
+            scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return self.out(self._merge(self.mixed(mixed.reshape(rows, self.n_heads, 1, width))))
 
     def _mix(
         self,
@@ -332,10 +496,14 @@ class MultiHeadAttention(nn.Module):
         score_bias: Tensor | None,
     ) -> Tensor:
         """The mixture of each head; written out when a tap is watched, in one kernel otherwise."""
-        if self.scores.watched or self.pattern.watched:
+        if self._written_out:
             scores = self._scores(queries, keys, score_bias)
+            if self.window is not None:
+                near = window_mask(*scores.shape[-2:], window=self.window, device=scores.device)
+                allowed = near if allowed is None else allowed & near
             pattern = self.pattern(self._pattern(scores, causal, allowed))
-            return attend(F.dropout(pattern, self.dropout, self.training), values.contiguous())
+            dropped = F.dropout(pattern, self.dropout, self.training)
+            return attend(dropped, values.to(pattern.dtype).contiguous()).to(values.dtype)
         return fused_attention(
             queries,
             keys,
@@ -345,17 +513,26 @@ class MultiHeadAttention(nn.Module):
             score_bias=score_bias,
             scale=self.scale,
             dropout=self.dropout if self.training else 0.0,
+            window=self.window,
         )
 
     def _scores(self, queries: Tensor, keys: Tensor, score_bias: Tensor | None) -> Tensor:
+        if queries.dtype in (torch.float16, torch.bfloat16):  # as the kernel does
+            queries, keys = queries.float(), keys.float()
         # Laid out head by head before the products: the kernel would copy them so, more slowly.
         scores = attention_scores(queries.contiguous(), keys.contiguous(), scale=self.scale)
-        if score_bias is None:
-            return scores
-        return scores + _checked_bias(score_bias, scores.shape).to(scores.dtype)
+        if score_bias is not None:
+            scores = scores + _checked_bias(score_bias, scores.shape).to(scores.dtype)
+        if self.score_cap is not None:
+            scores = self.score_cap * (scores / self.score_cap).tanh()
+        return scores
 
     def _pattern(self, scores: Tensor, causal: bool, allowed: Tensor | None) -> Tensor:
         past = causal_mask(*scores.shape[-2:], device=scores.device) if causal else None
+        if self.sinks is not None:
+            if past is not None:
+                allowed = past if allowed is None else allowed & past
+            return self._with_sinks(self.scores(scores), allowed, self.sinks)
         if past is not None and allowed is None and not self.scores.watched:
             # Nobody else holds these scores, and every query sees itself: hide the rest in place.
             hidden = torch.zeros_like(past, dtype=scores.dtype).masked_fill(~past, -math.inf)
@@ -363,6 +540,13 @@ class MultiHeadAttention(nn.Module):
         if past is not None:
             allowed = past if allowed is None else allowed & past
         return attention_pattern(self.scores(scores), mask=allowed)
+
+    def _with_sinks(self, scores: Tensor, allowed: Tensor | None, sinks: Tensor) -> Tensor:
+        """The weights of the keys, which share a softmax with the sink of their head."""
+        sink = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+        if allowed is not None:
+            allowed = F.pad(allowed.expand(scores.shape), (1, 0), value=True)
+        return attention_pattern(torch.cat((sink, scores), dim=-1), mask=allowed)[..., 1:]
 
     def _split(self, projected: Tensor, n_heads: int) -> Tensor:
         return projected.view(*projected.shape[:-1], n_heads, self.d_head).transpose(1, 2)
@@ -415,6 +599,27 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("causal is for self-attention; cross-attention sees the whole memory")
         if rotation is not None:
             raise ValueError("rotation is for self-attention; a memory has positions of its own")
+
+
+def _head_norm(
+    kind: QueryKeyNorm, n_heads: int, d_head: int, norm: str, eps: float, offset: float
+) -> nn.Module:
+    """The norm of queries or keys."""
+    if kind == "width":
+        return make_norm(norm, n_heads * d_head, eps=eps, bias=False, offset=offset)
+    if kind == "head":
+        return make_norm(norm, d_head, eps=eps, bias=False, offset=offset)
+    if kind == "heads":
+        if norm not in ("layer", "layer_plain"):
+            raise ValueError(f"qk_norm='heads' is for LayerNorm, got norm={norm!r}")
+        return HeadNorm(make_norm("layer_plain", d_head, eps=eps), n_heads, d_head)
+    raise ValueError(f"qk_norm must be 'none', 'head', 'heads' or 'width', got {kind!r}")
+
+
+def _is_changed(part: nn.Module) -> bool:
+    """Whether calling a projection does more than its linear map."""
+    hooked = part._forward_hooks or part._forward_pre_hooks
+    return bool(type(part) is not Linear or hooked or "forward" in vars(part))
 
 
 def _checked_mask(mask: Tensor, shape: torch.Size) -> Tensor:

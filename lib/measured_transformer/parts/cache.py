@@ -6,6 +6,8 @@ them again: they do not depend on what comes later (Shazeer 2019, "Fast Transfor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -20,6 +22,8 @@ class KeyValues:
     Attributes:
         length: number of positions held.
         keys, values: (batch, head, key, d_head), of key-value heads, the keys after any rotation.
+        joined: one product for queries, keys and values, from `MultiHeadAttention.join_projections`; set by
+            those who decode with weights that stay as they are.
 
     >>> past = KeyValues()
     >>> keys, values = past.extend(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4))
@@ -37,6 +41,7 @@ class KeyValues:
         if capacity < 0:
             raise ValueError(f"capacity must not be negative, got {capacity}")
         self.capacity, self.length = capacity, 0
+        self.joined: Callable[[Tensor], Tensor] | None = None
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
 

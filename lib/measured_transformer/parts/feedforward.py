@@ -112,6 +112,11 @@ def activation_function(name: Activation) -> Callable[[Tensor], Tensor]:
     return _ACTIVATIONS[name][0]
 
 
+def activation_names() -> list[str]:
+    """The names of all activations."""
+    return list(_ACTIVATIONS)
+
+
 def is_gated(name: Activation) -> bool:
     """Whether this activation stands on a gate, so that the network has three projections."""
     return _ACTIVATIONS[name][1]

@@ -15,11 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from measured_transformer.parts.rotary_scaling import RotaryScaling
 
 Pairing = Literal["interleaved", "halves"]
 """Which two entries a rotation turns together, see `Rotation`."""
@@ -90,11 +93,13 @@ class Rotation:
             GPT-NeoX and in Llama's weights as converted for Hugging Face). The two differ by a fixed
             permutation of the dimensions: weights trained with one need that one, or their rows of W_Q and
             W_K reordered, see `interop.pairing.convert_pairing`.
+        unturned: number of entries at the end of each query and key that are left as they are.
     """
 
     cos: Float[Tensor, "*batch position pair"]
     sin: Float[Tensor, "*batch position pair"]
     pairing: Pairing = "interleaved"
+    unturned: int = 0
 
     def apply(
         self, x: Float[Tensor, "batch head position d_head"]
@@ -105,6 +110,10 @@ class Rotation:
             ValueError: when `x` has another number of positions or another width than the angles, or
                 another number of rows where the angles are given for each row.
         """
+        if self.unturned:
+            turning, still = x.split((x.shape[-1] - self.unturned, self.unturned), dim=-1)
+            turned = Rotation(self.cos, self.sin, self.pairing).apply(turning)
+            return torch.cat((turned, still), dim=-1)
         n_positions, n_pairs = self.cos.shape[-2:]
         if x.shape[-2:] != (n_positions, 2 * n_pairs):
             raise ValueError(
@@ -281,6 +290,25 @@ class RelativeBias(nn.Module):
         return self.table[buckets].movedim(-1, -3)
 
 
+class AlibiBias(nn.Module):
+    """ALiBi's penalty for distance, added to the scores; nothing is learned."""
+
+    def __init__(self, n_heads: int) -> None:
+        """Keep the number of heads. Raises ValueError when there is none."""
+        super().__init__()
+        alibi_slopes(n_heads)
+        self.n_heads = n_heads
+        self.register_buffer("like", torch.empty(0), persistent=False)  # tells dtype and device
+        self.like: Tensor
+
+    def forward(
+        self, queries: Int[Tensor, "*batch query"], keys: Int[Tensor, "*batch key"]
+    ) -> Float[Tensor, "*batch head query key"]:
+        """The bias for queries and keys at these positions, which may differ from row to row."""
+        slopes = alibi_slopes(self.n_heads).to(self.like)
+        return alibi_bias_between(slopes, queries, keys)
+
+
 class _FixedRows(nn.Module):
     """Rows computed from their number on first use and cached, but never saved or copied."""
 
@@ -351,16 +379,41 @@ class RotaryPositions(_FixedRows):
     """Rotary angles for any length: cosines and sines are computed once and handed to every block."""
 
     def __init__(
-        self, d_head: int, *, base: float = 10000.0, pairing: Pairing = "interleaved"
+        self,
+        d_head: int,
+        *,
+        base: float = 10000.0,
+        pairing: Pairing = "interleaved",
+        turned: int | None = None,
+        scaling: RotaryScaling | None = None,
     ) -> None:
+        """Keep the settings.
+
+        Args:
+            d_head: width of a head.
+            base, pairing: as in `rotation`.
+            turned: number of entries of a head that are turned, the first ones; all when None.
+            scaling: what changes the frequencies.
+
+        Raises:
+            ValueError: when an odd number of entries is to be turned, or more than there are.
+        """
         super().__init__()
         self.d_head, self.base, self.pairing = d_head, base, pairing
+        self.turned, self.scaling = d_head if turned is None else turned, scaling
+        if not 0 < self.turned <= d_head:
+            raise ValueError(f"expected 1 to {d_head} entries of a head to be turned, got {turned}")
         self.make(1, torch.float64)
 
     def make(self, n: int, dtype: torch.dtype) -> Float[Tensor, "position width"]:
         """Cosines, then sines, of positions 0 to n - 1; errors as in `rotation`."""
-        angles = rotation(n, self.d_head, base=self.base, pairing=self.pairing, dtype=dtype)
-        return torch.cat((angles.cos, angles.sin), dim=-1)
+        if self.scaling is None:
+            angles = rotation(n, self.turned, base=self.base, pairing=self.pairing, dtype=dtype)
+            return torch.cat((angles.cos, angles.sin), dim=-1)
+        omega = self.scaling.frequencies(self.turned, self.base, n)
+        turns = torch.arange(n, dtype=torch.float64)[:, None] * omega
+        table = torch.cat((turns.cos(), turns.sin()), dim=-1)
+        return (self.scaling.factor_of_vectors * table).to(dtype)
 
     def forward(
         self,
@@ -370,8 +423,16 @@ class RotaryPositions(_FixedRows):
         below: int | None = None,
     ) -> Rotation:
         """The rotation of the given positions; the arguments are those of `SinusoidalPositions`."""
-        cos, sin = self.rows(positions, offset, below).chunk(2, dim=-1)
-        return Rotation(cos, sin, self.pairing)
+        if self.scaling is not None and self.scaling.grows:
+            length = _end(
+                positions, offset
+            )  # the frequencies are those of this length, no longer one
+            table = self.make(length, self.like.dtype).to(self.like.device)
+            rows = table[offset:] if isinstance(positions, int) else table[positions]
+        else:
+            rows = self.rows(positions, offset, below)
+        cos, sin = rows.chunk(2, dim=-1)
+        return Rotation(cos, sin, self.pairing, self.d_head - self.turned)
 
 
 class LearnedPositions(nn.Module):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from measured_transformer.models.decoder import Decoder
@@ -14,7 +14,6 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.positions import (
     LearnedPositions,
     RotaryPositions,
-    rotation,
     sinusoidal_encoding,
 )
 from measured_transformer.training.seeding import make_generator
@@ -165,28 +164,14 @@ class PartialRotary:
                 number of pairs.
         """
         own = _rotary(model)
-        turned = self.share * own.d_head
-        if own.pairing != "interleaved" or turned % 2 or not 2 <= turned <= own.d_head:
+        width = self.share * own.d_head
+        if own.pairing != "interleaved" or width % 2 or not 2 <= width <= own.d_head:
             raise ValueError(
                 "expected interleaved pairs, and a share of the head's dimensions that is an even number of "
                 f"them, got {own.pairing} pairs and {self.share} of {own.d_head}"
             )
-        model.rotary = _SomePairs(own.d_head, int(turned), own.base).to(own.like.device)
-
-
-class _SomePairs(RotaryPositions):
-    """Angles of which all but those of the first pairs are zero."""
-
-    def __init__(self, d_head: int, turned: int, base: float) -> None:
-        self.turned = turned
-        super().__init__(d_head, base=base)
-
-    def make(self, n: int, dtype: torch.dtype) -> Float[Tensor, "position width"]:
-        """Cosines, then sines, of positions 0 to n - 1."""
-        angles = rotation(n, self.turned, base=self.base, dtype=dtype)
-        still = (self.d_head - self.turned) // 2
-        cos = nn.functional.pad(angles.cos, (0, still), value=1.0)
-        return torch.cat((cos, nn.functional.pad(angles.sin, (0, still))), dim=-1)
+        turned = RotaryPositions(own.d_head, base=own.base, turned=int(width))
+        model.rotary = turned.to(own.like.device)
 
 
 @dataclass(frozen=True)

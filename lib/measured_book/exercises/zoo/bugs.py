@@ -64,7 +64,7 @@ class Bug:
 _ATTENTION = "parts.attention:MultiHeadAttention"
 _LOOK = (
     Edit(  # the fused kernel has its own softmax and mask: bugs of these need the written-out path
-        f"{_ATTENTION}._mix", "if self.scores.watched or self.pattern.watched:", "if True:"
+        f"{_ATTENTION}._mix", "if self._written_out:", "if True:"
     )
 )
 _NO_SHORTCUT = Edit(

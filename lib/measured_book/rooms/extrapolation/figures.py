@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from measured_transformer.parts.positions import frequencies
-from measured_transformer.variants.longer import (
+from measured_transformer.parts.rotary_scaling import (
     interpolation,
     ntk_aware,
     ntk_by_parts,

@@ -24,6 +24,12 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
 from measured_transformer.parts.positions import Rotation, frequencies
+from measured_transformer.parts.rotary_scaling import (
+    interpolation,
+    ntk_aware,
+    ntk_by_parts,
+    yarn_stretch,
+)
 from measured_transformer.tasks.induction import Induction
 from measured_transformer.tasks.lag import Lag
 from measured_transformer.tasks.opened_text import TEXT, characters
@@ -35,12 +41,8 @@ from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.longer import (
     Model,
-    interpolation,
-    ntk_aware,
-    ntk_by_parts,
     windowed,
     with_frequencies,
-    yarn_stretch,
 )
 from numpy import ndarray
 from torch import Tensor, nn

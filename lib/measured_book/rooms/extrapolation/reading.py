@@ -5,7 +5,9 @@ What its claims are judged by, and the other numbers, stand in ``claims.toml`` a
 
 from __future__ import annotations
 
-from measured_transformer.variants.longer import yarn_stretch
+from measured_transformer.parts.rotary_scaling import (
+    yarn_stretch,
+)
 from xarray import DataArray, Dataset
 
 from measured_book.evidence.functions import best_rate

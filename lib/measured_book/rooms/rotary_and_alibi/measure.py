@@ -164,7 +164,7 @@ def values_probe(seed: int) -> dict[str, Any]:
 def r2_of_values(name: str, seed: int) -> float:
     """The R2 of a probe that reads the position off the values, for one scheme."""
     task = Lag(vocab=8)
-    model = make_model(Config(vocab=8, d_model=32, positions=name), causal=True, seed=seed)  # type: ignore[arg-type]
+    model = make_model(Config(vocab=8, d_model=32, positions=name), causal=True, seed=seed)
     tap = "blocks.0.attention.values"
     seen = captured(model, task, tap, seed=seed, size=256)
     return probe_r2(seen[tap].transpose(1, 2).flatten(2))
