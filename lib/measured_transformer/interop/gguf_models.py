@@ -160,7 +160,7 @@ def from_gguf(path: str | Path | GGUFFile, *, dtype: torch.dtype | None = None) 
     family = FAMILIES[how.family]
     checkpoint = Checkpoint({"model_type": how.family, **_settings(file, how)}, {}, None)
     with _WithoutDrawing():  # every weight is replaced below
-        model = family.build(checkpoint, {}).to(dtype or torch.float32)
+        model = family.kind(family.config_of(checkpoint, {})).to(dtype or torch.float32)
     rows = list(_named(how, family.entries(model.config), model.config.n_layers))
     _check_names(file, rows)
     width = model.config.head_width
