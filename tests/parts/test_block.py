@@ -176,5 +176,7 @@ def test_the_arguments_reach_attention():
 
 
 def test_another_placement_is_refused(unhooked):
-    with pytest.raises(ValueError, match="'pre' or 'post', got 'both'"):
+    with pytest.raises(
+        ValueError, match="placement must be one of pre, post, sandwich, branch; got 'both'"
+    ):
         made(placement="both")

@@ -110,5 +110,7 @@ def test_another_width_is_refused(unhooked, kind):
 
 
 def test_another_name_is_refused(unhooked):
-    with pytest.raises(ValueError, match="'layer', 'rms' or 'none', got 'batch'"):
+    with pytest.raises(
+        ValueError, match="norm must be one of layer, rms, layer_plain, none; got 'batch'"
+    ):
         make_norm("batch", 4)

@@ -11,6 +11,7 @@ from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
     Family,
+    MisfitError,
     activation,
     architecture,
     dropout,
@@ -106,6 +107,8 @@ def tidy(theirs: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Ten
 
 def settings(c: Config) -> dict[str, Any]:
     """BERT's settings for such a config."""
+    if not c.token_types:
+        raise MisfitError("token_types must be 1 or more, is 0")
     with_head = "BertForPreTraining" if c.pooler else "BertForMaskedLM"
     return {
         "architectures": ["BertModel" if c.head == "none" else with_head],

@@ -119,11 +119,29 @@ class Family:
             settings = {"model_type": self.name, **self.settings(config)}
             names = [row.theirs for row in self.entries(config)]
             held = {name: torch.tensor([i]) for i, name in enumerate(names)}
+            if not settings.get(
+                "tie_word_embeddings", False
+            ):  # then a head is written, even if equal
+                held |= {
+                    second: held[first]
+                    for second, first in self.tied_names(config).items()
+                    if second.startswith(self.heads)
+                }
             checkpoint = Checkpoint(settings, held, settings["architectures"][0])
             again = self.config_of(checkpoint, held)
         except ValueError as error:
             return [str(error)]
-        return differences(config, again, self.kind) or settings
+        return differences(config, again, self.kind) or self._strangers(model) or settings
+
+    def _strangers(self, model: Model) -> list[str]:
+        """Parameters that the table does not have, and those that it has and the model does not."""
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        stored = {name for row in self.entries(model.config) for name in row.ours}
+        if missing := sorted(stored - parameters.keys()):
+            return [f"its model has {', '.join(missing)}, which this one lacks"]
+        known = {id(parameters[name]) for name in stored}
+        others = sorted(name for name, one in parameters.items() if id(one) not in known)
+        return [f"it stores no {', '.join(others)}"] if others else []
 
     def with_prefix(self, tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
         """The tensors under the names that a model with or without head gives them."""
@@ -218,8 +236,8 @@ def differences(config: Config, other: Config, kind: type[Any]) -> list[str]:
     mine, theirs = _essence(config, kind), _essence(other, kind)
     if not (config.layers or other.layers):
         return _unequal(mine, theirs)
-    alike = {name: value for name, value in mine.items() if name not in _BY_LAYER}
-    if found := _unequal(alike, theirs):
+    common = {name: value for name, value in mine.items() if name not in _BY_LAYER}
+    if found := _unequal(common, theirs):
         return found
     for i in range(max(config.n_layers, config.decoder_layers)):
         one, another = (_essence(c.of_layer(i), kind) for c in (config, other))
@@ -230,10 +248,12 @@ def differences(config: Config, other: Config, kind: type[Any]) -> list[str]:
 
 
 def _unequal(mine: Mapping[str, Any], theirs: Mapping[str, Any], place: str = "") -> list[str]:
+    # Between two schemes of positions, what belongs to one of them says nothing.
+    alike = mine.get("positions") == theirs["positions"] or "positions" not in mine
     return [
         f"{name} {place}must be {theirs[name]!r}, is {value!r}"
         for name, value in mine.items()
-        if theirs[name] != value
+        if theirs[name] != value and (alike or None not in (value, theirs[name]))
     ]
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from measured_transformer.interop.bert import BERT
 from measured_transformer.interop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from measured_transformer.interop.cohere import COHERE
-from measured_transformer.interop.family import HEADS, Family, Model
+from measured_transformer.interop.family import Family, Model
 from measured_transformer.interop.gemma import GEMMA, GEMMA2, GEMMA3
 from measured_transformer.interop.gpt2 import GPT2
 from measured_transformer.interop.granite import GRANITE
@@ -119,22 +119,19 @@ def to_huggingface(
         settings = family.write_config(model)
         if isinstance(settings, dict):
             break
-        reasons[family.name] = settings
+        reasons[family] = settings
     else:
+        nearest = sorted(
+            reasons, key=lambda one: (not isinstance(model, one.kind), len(reasons[one]))
+        )
         raise ValueError(
             "no architecture has this config:\n"
-            + "\n".join(
-                f"  {name}: {'; '.join(why)}"
-                for name, why in sorted(
-                    reasons.items(),
-                    key=lambda pair: (not isinstance(model, FAMILIES[pair[0]].kind), len(pair[1])),
-                )[:NEAREST]
-            )
+            + "\n".join(f"  {one.name}: {'; '.join(reasons[one])}" for one in nearest[:NEAREST])
         )
     tensors = named_tensors(model, family.entries(model.config))
     if not settings["tie_word_embeddings"]:  # then a head reads tensors of its own, even when equal
         for second, first in family.tied_names(model.config).items():
-            if second.startswith(HEADS):
+            if second.startswith(family.heads):
                 tensors[second] = tensors[first].clone()
     dtype = next(iter(tensors.values())).dtype
     settings = {**settings, "dtype": str(dtype).removeprefix("torch."), **(extra or {})}

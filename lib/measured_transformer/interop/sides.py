@@ -23,7 +23,7 @@ from measured_transformer.models.stack import Stack
 _PARTS = (
     *("token_embedding", "embedding_scale", "positions", "rotary", "relative"),
     *("token_type_embedding", "embedding_norm", "embedding_dropout", "embedding"),
-    *("blocks", "final_norm", "final_state", "causal"),
+    *("blocks", "layer_rotary", "_rotary_of", "final_norm", "final_state", "causal"),
 )
 
 

@@ -18,6 +18,7 @@ from measured_transformer.interop.family import (
     NAMES,
     UNGATED,
     Family,
+    MisfitError,
     activation,
     architecture,
     gated,
@@ -153,6 +154,8 @@ def _reads_scaled(c: Config) -> bool:
 
 def settings(c: Config) -> dict[str, Any]:
     """T5's settings for such a config."""
+    if _reads_scaled(c) and not c.tie_embeddings and c.head != "none":
+        raise MisfitError("an unembedding of its own must read a state that is not scaled")
     plain = UNGATED.get(c.activation, c.activation)
     name = _GATED_NAMES.get(c.activation) or NAMES[plain]
     return {
