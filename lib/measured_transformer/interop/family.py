@@ -12,7 +12,7 @@ from torch import Tensor
 
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.tensors import Entry
-from measured_transformer.models.config import Config
+from measured_transformer.models.config import Config, Layer
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
@@ -50,6 +50,7 @@ NAMES: dict[Activation, str] = {
     "gelu_sigmoid": "quick_gelu",
     "silu": "silu",
 }
+_BY_LAYER = tuple(field.name for field in fields(Layer))
 UNGATED: dict[Activation, Activation] = {gated: plain for plain, gated in GATED.items()}
 
 
@@ -154,12 +155,28 @@ class Family:
 
 def require(config: Mapping[str, Any], **supported: Any) -> None:
     """Raise ValueError when a setting has another value than the supported one."""
-    for name, value in {"quantization_config": None, **supported}.items():
+    for name, value in {"quantization_config": None, "per_layer_config": None, **supported}.items():
         if name in config and config[name] != value and config[name] is not None:
             raise ValueError(
                 f"this checkpoint has {name}={config[name]!r}, which this library does not compute; "
                 f"supported is {name}={value!r}"
             )
+
+
+def whole(config: Mapping[str, Any], name: str) -> int:
+    """A setting that is a size. Raises ValueError when it is no positive whole number."""
+    value = config.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+    return value
+
+
+def positive(config: Mapping[str, Any], name: str) -> float:
+    """A setting that is a factor. Raises ValueError when it is no positive number."""
+    value = config.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+    return float(value)
 
 
 def architecture(checkpoint: Checkpoint, supported: Iterable[str], default: str) -> str:
@@ -217,9 +234,24 @@ def differences(config: Config, other: Config, kind: type[Any]) -> list[str]:
         kind: the class of the models.
     """
     mine, theirs = _essence(config, kind), _essence(other, kind)
-    alike = config.positions == other.positions  # else what belongs to a scheme says nothing
+    if not (config.layers or other.layers):
+        return _unequal(mine, theirs)
+    common = {name: value for name, value in mine.items() if name not in _BY_LAYER}
+    if found := _unequal(common, theirs):
+        return found
+    for i in range(max(config.n_layers, config.decoder_layers)):
+        one, another = (_essence(c.of_layer(i), kind) for c in (config, other))
+        own = {name: one[name] for name in _BY_LAYER}
+        if found := _unequal(own, another, place=f"of layer {i} "):
+            return found
+    return []
+
+
+def _unequal(mine: Mapping[str, Any], theirs: Mapping[str, Any], place: str = "") -> list[str]:
+    # Between two schemes of positions, what belongs to one of them says nothing.
+    alike = mine.get("positions") == theirs["positions"] or "positions" not in mine
     return [
-        f"{name} must be {theirs[name]!r}, is {value!r}"
+        f"{name} {place}must be {theirs[name]!r}, is {value!r}"
         for name, value in mine.items()
         if theirs[name] != value and (alike or None not in (value, theirs[name]))
     ]
@@ -229,7 +261,7 @@ def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
     """What a config says, with the defaults written out and without what has no effect."""
     c, scheme = config, SCHEMES[config.positions]
     found = {field.name: getattr(c, field.name) for field in fields(c)}
-    for name in ("bias", "initialisation"):
+    for name in ("bias", "initialisation", "layers"):
         del found[name]
     found |= {
         "n_decoder_layers": c.decoder_layers if kind is EncoderDecoder else None,
@@ -245,11 +277,6 @@ def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
         "ffn_bias": c.ffn_has_bias,
         "embedding_scale": round(c.embedding_factor, 12),
         "logit_scale": round(c.logit_scale, 12),
-        "layers": tuple(
-            _essence(c.of_layer(i), kind) for i in range(max(c.n_layers, c.decoder_layers))
-        )
-        if c.layers
-        else (),
     }
     if scheme.turned is None:
         for name in ("rotary_pairing", "rotary_share", "rotary_scaling"):

@@ -16,15 +16,32 @@ from torch import Tensor, nn
 
 from measured_transformer.interop.bert import BERT
 from measured_transformer.interop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from measured_transformer.interop.cohere import COHERE
 from measured_transformer.interop.family import Family, Model
+from measured_transformer.interop.gemma import GEMMA, GEMMA2, GEMMA3
 from measured_transformer.interop.gpt2 import GPT2
+from measured_transformer.interop.granite import GRANITE
 from measured_transformer.interop.llama import LLAMA
+from measured_transformer.interop.mistral import MISTRAL
+from measured_transformer.interop.olmo import OLMO, OLMO2
+from measured_transformer.interop.phi3 import PHI3
+from measured_transformer.interop.qwen import QWEN2, QWEN3
+from measured_transformer.interop.smollm3 import SMOLLM3
+from measured_transformer.interop.stablelm import STABLELM
 from measured_transformer.interop.t5 import T5
 from measured_transformer.interop.tensors import load_tensors, named_tensors
 
 NEAREST = 4
 """So many architectures are named where none fits: those with the fewest reasons against them."""
-FAMILIES: dict[str, Family] = {family.name: family for family in (GPT2, LLAMA, BERT, T5)}
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        *(GPT2, LLAMA, BERT, T5),
+        *(QWEN2, QWEN3, MISTRAL, GEMMA3, GEMMA2, GEMMA, PHI3, SMOLLM3),
+        *(OLMO2, OLMO, GRANITE, STABLELM, COHERE),
+    )
+}
+"""What can be read and written. A model is written as the first that has its config."""
 
 
 def from_huggingface(
@@ -70,27 +87,35 @@ def from_huggingface(
 
 
 def to_huggingface(
-    model: Model, path: str | Path | None = None, *, extra: Mapping[str, Any] | None = None
+    model: Model,
+    path: str | Path | None = None,
+    *,
+    model_type: str | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The settings and tensors from which `transformers` builds the same model.
 
     Args:
-        model: a model whose config is one of GPT-2's, Llama's, BERT's or T5's kind.
+        model: a model whose config is one that an architecture of `FAMILIES` has.
         path: a folder to write `config.json` and `model.safetensors` to; made when it is missing.
+        model_type: the architecture to write, where more than one has the config; the first that fits when
+            not given.
         extra: settings to add, such as the numbers of special tokens.
 
     Returns:
         What `config.json` holds, and copies of the tensors by name; what is tied stands there once.
 
     Raises:
-        ValueError: when no architecture fits; says what stands in the way of each.
+        ValueError: when no architecture fits, or not the one that is asked for; says what stands in the way.
     """
     if not isinstance(model, Model):
         raise ValueError(
             f"expected a Decoder, an Encoder or an EncoderDecoder, got {type(model).__name__}"
         )
+    if model_type is not None and model_type not in FAMILIES:
+        raise ValueError(f"model_type must be one of {', '.join(FAMILIES)}; got {model_type!r}")
     reasons = {}
-    for family in FAMILIES.values():
+    for family in FAMILIES.values() if model_type is None else [FAMILIES[model_type]]:
         settings = family.write_config(model)
         if isinstance(settings, dict):
             break

@@ -17,16 +17,23 @@ class Entry:
         theirs: its name in the checkpoint.
         ours: the model's parameters; several are stacked in this order along the output axis.
         transposed: whether the checkpoint stores (input, output), as GPT-2 does.
+        row: the row of the one parameter that the tensor is, where a checkpoint holds each row by itself.
     """
 
     theirs: str
     ours: tuple[str, ...]
     transposed: bool = False
+    row: int | None = None
+
+    def held(self, parameters: Mapping[str, Tensor]) -> list[Tensor]:
+        """What the tensor holds of the model's parameters."""
+        found = [parameters[name] for name in self.ours]
+        return found if self.row is None else [one[self.row] for one in found]
 
 
-def entry(theirs: str, *ours: str, transposed: bool = False) -> Entry:
+def entry(theirs: str, *ours: str, transposed: bool = False, row: int | None = None) -> Entry:
     """Shorthand for an `Entry`."""
-    return Entry(theirs, ours, transposed)
+    return Entry(theirs, ours, transposed, row)
 
 
 def layer(theirs: str, ours: str, *, bias: bool = True) -> list[Entry]:
@@ -67,7 +74,7 @@ def load_tensors(
         if stored is None:
             missing.append(row.theirs)
             continue
-        ours = [parameters[name] for name in row.ours]
+        ours = row.held(parameters)
         expected = (sum(len(parameter) for parameter in ours), *ours[0].shape[1:])
         expected = tuple(reversed(expected)) if row.transposed else expected
         if tuple(stored.shape) != expected:
@@ -97,6 +104,6 @@ def named_tensors(model: nn.Module, entries: Iterable[Entry]) -> dict[str, Tenso
     parameters = dict(model.named_parameters(remove_duplicate=False))
     tensors = {}
     for row in entries:
-        stacked = torch.cat([parameters[name].detach() for name in row.ours])
+        stacked = torch.cat([parameter.detach() for parameter in row.held(parameters)])
         tensors[row.theirs] = (stacked.T if row.transposed else stacked).contiguous().clone()
     return tensors

@@ -260,7 +260,7 @@ class Llama3(RotaryScaling):
     def frequencies(self, d: int, base: float, length: int) -> Frequencies:
         """Radians a position of each pair, float64."""
         omega = frequencies(d, base=base)
-        kept = (turns(omega, self.trained) - self.slow) / (self.fast - self.slow)
+        kept = (turns(omega, float(self.trained)) - self.slow) / (self.fast - self.slow)
         kept = kept.clamp(0, 1)
         return (1 - kept) * omega / self.factor + kept * omega
 

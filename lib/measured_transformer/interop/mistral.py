@@ -1,0 +1,44 @@
+"""Mistral: `MistralForCausalLM`, and `MistralModel` without the head (Jiang et al. 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from measured_transformer.interop.checkpoint import Checkpoint
+from measured_transformer.interop.family import require, whole
+from measured_transformer.interop.layer_types import FULL, SLIDING
+from measured_transformer.interop.llama import (
+    base_config,
+    base_settings,
+    relative,
+    with_defaults,
+)
+from measured_transformer.models.config import Config
+
+CLASSES = ("MistralForCausalLM", "MistralModel")
+
+
+def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
+    """The sizes and choices of the checkpoint."""
+    theirs = with_defaults(
+        checkpoint.config,
+        num_key_value_heads=8,
+        intermediate_size=14336,
+        max_position_embeddings=4096 * 32,
+        sliding_window=4096,
+    )
+    window = theirs["sliding_window"]
+    kind = FULL if window is None else SLIDING
+    require(theirs, layer_types=[kind] * whole(theirs, "num_hidden_layers"))
+    return base_config(checkpoint, theirs, CLASSES, window=window)
+
+
+def settings(c: Config) -> dict[str, Any]:
+    """Mistral's settings for such a config."""
+    return {**base_settings(c, CLASSES), "sliding_window": c.window}
+
+
+MISTRAL = relative("mistral", config_of, settings)
