@@ -21,6 +21,7 @@ SCALES = {
 }
 # The largest weight that a block with a scale of one stands for, roughly.
 REACH = {"Q2_K": 45, "Q3_K": 128, "Q4_K": 945, "Q5_K": 1953, "Q6_K": 4096}
+HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 LLAMA = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
@@ -35,6 +36,15 @@ LLAMA = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+QWEN3 = {**LLAMA, **HEAD_NORMS}
+PHI3 = {**LLAMA, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+GEMMA2 = {
+    **LLAMA,
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+GEMMA3 = {**GEMMA2, **HEAD_NORMS}
 GPT2 = {
     "transformer.wte": "token_embd",
     "transformer.wpe": "position_embd",
@@ -89,6 +99,42 @@ def write_llama(
                 value = value.reshape(tensor.shape)
         tensors[_name(name, LLAMA)] = value
     return _write(path, "llama", keys, tensors, kind, without, more or {})
+
+
+def write_relative(
+    path: Path,
+    theirs: nn.Module,
+    architecture: str,
+    table: Mapping[str, str],
+    changed: Mapping[str, Any],
+    *,
+    kind: str = "F32",
+) -> Path:
+    """A file of a relative of Llama whose rows lie as they were published; Gemma's norms with their one."""
+    c = theirs.config
+    keys = {
+        "context_length": c.max_position_embeddings,
+        "embedding_length": c.hidden_size,
+        "block_count": c.num_hidden_layers,
+        "feed_forward_length": c.intermediate_size,
+        "attention.head_count": c.num_attention_heads,
+        "attention.head_count_kv": c.num_key_value_heads,
+        "attention.layer_norm_rms_epsilon": float(c.rms_norm_eps),
+        **changed,
+    }
+    tensors = {}
+    for name, tensor in theirs.state_dict().items():
+        if name == "lm_head.weight" and c.tie_word_embeddings:
+            continue
+        more = float(architecture.startswith("gemma") and name.endswith("norm.weight"))
+        tensors[_name(name, table)] = tensor.float().numpy() + np.float32(more)
+    named = {f"{architecture}.{key}": value for key, value in keys.items()}
+    vocabulary = {
+        "tokenizer.ggml.tokens": [f"t{i}" for i in range(c.vocab_size)],
+        "tokenizer.ggml.padding_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 1,
+    }
+    return _write(path, architecture, {**named, **vocabulary}, tensors, kind, (), {})
 
 
 def write_gpt2(path: Path, theirs: nn.Module, kind: str = "F32") -> Path:

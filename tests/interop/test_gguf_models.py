@@ -156,7 +156,10 @@ def test_a_file_says_how_its_weights_are_stored(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"general.architecture": "mamba"}, r"general\.architecture='mamba'.*reads llama, gpt2"),
+        (
+            {"general.architecture": "mamba"},
+            r"general\.architecture='mamba'.*reads llama, gpt2, qwen2",
+        ),
         ({"llama.rope.scaling.type": "yarn"}, r"llama\.rope\.scaling\.type='yarn'.*'none'"),
         ({"llama.rope.scaling.factor": 4.0}, r"llama\.rope\.scaling\.factor=4\.0"),
         ({"llama.rope.dimension_count": 8}, r"llama\.rope\.dimension_count=8.*supported is 16"),

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
 from measured_transformer import LanguageModel, capture, pretrained
 from measured_transformer.language.pretrained import PUBLISHED
@@ -61,6 +62,23 @@ def test_its_tokens_are_those_of_transformers(lm, theirs):
     messages = [{"role": "user", "content": "Why is the sky blue?"}]
     expected = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert lm.tokenizer.chat(messages) == expected
+
+
+def test_numbers_are_cut_into_digits_as_in_the_published_tokenizer(lm, theirs):
+    """transformers leaves a number together with the space before it; llama.cpp and the authors do not."""
+    _, tokenizer = theirs
+    text = "A list:\n\n1. one  12\n   \t345 ½ ٣"
+    backend = tokenizer.backend_tokenizer
+    kept, cut = backend.pre_tokenizer, tokenizers.pre_tokenizers
+    backend.pre_tokenizer = cut.Sequence(
+        [cut.Digits(individual_digits=True), cut.ByteLevel(add_prefix_space=False)]
+    )
+    try:
+        assert lm.tokenizer.encode(text) == tokenizer(text)["input_ids"]
+    finally:
+        backend.pre_tokenizer = kept
+    assert lm.tokenizer.encode(text) != tokenizer(text)["input_ids"]
+    assert "\n\n" in lm.tokens(text)
 
 
 def test_it_knows_what_everybody_knows(lm):

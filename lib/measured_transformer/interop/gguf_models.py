@@ -1,8 +1,8 @@
 """From a GGUF file to a model of this library.
 
 The file's settings and names are translated to those of the Hugging Face format, whose families
-(`interop.huggingface.FAMILIES`) say what is built from them. So an architecture is an entry of `ARCHITECTURES`:
-two tables of names. One whose family is there needs no more than such an entry.
+(`interop.huggingface.FAMILIES`) say what is built from them. What belongs to one architecture stands in
+`interop.gguf_architectures`.
 
 llama.cpp turns neighbouring entries of queries and keys together, and its files of Llama have the rows of
 the two projections in that order. They are put back here, so that a model from a GGUF file has the rows of
@@ -12,8 +12,8 @@ would complain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -24,100 +24,15 @@ from torch.overrides import TorchFunctionMode
 
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import Model
+from measured_transformer.interop.gguf_architectures import ARCHITECTURES, Architecture
 from measured_transformer.interop.gguf_file import GGUFFile
 from measured_transformer.interop.huggingface import FAMILIES
 from measured_transformer.interop.pairing import convert_pairing
 from measured_transformer.interop.tensors import Entry, load_tensors
 
 _EMBEDDING, _UNEMBEDDING = "token_embd.weight", "output.weight"
+_FREQUENCIES = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
-
-@dataclass(frozen=True)
-class Architecture:
-    """How files of one `general.architecture` are read.
-
-    Attributes:
-        family: the `model_type` whose family builds the model.
-        settings: the file's keys, without the architecture in front, and the settings of `config.json` that
-            they give.
-        tensors: names in the file and in the family's table, without `.weight` and `.bias`; `{}` is the number
-            of a block.
-        required: keys without which a file is refused.
-        turned: names of the projections whose rows lie in the order of the interleaved pairing.
-        biases: settings that say whether there are biases, and the tensor of the first block that tells.
-    """
-
-    family: str
-    settings: Mapping[str, str]
-    tensors: Mapping[str, str]
-    required: tuple[str, ...]
-    turned: tuple[str, ...] = ()
-    biases: Mapping[str, str] | None = None
-
-
-LLAMA = Architecture(
-    family="llama",
-    settings={
-        "context_length": "max_position_embeddings",
-        "embedding_length": "hidden_size",
-        "block_count": "num_hidden_layers",
-        "feed_forward_length": "intermediate_size",
-        "attention.head_count": "num_attention_heads",
-        "attention.head_count_kv": "num_key_value_heads",
-        "attention.key_length": "head_dim",
-        "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-        "rope.freq_base": "rope_theta",
-    },
-    tensors={
-        "token_embd": "embed_tokens",
-        "output_norm": "norm",
-        "output": "lm_head",
-        "blk.{}.attn_norm": "layers.{}.input_layernorm",
-        "blk.{}.attn_q": "layers.{}.self_attn.q_proj",
-        "blk.{}.attn_k": "layers.{}.self_attn.k_proj",
-        "blk.{}.attn_v": "layers.{}.self_attn.v_proj",
-        "blk.{}.attn_output": "layers.{}.self_attn.o_proj",
-        "blk.{}.ffn_norm": "layers.{}.post_attention_layernorm",
-        "blk.{}.ffn_gate": "layers.{}.mlp.gate_proj",
-        "blk.{}.ffn_up": "layers.{}.mlp.up_proj",
-        "blk.{}.ffn_down": "layers.{}.mlp.down_proj",
-    },
-    required=(
-        *("embedding_length", "block_count", "feed_forward_length"),
-        *("attention.head_count", "attention.layer_norm_rms_epsilon"),
-    ),
-    turned=("attn_q", "attn_k"),
-    biases={"attention_bias": "attn_output", "mlp_bias": "ffn_down"},
-)
-GPT2 = Architecture(
-    family="gpt2",
-    settings={
-        "context_length": "n_positions",
-        "embedding_length": "n_embd",
-        "block_count": "n_layer",
-        "feed_forward_length": "n_inner",
-        "attention.head_count": "n_head",
-        "attention.layer_norm_epsilon": "layer_norm_epsilon",
-    },
-    tensors={
-        "token_embd": "wte",
-        "position_embd": "wpe",
-        "output_norm": "ln_f",
-        "output": "lm_head",
-        "blk.{}.attn_norm": "h.{}.ln_1",
-        "blk.{}.attn_qkv": "h.{}.attn.c_attn",
-        "blk.{}.attn_output": "h.{}.attn.c_proj",
-        "blk.{}.ffn_norm": "h.{}.ln_2",
-        "blk.{}.ffn_up": "h.{}.mlp.c_fc",
-        "blk.{}.ffn_down": "h.{}.mlp.c_proj",
-    },
-    required=(
-        *("context_length", "embedding_length", "block_count", "attention.head_count"),
-        "attention.layer_norm_epsilon",
-    ),
-)
-ARCHITECTURES: dict[str, Architecture] = {"llama": LLAMA, "gpt2": GPT2}
-"""Name of an architecture in `general.architecture` -> how its files are read."""
 
 # Keys that change nothing when they have this value, and some that change nothing at all (None).
 _NEUTRAL: dict[str, tuple[Any, ...] | None] = {
@@ -171,6 +86,8 @@ def from_gguf(path: str | Path | GGUFFile, *, dtype: torch.dtype | None = None) 
             tensor = file.tensor(row.theirs)
             if row.theirs.split(".")[-2] in how.turned:
                 tensor = convert_pairing(tensor, width, to="halves")
+            if how.norms_plus_one and row.theirs.endswith("norm.weight"):
+                tensor = tensor - 1
             tensors[row.theirs] = tensor
         load_tensors(model, block, tensors, {})
     return model.eval()
@@ -230,21 +147,28 @@ def _settings(file: GGUFFile, how: Architecture) -> dict[str, Any]:
     implied = {"rope.dimension_count": (width,), "attention.value_length": (width,)}
     for name, value in given.items():
         allowed = {**_NEUTRAL, **implied}.get(name, ())
-        if name not in how.settings and allowed is not None and value not in allowed:
+        if (
+            name not in (*how.settings, *how.derived)
+            and allowed is not None
+            and value not in allowed
+        ):
             hint = f"; supported is {allowed[0]!r}" if allowed else ""
             raise ValueError(
                 f"{file.path} has {prefix}{name}={value!r}, which this library does not compute{hint}"
             )
-    if "rope_freqs.weight" in file.tensors:
-        raise ValueError(
-            f"{file.path} has rope_freqs.weight, which scales the rotary frequencies and is not computed here"
-        )
+    for name in _FREQUENCIES:
+        if name in file.tensors:
+            raise ValueError(
+                f"{file.path} has {name}, which scales the rotary frequencies and is not computed here"
+            )
     if (embedding := file.tensors.get(_EMBEDDING)) is None or len(embedding.shape) != 2:
         raise ValueError(f"{file.path} lacks the tensor {_EMBEDDING}")
     settings["vocab_size"] = embedding.shape[0]
-    for name, tensor in (how.biases or {}).items():
+    if kv_heads := how.settings.get("attention.head_count_kv"):
+        settings.setdefault(kv_heads, heads)
+    for name, tensor in how.biases.items():
         settings[name] = f"blk.0.{tensor}.bias" in file.tensors
-    return settings
+    return {**settings, **how.more(given)}
 
 
 def _named(how: Architecture, entries: Iterable[Entry], n_layers: int) -> Iterator[Entry]:

@@ -1,0 +1,163 @@
+"""GGUF files of Llama's relatives: equal to the model that was written, and to what `transformers` reads."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from measured_transformer.interop import from_gguf
+from measured_transformer.interop.gguf_architectures import ARCHITECTURES
+from measured_transformer.interop.huggingface import FAMILIES
+
+gguf = pytest.importorskip("gguf", reason="reads GGUF files: pip install gguf")
+transformers = pytest.importorskip("transformers", reason="the reference is not installed")
+
+import gguf_reference as files  # noqa: E402
+from hf_reference import randomise  # noqa: E402
+
+SIZES = {
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "attn_implementation": "eager",
+}
+
+
+def tiny(name: str, layers: int, **changes):
+    config = getattr(transformers, f"{name}Config" if name != "Gemma3" else "Gemma3TextConfig")
+    model = getattr(transformers, f"{name}ForCausalLM")(
+        config(**{**SIZES, "num_hidden_layers": layers, **changes})
+    )
+    randomise(model)
+    return model.eval()
+
+
+CASES = {
+    "qwen2": (
+        lambda: tiny("Qwen2", 2, rope_theta=1e6, tie_word_embeddings=True),
+        files.LLAMA,
+        {"rope.freq_base": 1e6},
+    ),
+    "qwen3": (
+        lambda: tiny("Qwen3", 2, rope_theta=1e6, head_dim=128),
+        files.QWEN3,
+        {"rope.freq_base": 1e6, "attention.key_length": 128, "attention.value_length": 128},
+    ),
+    "phi3": (
+        lambda: tiny("Phi3", 2, sliding_window=6),
+        files.PHI3,
+        {
+            "rope.freq_base": 1e4,
+            "rope.dimension_count": 16,
+            "rope.scaling.original_context_length": 4096,
+            "attention.sliding_window": 6,
+        },
+    ),
+    "gemma": (
+        lambda: tiny("Gemma", 2, head_dim=32),
+        files.LLAMA,
+        {"attention.key_length": 32, "attention.value_length": 32},
+    ),
+    "gemma2": (
+        lambda: tiny("Gemma2", 3, head_dim=32, query_pre_attn_scalar=32, sliding_window=5),
+        files.GEMMA2,
+        {
+            "attention.key_length": 32,
+            "attention.value_length": 32,
+            "attn_logit_softcapping": 50.0,
+            "final_logit_softcapping": 30.0,
+            "attention.sliding_window": 5,
+        },
+    ),
+    "gemma3": (
+        lambda: tiny(
+            "Gemma3", 7, head_dim=32, query_pre_attn_scalar=32, sliding_window=5, rope_theta=1e6
+        ),
+        files.GEMMA3,
+        {
+            "attention.key_length": 32,
+            "attention.value_length": 32,
+            "rope.freq_base": 1e6,
+            "attention.sliding_window": 5,
+        },
+    ),
+}
+READ_BY_TRANSFORMERS = [name for name in CASES if name != "gemma"]
+
+
+def written(tmp_path, name, kind="F32", **changed):
+    make, table, keys = CASES[name]
+    theirs = make()
+    path = tmp_path / "model.gguf"
+    return files.write_relative(path, theirs, name, table, {**keys, **changed}, kind=kind), theirs
+
+
+def check_equal(ours, theirs):
+    tokens = files.tokens_of(97)
+    with torch.no_grad():
+        expected, logits = theirs(tokens).logits, ours(tokens)
+    assert expected.std() > 0.1, "the reference says something"
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_gives_the_model_that_was_written(tmp_path, name):
+    path, theirs = written(tmp_path, name)
+    check_equal(from_gguf(path), theirs)
+
+
+@pytest.mark.parametrize("name", READ_BY_TRANSFORMERS)
+def test_quantised_weights_are_read_as_transformers_reads_them(tmp_path, name):
+    plain = {"attention.sliding_window": 0} if name == "phi3" else {}  # which theirs does not read
+    path, _ = written(tmp_path, name, "Q8_0", **plain)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    if name in (
+        "gemma2",
+        "gemma3",
+    ):  # not in the file: transformers takes that of its smallest model
+        for block in theirs.model.layers:
+            block.self_attn.scaling = 32**-0.5
+    check_equal(from_gguf(path), theirs)
+
+
+def test_every_architecture_has_its_family_and_its_test():
+    assert set(CASES) | {"llama", "gpt2"} == set(ARCHITECTURES)
+    assert all(how.family in FAMILIES for how in ARCHITECTURES.values())
+
+
+def test_positions_of_gemma_3_may_be_interpolated(tmp_path):
+    scaled = {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
+    path, _ = written(tmp_path, "gemma3", **scaled)
+    ropes = {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    }
+    theirs = tiny(
+        "Gemma3", 7, head_dim=32, query_pre_attn_scalar=32, sliding_window=5, rope_parameters=ropes
+    )
+    check_equal(from_gguf(path), theirs)
+    path, _ = written(tmp_path, "gemma3", **{"rope.scaling.type": "yarn"})
+    with pytest.raises(ValueError, match=r"gemma3\.rope\.scaling\.type='yarn'"):
+        from_gguf(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "said"),
+    [
+        ("qwen2", {"rope.scaling.type": "yarn"}, r"qwen2\.rope\.scaling\.type='yarn'"),
+        ("qwen3", {"expert_count": 8}, r"qwen3\.expert_count=8"),
+        ("phi3", {"rope.dimension_count": 12}, r"phi3\.rope\.dimension_count=12"),
+        ("gemma2", {"attention.value_length": 16}, r"gemma2\.attention\.value_length=16"),
+    ],
+)
+def test_what_is_not_computed_is_named(tmp_path, name, changed, said):
+    path, _ = written(tmp_path, name, **changed)
+    with pytest.raises(ValueError, match=said):
+        from_gguf(path)
