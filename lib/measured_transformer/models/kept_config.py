@@ -73,7 +73,8 @@ def _known(types: Iterable[type]) -> dict[str, type]:
         if one in seen:
             continue
         seen.add(one)
-        waiting += [kind for kind in one.__subclasses__() if _is_own(kind)]
+        derived: list[type] = type.__subclasses__(one)
+        waiting += [kind for kind in derived if _is_own(kind)]
         if not dataclasses.is_dataclass(one):
             continue  # what dataclasses derive from
         if (other := found.setdefault(one.__name__, one)) is not one:
