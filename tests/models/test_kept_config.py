@@ -18,6 +18,15 @@ class Scaling:
     kind: str = "linear"
 
 
+class Tuned:
+    """What is no dataclass itself, and named by an annotation."""
+
+
+@dataclass(frozen=True)
+class Loud(Tuned):
+    volume: float = 11.0
+
+
 @dataclass(frozen=True)
 class Layer:
     window: int | None = None
@@ -32,6 +41,7 @@ class Whole:
     scaling: Scaling | None = None
     layers: tuple[Layer, ...] = ()
     by_name: Any = None
+    tuned: Tuned | None = None
 
 
 def there_and_back(config: Config, types: tuple[type, ...] = ()) -> Config:
@@ -85,15 +95,17 @@ class Yarn(Scaling):
 
 @pytest.mark.usefixtures("nested")
 def test_kinds_of_a_type_are_known_where_they_are_the_librarys(monkeypatch: pytest.MonkeyPatch):
-    whole: Any = Whole(scaling=Yarn(2.0, beta=16.0))
+    whole: Any = Whole(scaling=Yarn(2.0, beta=16.0), tuned=Loud(3.0))
     with pytest.raises(ValueError, match=r"Config\.scaling holds a Yarn"):
         kept_config._told(whole, "Config", kept_config._known(()))
-    monkeypatch.setattr(Yarn, "__module__", "measured_transformer.parts.rotary")
+    for kind in (Tuned, Loud, Yarn):
+        monkeypatch.setattr(kind, "__module__", "measured_transformer.parts.rotary")
     known = kept_config._known(())
     told = kept_config._told(whole, "Config", known)
     again = kept_config._made(told, "Config", known)
     assert again == whole
     assert type(again.scaling) is Yarn
+    assert type(again.tuned) is Loud
 
 
 @pytest.mark.usefixtures("nested")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from measured_transformer.internals.capture import capture
+from measured_transformer.interop import from_huggingface
 from measured_transformer.models import saving
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
@@ -381,6 +382,13 @@ def test_a_folder_of_another_format(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(ValueError, match=r"interop\.from_huggingface"):
         load(tmp_path)
+
+
+def test_the_reader_of_the_other_format_knows_this_one(folder: Path):
+    with pytest.raises(
+        FileNotFoundError, match=r"a model of measured_transformer\.save: read it with load"
+    ):
+        from_huggingface(folder)
 
 
 @pytest.mark.parametrize(

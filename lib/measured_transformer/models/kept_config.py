@@ -61,29 +61,36 @@ def config_from_json(told: Any, types: Iterable[type] = ()) -> Config:
 
 
 def _known(types: Iterable[type]) -> dict[str, type]:
-    """Every type that may stand in a config, by its name."""
+    """Every dataclass that may stand in a config, by its name."""
+    given = (*PARTS, *types)
+    if wrong := [one for one in given if not dataclasses.is_dataclass(one)]:
+        raise ValueError(f"expected frozen dataclasses as types, got {wrong[0]!r}")
     found: dict[str, type] = {}
-    waiting: list[type] = [Config, *PARTS, *types]
+    seen: set[type] = set()
+    waiting: list[type] = [Config, *given]
     while waiting:
         one = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        derived: list[type] = type.__subclasses__(one)
+        waiting += [kind for kind in derived if _is_own(kind)]
         if not dataclasses.is_dataclass(one):
-            raise ValueError(f"expected frozen dataclasses as types, got {one!r}")
+            continue  # what dataclasses derive from
         if (other := found.setdefault(one.__name__, one)) is not one:
             raise ValueError(f"two types have the name {one.__name__}: {other!r} and {one!r}")
-        named = [part for hint in get_type_hints(one).values() for part in _named(hint)]
-        kinds = [kind for kind in one.__subclasses__() if _is_own(kind)]
-        waiting += [part for part in (*named, *kinds) if found.get(part.__name__) is not part]
+        waiting += [part for hint in get_type_hints(one).values() for part in _named(hint)]
     return found
 
 
 def _is_own(kind: type) -> bool:
-    """Whether a dataclass is one of the library's."""
-    return dataclasses.is_dataclass(kind) and kind.__module__.startswith(f"{_LIBRARY}.")
+    """Whether a class is one of the library's."""
+    return kind.__module__.startswith(f"{_LIBRARY}.")
 
 
 def _named(hint: Any) -> list[type]:
-    """The dataclasses in an annotation."""
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    """The dataclasses in an annotation, and what the library's dataclasses derive from."""
+    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or _is_own(hint)):
         return [hint]
     return [found for part in get_args(hint) for found in _named(part)]
 
