@@ -120,6 +120,19 @@ def _second(new):
     return change
 
 
+def test_one_edge_takes_few_runs_however_deep_the_model_is():
+    counts = []
+    for n_layers in (2, 4):
+        model, clean, other, target = drawn(n_layers=n_layers)
+        runs = []
+        with capture(
+            model, "embedding", transform=lambda value, runs=runs: runs.append(0) or value
+        ):
+            edge_patched(model, clean, other, [Edge(EMBEDDING, head(1, 0, "keys"))], target)
+        counts.append(len(runs))
+    assert counts[0] == counts[1] <= 6
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("norm", ["none", "layer", "rms"])
 def test_edges_to_the_last_state_are_direct_effects_with_the_scale_held(norm):

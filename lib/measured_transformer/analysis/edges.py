@@ -89,11 +89,6 @@ class Sublayer:
         """All of them, in order."""
         return tuple(self.readings)
 
-    @property
-    def start(self) -> tuple[Component, ...]:
-        """The embeddings among the senders before."""
-        return tuple(each for each in self.before if each.tap.endswith("embedding"))
-
 
 def sublayers(model: Explained) -> list[Sublayer]:
     """The sublayers in the order in which they write, and the last state.

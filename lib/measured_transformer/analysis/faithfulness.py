@@ -35,6 +35,7 @@ from measured_transformer.analysis.path_patching import edges_replaced
 from measured_transformer.analysis.references import Replaced, Values, replaced, replacements
 
 Part = Component | Edge
+"""What a circuit is made of: components, or edges between them."""
 
 
 @dataclass(frozen=True)

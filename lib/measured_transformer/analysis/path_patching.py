@@ -5,8 +5,8 @@
 along one path and holds all else. `patching.path_patched` is the first of these for the edges from one head to
 receivers that do not read each other.
 
-A receiver's input is made by a run in which all senders before it are held at what it is to see. The price is a
-run for each group of receivers in a sublayer that see different values. What is exact:
+A receiver's input is made by a run in which all senders before it are held at what it is to see. So the price
+is a run for each group of receivers in a sublayer that see different values. What is exact:
 
 - No edge is a run left to itself; all edges are the run that the values come from.
 - All edges of one sender are patching that sender.
@@ -54,7 +54,7 @@ def edges_replaced(
     """The logits of a run in which the receivers of the chosen edges see other values of the senders.
 
     Args:
-        model: as for `edges`; run at most twice for each edge, as a rule far less often.
+        model: as for `edges`; run about three times for each sublayer that has chosen receivers.
         tokens: the run that is changed.
         chosen: edges whose receivers see these values; along all other edges they see what the senders write
             in this run.
@@ -67,22 +67,39 @@ def edges_replaced(
     """
     *parts, last = sublayers(model)
     cut = senders_by_receiver([*parts, last], chosen)
-    held = list(dict.fromkeys(sender.tap for each in (*parts, last) for sender in each.start))
-    with capture(model, *held, *(each.written for each in parts)) as seen:
-        model(tokens)
-    now, changed = dict(seen), False
+    fixed: dict[
+        str, Tensor
+    ] = {}  # what the sublayers with cut edges write; all others follow from it
+    now, behind = _senders_values(model, tokens, last, fixed), False
     for each in parts:
         groups: dict[frozenset[Component], list[Component]] = {}
         for receiver in each.receivers:
             groups.setdefault(cut.get(receiver, frozenset()), []).append(receiver)
-        if changed or len(groups) > 1 or any(groups):
-            sent = {tap: now[tap] for tap in held}
-            now[each.written] = _written(model, tokens, each, groups, sent, values, positions)
-            changed = True
-        held.append(each.written)
-    others = sorted(cut.get(last.receivers[0], ()), key=lambda sender: sender.label)
-    with intervene(model, now), replaced(model, others, values, positions=positions):
+        if not any(groups):
+            behind = behind or bool(fixed)
+            continue
+        if behind:
+            now, behind = _senders_values(model, tokens, last, fixed), False
+        sent = {sender.tap: now[sender.tap] for sender in each.before}
+        fixed[each.written] = _written(model, tokens, each, groups, sent, values, positions)
+        now[each.written] = fixed[each.written]
+    others = cut.get(last.receivers[0])
+    if others is None:
+        with intervene(model, fixed):
+            return model(tokens)
+    if behind:
+        now = _senders_values(model, tokens, last, fixed)
+    with intervene(model, now), replaced(model, list(others), values, positions=positions):
         return model(tokens)
+
+
+def _senders_values(
+    model: Explained, tokens: Tensor, last: Sublayer, fixed: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """What all senders write when some of them are fixed."""
+    with intervene(model, fixed), capture(model, *{each.tap for each in last.before}) as seen:
+        model(tokens)
+    return dict(seen)
 
 
 def _written(

@@ -36,6 +36,7 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 
 Replaced = Literal["zero", "mean", "resample"]
+"""What stands in for a value: nothing, what is usual, or what belongs to another input."""
 Values = Mapping[str, Tensor]
 """What passes taps, by their names: with one row for each sequence, or one row for all."""
 _SQUARES = ("pattern", "scores")
