@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from threading import Lock, get_ident
 
 import torch
 from torch import Tensor, nn
 
 from measured_transformer.internals.names import matching
+from measured_transformer.internals.replay import is_replay
 from measured_transformer.parts.tap import Tap, Watcher
+
+_ENTERING = Lock()  # two threads that enter at once must not lose one of their watchers
 
 
 @contextmanager
@@ -19,7 +23,7 @@ def capture(
     transform: Callable[[Tensor], Tensor] | None = None,
     gradients: bool = False,
 ) -> Iterator[dict[str, Tensor]]:
-    """Collect the values of taps, by name, while the `with` block runs.
+    """Collect the values of taps, by name, while the `with` block runs in this thread.
 
     The dictionary fills when the model is called and stays usable afterwards; a second call overwrites
     it with its own values. It holds tensors only, never the model. The values are copies: nothing done to them,
@@ -34,7 +38,8 @@ def capture(
 
     Raises:
         KeyError: when a pattern matches no tap.
-        ValueError: when `transform` is given together with `gradients`.
+        ValueError: when a pattern matches a tap that stands at several places (see `names.matching`), or
+            `transform` is given together with `gradients`.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config
@@ -54,12 +59,17 @@ def capture(
 
     def watcher(name: str) -> Watcher:
         def watch(value: Tensor) -> Tensor | None:
+            replay = is_replay()
             if not gradients:
+                if replay:
+                    return None
                 kept = _copied(value)
                 seen[name] = kept if transform is None else transform(kept)
                 return None
             if torch.is_grad_enabled() and not value.requires_grad:
                 value = value.detach().requires_grad_()  # frozen weights: the graph begins here
+            if replay:
+                return value
             if value.requires_grad:
                 value.retain_grad()
             seen[name] = value
@@ -87,9 +97,19 @@ def _copied(value: Tensor) -> Tensor:
 
 @contextmanager
 def watching(tap: Tap, watch: Watcher) -> Iterator[None]:
-    """Let `watch` see the tap's values while the `with` block runs, and leave nothing behind."""
-    tap.watchers = (*tap.watchers, watch)
+    """Let `watch` see the tap's values while the `with` block runs, and leave nothing behind.
+
+    It sees the calls of its own thread: what other threads ask of the same model is theirs.
+    """
+    owner = get_ident()
+
+    def of_this_thread(value: Tensor) -> Tensor | None:
+        return watch(value) if get_ident() == owner or is_replay() else None
+
+    with _ENTERING:
+        tap.watchers = (*tap.watchers, of_this_thread)
     try:
         yield
     finally:
-        tap.watchers = tuple(other for other in tap.watchers if other is not watch)
+        with _ENTERING:
+            tap.watchers = tuple(other for other in tap.watchers if other is not of_this_thread)
