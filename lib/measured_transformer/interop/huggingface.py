@@ -6,7 +6,9 @@ The names of tensors and settings are those of the `transformers` library, which
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,11 @@ from measured_transformer.interop.llama import LLAMA
 from measured_transformer.interop.proof import check_real, prove_same
 from measured_transformer.interop.t5 import T5
 from measured_transformer.interop.tensors import load_tensors, named_tensors
+
+_KINDS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+# Tensors of published checkpoints that have no place here: of BERT the head for the next sentence, which every
+# `bert-base` stores.
+_UNREAD = {"bert": ("cls.seq_relationship.*",)}
 
 FAMILIES: dict[str, Family] = {family.name: family for family in (GPT2, LLAMA, BERT, T5)}
 
@@ -42,18 +49,21 @@ def from_huggingface(
     Args:
         path_or_model: a local folder with `config.json` and `model.safetensors` (or shards with their index),
             or a model of `transformers`.
-        dtype: of the model's numbers; that of the checkpoint when not given (the widest where they differ).
+        dtype: of the model's numbers: float64, float32, bfloat16 or float16; that of the checkpoint when not
+            given (the widest where they differ).
         ignore: names or globs of tensors to leave out on purpose, such as a head that has no place here.
 
     Returns:
         A `Decoder` (GPT-2, Llama), an `Encoder` (BERT) or an `EncoderDecoder` (T5), in evaluation mode. Where
-        a checkpoint has different dropout rates for different places, the model has the largest.
+        a checkpoint has different dropout rates for different places, the model has the largest. BERT's head
+        for the next sentence, which its published checkpoints store, has no place here and is left out with a
+        warning.
 
     Raises:
         FileNotFoundError: when the folder or a file in it is missing.
         ValueError: when the architecture is unknown, a setting asks for something that this library does not
-            compute, tensors are missing, surplus, misshapen or at odds with each other, or the checkpoint is
-            pickled.
+            compute, tensors are missing, surplus, misshapen or at odds with each other, without numbers (on the
+            meta device), quantised or in an 8-bit precision, or the checkpoint is pickled.
     """
     return _built(read_checkpoint(path_or_model), dtype, ignore)
 
@@ -61,7 +71,10 @@ def from_huggingface(
 def _built(checkpoint: Checkpoint, dtype: torch.dtype | None, ignore: Iterable[str]) -> Model:
     """The model that a checkpoint describes."""
     family = _family(checkpoint)
-    tensors = family.cleaned(checkpoint, ignore)
+    if dtype is not None and dtype not in _KINDS:
+        raise ValueError(f"dtype must be one of {', '.join(map(str, _KINDS))}, got {dtype}")
+    tensors = family.cleaned(checkpoint, [*_patterns(ignore), *_without_place(checkpoint, ignore)])
+    _check_numbers(tensors)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         model = family.build(checkpoint, tensors)
     if dtype is None:
@@ -133,6 +146,46 @@ def to_huggingface(
     if path is not None:
         write_checkpoint(Path(path), settings, tensors)
     return settings, tensors
+
+
+def _patterns(ignore: Iterable[str]) -> list[str]:
+    return [ignore] if isinstance(ignore, str) else list(ignore)
+
+
+def _without_place(checkpoint: Checkpoint, ignore: Iterable[str]) -> tuple[str, ...]:
+    """What is left unread although the caller did not ask for that, and says so."""
+    kind, asked = str(checkpoint.config.get("model_type")), _patterns(ignore)
+    globs = _UNREAD.get(kind, ())
+    found = [
+        name
+        for name in checkpoint.tensors
+        if any(fnmatchcase(name, glob) for glob in globs)
+        and not any(fnmatchcase(name, glob) for glob in asked)
+    ]
+    if found:
+        warnings.warn(
+            f"left out, since this library has no such head: {', '.join(sorted(found))} (ignore={list(globs)} "
+            "does so without this warning)",
+            UserWarning,
+            stacklevel=4,
+        )
+    return globs
+
+
+def _check_numbers(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are no plain numbers: without data, quantised, or of an 8-bit precision."""
+    for name, tensor in tensors.items():
+        kind = f"{tensor.dtype} on the device {tensor.device.type!r}"
+        if tensor.is_meta:
+            raise ValueError(
+                f"expected weights with numbers, got {name} of {kind}: load them before they are converted"
+            )
+        plain = type(tensor) in (Tensor, nn.Parameter) and not tensor.is_quantized
+        if not plain or (tensor.is_floating_point() and tensor.dtype not in _KINDS):
+            raise ValueError(
+                f"expected weights of {', '.join(str(each) for each in _KINDS)}, got {name} as a "
+                f"{type(tensor).__name__} of {kind}: dequantise weights with their scales first"
+            )
 
 
 def _family(checkpoint: Checkpoint) -> Family:
