@@ -104,7 +104,9 @@ def watching(tap: Tap, watch: Watcher) -> Iterator[None]:
     owner = get_ident()
 
     def of_this_thread(value: Tensor) -> Tensor | None:
-        return watch(value) if get_ident() == owner or is_replay() else None
+        if torch.compiler.is_compiling() or get_ident() == owner or is_replay():
+            return watch(value)
+        return None
 
     with _ENTERING:
         tap.watchers = (*tap.watchers, of_this_thread)

@@ -23,7 +23,7 @@ _CLOSE = 1e-3  # relative: kernels of accelerators may round otherwise the secon
 
 def is_replay() -> bool:
     """Whether this pass repeats an earlier one: nothing of it is captured."""
-    return _REPLAYED.get()
+    return not torch.compiler.is_compiling() and _REPLAYED.get()
 
 
 class Replay:
