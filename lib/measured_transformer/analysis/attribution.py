@@ -319,9 +319,9 @@ def integrated_gradients(
     share = float((gap.abs() / size.clamp_min(torch.finfo(size.dtype).tiny)).max())
     if not share <= GAP:
         warnings.warn(
-            f"integrated gradients do not add up: at worst they are {share:.0%} off the change from the baseline "
-            f"with steps={steps}. More steps help where the path is smooth; where a norm jumps at its start, as at "
-            "a baseline of zeros, take another baseline",
+            f"integrated gradients do not add up: at worst they are {share:.0%} off with steps={steps}. More "
+            "steps help where the path is smooth; where a norm jumps at its start, as at a baseline of zeros, "
+            "take another baseline",
             UserWarning,
             stacklevel=2,
         )
