@@ -129,7 +129,7 @@ def rows(subject: Subject) -> Iterator[Row]:
     with capture(model, "embedding", gradients=True):
         method_of_layer = LayerIntegratedGradients(of_tokens, model.embedding)
         of_layer = method_of_layer.attribute(tokens, n_steps=STEPS)
-    zero = integrated_gradients(model, tokens, target, steps=STEPS)
+    zero = integrated_gradients(model, tokens, target, baseline=0.0, steps=STEPS)
     token = integrated_gradients(
         model, tokens, target, baseline=embedded(model, first), steps=STEPS
     )

@@ -133,7 +133,7 @@ def test_integrated_gradients_of_something_linear_are_gradient_times_input():
         return logits[:, 0].sum(-1)  # the first position sees itself alone: no softmax to bend
 
     tokens = torch.tensor([[0, 5, 3]])
-    one = integrated_gradients(model, tokens, linear, steps=3)
+    one = integrated_gradients(model, tokens, linear, baseline=0.0, steps=3)
     assert one.allclose(gradient_times_input(model, tokens, linear))
 
 

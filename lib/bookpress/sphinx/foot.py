@@ -5,6 +5,7 @@ The same facts stand in the table of what every chapter ran on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from docutils import nodes
@@ -19,6 +20,8 @@ from bookpress.sphinx.nodes import fold, notebook_link, ran_line
 from bookpress.sphinx.page import page_of
 from bookpress.sphinx.rooms import Judged, Shown, room_of
 from bookpress.sphinx.shown_data import Source
+
+_MARKED = re.compile(r"(``[^`]+``|`[^`]+`|\$[^$]+\$)")
 
 _AFTER_CLAIMS_ARE_LINKED = 120
 
@@ -100,7 +103,8 @@ def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.para
 def _measurements(env: BuildEnvironment, room: str, judged: Judged) -> nodes.bullet_list:
     listed = nodes.bullet_list(classes=["ran-results"])
     for name, shown in judged.results.items():
-        line = nodes.paragraph("", "", nodes.literal("", name), nodes.Text(f": {_what(shown)}. "))
+        line = nodes.paragraph("", "", nodes.literal("", name), nodes.Text(": "))
+        line += [*inline(_what(shown)), nodes.Text(". ")]
         if shown.seeds:
             line += nodes.Text(f"{len(shown.seeds)} {'seed' if len(shown.seeds) == 1 else 'seeds'}")
         if ways := data.links(env, Source(room, name)):
@@ -109,6 +113,19 @@ def _measurements(env: BuildEnvironment, room: str, judged: Judged) -> nodes.bul
             line += [nodes.Text(" "), nodes.inline("", f"{why}.", classes=["claim-doubt"])]
         listed += nodes.list_item("", line)
     return listed
+
+
+def inline(text: str) -> list[nodes.Node]:
+    """Return a line of a docstring as nodes: code between backticks and mathematics between dollar signs."""
+    found: list[nodes.Node] = []
+    for part in _MARKED.split(text):
+        if len(part) > 2 and part[0] == part[-1] == "`":
+            found.append(nodes.literal("", part.strip("`")))
+        elif len(part) > 2 and part[0] == part[-1] == "$":
+            found.append(nodes.math("", part[1:-1]))
+        elif part:
+            found.append(nodes.Text(part))
+    return found
 
 
 def _what(shown: Shown) -> str:

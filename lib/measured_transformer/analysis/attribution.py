@@ -22,6 +22,7 @@ Sources: Abnar and Zuidema (2020); Kobayashi et al. (2020); Simonyan et al. (201
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
@@ -52,6 +53,8 @@ Occluded = Literal["zero", "mean", "resample", "delete"]
 
 STEPS = 50
 """Points of the quadrature of `integrated_gradients`, as many as Captum takes."""
+GAP = 0.05
+"""Share of what integrated gradients should add up to that may be missing before they warn."""
 _CAPACITY = 10**6
 """Units of flow that an attention weight of one lets through: capacities are whole numbers."""
 
@@ -282,34 +285,64 @@ def integrated_gradients(
     tokens: Int[Tensor, "example position"],
     target: Target,
     *,
-    baseline: Float[Tensor, "..."] | float = 0.0,
+    baseline: Float[Tensor, "..."] | float | None = None,
     steps: int = STEPS,
 ) -> Float[Tensor, "example position"]:
     r"""Integrated gradients, summed over the entries of each position.
 
     $(x - b) \cdot \int_0^1 \nabla F(b + \alpha (x - b))\, d\alpha$ by Gauss-Legendre quadrature, as Captum's
-    `IntegratedGradients` of these vectors has it by default: 50 points, and a baseline of zeros. (The default
-    of its `LayerIntegratedGradients` is what the layer makes of tokens 0.) They add up to $F(x) - F(b)$ as far
-    as the quadrature is exact: `completeness_gap`. Source: Sundararajan et al. (2017).
+    `IntegratedGradients` of these vectors has it: 50 points by default. They add up to $F(x) - F(b)$ as far as
+    the quadrature is exact (`completeness_gap`); where they do not, a warning says so. Source: Sundararajan et
+    al. (2017).
+
+    The path starts by default at what token 0 would be at each position, as in Captum's
+    `LayerIntegratedGradients`. Its `IntegratedGradients` of vectors starts at zero: a norm makes a vector of
+    length one even of the shortest one, jumps at zero, and no number of points makes up for that.
 
     Args:
         model, tokens, target: as for `gradients`.
-        baseline: where the path starts, in place of what enters the first block; broadcasts to its shape.
+        baseline: where the path starts, in place of what enters the first block; broadcasts to its shape. What
+            token 0 would be at each position when not given.
         steps: points of the quadrature.
 
     Raises:
         ValueError: when `steps` is below one.
+
+    Warns:
+        UserWarning: when an example's attributions miss what they should add up to by more than `GAP` of it, or
+            of the sum of their sizes where that is larger.
     """
     if steps < 1:
         raise ValueError(f"the quadrature needs at least one point, got steps={steps}")
-    end = embedded(model, tokens)
-    start = torch.as_tensor(baseline, dtype=end.dtype).expand_as(end)
+    end, start = embedded(model, tokens), _start(model, tokens, baseline)
     points, shares = np.polynomial.legendre.leggauss(steps)
     total = torch.zeros_like(end)
     for point, share in zip((1 + points) / 2, shares / 2, strict=True):
         at = start + float(point) * (end - start)
         total += float(share) * gradients(model, tokens, target, entered=at)
-    return ((end - start) * total).sum(-1)
+    found = ((end - start) * total).sum(-1)
+    gap = completeness_gap(model, tokens, target, found, baseline=start)
+    size = torch.maximum((found.sum(-1) - gap).abs(), found.abs().sum(-1))
+    share = float((gap.abs() / size.clamp_min(torch.finfo(size.dtype).tiny)).max())
+    if not share <= GAP:
+        warnings.warn(
+            f"integrated gradients do not add up: at worst they are {share:.0%} off with steps={steps}. More "
+            "steps help where the path is smooth; where a norm jumps at its start, as at a baseline of zeros, "
+            "take another baseline",
+            UserWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def _start(
+    model: Explained, tokens: Tensor, baseline: Tensor | float | None
+) -> Float[Tensor, "example position d_model"]:
+    """Where the path of integrated gradients starts."""
+    end = embedded(model, tokens)
+    if baseline is None:
+        return embedded(model, torch.zeros_like(tokens))
+    return torch.as_tensor(baseline, dtype=end.dtype, device=end.device).expand_as(end)
 
 
 @takes_text("tokens")
@@ -320,14 +353,13 @@ def completeness_gap(
     target: Target,
     attributions: Float[Tensor, "example position"],
     *,
-    baseline: Float[Tensor, "..."] | float = 0.0,
+    baseline: Float[Tensor, "..."] | float | None = None,
 ) -> Float[Tensor, "example"]:
     """The sum of the attributions minus the target's distance from its value at the baseline.
 
-    Captum's `compute_convergence_delta`.
+    Captum's `compute_convergence_delta`. The baseline is that of `integrated_gradients`.
     """
-    end = embedded(model, tokens)
-    start = torch.as_tensor(baseline, dtype=end.dtype).expand_as(end)
+    end, start = embedded(model, tokens), _start(model, tokens, baseline)
     change = explained(model, tokens, end, target) - explained(model, tokens, start, target)
     return attributions.sum(-1) - change
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from threading import Lock, get_ident
 from typing import Any, Literal, overload
 
 import torch
@@ -11,7 +12,10 @@ from torch import Tensor, nn
 
 from measured_transformer.internals.modules import Site
 from measured_transformer.internals.names import matching
+from measured_transformer.internals.replay import is_replay
 from measured_transformer.parts.tap import Tap, Watcher
+
+_ENTERING = Lock()  # two threads that enter at once must not lose one of their watchers
 
 
 @overload
@@ -38,7 +42,7 @@ def capture(
     gradients: bool = False,
     every_call: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Collect the values of taps, by name, while the `with` block runs.
+    """Collect the values of taps, by name, while the `with` block runs in this thread.
 
     Of a model without taps they are the values that its modules return. The dictionary fills when the model is
     called and stays usable afterwards; a second call overwrites it with its own values, unless every call is
@@ -59,7 +63,8 @@ def capture(
 
     Raises:
         KeyError: when a pattern matches no tap or module.
-        ValueError: when `transform` is given together with `gradients`.
+        ValueError: when a pattern matches a tap that stands at several places (see `names.matching`), or
+            `transform` is given together with `gradients`.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config
@@ -90,12 +95,17 @@ def capture(
 
     def watcher(name: str) -> Watcher:
         def watch(value: Tensor) -> Tensor | None:
+            replay = is_replay()
             if not gradients:
+                if replay:
+                    return None
                 kept = _copied(value)
                 keep(name, kept if transform is None else transform(kept))
                 return None
             if torch.is_grad_enabled() and value.is_floating_point() and not value.requires_grad:
                 value = value.detach().requires_grad_()  # frozen weights: the graph begins here
+            if replay:
+                return value
             if value.requires_grad:
                 value.retain_grad()
             keep(name, value)
@@ -123,13 +133,25 @@ def _copied(value: Tensor) -> Tensor:
 
 @contextmanager
 def watching(tap: Tap | Site, watch: Watcher) -> Iterator[None]:
-    """Let `watch` see the tap's values while the `with` block runs, and leave nothing behind."""
+    """Let `watch` see the tap's values while the `with` block runs, and leave nothing behind.
+
+    It sees the calls of its own thread: what other threads ask of the same model is theirs.
+    """
+    owner = get_ident()
+
+    def of_this_thread(value: Tensor) -> Tensor | None:
+        if torch.compiler.is_compiling() or get_ident() == owner or is_replay():
+            return watch(value)
+        return None
+
     if isinstance(tap, Site):
-        with tap.watched_by(watch):
+        with tap.watched_by(of_this_thread):
             yield
         return
-    tap.watchers = (*tap.watchers, watch)
+    with _ENTERING:
+        tap.watchers = (*tap.watchers, of_this_thread)
     try:
         yield
     finally:
-        tap.watchers = tuple(other for other in tap.watchers if other is not watch)
+        with _ENTERING:
+            tap.watchers = tuple(other for other in tap.watchers if other is not of_this_thread)

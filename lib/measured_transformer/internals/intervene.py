@@ -22,6 +22,10 @@ _VALUES = (Tensor, int, float)  # torch 2.6 compiles no check against a union of
 def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
     """Replace the values of taps, or of a model's modules where it has none, while the `with` block runs.
 
+    Only calls of this thread are changed. Blocks that are checkpointed (`variants.checkpointing`) are computed
+    again in the backward pass with the same changes, wherever that pass takes place; a function must then give
+    the same for the same value.
+
     Contexts nest: changes apply in the order in which their contexts were entered, and a `capture` that is
     entered later sees the changed value.
 
@@ -33,8 +37,9 @@ def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]
 
     Raises:
         KeyError: when a name matches no tap or module.
-        ValueError: when a change is neither a function nor a tensor nor a number; in the forward pass, when
-            a replacement has another shape than the value.
+        ValueError: when a name matches a tap that stands at several places (see `names.matching`), or a change
+            is neither a function nor a tensor nor a number; in the forward pass, when a replacement has another
+            shape than the value.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config

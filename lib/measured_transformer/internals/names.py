@@ -29,11 +29,13 @@ def matching(model: nn.Module, patterns: Iterable[str]) -> Mapping[str, Tap | Si
 
     Raises:
         KeyError: when a pattern matches no tap or module; the message gives the nearest names.
-        ValueError: see `modules.matching_sites`.
+        ValueError: when a pattern matches a tap of a module that stands at several places of the model: the
+            values of those places could not be told apart; and see `modules.matching_sites`.
     """
     known = taps(model)
     if not known:
         return matching_sites(model, patterns)
+    shared = _at_several_places(model)
     found: set[str] = set()
     for pattern in patterns:
         hits = [name for name in known if fnmatchcase(name, pattern)]
@@ -44,5 +46,20 @@ def matching(model: nn.Module, patterns: Iterable[str]) -> Mapping[str, Tap | Si
                 f"no tap is called {pattern!r}{hint} "
                 f"(the model has {len(known)}: measured_transformer.internals.names.taps lists them)"
             )
+        for name in hits:
+            if places := shared.get(name):
+                raise ValueError(
+                    f"{' and '.join(places)} are one module at several places, whose values nobody could tell "
+                    "apart: give each place a module of its own (copy.deepcopy), or take other taps"
+                )
         found.update(hits)
     return {name: tap for name, tap in known.items() if name in found}
+
+
+def _at_several_places(model: nn.Module) -> dict[str, list[str]]:
+    """The taps that several names lead to, by the first of them."""
+    names: dict[Tap, list[str]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        if isinstance(module, Tap):
+            names.setdefault(module, []).append(name.removeprefix("_orig_mod."))
+    return {known[0]: known for known in names.values() if len(known) > 1}

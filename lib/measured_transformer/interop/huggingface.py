@@ -43,6 +43,7 @@ from measured_transformer.interop.tensors import load_tensors, named_tensors
 
 NEAREST = 4
 """So many architectures are named where none fits: those with the fewest reasons against them."""
+_KINDS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
@@ -72,18 +73,21 @@ def from_huggingface(
     Args:
         path_or_model: a local folder with `config.json` and `model.safetensors` (or shards with their index),
             or a model of `transformers`.
-        dtype: of the model's numbers; that of the checkpoint when not given (the widest where they differ).
+        dtype: of the model's numbers: float64, float32, bfloat16 or float16; that of the checkpoint when not
+            given (the widest where they differ).
         ignore: names or globs of tensors to leave out on purpose, such as a head that has no place here.
 
     Returns:
         A `Decoder` (GPT-2, Llama), an `Encoder` (BERT) or an `EncoderDecoder` (T5), in evaluation mode. Where
-        a checkpoint has different dropout rates for different places, the model has the largest.
+        a checkpoint has different dropout rates for different places, the model has the largest. BERT's head
+        for the next sentence, which its published checkpoints store, has no place here and is left out with a
+        warning.
 
     Raises:
         FileNotFoundError: when the folder or a file in it is missing.
         ValueError: when the architecture is unknown, a setting asks for something that this library does not
-            compute, tensors are missing, surplus, misshapen or at odds with each other, or the checkpoint is
-            pickled.
+            compute, tensors are missing, surplus, misshapen or at odds with each other, without numbers (on the
+            meta device), quantised or in an 8-bit precision, or the checkpoint is pickled.
     """
     return _built(read_checkpoint(path_or_model), dtype, ignore)
 
@@ -91,7 +95,10 @@ def from_huggingface(
 def _built(checkpoint: Checkpoint, dtype: torch.dtype | None, ignore: Iterable[str]) -> Model:
     """The model that a checkpoint describes."""
     family = _family(checkpoint)
+    if dtype is not None and dtype not in _KINDS:
+        raise ValueError(f"dtype must be one of {', '.join(map(str, _KINDS))}, got {dtype}")
     tensors = family.cleaned(checkpoint, ignore)
+    _check_numbers(tensors)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         model = family.kind(family.config_of(checkpoint, tensors))
     if dtype is None:
@@ -174,12 +181,3 @@ def to_huggingface(
     if path is not None:
         write_checkpoint(Path(path), settings, tensors)
     return settings, tensors
-
-
-def _family(checkpoint: Checkpoint) -> Family:
-    kind = checkpoint.config.get("model_type")
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        raise ValueError(
-            f"expected a checkpoint whose model_type is one of {', '.join(FAMILIES)}; got {kind!r}"
-        )
-    return FAMILIES[kind]

@@ -69,6 +69,9 @@ def cross_entropy_with_padding(
     """Mean cost of all positions, as if padding were an answer: a trap.
 
     Padding is easy to predict, so that the more of it a batch has, the better a model looks.
+
+    Raises:
+        ValueError: as `token_losses`.
     """
     return token_losses(logits, targets, label_smoothing=label_smoothing).mean()
 
@@ -80,6 +83,9 @@ def cross_entropy_diluted(
 
     The padding costs nothing and is counted all the same. The loss, and with it the gradient, shrinks by the
     share of the scored positions, which changes from batch to batch.
+
+    Raises:
+        ValueError: as `cross_entropy`.
     """
     losses = token_losses(logits, targets, label_smoothing=label_smoothing)
     _check_shape("scored", scored, logits)

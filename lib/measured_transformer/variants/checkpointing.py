@@ -15,13 +15,14 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
+from measured_transformer.internals.replay import Replay
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.block import Block
 from measured_transformer.training.loop import Model
 
 
 class CheckpointedBlock(Block):
-    """A block that runs a second time in the backward pass, with the same dropout."""
+    """A block that runs a second time in the backward pass, with the same dropout and the same watchers."""
 
     same_dropout = True
     computes_as = Block  # what an export may take it for
@@ -30,7 +31,15 @@ class CheckpointedBlock(Block):
         """The stream after this layer, see `Block.forward`."""
         if not torch.is_grad_enabled() or how.get("cache") is not None:
             return super().forward(x, memory, **how)
-        run = super().forward
+        replay = Replay(self)
+        plain, runs = super().forward, 0
+
+        def run(*given: Any, **how: Any) -> Tensor:
+            nonlocal runs
+            runs += 1
+            with replay.first() if runs == 1 else replay.again():
+                return plain(*given, **how)
+
         found: Tensor = checkpoint(
             run, x, memory, use_reentrant=False, preserve_rng_state=self.same_dropout, **how
         )

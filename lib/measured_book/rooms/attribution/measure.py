@@ -218,7 +218,7 @@ def scores_of(model: Model, asked: Questions) -> dict[str, Float[Tensor, "exampl
         "flow": flow(by_layer, -1),
         "gradient": gradients(decoder, tokens, target).norm(dim=-1),
         "gradient times input": gradient_times_input(decoder, tokens, target),
-        "integrated from zero": integrated_gradients(decoder, tokens, target),
+        "integrated from zero": integrated_gradients(decoder, tokens, target, baseline=0.0),
         "integrated from mean": integrated_gradients(decoder, tokens, target, baseline=usual),
         "attention times gradient": products[..., -1, :].sum((0, 2)),
         "relevance rollout": relevance_rollout(products)[:, -1],
@@ -425,7 +425,7 @@ def complete(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
             ]
         )
         product = gradient_times_input(model, tokens, target)
-        products.append(_largest(completeness_gap(model, tokens, target, product)))
+        products.append(_largest(completeness_gap(model, tokens, target, product, baseline=0.0)))
         change = completeness_gap(model, tokens, target, torch.zeros_like(product), baseline=usual)
         changes.append(float(change.abs().mean()))
     return {
