@@ -184,8 +184,6 @@ def test_a_checker_that_is_surprised_says_so_and_what_is_asked(made):
     assert "Asked for: Write `double(x)`." in result.message
 
 
-
-
 # Names ------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import os
 import selectors
 import signal
@@ -288,6 +289,7 @@ def _be_the_copy(
         sys.stdout = sys.stderr = open(  # noqa: SIM115
             1, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False
         )
+        _let_go_of_files(end.fileno())
         _limit(limits)
         torch.set_num_threads(1)
         work(Line(end))
@@ -301,7 +303,19 @@ def _be_the_copy(
         os._exit(code)
 
 
+def _let_go_of_files(kept: int) -> None:
+    """Point what this process had open, but for the standard streams and one file, at nothing."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for name in os.listdir("/proc/self/fd"):
+        number = int(name)
+        if number > 2 and number not in (kept, nothing):
+            with contextlib.suppress(OSError):  # the list itself is closed by now
+                os.fstat(number)
+                os.dup2(nothing, number)
+
+
 def _leave_signals() -> None:
+    faulthandler.disable()
     with contextlib.suppress(ValueError):
         signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD):

@@ -153,6 +153,8 @@ def _decode(tree: Any, modules: tuple[nn.Module, ...]) -> Any:
 
 def _make_tensor(kind: str, shape: list[int], data: str, gradient: bool) -> Tensor:
     dtype = getattr(torch, kind)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"expected a kind of number, got {kind!r}")
     raw = bytearray(base64.b64decode(data))
     flat = (
         torch.frombuffer(raw, dtype=torch.uint8).clone().view(dtype)

@@ -1,30 +1,77 @@
 """The zoo: every bug fits the library, is caught by good tests, and is gone afterwards."""
 
 import json
+import random
 import re
 from pathlib import Path
 
 import pytest
 import reference_tests
 import torch
-from measured_book.exercises.zoo import WINGS, bugs_of, grade, grade_file, infected
+from measured_book.exercises.zoo import WINGS, bugs_of, grade, grade_file, infected, running
 from measured_book.exercises.zoo.__main__ import main
 from measured_book.exercises.zoo.bugs import BUGS, Bug, Edit
 from measured_book.exercises.zoo.grading import Grade, _sighting
-from measured_book.exercises.zoo.infection import StaleBugError, difference
+from measured_book.exercises.zoo.infection import StaleBugError, difference, edited, exchange
+from measured_book.exercises.zoo.rewrites import REWRITES
 from measured_transformer.inference.sampling import with_temperature
 from measured_transformer.parts import attention
+from measured_transformer.training.schedules import Constant
 
 GOOD = [test for name, test in vars(reference_tests).items() if name.startswith("test_")]
+PLACES = {edit.where for edit in REWRITES}
 HOT = next(bug for bug in BUGS if bug.name == "hot instead of cold")
 
 
-def test_good_tests_catch_every_bug():
-    found = grade(GOOD)
-    assert not found.faulty
+def notices(test) -> bool:
+    torch.manual_seed(0)
+    try:
+        test()
+    except Exception:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_good_tests_notice_every_bug(bug):
+    with infected(bug):
+        assert any(notices(test) for test in GOOD)
+
+
+def test_good_tests_pass_on_every_right_library():
+    assert not [test.__name__ for test in GOOD if notices(test)]
+    healthy = {function: function.__code__ for function in edited(REWRITES, PLACES)}
+    for edits in ((), REWRITES):
+        exchange(edited(edits, PLACES, random.Random(3)))
+        try:
+            assert not [test.__name__ for test in GOOD if notices(test)]
+        finally:
+            exchange(healthy)
+
+
+def test_good_tests_catch_every_bug_each_run_in_a_process_of_its_own():
+    found = grade(GOOD, public=True)
+    assert not found.refused
     assert found.alive == ()
     assert found.share == 1
     assert set(found.caught) == {bug.name for bug in BUGS}
+
+
+def test_every_bug_has_a_harmless_rewrite_of_what_it_changes():
+    places = {edit.where for edit in REWRITES}
+    assert not {edit.where for bug in BUGS for edit in bug.edits} - places
+
+
+def test_a_diff_shows_the_bug_alone():
+    for bug in BUGS:
+        told = difference(bug)
+        assert "if True:" not in told
+        assert "if False:" not in told
+        assert not [
+            line for line in told.splitlines() if line.startswith("- ") and f"+ {line[2:]}" in told
+        ]
+    shared = next(bug for bug in BUGS if bug.name == "one layer many times")
+    assert difference(shared).splitlines()[1:] == ["+ block = self.blocks[0]"]
 
 
 def test_names_and_wings():
@@ -37,7 +84,6 @@ def test_names_and_wings():
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_is_told_with_what_it_changes(bug):
     told = difference(bug)
-    assert "\n- " in told
     assert "\n+ " in told
     assert bug.story.endswith(".")
 
@@ -93,17 +139,17 @@ def test_an_edit_that_no_longer_fits_changes_nothing():
     assert attention.causal_mask(2).tolist() == [[True, False], [True, True]]
 
 
-def test_tests_that_fail_on_the_library_as_it_is_catch_nothing():
+def test_tests_that_fail_on_the_library_as_it_is_earn_nothing_and_others_do():
     def test_wrong():
         raise AssertionError("no\nsecond line")
 
     def test_right():
-        pass
+        assert Constant(warmup=2)(0) > 0
 
     found = grade([test_wrong, test_right], wing="training")
-    assert found.faulty == {"test_wrong": "AssertionError: no"}
-    assert found.share == 0
-    assert "mend them first" in repr(found)
+    assert found.refused == {"test_wrong": "it fails on the library as it is: AssertionError: no"}
+    assert found.caught == {"a first step of zero": "test_right"}
+    assert "These tests earn nothing; mend them first:\n  test_wrong: it fails" in repr(found)
 
 
 def test_a_grade_tells_what_was_caught_and_only_where_the_rest_lives():
@@ -154,7 +200,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_file_is_graded_each_bug_in_a_process_of_its_own(tmp_path, capsys):
+def test_a_file_is_graded_each_run_in_a_process_of_its_own(tmp_path, capsys):
     file = write(
         tmp_path,
         """\
@@ -176,14 +222,29 @@ def test_nothing(): ...
     assert main([*arguments, "--demand", "0.5"]) == 1
     assert "caught 1 of 4" in capsys.readouterr().out
     assert json.loads(told.read_text())["caught"] == {
-        "a first step of zero": "the process ended with 7"
+        "a first step of zero": "it ends its process (with 7)"
     }
+    assert main([*arguments, "--demand", "0.25"]) == 0
 
 
 def test_files_that_cannot_be_graded(tmp_path, capsys):
     assert main([str(tmp_path / "none.py")]) == 2
     assert "expected a file of tests" in capsys.readouterr().err
-    with pytest.raises(ValueError, match=r"on the library as it is; ValueError: expected at least"):
+    with pytest.raises(ValueError, match=r"on the library as it is; expected at least one test"):
         grade_file(write(tmp_path, "x = 1"))
-    with pytest.raises(ValueError, match=r"no answer within 0\.1 s"):
-        grade_file(write(tmp_path, "while True: pass"), seconds=0.1)
+    with pytest.raises(ValueError, match=r"no answer within 0\.5 s"):
+        grade_file(write(tmp_path, "while True: pass"), seconds=0.5)
+    with pytest.raises(ValueError, match=r"a Python file that can be read; invalid syntax"):
+        grade_file(write(tmp_path, "def ("))
+    with pytest.raises(ValueError, match=r"tests without arguments, got test_it"):
+        grade_file(write(tmp_path, "def test_it(model): ..."))
+
+
+def test_where_a_process_cannot_be_copied_tests_run_here(monkeypatch):
+    def test_temperature():
+        assert with_temperature(torch.ones(1), 2.0).item() == 0.5
+
+    monkeypatch.setattr(running, "can_copy", lambda: False)
+    found = grade([test_temperature, lambda: None], wing="generation")
+    assert found.caught == {"hot instead of cold": "test_temperature"}
+    assert with_temperature(torch.ones(1), 2.0).item() == 0.5
