@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 pytest.importorskip("transformers", reason="the reference is not installed")
 
-SEEDS = 5
+SEEDS = 3
 PROMPT = 3
 every_relative = pytest.mark.parametrize("model_type", RELATIVES)
 every_drawn = pytest.mark.parametrize(
