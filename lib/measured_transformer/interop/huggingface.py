@@ -28,10 +28,12 @@ from measured_transformer.interop.cohere import COHERE
 from measured_transformer.interop.family import Family, Model
 from measured_transformer.interop.gemma import GEMMA, GEMMA2, GEMMA3
 from measured_transformer.interop.gpt2 import GPT2
-from measured_transformer.interop.gpt_relatives import GPT_NEO, GPT_NEOX, GPTJ, OPT, PHI
+from measured_transformer.interop.gpt_neo import GPT_NEO, OPT
+from measured_transformer.interop.gpt_neox import GPT_NEOX, GPTJ, PHI
 from measured_transformer.interop.granite import GRANITE
 from measured_transformer.interop.llama import LLAMA
 from measured_transformer.interop.mistral import MISTRAL
+from measured_transformer.interop.modernbert import MODERNBERT
 from measured_transformer.interop.olmo import OLMO, OLMO2
 from measured_transformer.interop.phi3 import PHI3
 from measured_transformer.interop.qwen import QWEN2, QWEN3
@@ -49,7 +51,7 @@ FAMILIES: dict[str, Family] = {
         *(QWEN2, QWEN3, MISTRAL, GEMMA3, GEMMA2, GEMMA, PHI3, SMOLLM3),
         *(OLMO2, OLMO, GRANITE, STABLELM, COHERE),
         *(GPT_NEOX, OPT, PHI, GPT_NEO, GPTJ),
-        *(ROBERTA, XLM_ROBERTA, DISTILBERT, MPNET, ELECTRA, CAMEMBERT),
+        *(ROBERTA, XLM_ROBERTA, DISTILBERT, MODERNBERT, MPNET, ELECTRA, CAMEMBERT),
     )
 }
 """What can be read and written. A model is written as the first that has its config."""
