@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from llama_relatives import LENGTH, RELATIVES, build, double_precision, drawn
-from measured_transformer import Config, Decoder
+from measured_transformer import Decoder
 from measured_transformer.interop import from_huggingface, to_huggingface
+from measured_transformer.models.config import Config, Layer
+from measured_transformer.parts.rotary_scaling import Interpolated, LongRope
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 pytest.importorskip("transformers", reason="the reference is not installed")
@@ -120,3 +125,144 @@ def test_folders_of_either_library(model_type: str, tmp_path: Path):
         again, report = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
         assert not any(report.values())
         assert_close(again.eval()(tokens)[0], expected, 1e-5)
+
+
+def tiny(model_type: str, **settings: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What a file of a small model holds, with some settings changed."""
+    theirs = build(model_type, drawn(model_type, 0))
+    held = {"model_type": model_type, **theirs.config.to_dict(), **settings}
+    return held, theirs.state_dict()
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("llama", {"per_layer_config": {"0": {}}}, "per_layer_config="),
+    ("llama", {"hidden_act": "relu2"}, "hidden_act must be one of .*; got 'relu2'"),
+    ("llama", {"num_hidden_layers": "3"}, "num_hidden_layers must be a positive whole number"),
+    ("mistral", {"sliding_window": 4, "layer_types": ["full_attention"]}, "has layer_types="),
+    ("mistral", {"quantization_config": {"bits": 4}}, "quantization_config="),
+    ("qwen2", {"layer_types": ["linear_attention"]}, "layer_types must name one kind for each"),
+    ("qwen3", {"use_sliding_window": True, "sliding_window": 0}, "window must be a positive whole"),
+    ("smollm3", {"no_rope_layers": [1]}, "no_rope_layers must hold one number for each"),
+    ("smollm3", {"no_rope_layers": None, "no_rope_layer_interval": 0}, "no_rope_layer_interval"),
+    ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
+    ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
+    ("gemma2", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar must be a positive number"),
+    ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
+    (
+        "gemma3_text",
+        {
+            "rope_parameters": {
+                "full_attention": {"rope_type": "yarn", "factor": 2.0, "truncate": False}
+            },
+            "layer_types": None,
+            "num_hidden_layers": 6,
+        },
+        r"truncate=False in rope_parameters\['full_attention'\]",
+    ),
+    ("phi3", {"rope_parameters": {"type": "linear", "factor": 2.0}}, "rope_type must be 'default'"),
+    (
+        "phi3",
+        {"rope_parameters": None, "partial_rotary_factor": 0.3},
+        "partial_rotary_factor must turn an even number of the . entries of a head, got 0.3",
+    ),
+    ("olmo", {"clip_qkv": 8.0}, "clip_qkv=8.0"),
+    ("olmo2", {"is_causal": False}, "is_causal=False"),
+    ("granite", {"logits_scaling": 0}, "logits_scaling must be a positive number, got 0"),
+    ("stablelm", {"head_dim": 14}, "head_dim=14"),
+    ("cohere", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
+    ("cohere", {"logit_scale": None}, "logit_scale must be a positive number, got None"),
+]
+
+
+@pytest.mark.parametrize(("model_type", "settings", "message"), REFUSED)
+def test_what_is_not_computed_is_refused_by_its_name(
+    model_type: str, settings: dict[str, Any], message: str, tmp_path: Path
+):
+    held, tensors = tiny(model_type, **settings)
+    held.pop("dtype")
+    (tmp_path / "config.json").write_text(json.dumps(held))
+    save_file(
+        {k: v.contiguous().clone() for k, v in tensors.items()}, tmp_path / "model.safetensors"
+    )
+    with pytest.raises(ValueError, match=message):
+        from_huggingface(tmp_path)
+
+
+def config(**changes: Any) -> Config:
+    """Llama's, with some fields changed."""
+    return Config(
+        vocab=11,
+        d_model=16,
+        positions="rotary",
+        rotary_pairing="halves",
+        norm="rms",
+        activation="swiglu",
+        bias=False,
+        initialisation="gpt2",
+    ).replace(**changes)
+
+
+GEMMA = {"norm_offset": 1.0, "embedding_scale": 4.0, "placement": "sandwich"}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes", "message"),
+    [
+        ("llama", {"window": 4}, "llama: window must be None, is 4"),
+        ("llama", {"qkv_bias": True}, "llama: qkv_bias must be False, is True"),
+        ("llama", {"n_heads": 3, "d_head": 4}, "d_model must be a multiple of n_heads=3, is 16"),
+        ("llama", {"sinks": True}, "llama: sinks must be False, is True"),
+        ("mistral", {"layers": (Layer(window=4), Layer())}, "window of layer 1 must be 4, is None"),
+        ("qwen2", {"qkv_bias": True, "layers": (Layer(d_ff=7), Layer())}, "d_ff of layer 0 must"),
+        ("qwen2", {"layers": (Layer(window=4), Layer(window=5))}, "all windows must have one size"),
+        ("gemma2", GEMMA | {"attention_scale": 0.0}, "attention_scale must be another number"),
+        ("gemma2", GEMMA | {"attention_scale": 0.3}, "attention_scale must be 0.30151134"),
+        ("gemma3_text", GEMMA | {"qk_norm": "head", "score_cap": 2.0}, "score_cap must be None"),
+        (
+            "phi3",
+            {"rotary_scaling": Interpolated(2.0)},
+            "rope_type must be 'default' or 'longrope'",
+        ),
+        (
+            "phi3",
+            {"rotary_scaling": LongRope((1.0,), (1.0,), 8), "d_head": 2},
+            "d_head must be d_model / n_heads",
+        ),
+        ("olmo", {"norm": "layer_plain", "norm_eps": 1e-3}, "norm_eps must be 1e-05, is 0.001"),
+        ("granite", {"logit_scale": 0.0}, "logit_scale must be another number than 0"),
+        ("cohere", {"rotary_pairing": "interleaved"}, "cohere: norm must be 'layer', is 'rms'"),
+    ],
+)
+def test_what_an_architecture_cannot_say_is_not_written(
+    model_type: str, changes: dict[str, Any], message: str
+):
+    with pytest.raises(ValueError, match=message):
+        to_huggingface(Decoder(config(**changes)), model_type=model_type)
+
+
+def test_windows_may_be_told_in_more_than_one_way():
+    model = Decoder(config(layers=(Layer(window=4),)))
+    assert to_huggingface(model)[0]["model_type"] == "mistral"
+    assert to_huggingface(model, model_type="mistral")[0]["sliding_window"] == 4
+
+
+def test_an_architecture_that_nobody_knows_is_not_written():
+    with pytest.raises(ValueError, match=r"model_type must be one of gpt2, llama, .*; got 'mamba'"):
+        to_huggingface(Decoder(config()), model_type="mamba")
+
+
+def test_a_window_of_one_token():
+    """With a cache, `transformers` keeps every key there."""
+    theirs = build("mistral", drawn("mistral", 0) | {"sliding_window": 1})
+    ours = from_huggingface(theirs)
+    tokens, _ = batch(ours.config.vocab)
+    with torch.no_grad():
+        assert_close(ours_by_token(ours, tokens), theirs(tokens)[0], 1e-5)
+
+
+def test_gelu_in_a_file_of_gemma_is_the_approximation():
+    theirs = build("gemma", drawn("gemma", 0))
+    theirs.config.hidden_act = "gelu"
+    assert from_huggingface(theirs).config.activation == "geglu_tanh"
+    exact = Decoder(config(norm_offset=1.0, embedding_scale=4.0, activation="geglu"))
+    assert to_huggingface(exact)[0]["hidden_act"] == "gelu_python"

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from measured_transformer.interop.checkpoint import Checkpoint
+from measured_transformer.interop.family import positive
 from measured_transformer.interop.llama import (
     base_config,
     base_entries,
@@ -54,7 +55,7 @@ def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
         shared_norm=True,
         attention_bias=theirs["attention_bias"],
         qk_norm="heads" if theirs["use_qk_norm"] else "none",
-        logit_scale=theirs["logit_scale"],
+        logit_scale=positive(theirs, "logit_scale"),
     )
 
 

@@ -236,8 +236,8 @@ def differences(config: Config, other: Config, kind: type[Any]) -> list[str]:
     mine, theirs = _essence(config, kind), _essence(other, kind)
     if not (config.layers or other.layers):
         return _unequal(mine, theirs)
-    alike = {name: value for name, value in mine.items() if name not in _BY_LAYER}
-    if found := _unequal(alike, theirs):
+    common = {name: value for name, value in mine.items() if name not in _BY_LAYER}
+    if found := _unequal(common, theirs):
         return found
     for i in range(max(config.n_layers, config.decoder_layers)):
         one, another = (_essence(c.of_layer(i), kind) for c in (config, other))
@@ -248,9 +248,8 @@ def differences(config: Config, other: Config, kind: type[Any]) -> list[str]:
 
 
 def _unequal(mine: Mapping[str, Any], theirs: Mapping[str, Any], place: str = "") -> list[str]:
-    alike = (
-        mine.get("positions") == theirs["positions"]
-    )  # else what belongs to a scheme says nothing
+    # Between two schemes of positions, what belongs to one of them says nothing.
+    alike = mine.get("positions") == theirs["positions"] or "positions" not in mine
     return [
         f"{name} {place}must be {theirs[name]!r}, is {value!r}"
         for name, value in mine.items()

@@ -90,7 +90,7 @@ def config_of_gemma2(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> C
         theirs,
         CLASSES2,
         act="hidden_activation",
-        score_cap=theirs["attn_logit_softcapping"],
+        score_cap=_cap(theirs, "attn_logit_softcapping"),
         **_sandwich(theirs),
         **by_layer(window=windows(kinds, theirs["sliding_window"])),
     )
@@ -170,8 +170,12 @@ def _sandwich(theirs: Mapping[str, Any]) -> dict[str, Any]:
         **_common(theirs),
         "placement": "sandwich",
         "attention_scale": positive(theirs, "query_pre_attn_scalar") ** -0.5,
-        "logit_cap": theirs["final_logit_softcapping"],
+        "logit_cap": _cap(theirs, "final_logit_softcapping"),
     }
+
+
+def _cap(theirs: Mapping[str, Any], name: str) -> float | None:
+    return None if theirs[name] is None else positive(theirs, name)
 
 
 def sandwich_entries(config: Config) -> list[Entry]:

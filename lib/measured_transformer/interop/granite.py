@@ -38,9 +38,9 @@ def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
         CLASSES,
         attention_bias=theirs["attention_bias"],
         ffn_bias=theirs["mlp_bias"],
-        embedding_scale=theirs["embedding_multiplier"],
-        residual_scale=theirs["residual_multiplier"],
-        attention_scale=theirs["attention_multiplier"],
+        embedding_scale=positive(theirs, "embedding_multiplier"),
+        residual_scale=positive(theirs, "residual_multiplier"),
+        attention_scale=positive(theirs, "attention_multiplier"),
         logit_scale=1 / positive(theirs, "logits_scaling"),
     )
 

@@ -63,7 +63,7 @@ def from_huggingface(
     dtype: torch.dtype | None = None,
     ignore: Iterable[str] = (),
 ) -> Model:
-    """The model of this library that computes what a GPT-2, Llama, BERT or T5 checkpoint computes.
+    """The model of this library that computes what a checkpoint of one of `FAMILIES` computes.
 
     The taps `embedding`, `blocks.{i}.residual_post` and `final_state` show what `transformers` calls hidden
     states. Positions are counted from the real tokens, so that padding moves no token; to number them by
@@ -77,8 +77,9 @@ def from_huggingface(
         ignore: names or globs of tensors to leave out on purpose, such as a head that has no place here.
 
     Returns:
-        A `Decoder` (GPT-2, Llama), an `Encoder` (BERT) or an `EncoderDecoder` (T5), in evaluation mode. Where
-        a checkpoint has different dropout rates for different places, the model has the largest.
+        A `Decoder` (GPT-2, Llama and its relatives), an `Encoder` (BERT) or an `EncoderDecoder` (T5), in
+        evaluation mode. Where a checkpoint has different dropout rates for different places, the model has
+        the largest.
 
     Raises:
         FileNotFoundError: when the folder or a file in it is missing.

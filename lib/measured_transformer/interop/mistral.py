@@ -9,7 +9,7 @@ from torch import Tensor
 
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import require, whole
-from measured_transformer.interop.layer_types import FULL, SLIDING
+from measured_transformer.interop.layer_types import FULL, SLIDING, write_types
 from measured_transformer.interop.llama import (
     base_config,
     base_settings,
@@ -38,7 +38,7 @@ def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
 
 def settings(c: Config) -> dict[str, Any]:
     """Mistral's settings for such a config."""
-    return {**base_settings(c, CLASSES), "sliding_window": c.window}
+    return {**base_settings(c, CLASSES), "sliding_window": write_types(c)[1]}
 
 
 MISTRAL = relative("mistral", config_of, settings)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import MisfitError, dropout
+from measured_transformer.interop.layer_types import write_types
 from measured_transformer.interop.llama import (
     TWO_NORMS,
     base_config,
@@ -74,11 +75,13 @@ def entries(config: Config) -> list[Entry]:
 
 def settings(c: Config) -> dict[str, Any]:
     """Phi-3's settings for such a config."""
+    if not isinstance(c.rotary_scaling, LongRope | None):
+        raise MisfitError("rope_type must be 'default' or 'longrope' in a Phi-3")
     if c.rotary_scaling is not None and c.head_width != c.d_model // c.n_heads:
         raise MisfitError("with rotary_scaling, d_head must be d_model / n_heads")
     return {
         **base_settings(c, CLASSES),
-        "sliding_window": c.window,
+        "sliding_window": write_types(c)[1],
         "resid_pdrop": c.dropout,
         "embd_pdrop": c.dropout,
     }

@@ -57,7 +57,7 @@ def read_rope(
 
 def read_parameters(
     theirs: Mapping[str, Any],
-    given: Mapping[str, Any],
+    given: Any,
     name: str,
     *,
     base: float,
@@ -76,7 +76,7 @@ def read_parameters(
         )
     kind = given.get("rope_type", given.get("type", "default"))
     kind = (synonyms or {}).get(kind, kind) if isinstance(kind, str) else kind
-    if kind not in READERS:
+    if not isinstance(kind, str) or kind not in READERS:
         raise ValueError(
             f"this checkpoint has rope_type={kind!r} in {name}, which this library does not compute; "
             f"supported are {', '.join(READERS)}"
