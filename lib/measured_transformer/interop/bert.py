@@ -25,6 +25,7 @@ from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
     Family,
+    MisfitError,
     activation,
     architecture,
     dropout,
@@ -253,6 +254,8 @@ def settings(dialect: Dialect, c: Config) -> dict[str, Any]:
         "tokens": "ForTokenClassification",
         "sequence": "ForSequenceClassification",
     }
+    if not c.token_types and dialect.keys.get("type_vocab_size", "type_vocab_size"):
+        raise MisfitError("token_types must be 1 or more, is 0")
     offset = 0 if dialect.offset is None else dialect.offset + 1
     found = {
         "vocab_size": c.vocab,

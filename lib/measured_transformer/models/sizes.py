@@ -95,9 +95,9 @@ def count_flops(
     """Floating-point operations of a forward pass in matrix products, two for each multiplication and addition.
 
     All that a mask hides is counted too: that is what a dense kernel computes. Norms, softmax, activations,
-    look-ups and a pooler that the answer does not need are not counted. `torch.utils.flop_counter` finds the same number where it knows
-    the attention kernel; on a CPU it misses the fused one, and sees the products under
-    `capture(model, "*.pattern")`.
+    look-ups and a pooler that the answer does not need are not counted. `torch.utils.flop_counter` finds the
+    same number where it knows the attention kernel; on a CPU it misses the fused one, and sees the products
+    under `capture(model, "*.pattern")`.
 
     Args:
         config: sizes and choices.
