@@ -250,7 +250,7 @@ def settings(dialect: Dialect, c: Config) -> dict[str, Any]:
     """The settings of such an architecture for a config."""
     kinds = {
         "none": "Model",
-        "mlm": "ForPreTraining" if c.pooler else "ForMaskedLM",
+        "mlm": "ForPreTraining" if c.pooler and dialect.name == "bert" else "ForMaskedLM",
         "tokens": "ForTokenClassification",
         "sequence": "ForSequenceClassification",
     }
@@ -310,9 +310,9 @@ def _head(
     theirs, names = checkpoint.config, dialect.classes
     told = theirs.get("id2label")
     labels = len(told) if isinstance(told, Mapping) else theirs.get("num_labels", 2)
-    following = "cls.seq_relationship.weight" in tensors and "pooler.dense.weight" in tensors
+    following = {"cls.seq_relationship.weight", "pooler.dense.weight"} <= tensors.keys()
     heads = {
-        f"{names}ForMaskedLM": ("mlm", 2 if following else 0),
+        f"{names}ForMaskedLM": ("mlm", 2 if following and names == "Bert" else 0),
         f"{names}Model": ("none", 0),
         f"{names}ForSequenceClassification": ("sequence", labels),
         f"{names}ForTokenClassification": ("tokens", labels),
