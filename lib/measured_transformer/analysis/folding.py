@@ -136,7 +136,9 @@ def _norms_and_readers(
         asking: list[nn.Linear] = [attention.query, attention.key]
         if attention.value is not attention.key:
             asking.append(attention.value)
-        hidden = [network.up] if network.gate is None else [network.up, network.gate]
+        hidden: list[nn.Linear] = [network.up]
+        if network.gate is not None:
+            hidden.append(network.gate)
         both = block.shared_norm
         found.append((block, "attention_norm", [*asking, *hidden] if both else asking, 1.0))
         if not both:

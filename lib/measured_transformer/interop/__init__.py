@@ -1,4 +1,4 @@
-"""Checkpoints of the Hugging Face format, in and out: GPT-2, BERT, T5, Llama and its relatives.
+"""Checkpoints of the Hugging Face format, in and out: GPT-2, Llama, BERT, their relatives and T5.
 
 `from_huggingface` reads a local folder with `config.json` and safetensors, or a model of `transformers`, and
 returns a model of this library that computes the same; `to_huggingface` goes the other way. `transformers` is

@@ -77,9 +77,9 @@ def from_huggingface(
         ignore: names or globs of tensors to leave out on purpose, such as a head that has no place here.
 
     Returns:
-        A `Decoder` (GPT-2, Llama and its relatives), an `Encoder` (BERT) or an `EncoderDecoder` (T5), in
-        evaluation mode. Where a checkpoint has different dropout rates for different places, the model has
-        the largest.
+        A `Decoder` (GPT-2, Llama and their relatives), an `Encoder` (BERT and its relatives, with any of their
+        heads) or an `EncoderDecoder` (T5), in evaluation mode. Where a checkpoint has different dropout rates
+        for different places, the model has the largest.
 
     Raises:
         FileNotFoundError: when the folder or a file in it is missing.
