@@ -21,7 +21,12 @@ FOLDABLE = [
     {"bias": False},
     {"attention_bias": False, "ffn_bias": False, "head_bias": True},
     {"norm": "rms"},
+    {"norm": "rms", "norm_offset": 1.0},
     {"norm": "none"},
+    {"parallel": True},
+    {"parallel": True, "shared_norm": True, "activation": "swiglu"},
+    {"shared_kv": True},
+    {"attention_norm": False},
 ]
 
 
@@ -34,11 +39,11 @@ def test_a_folded_model_has_the_same_logits_and_no_weights_in_its_norms(changes)
         close(folded(tokens).detach(), model(tokens).detach())
         assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
         weights = [w for name, w in folded.named_parameters() if "norm" in name]
-        assert all(w.eq(1).all() for w in weights)
+        assert all(w.eq(1 - model.config.norm_offset).all() for w in weights)
         if model.config.norm == "layer":
             assert not weights
             assert isinstance(folded.final_norm, Divide)
-            rows = folded.blocks[0].attention.query.weight
+            rows = folded.blocks[0].feedforward.up.weight
             close(rows.sum(1), torch.zeros(len(rows), dtype=torch.float64))
 
 
@@ -55,7 +60,12 @@ def test_what_cannot_be_folded_is_refused():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"positions": "learned"}, {"positions": "rotary", "bias": False}]
+    "changes",
+    [
+        {"positions": "learned"},
+        {"positions": "rotary", "bias": False},
+        {"positions": "rotary", "parallel": True, "shared_norm": True},
+    ],
 )
 def test_a_model_becomes_one_with_rmsnorm(changes):
     for seed in range(3):
@@ -77,3 +87,5 @@ def test_not_every_model_becomes_one_with_rmsnorm():
         as_rms_model(random_model(0, causal=True, norm="rms")[0])
     with pytest.raises(ValueError, match="fixed"):
         as_rms_model(random_model(0, causal=True, positions="sinusoidal")[0])
+    with pytest.raises(ValueError, match="attention_norm=False"):
+        as_rms_model(random_model(0, causal=True, placement="pre", attention_norm=False)[0])

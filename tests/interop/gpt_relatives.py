@@ -40,7 +40,7 @@ def gpt2(random: Random) -> Settings:
 
 
 def common(
-    random: Random, *, act: str = "hidden_act", widths: tuple[int, ...] = (4, 8)
+    random: Random, *, act: str = "hidden_act", widths: tuple[int, ...] = (4, 8, 16)
 ) -> Settings:
     heads = random.choice((1, 2, 4))
     return {
@@ -60,7 +60,9 @@ def common(
 def turned(random: Random, found: Settings) -> Settings:
     """Rotary settings for a quarter of a head, half or all of it."""
     width = found["hidden_size"] // found["num_attention_heads"]
-    share = random.choice((1.0, 0.5) if width < 8 else (1.0, 0.5, 0.25))
+    share = random.choice(
+        [one for one in (1.0, 0.5, 0.25) if one * width >= 4]
+    )  # one pair has no NTK
     return {"rope_parameters": rope(random, width, share=share) | {"partial_rotary_factor": share}}
 
 
@@ -110,7 +112,7 @@ def gptj(random: Random) -> Settings:
 
 
 def gpt_neo(random: Random) -> Settings:
-    found = common(random, act="activation_function", widths=(3, 6))
+    found = common(random, act="activation_function", widths=(6, 8))
     heads, n = found.pop("num_attention_heads"), found.pop("num_hidden_layers")
     types = random.choice(
         (
@@ -134,7 +136,7 @@ def gpt_neo(random: Random) -> Settings:
 
 def opt(random: Random) -> Settings:
     return {
-        **common(random, act="activation_function", widths=(3, 6)),
+        **common(random, act="activation_function", widths=(6, 8)),
         "ffn_dim": random.choice((20, 11)),
         "do_layer_norm_before": flag(random),
         "_remove_final_layer_norm": flag(random),

@@ -1,4 +1,4 @@
-"""GPT-2 with every flag, GPT-NeoX, GPT-J, GPT-Neo, OPT and Phi: whole, padded, token by token, there and back."""
+"""GPT-2 with every flag, GPT-NeoX, GPT-J, GPT-Neo, OPT, Phi: whole, padded, token by token, there and back."""
 
 from __future__ import annotations
 
@@ -144,7 +144,9 @@ def test_scales_that_no_flag_of_gpt2_says_are_refused():
         initialisation="gpt2",
         layers=(Layer(attention_scale=0.25), Layer(attention_scale=0.2)),
     )
-    with pytest.raises(ValueError, match=r"gpt2: attention_scale of layer 1 must be 0\.125, is 0\.2"):
+    with pytest.raises(
+        ValueError, match=r"gpt2: attention_scale of layer 1 must be 0\.125, is 0\.2"
+    ):
         to_huggingface(Decoder(config), model_type="gpt2")
     right = config.replace(layers=(Layer(attention_scale=0.25), Layer(attention_scale=0.125)))
     settings, _ = to_huggingface(Decoder(right), model_type="gpt2")

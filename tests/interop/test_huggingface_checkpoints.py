@@ -177,8 +177,11 @@ def test_extra_settings_are_written():
             LLAMA.replace(rotary_pairing="interleaved"),
             r"llama: rotary_pairing must be 'halves'",
         ),
-        (Encoder, GPT2, r"gpt2: it must be a Decoder"),
-        (Encoder, BERT.replace(token_types=0), r"bert: token_types must be 1 or more"),
+        (
+            Encoder,
+            BERT.replace(token_types=0, norm_eps=0.1),
+            r"bert: token_types must be 1 or more",
+        ),
         (Decoder, GPT2.replace(initialisation="xavier"), r"embedding_scale must be 1\.0, is 4\.0"),
         (EncoderDecoder, T5.replace(bias=True), r"t5: attention_bias must be False"),
         (EncoderDecoder, T5.replace(logit_scale=0.3), r"t5: logit_scale must be 1\.0, is 0\.3"),
@@ -374,7 +377,6 @@ def test_damaged_files(folder: Path):
             "got one of GPT2ForS",
         ),
         (Decoder, GPT2, {"add_cross_attention": True}, "add_cross_attention=True"),
-        (Decoder, GPT2, {"scale_attn_by_inverse_layer_idx": True}, "inverse_layer_idx=True"),
         (Decoder, GPT2, {"activation_function": "mish"}, "got 'mish'"),
         (Decoder, GPT2, {"quantization_config": {"bits": 4}}, "quantization_config"),
         (
@@ -529,3 +531,8 @@ def test_only_models_of_this_library_are_written(unhooked: None):
 def test_a_module_without_a_config_is_no_checkpoint():
     with pytest.raises(ValueError, match="a model of transformers with a config, got Linear"):
         from_huggingface(torch.nn.Linear(2, 2))
+
+
+def test_an_architecture_of_another_kind_says_so():
+    with pytest.raises(ValueError, match=r"gpt2: it must be a Decoder"):
+        to_huggingface(make(Encoder, GPT2), model_type="gpt2")

@@ -253,6 +253,7 @@ def test_every_choice_is_in_the_list_above():
         *("attention_scale", "norm_eps", "final_norm", "residual", "activation", "dropout"),
         *("attention_bias", "ffn_bias", "token_types", "embedding_norm", "embedding_scale"),
         *("head", "head_bias", "logit_scale", "pooler", "tie_embeddings", "initialisation"),
+        *("head_activation", "head_layer_bias", "labels", "pooler_activation"),
     }
     tried = {name for changes in CHOICES.values() for name in changes}
     assert {field.name for field in dataclasses.fields(Config)} <= tried | elsewhere

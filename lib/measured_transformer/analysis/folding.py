@@ -85,6 +85,10 @@ def as_rms_model(model: Decoder) -> Decoder:
     """
     if model.config.norm != "layer":
         raise ValueError(f"expected a model with the norm 'layer', got {model.config.norm!r}")
+    if not all(model.config.of_layer(i).attention_norm for i in range(model.config.n_layers)):
+        raise ValueError(
+            "expected every attention to read a norm, got attention_norm=False: it reads the stream's mean too"
+        )
     if isinstance(model.positions, SinusoidalPositions):
         raise ValueError(
             "expected positions that can be centred, got 'sinusoidal', a table that is fixed"
@@ -129,10 +133,16 @@ def _norms_and_readers(
     found: list[tuple[nn.Module, str, list[nn.Linear], float]] = []
     for block in cast("list[Block]", list(model.blocks)):
         attention, network = block.attention, block.feedforward
-        asking: list[nn.Linear] = [attention.query, attention.key, attention.value]
-        found.append((block, "attention_norm", asking, 1.0))
-        gate = [] if network.gate is None else [network.gate]
-        found.append((block, "feedforward_norm", [network.up, *gate], 1.0))
+        asking: list[nn.Linear] = [attention.query, attention.key]
+        if attention.value is not attention.key:
+            asking.append(attention.value)
+        hidden: list[nn.Linear] = [network.up]
+        if network.gate is not None:
+            hidden.append(network.gate)
+        both = block.shared_norm
+        found.append((block, "attention_norm", [*asking, *hidden] if both else asking, 1.0))
+        if not both:
+            found.append((block, "feedforward_norm", hidden, 1.0))
     found.append((model, "final_norm", [model.unembedding], config.logit_scale))
     for parent, name, readers, factor in found:
         norm = getattr(parent, name)
@@ -144,12 +154,13 @@ def _norms_and_readers(
 def _fold(norm: LayerNorm | RMSNorm, readers: list[nn.Linear], factor: float) -> None:
     """Move gamma and beta into the maps, in place; the norm's own become one and zero."""
     beta = norm.bias if isinstance(norm, LayerNorm) else None
+    offset = norm.offset if isinstance(norm, RMSNorm) else 0.0
     for reader in readers:
         if beta is not None:
             added = factor * reader.weight @ beta
             before = torch.zeros_like(added) if reader.bias is None else reader.bias
             reader.bias = nn.Parameter(before + added)
-        reader.weight.mul_(norm.weight)
-    norm.weight.fill_(1.0)
+        reader.weight.mul_(norm.weight + offset)
+    norm.weight.fill_(1.0 - offset)
     if beta is not None:
         beta.zero_()

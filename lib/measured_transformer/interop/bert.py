@@ -25,6 +25,7 @@ from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import (
     NAMES,
     Family,
+    MisfitError,
     activation,
     architecture,
     dropout,
@@ -249,10 +250,12 @@ def settings(dialect: Dialect, c: Config) -> dict[str, Any]:
     """The settings of such an architecture for a config."""
     kinds = {
         "none": "Model",
-        "mlm": "ForPreTraining" if c.pooler else "ForMaskedLM",
+        "mlm": "ForPreTraining" if c.pooler and dialect.name == "bert" else "ForMaskedLM",
         "tokens": "ForTokenClassification",
         "sequence": "ForSequenceClassification",
     }
+    if not c.token_types and dialect.keys.get("type_vocab_size", "type_vocab_size"):
+        raise MisfitError("token_types must be 1 or more, is 0")
     offset = 0 if dialect.offset is None else dialect.offset + 1
     found = {
         "vocab_size": c.vocab,
@@ -307,9 +310,9 @@ def _head(
     theirs, names = checkpoint.config, dialect.classes
     told = theirs.get("id2label")
     labels = len(told) if isinstance(told, Mapping) else theirs.get("num_labels", 2)
-    following = "cls.seq_relationship.weight" in tensors and "pooler.dense.weight" in tensors
+    following = {"cls.seq_relationship.weight", "pooler.dense.weight"} <= tensors.keys()
     heads = {
-        f"{names}ForMaskedLM": ("mlm", 2 if following else 0),
+        f"{names}ForMaskedLM": ("mlm", 2 if following and names == "Bert" else 0),
         f"{names}Model": ("none", 0),
         f"{names}ForSequenceClassification": ("sequence", labels),
         f"{names}ForTokenClassification": ("tokens", labels),

@@ -28,10 +28,12 @@ from measured_transformer.interop.cohere import COHERE
 from measured_transformer.interop.family import Family, Model
 from measured_transformer.interop.gemma import GEMMA, GEMMA2, GEMMA3
 from measured_transformer.interop.gpt2 import GPT2
-from measured_transformer.interop.gpt_relatives import GPT_NEO, GPT_NEOX, GPTJ, OPT, PHI
+from measured_transformer.interop.gpt_neo import GPT_NEO, OPT
+from measured_transformer.interop.gpt_neox import GPT_NEOX, GPTJ, PHI
 from measured_transformer.interop.granite import GRANITE
 from measured_transformer.interop.llama import LLAMA
 from measured_transformer.interop.mistral import MISTRAL
+from measured_transformer.interop.modernbert import MODERNBERT
 from measured_transformer.interop.olmo import OLMO, OLMO2
 from measured_transformer.interop.phi3 import PHI3
 from measured_transformer.interop.proof import check_real, prove_same
@@ -51,7 +53,7 @@ FAMILIES: dict[str, Family] = {
         *(QWEN2, QWEN3, MISTRAL, GEMMA3, GEMMA2, GEMMA, PHI3, SMOLLM3),
         *(OLMO2, OLMO, GRANITE, STABLELM, COHERE),
         *(GPT_NEOX, OPT, PHI, GPT_NEO, GPTJ),
-        *(ROBERTA, XLM_ROBERTA, DISTILBERT, MPNET, ELECTRA, CAMEMBERT),
+        *(ROBERTA, XLM_ROBERTA, DISTILBERT, MODERNBERT, MPNET, ELECTRA, CAMEMBERT),
     )
 }
 """What can be read and written. A model is written as the first that has its config."""
@@ -78,9 +80,9 @@ def from_huggingface(
         ignore: names or globs of tensors to leave out on purpose, such as a head that has no place here.
 
     Returns:
-        A `Decoder` (GPT-2, Llama and its relatives), an `Encoder` (BERT) or an `EncoderDecoder` (T5), in
-        evaluation mode. Where a checkpoint has different dropout rates for different places, the model has
-        the largest.
+        A `Decoder` (GPT-2, Llama and their relatives), an `Encoder` (BERT and its relatives, with any of their
+        heads) or an `EncoderDecoder` (T5), in evaluation mode. Where a checkpoint has different dropout rates
+        for different places, the model has the largest.
 
     Raises:
         FileNotFoundError: when the folder or a file in it is missing.

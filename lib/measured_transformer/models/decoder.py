@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -89,3 +91,9 @@ class Decoder(Stack):
             state = self.head_layer(state)
         logits = self.unembedding(scaled(state, self.config.logit_scale))
         return self.logits(capped(logits, self.config.logit_cap))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write config and weights to a folder, from which `load` makes this model again; see `models.saving`."""
+        from measured_transformer.models.saving import save
+
+        return save(self, folder)

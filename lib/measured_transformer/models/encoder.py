@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -120,3 +122,9 @@ class Encoder(Stack):
         if self.config.head == "tokens":
             return self.classifier(final_state)
         return self.classifier(self.pool(final_state))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write config and weights to a folder, from which `load` makes this model again; see `models.saving`."""
+        from measured_transformer.models.saving import save
+
+        return save(self, folder)

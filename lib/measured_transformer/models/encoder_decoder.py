@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -129,3 +131,9 @@ class EncoderDecoder(nn.Module):
     def make_cache(self, capacity: int = 0) -> KeyValueCache:
         """An empty cache for the decoder, with room for `capacity` target positions at first."""
         return self.decoder.make_cache(capacity)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write config and weights to a folder, from which `load` makes this model again; see `models.saving`."""
+        from measured_transformer.models.saving import save
+
+        return save(self, folder)

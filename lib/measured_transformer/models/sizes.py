@@ -22,7 +22,7 @@ class Count:
         positions: learned positions or relative biases.
         attention, cross_attention, feedforward: of all blocks.
         norms: all of them, but not that of the masked-token layer and those of queries and keys.
-        head: unembedding where it is not tied, masked-token layer, pooler.
+        head: unembedding where it is not tied, masked-token layer, pooler, map to classes.
     """
 
     embedding: int = 0
@@ -95,9 +95,9 @@ def count_flops(
     """Floating-point operations of a forward pass in matrix products, two for each multiplication and addition.
 
     All that a mask hides is counted too: that is what a dense kernel computes. Norms, softmax, activations,
-    look-ups and the pooler are not counted. `torch.utils.flop_counter` finds the same number where it knows
-    the attention kernel; on a CPU it misses the fused one, and sees the products under
-    `capture(model, "*.pattern")`.
+    look-ups and a pooler that the answer does not need are not counted. `torch.utils.flop_counter` finds the
+    same number where it knows the attention kernel; on a CPU it misses the fused one, and sees the products
+    under `capture(model, "*.pattern")`.
 
     Args:
         config: sizes and choices.
@@ -146,7 +146,10 @@ def count_flops(
     head = length * 2 * d * c.vocab if c.predicts_tokens else 0
     if c.head == "mlm":
         head += length * 2 * d * d
-    head += (length if c.head == "tokens" else 1) * 2 * d * c.labels
+    if c.head == "tokens":
+        head += length * 2 * d * c.labels
+    if c.head == "sequence":
+        head += 2 * d * (d + c.labels)
     return Count(
         attention=batch * self_attention,
         cross_attention=batch * cross_attention,
