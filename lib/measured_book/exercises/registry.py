@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from measured_book.exercises.answers import Answer
-
 _ROOMS = "measured_book.rooms"
 _KNOWN: dict[str, Exercise] = {}
 

@@ -36,8 +36,8 @@ from scipy.sparse.csgraph import maximum_flow
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
-from measured_transformer.analysis.texts import takes_text
 from measured_transformer.analysis.sums import held_norm, require_sum
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.places import select_one

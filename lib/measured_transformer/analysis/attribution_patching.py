@@ -27,9 +27,9 @@ from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained, Target, embedded
 from measured_transformer.analysis.patching import patched
 from measured_transformer.analysis.references import part_of, seen_on
-from measured_transformer.internals.places import Places
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.places import Places
 
 
 def attribution_patched(

@@ -27,8 +27,8 @@ from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained
 from measured_transformer.analysis.references import part_of, seen_on
 from measured_transformer.internals.at import at
-from measured_transformer.internals.places import Places
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.places import Places
 
 _ORTHONORMAL = 1e-4
 """How far the products of a subspace's directions may be from 0 and 1: float32 keeps them nearer."""

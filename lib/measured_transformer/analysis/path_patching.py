@@ -37,9 +37,9 @@ from measured_transformer.analysis.edges import (
     sublayers,
 )
 from measured_transformer.analysis.references import Values, replaced, seen_on
-from measured_transformer.internals.places import Places
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.places import Places
 
 
 @torch.no_grad()

@@ -31,9 +31,9 @@ from torch import Tensor
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained
 from measured_transformer.internals.at import at
-from measured_transformer.internals.places import Places
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.places import Places
 
 Replaced = Literal["zero", "mean", "resample"]
 """What stands in for a value: nothing, what is usual, or what belongs to another input."""

@@ -31,8 +31,8 @@ from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained, Target
 from measured_transformer.analysis.references import part_of, seen_on
 from measured_transformer.internals.at import at
-from measured_transformer.internals.places import Places
 from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.places import Places
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.loop import predict
 from measured_transformer.training.losses import cross_entropy

@@ -182,3 +182,28 @@ def to_huggingface(
     if path is not None:
         write_checkpoint(Path(path), settings, tensors)
     return settings, tensors
+
+
+def _check_numbers(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are no plain numbers: without data, quantised, or of an 8-bit precision."""
+    for name, tensor in tensors.items():
+        kind = f"{tensor.dtype} on the device {tensor.device.type!r}"
+        if tensor.is_meta:
+            raise ValueError(
+                f"expected weights with numbers, got {name} of {kind}: load them before they are converted"
+            )
+        plain = type(tensor) in (Tensor, nn.Parameter) and not tensor.is_quantized
+        if not plain or (tensor.is_floating_point() and tensor.dtype not in _KINDS):
+            raise ValueError(
+                f"expected weights of {', '.join(str(each) for each in _KINDS)}, got {name} as a "
+                f"{type(tensor).__name__} of {kind}: dequantise weights with their scales first"
+            )
+
+
+def _family(checkpoint: Checkpoint) -> Family:
+    kind = checkpoint.config.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise ValueError(
+            f"expected a checkpoint whose model_type is one of {', '.join(FAMILIES)}; got {kind!r}"
+        )
+    return FAMILIES[kind]

@@ -93,7 +93,7 @@ class Decoder(Stack):
         return self.logits(capped(logits, self.config.logit_cap))
 
     def save(self, folder: str | Path) -> Path:
-        """Write config and weights to a folder, from which `load` makes this model again; see `models.saving`."""
+        """Write config and weights to a folder, from which `models.saving.load` makes this model again."""
         from measured_transformer.models.saving import save
 
         return save(self, folder)

@@ -124,7 +124,7 @@ class Encoder(Stack):
         return self.classifier(self.pool(final_state))
 
     def save(self, folder: str | Path) -> Path:
-        """Write config and weights to a folder, from which `load` makes this model again; see `models.saving`."""
+        """Write config and weights to a folder, from which `models.saving.load` makes this model again."""
         from measured_transformer.models.saving import save
 
         return save(self, folder)

@@ -133,7 +133,7 @@ class EncoderDecoder(nn.Module):
         return self.decoder.make_cache(capacity)
 
     def save(self, folder: str | Path) -> Path:
-        """Write config and weights to a folder, from which `load` makes this model again; see `models.saving`."""
+        """Write config and weights to a folder, from which `models.saving.load` makes this model again."""
         from measured_transformer.models.saving import save
 
         return save(self, folder)
