@@ -56,28 +56,8 @@ def run(model):
         return model(TOKENS)
 
 
-def not_yet(name, dtype, weather):
-    """Why a case fails today; None where it must pass."""
-    if dtype != torch.float16:
-        return None
-    if weather == "large entry":
-        return "norms that are watched square in float16 (parts/norms.py)"
-    if weather == "large scores":
-        return "scores that are watched are computed in float16 (parts/attention.py)"
-    return None
-
-
 CASES = [
-    pytest.param(
-        kind,
-        name,
-        dtype,
-        weather,
-        id=f"{kind}-{name}-{str(dtype)[6:]}-{weather}",
-        marks=[pytest.mark.xfail(strict=True, reason=why)]
-        if (why := not_yet(name, dtype, weather))
-        else [],
-    )
+    pytest.param(kind, name, dtype, weather)
     for kind in KINDS
     for name in CONFIGS
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16)
