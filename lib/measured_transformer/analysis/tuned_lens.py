@@ -2,9 +2,9 @@ r"""A tuned lens for sequences without known answers, trained in minutes.
 
 The maps are those of `lens.TunedLens`: one affine map for each depth, fitted so that what the final norm and
 the unembedding read of the translated state is what the model itself will say. `lens.fit_tuned_lens` begins
-each map as the logit lens; here it begins with the map that least squares gives in closed form wherever that reads
-better, and the depths are trained one after another on a sample of positions, so that a model with a large
-vocabulary needs memory for the logits of one depth alone.
+each map as the logit lens; here it begins with the map that least squares gives in closed form wherever that
+reads better, and the depths are trained one after another on a sample of positions, so that a model with a
+large vocabulary needs memory for the logits of one depth alone.
 
 A lens is fitted to the model, not to the truth: of an untrained model it reads what that model says, which is
 nothing about the text. So the control for what a lens finds is a lens on the same model with untrained weights.
