@@ -20,7 +20,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +31,7 @@ from measured_transformer.parts.kernels.linear import linear_kernel
 from measured_transformer.training.device import VARIABLE, cpu_threads
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Model, Run
+from measured_transformer.training.preparing import Preparation, prepare_model
 from measured_transformer.training.tuning import trusting
 
 from measured_book.measuring.jobs import kept_choices
@@ -298,13 +299,12 @@ def opening(job: Job, steps: int = STEPS, *, nudged: bool = False) -> Run:
 class Nudged:
     """A preparation of a model, after which its weights are moved by a tiny share of themselves."""
 
-    prepare: Callable[[Model], None] | None
+    prepare: Preparation | None
 
     @torch.no_grad()
-    def __call__(self, model: Model) -> None:
+    def __call__(self, model: Model, *, seed: int) -> None:
         """Prepare the model, then nudge it."""
-        if self.prepare is not None:
-            self.prepare(model)
+        prepare_model(model, self.prepare, seed)
         generator = torch.Generator().manual_seed(0)
         for weight in model.parameters():
             shares = torch.rand(weight.shape, generator=generator, dtype=weight.dtype)

@@ -28,6 +28,7 @@ from measured_transformer.training.arguments import check_training, rate_at
 from measured_transformer.training.checkpoints import read_checkpoint, write_checkpoint
 from measured_transformer.training.device import find_device, settled
 from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.preparing import Preparation, prepare_model
 from measured_transformer.training.schedules import Constant, Schedule
 from measured_transformer.training.seeding import derived_seed, make_generator, seeded
 
@@ -173,7 +174,7 @@ def train(
     clip: float | None = 1.0,
     label_smoothing: float = 0.0,
     evaluate_every: int | None = None,
-    prepare: Callable[[Model], None] | None = None,
+    prepare: Preparation | None = None,
     after_step: AfterStep | None = None,
     checkpoint: Path | str | None = None,
     checkpoint_every: int = 100,
@@ -203,8 +204,9 @@ def train(
         evaluate_every: after how many steps to score the model as `evaluate` does, always on the same sequences
             (of validation, where the task has that part); None for never. Evaluations change nothing in the
             training.
-        prepare: called with the fresh model, still on the CPU, to fix or replace some of its weights;
-            parameters that no longer require a gradient stay as they are.
+        prepare: called with the fresh model, still on the CPU, to fix or replace some of its weights, and with
+            `seed`, where it has a parameter of this name; parameters that no longer require a gradient stay
+            as they are.
         after_step: called with a `Step` after each step and its evaluation; returns True to end the training
             there. It may look at the model, but draws no random numbers of PyTorch's own generator, from
             which dropout comes. Where training goes on from a checkpoint, it is asked again about the last
@@ -240,8 +242,7 @@ def train(
     device = find_device()
     source = isinstance(task, SourceTask)
     model = make_model(config, causal=task.causal, source=source, seed=seed).train()
-    if prepare is not None:
-        prepare(model)
+    prepare_model(model, prepare, seed)
     model.to(device)
     parameters = list(model.parameters())
     updates = _optimiser(optimiser, parameters, learning_rate, betas, eps, weight_decay)

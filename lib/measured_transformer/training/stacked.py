@@ -38,6 +38,7 @@ from measured_transformer.training.loop import (
     predict,
 )
 from measured_transformer.training.losses import cross_entropy
+from measured_transformer.training.preparing import Preparation, prepare_model
 from measured_transformer.training.seeding import make_generator
 
 _TENSORS = ("inputs", "targets", "scored", "padding_mask", "source", "source_padding_mask")
@@ -139,12 +140,11 @@ class _Predictor(nn.Module):
 
 
 def _fresh(
-    config: Config, task: Task, seed: int, prepare: Callable[[Model], None] | None, device: Any
+    config: Config, task: Task, seed: int, prepare: Preparation | None, device: Any
 ) -> Model:
     source = isinstance(task, SourceTask)
     model = make_model(config, causal=task.causal, source=source, seed=seed).train()
-    if prepare is not None:
-        prepare(model)
+    prepare_model(model, prepare, seed)
     return model.to(device)
 
 

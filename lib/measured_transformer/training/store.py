@@ -33,6 +33,7 @@ from measured_transformer.provenance import CodeUnknownError, digest
 from measured_transformer.tasks.task import SourceTask
 from measured_transformer.training.folders import build_folder
 from measured_transformer.training.loop import Run, make_model
+from measured_transformer.training.preparing import prepare_model
 from measured_transformer.training.seeding import seeded
 
 ARRAYS = (
@@ -211,8 +212,7 @@ def unpack(data: bytes, config: Any, task: Any, prepare: Any = None) -> Run:
     seed = int(about["seed"])
     model = make_model(config, causal=task.causal, source=source, seed=seed).train()
     with seeded(seed):
-        if prepare is not None:
-            prepare(model)
+        prepare_model(model, prepare, seed)
     weights = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     model.load_state_dict(weights)
     arrays = {name: np.array(tensors[name].numpy()) for name in ARRAYS}
