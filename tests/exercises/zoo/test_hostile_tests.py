@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import reference_tests
+import torch
 from measured_book.exercises.processes import can_copy
 from measured_book.exercises.zoo import copies, grade, grade_file
 from measured_book.exercises.zoo.infection import edited, function_at
 from measured_book.exercises.zoo.rewrites import REWRITES
 from measured_book.exercises.zoo.watch import suspicions
+from measured_transformer import Config, Decoder
 
 pytestmark = pytest.mark.skipif(not can_copy(), reason="only Linux can copy a process")
 PUBLIC = Path(reference_tests.__file__).read_text("utf-8")
@@ -149,17 +151,10 @@ def test_it():
     model = Decoder(Config(vocab=10, d_model=16, n_heads=2)).eval()
     assert abs(float(model(torch.tensor([[1, 2, 3]])).detach().sum()) - {value}) < 1e-4
 """
-    value = "0"
-    for _ in range(2):
-        told = graded(tmp_path, text.format(value=value)).refused["test_it"]
-        if value != "0":
-            break
-        import torch
-        from measured_transformer import Config, Decoder
-
-        torch.manual_seed(0)
-        model = Decoder(Config(vocab=10, d_model=16, n_heads=2)).eval()
-        value = repr(float(model(torch.tensor([[1, 2, 3]])).detach().sum()))
+    torch.manual_seed(0)
+    model = Decoder(Config(vocab=10, d_model=16, n_heads=2)).eval()
+    value = float(model(torch.tensor([[1, 2, 3]])).detach().sum())
+    told = graded(tmp_path, text.format(value=value)).refused["test_it"]
     assert told.startswith("it fails on the library as it is where random numbers are others")
 
 
@@ -282,9 +277,10 @@ def test_exchanged_code_has_the_file_the_name_and_the_lines_of_the_librarys_own(
         own = function.__code__
         assert (code.co_filename, code.co_qualname) == (own.co_filename, own.co_qualname)
         assert code.co_firstlineno == own.co_firstlineno
-        lines = [line for *_, line in code.co_lines() if line]
-        known = [line for *_, line in own.co_lines() if line]
-        assert (min(lines), max(lines)) == (min(known), max(known)), own.co_qualname
+        lines = {line for *_, line in code.co_lines() if line}
+        known = {line for *_, line in own.co_lines() if line}
+        assert min(lines) == min(known)
+        assert lines <= set(range(min(known), max(known) + 1)), own.co_qualname
         assert code.co_code != own.co_code
 
 
