@@ -251,7 +251,9 @@ def test_its_first_cell_installs_the_library_of_this_print_with_extras(notebook)
     assert (requirement.name, requirement.extras) == ("measured-transformer", {"language"})
     assert requirement.url == "git+https://github.com/somebody/some-book@main"
     assert '"sacrebleu": "sacrebleu>=' in first
-    exec(compile(first, "the first cell", "exec"), {})  # nothing is missing here, so nothing happens
+    exec(
+        compile(first, "the first cell", "exec"), {}
+    )  # nothing is missing here, so nothing happens
 
 
 def test_an_exercise_goes_on_in_a_cell_of_the_notebook(notebook):

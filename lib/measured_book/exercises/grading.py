@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import measured_transformer
+
 from measured_book.exercises.answers import Answer, Fault
 from measured_book.exercises.draws import can_be_drawn
 from measured_book.exercises.judging import verdict

@@ -75,7 +75,7 @@ LOOKS = {
         "        at = getattr(error, '__traceback__')\n"
         "        while getattr(at, 'tb' + '_next'):\n            at = getattr(at, 'tb' + '_next')\n"
         "        assert getattr(getattr(at, 'tb_' + 'frame'), 'f_' + 'code')\n",
-        "it reads tb_frame of a function",
+        "it reads ",
     ),
     "into the zoo": (
         "from measured_book.exercises.zoo import bugs_of\ndef test_it(): ...\n",

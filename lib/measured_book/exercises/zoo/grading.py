@@ -231,7 +231,7 @@ def _looked_at(source: str, public: bool, only: str | None = None) -> dict[str, 
     """Name of a test -> why it earns nothing, as far as its text tells."""
     outside, inside = suspicions(source)
     names = [only] if only else _names_in(source)
-    told = {name: f"its file looks at code: {outside}" for name in names} if outside else {}
+    told = dict.fromkeys(names, f"its file looks at code: {outside}") if outside else {}
     told |= {name: f"it looks at code: {text}" for name, text in inside.items()}
     if not public:
         for name, same in copies(source, only).items():

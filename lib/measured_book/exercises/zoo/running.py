@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import torch
 
 import measured_transformer
+import torch
+
 from measured_book.exercises.processes import EndedError, Limits, Line, Process, can_copy
 from measured_book.exercises.state import settled
 from measured_book.exercises.zoo.bugs import BUGS, Bug, Edit

@@ -18,8 +18,7 @@ from typing import Any
 import measured_transformer
 
 _MODULES = frozenset(
-    "ast builtins code codeop ctypes dis gc importlib inspect linecache marshal measured_book multiprocessing "
-    "pkgutil runpy subprocess symtable tokenize trace traceback zipimport".split()
+    ["ast", "builtins", "code", "codeop", "ctypes", "dis", "gc", "importlib", "inspect", "linecache", "marshal", "measured_book", "multiprocessing", "pkgutil", "runpy", "subprocess", "symtable", "tokenize", "trace", "traceback", "zipimport"]
 )
 _PARTS = (
     "measured_transformer.provenance",
@@ -28,10 +27,9 @@ _PARTS = (
     "torch.package",
     "torch._dynamo",
 )
-_NAMES = frozenset("__import__ compile eval exec globals breakpoint".split())
+_NAMES = frozenset(["__import__", "compile", "eval", "exec", "globals", "breakpoint"])
 _ATTRIBUTES = frozenset(
-    "__builtins__ __cached__ __closure__ __code__ __file__ __globals__ __loader__ __path__ __spec__ "
-    "__subclasses__ f_back f_code f_globals f_lineno gi_code gi_frame tb_frame tb_lineno tb_next".split()
+    ["__builtins__", "__cached__", "__closure__", "__code__", "__file__", "__globals__", "__loader__", "__path__", "__spec__", "__subclasses__", "f_back", "f_code", "f_globals", "f_lineno", "gi_code", "gi_frame", "tb_frame", "tb_lineno", "tb_next"]
 )
 _INNER = frozenset(("__code__", "f_code", "gi_code", "cr_code", "ag_code", "tb_frame"))
 _EVENTS = (

@@ -44,7 +44,7 @@ def he_gains(answer: Answer) -> None:
         },
     ),
 )
-def uniform(answer: Answer, reach: float = 1, layers: int = 6) -> None:
+def uniform(answer: Answer, reach: float = 1.0, layers: int = 6) -> None:
     """Two numbers: the forward gain of PyTorch's default weights, and what remains after six such layers."""
     gain, left = answer.numbers("the gain", "what remains")
     right = reach**2 / 3

@@ -21,7 +21,7 @@ from measured_book.exercises.registry import Drawing, exercise
 _CHAPTER = "book/attention/projections"
 
 
-@exercise(_CHAPTER)
+@exercise(_CHAPTER, chosen_inputs=True)
 def mutual(answer: Answer) -> None:
     """Write `mutual(scores)`: the number of pairs whose positions both score the other above themselves."""
     table = torch.tensor([[0.0, 1.0, -1.0], [2.0, 0.0, 3.0], [1.0, 1.0, 5.0]])

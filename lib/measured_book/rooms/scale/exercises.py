@@ -36,7 +36,7 @@ from measured_book.exercises.registry import Drawing, exercise
 )
 def variance(
     answer: Answer,
-    query: float = 4,
+    query: int = 4,
     key: float = 0.25,
     width: int = 128,
     stream: int = 512,
