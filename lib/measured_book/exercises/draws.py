@@ -1,8 +1,8 @@
 """Exercises with other numbers: each student's own, drawn from a key such as a name.
 
 An exercise that asks for numbers is drawn with other numbers in its statement where its checker says how; one
-that asks for a function keeps its statement, and is tried on other inputs. The same key draws the same exercise,
-on every machine.
+that asks for a function keeps its statement, and is tried on other inputs. The same key draws the same
+exercise, on every machine.
 
 >>> from measured_book.exercises import check, draw
 >>> draw("learning_rate.edge", "Ada")
@@ -87,7 +87,7 @@ def can_be_drawn(exercise: Exercise) -> bool:
 
 @contextmanager
 def drawing(exercise: Exercise, key: str | None) -> Iterator[Mapping[str, Any]]:
-    """Give the numbers of a draw, and its inputs to the checkers, while a block runs; the page's without a key."""
+    """Give the numbers of a draw, and its inputs to checkers, while a block runs; the page's without a key."""
     if key is None:
         yield {}
         return

@@ -174,7 +174,8 @@ def test_a_bug_that_a_test_cannot_end_is_caught_and_the_rest_goes_on(tmp_path):
         "import torch\n"
         + COLD
         + (
-            "def test_it():\n    while with_temperature(torch.ones(1), 2.0) != 0.5:\n        print('x' * 1000)\n"
+            "def test_it():\n    while with_temperature(torch.ones(1), 2.0) != 0.5:\n        "
+            "print('x' * 1000)\n"
         )
     )
     found = graded(tmp_path, text, seconds=3.0)

@@ -1,9 +1,9 @@
 """Runs a student's tests on the correct library, on harmless rewrites of it, and with one bug at a time.
 
 Each run of each test has a process and a clean folder of its own, so that no run knows of an earlier one. The
-runs of a test come in an order of its own: first the library as it is, then bugs, rewrites and the library again,
-mixed at random, and last the library once more. A test that does not pass on every right library earns nothing,
-whatever bugs it fails on.
+runs of a test come in an order of its own: first the library as it is, then bugs, rewrites and the library
+again, mixed at random, and last the library once more. A test that does not pass on every right library earns
+nothing, whatever bugs it fails on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from measured_book.exercises.zoo.running import Case, Outcome, Tests, right_case
 from measured_book.exercises.zoo.watch import suspicions
 
 Test = Callable[[], object]
-_AT_TIMES = "it fails at one time and passes at another on the same library: it depends on chance or on the clock"
+_AT_TIMES = (
+    "it fails at one time and passes at another on the same library: it depends on chance or on "
+    "the clock"
+)
 SECONDS = 60.0
 """What one test may take on one library."""
 
@@ -221,8 +224,8 @@ def _said_of_right(outcome: Outcome, case: Case, first: bool = False) -> str:
         return (
             f"it fails on the library as it is: {outcome.text}"
             if first
-            else "it fails on the library as it is when it runs again: it depends on chance, on the clock or on "
-            f"what an earlier run left ({outcome.text})"
+            else "it fails on the library as it is when it runs again: it depends on chance, on the "
+            f"clock or on what an earlier run left ({outcome.text})"
         )
     return f"it fails {case.words}: {outcome.text}"
 

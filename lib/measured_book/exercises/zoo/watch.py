@@ -1,8 +1,8 @@
 """Tells tests of what the library does from tests that look at how it is written.
 
-Two looks at a test: at its text, before it runs, and at what it does, while it runs. Whoever reads the code of a
-function, loads the library a second time, or leaves notes for a later run outside of the folder in which a test
-runs, tests nothing.
+Two looks at a test: at its text, before it runs, and at what it does, while it runs. Whoever reads the code
+of a function, loads the library a second time, or leaves notes for a later run outside of the folder in which
+a test runs, tests nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ import sys
 import sysconfig
 from collections.abc import Callable, Collection
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import measured_transformer
 
 _MODULES = frozenset(
-    ["ast", "builtins", "code", "codeop", "ctypes", "dis", "gc", "importlib", "inspect", "linecache", "marshal", "measured_book", "multiprocessing", "pkgutil", "runpy", "subprocess", "symtable", "tokenize", "trace", "traceback", "zipimport"]
-)
+    (
+        "ast", "builtins", "code", "codeop", "ctypes", "dis", "gc", "importlib", "inspect",
+        "linecache", "marshal", "measured_book", "multiprocessing", "pkgutil", "runpy",
+        "subprocess", "symtable", "tokenize", "trace", "traceback", "zipimport",
+    )
+)  # fmt: skip
 _PARTS = (
     "measured_transformer.provenance",
     "torch.fx",
@@ -29,8 +34,12 @@ _PARTS = (
 )
 _NAMES = frozenset(["__import__", "compile", "eval", "exec", "globals", "breakpoint"])
 _ATTRIBUTES = frozenset(
-    ["__builtins__", "__cached__", "__closure__", "__code__", "__file__", "__globals__", "__loader__", "__path__", "__spec__", "__subclasses__", "f_back", "f_code", "f_globals", "f_lineno", "gi_code", "gi_frame", "tb_frame", "tb_lineno", "tb_next"]
-)
+    (
+        "__builtins__", "__cached__", "__closure__", "__code__", "__file__", "__globals__",
+        "__loader__", "__path__", "__spec__", "__subclasses__", "f_back", "f_code", "f_globals",
+        "f_lineno", "gi_code", "gi_frame", "tb_frame", "tb_lineno", "tb_next",
+    )
+)  # fmt: skip
 _INNER = frozenset(("__code__", "f_code", "gi_code", "cr_code", "ag_code", "tb_frame"))
 _EVENTS = (
     "code.__new__", "ctypes", "cpython.", "gc.", "marshal.", "os.exec", "os.fork", "os.posix_spawn",
@@ -161,7 +170,7 @@ def watch(files: Collection[str], folder: Path, refuse: Callable[[str], None]) -
 
     def by_test(direct: bool = False) -> bool:
         """Whether a test did it, itself or, unless that shall not count, through the standard library."""
-        frame = getframe(1)
+        frame: FrameType | None = getframe(1)
         while frame is not None:
             name = frame.f_code.co_filename
             if name in own:

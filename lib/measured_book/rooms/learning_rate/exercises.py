@@ -22,7 +22,8 @@ _CHAPTER = "book/training/learning-rate"
 @exercise(
     _CHAPTER,
     Drawing(
-        "Two numbers for the curvatures {least}, {middle} and {most}: the rate above which descent diverges, and "
+        "Two numbers for the curvatures {least}, {middle} and {most}: the rate above which "
+        "descent diverges, and "
         "the best rate.",
         lambda chance: {
             "least": chance.randint(2, 5),

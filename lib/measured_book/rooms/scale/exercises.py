@@ -22,8 +22,10 @@ from measured_book.exercises.registry import Drawing, exercise
     "book/attention/scale",
     Drawing(
         "Three variances, all entries independent: (a) of undivided scores where query entries have mean 0 and "
-        "variance {query}, key entries mean 0 and variance {key}, in a head of width {width}; (b) the same head, "
-        "query entries of mean 0 and variance 1, key entries of mean 1 and variance 1; (c) of scores divided by "
+        "variance {query}, key entries mean 0 and variance {key}, in a head of width {width}; "
+        "(b) the same head, "
+        "query entries of mean 0 and variance 1, key entries of mean 1 and variance 1; (c) of "
+        "scores divided by "
         "sqrt({stream}), entries of mean 0 and variance 1, a stream of width {stream} with {heads} heads.",
         lambda chance: {
             "query": chance.choice((2, 3, 9)),
