@@ -60,7 +60,7 @@ if wanted := [brought for module, brought in packages.items() if is_missing(modu
     pip_install(*wanted)
 importlib.invalidate_caches()
 if lacking := [name for name in ("measured_transformer", "measured_book", *packages) if is_missing(name)]:
-    raise NotReady(f"{{', '.join(lacking)}} cannot be imported, though pip installed it: restart the kernel.")"""
+    raise NotReady(f"{{', '.join(lacking)}} cannot be imported after its install: restart the kernel.")"""
 
 
 def first_cell(

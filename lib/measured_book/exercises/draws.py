@@ -7,8 +7,8 @@ exercise, on every machine.
 >>> from measured_book.exercises import check, draw
 >>> draw("learning_rate.edge", "Ada")
 learning_rate.edge, drawn for Ada
-    Two numbers for the curvatures 2, 7 and 90: the rate above which descent diverges, and the best rate.
->>> bool(check(draw("learning_rate.edge", "Ada"), (2 / 90, 2 / 92), show=False))
+    Two numbers for the curvatures 5, 12 and 100: the rate above which descent diverges, and the best rate.
+>>> bool(check(draw("learning_rate.edge", "Ada"), (2 / 100, 2 / 105), show=False))
 True
 """
 
