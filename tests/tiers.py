@@ -22,6 +22,10 @@ NIGHTLY = {
     "tests/exercises/test_every_exercise.py::test_no_answer_at_all_fails*": (
         "six kinds of nothing for each of 231 exercises: the start of each, which is one of them, stays"
     ),
+    "tests/exercises/test_draws.py::test_wrong_functions*": "every mistake once more, on other inputs",
+    "tests/exercises/zoo/test_zoo.py::test_good_tests_catch_every_bug_each_run*": (
+        "a thousand processes; that the tests notice every bug is tested in one"
+    ),
     "tests/exercises/test_every_exercise.py::test_no_message_holds_the_number*": (
         "runs every solution and every mistake a second time"
     ),

@@ -58,8 +58,9 @@ def requirements_of(extras: Iterable[str]) -> dict[str, str]:
                 bringing[re.sub(r"[-_.]+", "_", name).lower()] = wanted.strip()
         for module in EXTRAS[extra]:
             if module.lower() not in bringing:
+                listed = ", ".join(bringing)
                 raise LookupError(
-                    f"expected a requirement of the extra {extra} that brings {module}, got {', '.join(bringing)}"
+                    f"expected a requirement of the extra {extra} that brings {module}, got {listed}"
                 )
             found.setdefault(module, bringing[module.lower()])
     return found

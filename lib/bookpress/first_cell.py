@@ -1,4 +1,4 @@
-"""The first cell of a page's notebook: it brings what is missing, and says so in one sentence where it cannot."""
+"""The first cell of a page's notebook: it brings what is missing, or says in one sentence why it cannot."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if wanted := [brought for module, brought in packages.items() if is_missing(modu
     pip_install(*wanted)
 importlib.invalidate_caches()
 if lacking := [name for name in ("measured_transformer", "measured_book", *packages) if is_missing(name)]:
-    raise NotReady(f"{{', '.join(lacking)}} cannot be imported, although pip installed it: restart the kernel.")"""
+    raise NotReady(f"{{', '.join(lacking)}} cannot be imported after its install: restart the kernel.")"""
 
 
 def first_cell(

@@ -5,7 +5,7 @@ here: `load_result` gives what a chapter measured, with all its seeds, and `chec
 exercise.
 
 >>> from measured_book import check, load_result
->>> check("learning_rate.half_life", lambda beta: 1 / (1 - beta)).passed
+>>> check("learning_rate.half_life", lambda beta: 1 / (1 - beta), show=False).passed
 False
 >>> load_result("norm_placement", "untrained").sizes["seed"]  # doctest: +SKIP
 """

@@ -48,10 +48,10 @@ def check(
     """Say whether an answer is right and, if not, what is wrong first; the verdict is shown at once.
 
     The same answer always gets the same verdict: whatever it draws at random is drawn from the same seed, with
-    gradients and in the usual precision, and the program's own settings and random numbers are left as they were.
-    A function is called in a copy of the program, which has limits of time, memory and output: one that never
-    ends, ends the program, or changes what is not its own does no harm and does not pass. (Only Linux can copy a
-    program like this; elsewhere the verdict notes that it ran without these limits.)
+    gradients and in the usual precision, and the program's own settings and random numbers are left as they
+    were. A function is called in a copy of the program, which has limits of time, memory and output: one that
+    never ends, ends the program, or changes what is not its own does no harm and does not pass. (Only Linux
+    can copy a program like this; elsewhere the verdict notes that it ran without these limits.)
 
     Args:
         name: which exercise, such as `learning_rate.half_life`; or one that was drawn.
@@ -67,7 +67,8 @@ def check(
         ValueError: when no exercise has this name (the nearest names are given), or it cannot be drawn.
     """
     if isinstance(name, Drawn):
-        name, draw = name.name, name.key
+        draw = name.key
+        name = name.name
     exercise = find(name)
     if note(name, answer):  # a submission is being read
         return Result(name, True, "handed in, to be judged later")

@@ -76,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 _GRADE = (
-    "A row for each submission, a column for each exercise: 1 where the answer is right, 0 where it is not, nothing "
+    "A row for each submission, a column for each exercise: 1 where the answer is right, 0 "
+    "where it is not, nothing "
     'where none was handed in. An answer is what a submission gives to check("name", answer), or an entry of '
     "its dictionary `answers`."
 )

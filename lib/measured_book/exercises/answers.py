@@ -123,7 +123,7 @@ class Answer:
         return found, watching.seen
 
     def _begin(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-        """Check that the function can be called so, put its input into words, and return the arguments' names."""
+        """Check that the function can be called so, put its input in words, return the arguments' names."""
         self._demand_function()
         names = self._names(args, kwargs)
         self.input = ", ".join(

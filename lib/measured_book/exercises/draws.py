@@ -1,14 +1,14 @@
 """Exercises with other numbers: each student's own, drawn from a key such as a name.
 
 An exercise that asks for numbers is drawn with other numbers in its statement where its checker says how; one
-that asks for a function keeps its statement, and is tried on other inputs. The same key draws the same exercise,
-on every machine.
+that asks for a function keeps its statement, and is tried on other inputs. The same key draws the same
+exercise, on every machine.
 
 >>> from measured_book.exercises import check, draw
 >>> draw("learning_rate.edge", "Ada")
 learning_rate.edge, drawn for Ada
-    Two numbers for the curvatures 2, 7 and 90: the rate above which descent diverges, and the best rate.
->>> bool(check(draw("learning_rate.edge", "Ada"), (2 / 90, 2 / 92), show=False))
+    Two numbers for the curvatures 5, 12 and 100: the rate above which descent diverges, and the best rate.
+>>> bool(check(draw("learning_rate.edge", "Ada"), (2 / 100, 2 / 105), show=False))
 True
 """
 
@@ -87,9 +87,12 @@ def can_be_drawn(exercise: Exercise) -> bool:
 
 @contextmanager
 def drawing(exercise: Exercise, key: str | None) -> Iterator[Mapping[str, Any]]:
-    """Give the numbers of a draw, and its inputs to the checkers, while a block runs; the page's without a key."""
+    """Give the numbers of a draw, and its inputs to checkers, while a block runs; the page's without a key."""
     if key is None:
         yield {}
+        return
+    if exercise.chosen_inputs:
+        yield _numbers(exercise, key)
         return
     token = drawn_from.set(1000 * (1 + _seed(exercise, key) % 10**6))
     try:

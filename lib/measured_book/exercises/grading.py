@@ -1,8 +1,8 @@
 """Grades a folder of submissions into a table: a row for each, a column for each exercise or bug.
 
 Each submission has a process and a clean folder of its own, with limits, and whatever it does, the next one is
-graded all the same. The table is written after each of them; where it exists already, those that have not changed
-since are kept as they are.
+graded all the same. The table is written after each of them; where it exists already, those that have not
+changed since are kept as they are.
 """
 
 from __future__ import annotations
@@ -84,11 +84,13 @@ def grade_folder(
         tell: is given each row as soon as it is there.
 
     Raises:
-        ValueError: when there are no submissions, the table is another one, or this system cannot copy a process.
+        ValueError: when there are no submissions, the table is another one, or this system cannot copy a
+        process.
     """
     if not can_copy():
         raise ValueError(
-            "expected Linux, where a submission can run in a process with limits, got another system; a container "
+            "expected Linux, where a submission can run in a process with limits, got another "
+            "system; a container "
             "or WSL will do"
         )
     handed, path = submissions(folder), Path(out)

@@ -16,7 +16,8 @@ from measured_book.exercises.state import settled, untouched
 from measured_book.exercises.wire import is_plain
 
 UNPROTECTED = (
-    "checked in the program's own process, without limits of time, memory and output, since only Linux can copy "
+    "checked in the program's own process, without limits of time, memory and output, since "
+    "only Linux can copy "
     "a process"
 )
 
@@ -73,7 +74,8 @@ def verdict(
         shown = given.input if fault.at_an_input else ""
         return Result(name, False, str(fault), shown, key, note)
     except Exception as error:  # the checker met something that it was not written for
-        message = f"this answer cannot be checked ({type(error).__name__}: {error}). Asked for: {exercise.asked}"
+        told = f"{type(error).__name__}: {error}"
+        message = f"this answer cannot be checked ({told}). Asked for: {exercise.asked}"
         return Result(name, False, message, given.input, key, note)
     inputs = {0: "", 1: "on one input"}.get(given.calls, f"on {given.calls} inputs")
     return Result(name, True, inputs, "", key, note)

@@ -211,7 +211,7 @@ class Process:
         if left <= 0:
             text = f"has not ended after {self._limits.seconds:g} seconds"
             raise self._ended(text, late=True)
-        ready = {key.fileobj for key, _ in self._selector.select(left)}
+        ready: set[object] = {key.fileobj for key, _ in self._selector.select(left)}
         if self._out in ready:
             self._drain()
         return ready

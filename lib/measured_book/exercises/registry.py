@@ -45,6 +45,7 @@ class Exercise:
         asked: what an answer shall be: the checker's docstring, in one line.
         checker: raises a `Fault` at the first thing wrong with an answer.
         drawing: how other numbers are drawn; None where they are those of the page.
+        chosen_inputs: whether its inputs were chosen to tell mistakes apart, so that a draw keeps them.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Exercise:
     asked: str
     checker: Checker
     drawing: Drawing | None = None
+    chosen_inputs: bool = False
 
     def asked_of(self, numbers: Mapping[str, Any]) -> str:
         """Return what is asked, with these numbers; with those of the page where there are none."""
@@ -60,7 +62,9 @@ class Exercise:
         return self.drawing.asked.format(**numbers)
 
 
-def exercise(chapter: str, drawing: Drawing | None = None) -> Callable[[Checker], Checker]:
+def exercise(
+    chapter: str, drawing: Drawing | None = None, *, chosen_inputs: bool = False
+) -> Callable[[Checker], Checker]:
     """Register a checker, a function that raises a `Fault` when an answer is wrong, as an exercise.
 
     The exercise is named by the checker's subject and name; its docstring says what is asked.
@@ -68,6 +72,7 @@ def exercise(chapter: str, drawing: Drawing | None = None) -> Callable[[Checker]
     Args:
         chapter: the page on which the exercise stands, such as `book/attention/attention`.
         drawing: how other numbers are drawn, for an exercise that asks for numbers.
+        chosen_inputs: whether its inputs were chosen to tell mistakes apart, so that a draw keeps them.
 
     Raises:
         ValueError: (from the decorator) when the checker has no docstring, or the name is taken.
@@ -82,7 +87,7 @@ def exercise(chapter: str, drawing: Drawing | None = None) -> Callable[[Checker]
             raise ValueError(
                 f"expected a new name, got {name}, which is taken; rename one of the two"
             )
-        _KNOWN[name] = Exercise(name, chapter, asked, checker, drawing)
+        _KNOWN[name] = Exercise(name, chapter, asked, checker, drawing, chosen_inputs)
         return checker
 
     return register

@@ -84,8 +84,8 @@ def settled(seed: int = 0) -> Iterator[None]:
 def untouched() -> Iterator[None]:
     """Put back what the program replaced in PyTorch, NumPy and the checks while a block runs.
 
-    A checker compares by functions such as `torch.allclose`. Where a program has replaced one, on purpose or by a
-    name that it chose, the answer still sees the replacement, and the checker does not.
+    A checker compares by functions such as `torch.allclose`. Where a program has replaced one, on purpose or
+    by a name that it chose, the answer still sees the replacement, and the checker does not.
     """
     replaced: list[tuple[Any, str, Any]] = []
     for owner, had in _HAS:

@@ -1,7 +1,7 @@
 """What students hand in: a file or a notebook, or a folder of these, and the answers that it holds.
 
-An answer is what a submission gives to `check("learning_rate.half_life", half_life)`, as the pages have it, or an
-entry of a dictionary named `answers`, by the exercise's name. Files run from a copy in a clean folder.
+An answer is what a submission gives to `check("learning_rate.half_life", half_life)`, as the pages have it,
+or an entry of a dictionary named `answers`, by the exercise's name. Files run from a copy in a clean folder.
 """
 
 from __future__ import annotations

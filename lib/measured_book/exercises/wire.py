@@ -1,9 +1,8 @@
 """What crosses between a checker and the process in which an answer runs.
 
-Arguments go out as they are; a function that a checker made stays, and is called from the other side. What comes
-back is plain by construction:
-numbers, words, containers, tensors and arrays, rebuilt from their contents. Nothing of an answer's own classes
-reaches a checker, so that none can compare equal to everything.
+Arguments go out as they are; a function that a checker made stays, and is called from the other side. What
+comes back is plain by construction: numbers, words, containers, tensors and arrays, rebuilt from their
+contents. Nothing of an answer's own classes reaches a checker, so that none can compare equal to everything.
 """
 
 from __future__ import annotations
@@ -65,6 +64,7 @@ def _encode(value: Any, modules: tuple[nn.Module, ...], deep: int) -> Any:
             for key, one in dict.items(value)
         ]
         return ["dict", pairs]
+    kind: Any
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
             return [

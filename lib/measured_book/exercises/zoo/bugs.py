@@ -19,8 +19,8 @@ class Edit:
         where: module below `measured_transformer`, a colon, the function: `parts.attention:causal_mask`.
         old: a piece of its source, there exactly once.
         new: what takes its place.
-        aside: whether it only leads the library onto a way on which the bug can be seen; it changes no result by
-            itself, and is no part of the mistake.
+        aside: whether it only leads the library onto a way on which the bug can be seen; it changes no result
+            by itself, and is no part of the mistake.
     """
 
     where: str

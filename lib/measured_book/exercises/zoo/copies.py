@@ -1,7 +1,7 @@
 """Recognises the zoo's public tests: those that stand in the library's own repository.
 
-Of each public test a fingerprint comes with the library, no text: which short sequences of syntax it is made of.
-Names of variables and numbers do not count, so that renaming hides nothing. `python -m
+Of each public test a fingerprint comes with the library, no text: which short sequences of syntax it is made
+of. Names of variables and numbers do not count, so that renaming hides nothing. `python -m
 measured_book.exercises.zoo.copies tests/exercises/zoo/reference_tests.py` writes the fingerprints anew.
 """
 

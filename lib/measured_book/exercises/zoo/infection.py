@@ -1,8 +1,9 @@
 """Gives the library a bug, in this process, while a `with` block runs.
 
 The code of a function is exchanged, not the function: whoever imported it before, and every model that exists
-already, has the bug as well, and is healthy again afterwards. What is exchanged keeps its file and its lines, and
-can be disguised: local variables get other names at random, so that only behaviour tells a bug from its absence.
+already, has the bug as well, and is healthy again afterwards. What is exchanged keeps its file and its lines,
+and can be disguised: local variables get other names at random, so that only behaviour tells a bug from its
+absence.
 """
 
 from __future__ import annotations

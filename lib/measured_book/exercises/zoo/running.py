@@ -168,7 +168,10 @@ def _outcome(tests: Tests, name: str | None, case: Case) -> Outcome:
         if name is None:
             faulty = [each for each, test in made.items() if _has_arguments(test)]
             if faulty:
-                text = f"expected tests without arguments, got {', '.join(faulty)}; let them make what they need"
+                listed = ", ".join(faulty)
+                text = (
+                    f"expected tests without arguments, got {listed}; let them make what they need"
+                )
                 return Outcome("failed", text)
             return Outcome("names", json.dumps(list(made)))
         torch.manual_seed(_OTHER_DRAW if case.kind == "drawn" else 0)

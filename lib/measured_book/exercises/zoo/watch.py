@@ -1,8 +1,8 @@
 """Tells tests of what the library does from tests that look at how it is written.
 
-Two looks at a test: at its text, before it runs, and at what it does, while it runs. Whoever reads the code of a
-function, loads the library a second time, or leaves notes for a later run outside of the folder in which a test
-runs, tests nothing.
+Two looks at a test: at its text, before it runs, and at what it does, while it runs. Whoever reads the code
+of a function, loads the library a second time, or leaves notes for a later run outside of the folder in which
+a test runs, tests nothing.
 """
 
 from __future__ import annotations
@@ -13,35 +13,18 @@ import sys
 import sysconfig
 from collections.abc import Callable, Collection
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import measured_transformer
 
 _MODULES = frozenset(
-    [
-        "ast",
-        "builtins",
-        "code",
-        "codeop",
-        "ctypes",
-        "dis",
-        "gc",
-        "importlib",
-        "inspect",
-        "linecache",
-        "marshal",
-        "measured_book",
-        "multiprocessing",
-        "pkgutil",
-        "runpy",
-        "subprocess",
-        "symtable",
-        "tokenize",
-        "trace",
-        "traceback",
-        "zipimport",
-    ]
-)
+    (
+        "ast", "builtins", "code", "codeop", "ctypes", "dis", "gc", "importlib", "inspect",
+        "linecache", "marshal", "measured_book", "multiprocessing", "pkgutil", "runpy",
+        "subprocess", "symtable", "tokenize", "trace", "traceback", "zipimport",
+    )
+)  # fmt: skip
 _PARTS = (
     "measured_transformer.provenance",
     "torch.fx",
@@ -51,28 +34,12 @@ _PARTS = (
 )
 _NAMES = frozenset(["__import__", "compile", "eval", "exec", "globals", "breakpoint"])
 _ATTRIBUTES = frozenset(
-    [
-        "__builtins__",
-        "__cached__",
-        "__closure__",
-        "__code__",
-        "__file__",
-        "__globals__",
-        "__loader__",
-        "__path__",
-        "__spec__",
-        "__subclasses__",
-        "f_back",
-        "f_code",
-        "f_globals",
-        "f_lineno",
-        "gi_code",
-        "gi_frame",
-        "tb_frame",
-        "tb_lineno",
-        "tb_next",
-    ]
-)
+    (
+        "__builtins__", "__cached__", "__closure__", "__code__", "__file__", "__globals__",
+        "__loader__", "__path__", "__spec__", "__subclasses__", "f_back", "f_code", "f_globals",
+        "f_lineno", "gi_code", "gi_frame", "tb_frame", "tb_lineno", "tb_next",
+    )
+)  # fmt: skip
 _INNER = frozenset(("__code__", "f_code", "gi_code", "cr_code", "ag_code", "tb_frame"))
 _EVENTS = (
     "code.__new__", "ctypes", "cpython.", "gc.", "marshal.", "os.exec", "os.fork", "os.posix_spawn",
@@ -82,6 +49,10 @@ _EVENTS = (
 _MOVES = ("os.mkdir", "os.rename", "os.link", "os.symlink", "os.utime", "os.remove", "os.truncate")
 _LIBRARY = str(Path(measured_transformer.__file__).parent) + os.sep
 _STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
+_THROUGH = (
+    f"{os.sep}jaxtyping{os.sep}",
+    f"{os.sep}beartype{os.sep}",
+)  # they stand between any two functions
 _OTHERS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
@@ -144,6 +115,7 @@ def watch(files: Collection[str], folder: Path, refuse: Callable[[str], None]) -
     busy = False
     own, home, getframe = frozenset(files), str(folder) + os.sep, sys._getframe
     standard, others, library, events = _STANDARD, _OTHERS, _LIBRARY, _EVENTS
+    through = _THROUGH
     moves, inner, devices = _MOVES, _INNER, ("/dev/", "/proc/")
     packages = (sys.prefix, sys.base_prefix, "/usr/", "/etc/", "/sys/", *standard)
     this = __file__
@@ -170,11 +142,8 @@ def watch(files: Collection[str], folder: Path, refuse: Callable[[str], None]) -
             return opened(args[0], args[1], args[2] if len(args) > 2 else 0)
         if event.startswith(moves):
             return moved(event, args)
-        if (
-            event == "sys._getframe"
-        ):  # named tuples and much else of the standard library ask for it too
-            direct = getframe(2).f_code.co_filename in own
-            return "it looks at the frames of its callers" if direct else ""
+        if event == "sys._getframe":  # named tuples and the like ask for it too
+            return "it looks at the frames of its callers" if by_test(direct=True) else ""
         return f"it calls {event}" if event.startswith(events) and by_test() else ""
 
     def opened(path: Any, mode: Any, flags: Any) -> str:
@@ -199,15 +168,16 @@ def watch(files: Collection[str], folder: Path, refuse: Callable[[str], None]) -
         inside = at.startswith(home) or at + os.sep == home
         return "" if inside else f"it calls {event} outside of the folder in which it runs"
 
-    def by_test() -> bool:
-        """Whether a test did it, itself or through the standard library."""
-        frame = getframe(1)
+    def by_test(direct: bool = False) -> bool:
+        """Whether a test did it, itself or, unless that shall not count, through the standard library."""
+        frame: FrameType | None = getframe(1)
         while frame is not None:
             name = frame.f_code.co_filename
             if name in own:
                 return True
-            between = name.startswith(("<", *standard)) and not any(one in name for one in others)
-            if not between and name != this:
+            standing = name.startswith(("<", *standard)) and not any(one in name for one in others)
+            between = standing and not direct
+            if not between and name != this and not any(one in name for one in through):
                 return False
             frame = frame.f_back
         return False

@@ -198,7 +198,8 @@ def window_mask(answer: Answer) -> None:
 @exercise(
     _CHAPTER,
     Drawing(
-        "Two numbers: the redness and the roundness that ball gets when {places} places of padding are not masked.",
+        "Two numbers: the redness and the roundness that ball gets when {places} places of "
+        "padding are not masked.",
         lambda chance: {"places": chance.randint(3, 12)},
     ),
 )

@@ -33,13 +33,13 @@ _LONGER = "book/positions/extrapolation"
         },
     ),
 )
-def turned_pairs(answer: Answer, pairs: int = 32, length: int = 2048, base: float = 10000) -> None:
+def turned_pairs(answer: Answer, pairs: int = 32, length: int = 2048, base: int = 10000) -> None:
     """How many of 32 rotary pairs make a full turn within 2048 positions, base 10000."""
     found = answer.number()
-    right = _turned(length / (2 * math.pi), pairs, pairs, base)
+    right = _turned(length / (2 * math.pi), pairs, float(pairs), base)
     slips = {
         right - 1: "pairs are counted from i = 0",
-        _turned(length, pairs, pairs, base): "a full turn is more than one radian",
+        _turned(float(length), pairs, float(pairs), base): "a full turn is more than one radian",
         _turned(length / (2 * math.pi), pairs, pairs / 2, base): (
             "the exponent of pair i is 2i / d, and d is the width, not the number of pairs"
         ),
@@ -49,7 +49,7 @@ def turned_pairs(answer: Answer, pairs: int = 32, length: int = 2048, base: floa
     demand_number(found, right, way=way, within=1e-6, slips=slips)
 
 
-def _turned(turns: float, pairs: int, over: float, base: float) -> float:
+def _turned(turns: float, pairs: int, over: float, base: int) -> float:
     """How many of the pairs are fast enough, for exponents i / over."""
     return float(sum(base ** (i / over) <= turns for i in range(pairs)))
 

@@ -36,7 +36,8 @@ def he_gains(answer: Answer) -> None:
 @exercise(
     _CHAPTER,
     Drawing(
-        "Two numbers: the forward gain of weights drawn evenly from an interval of {reach} / sqrt(d_in) to both "
+        "Two numbers: the forward gain of weights drawn evenly from an interval of {reach} / "
+        "sqrt(d_in) to both "
         "sides of zero, and what remains of a mean square after {layers} such layers.",
         lambda chance: {
             "reach": chance.choice((0.5, 0.8, 1.2, 1.5)),
@@ -44,7 +45,7 @@ def he_gains(answer: Answer) -> None:
         },
     ),
 )
-def uniform(answer: Answer, reach: float = 1, layers: int = 6) -> None:
+def uniform(answer: Answer, reach: float = 1.0, layers: int = 6) -> None:
     """Two numbers: the forward gain of PyTorch's default weights, and what remains after six such layers."""
     gain, left = answer.numbers("the gain", "what remains")
     right = reach**2 / 3

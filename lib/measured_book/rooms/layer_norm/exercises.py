@@ -38,7 +38,7 @@ def _vector(chance: random.Random) -> dict[str, list[int]]:
         _vector,
     ),
 )
-def by_hand(answer: Answer, entries: Sequence[float] = (7, 1, 3, 1)) -> None:
+def by_hand(answer: Answer, entries: Sequence[int] = (7, 1, 3, 1)) -> None:
     """Three numbers on (7, 1, 3, 1): the largest normalised entry, the length, the factor by d - 1."""
     largest, length, factor = answer.numbers("(a)", "(b)", "(c)")
     d, mean = len(entries), sum(entries) / len(entries)

@@ -78,7 +78,7 @@ def reordered(answer: Answer) -> None:
         demand(close(found, right), f"the stream after the branches {order} is another one")
 
 
-@exercise(_CHAPTER)
+@exercise(_CHAPTER, chosen_inputs=True)
 def opposed(answer: Answer) -> None:
     """Write `opposed(writes)`: the share of pairs of blocks whose centred writes point against one another."""
     for seed, layers in _OPPOSED:

@@ -22,7 +22,8 @@ _CHAPTER = "book/training/learning-rate"
 @exercise(
     _CHAPTER,
     Drawing(
-        "Two numbers for the curvatures {least}, {middle} and {most}: the rate above which descent diverges, and "
+        "Two numbers for the curvatures {least}, {middle} and {most}: the rate above which "
+        "descent diverges, and "
         "the best rate.",
         lambda chance: {
             "least": chance.randint(2, 5),
@@ -31,7 +32,7 @@ _CHAPTER = "book/training/learning-rate"
         },
     ),
 )
-def edge(answer: Answer, least: float = 1, middle: float = 4, most: float = 100) -> None:
+def edge(answer: Answer, least: int = 1, middle: int = 4, most: int = 100) -> None:
     """Two numbers for the curvatures 1, 4 and 100: the rate above which descent diverges, and the best rate."""
     del middle  # it decides nothing, which is a part of the question
     limit, best = answer.numbers("the limit", "the best rate")

@@ -21,7 +21,7 @@ from measured_book.exercises.registry import Drawing, exercise
 _CHAPTER = "book/attention/projections"
 
 
-@exercise(_CHAPTER)
+@exercise(_CHAPTER, chosen_inputs=True)
 def mutual(answer: Answer) -> None:
     """Write `mutual(scores)`: the number of pairs whose positions both score the other above themselves."""
     table = torch.tensor([[0.0, 1.0, -1.0], [2.0, 0.0, 3.0], [1.0, 1.0, 5.0]])
@@ -70,7 +70,8 @@ def turn(answer: Answer) -> None:
 @exercise(
     _CHAPTER,
     Drawing(
-        "Two numbers, width {width}, head of {head}: directions of the scores, projections separate, then shared.",
+        "Two numbers, width {width}, head of {head}: directions of the scores, projections "
+        "separate, then shared.",
         lambda chance: {"width": 8 * chance.randint(9, 20), "head": chance.randint(5, 12)},
     ),
 )
@@ -105,8 +106,10 @@ def knobs(answer: Answer, width: int = 64, head: int = 8) -> None:
 @exercise(
     _CHAPTER,
     Drawing(
-        "Four numbers: kilobytes (of 1024 bytes) that a token leaves in the cache of {layers} layers, two bytes per "
-        "number: MHA with {heads} heads of width {head}, GQA with {groups} groups, MQA, and MLA with a latent of "
+        "Four numbers: kilobytes (of 1024 bytes) that a token leaves in the cache of {layers} "
+        "layers, two bytes per "
+        "number: MHA with {heads} heads of width {head}, GQA with {groups} groups, MQA, and MLA "
+        "with a latent of "
         "{latent} and a turned key of {turned}.",
         lambda chance: {
             "layers": 8 * chance.randint(2, 10),

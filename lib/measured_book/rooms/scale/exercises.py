@@ -22,8 +22,10 @@ from measured_book.exercises.registry import Drawing, exercise
     "book/attention/scale",
     Drawing(
         "Three variances, all entries independent: (a) of undivided scores where query entries have mean 0 and "
-        "variance {query}, key entries mean 0 and variance {key}, in a head of width {width}; (b) the same head, "
-        "query entries of mean 0 and variance 1, key entries of mean 1 and variance 1; (c) of scores divided by "
+        "variance {query}, key entries mean 0 and variance {key}, in a head of width {width}; "
+        "(b) the same head, "
+        "query entries of mean 0 and variance 1, key entries of mean 1 and variance 1; (c) of "
+        "scores divided by "
         "sqrt({stream}), entries of mean 0 and variance 1, a stream of width {stream} with {heads} heads.",
         lambda chance: {
             "query": chance.choice((2, 3, 9)),
@@ -36,7 +38,7 @@ from measured_book.exercises.registry import Drawing, exercise
 )
 def variance(
     answer: Answer,
-    query: float = 4,
+    query: int = 4,
     key: float = 0.25,
     width: int = 128,
     stream: int = 512,

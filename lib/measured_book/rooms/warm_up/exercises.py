@@ -117,7 +117,8 @@ def rise(answer: Answer) -> None:
 @exercise(
     _CHAPTER,
     Drawing(
-        "Two numbers for beta2 = {beta2}: rho at infinity, and the first step t at which rectified Adam uses v.",
+        "Two numbers for beta2 = {beta2}: rho at infinity, and the first step t at which "
+        "rectified Adam uses v.",
         lambda chance: {"beta2": chance.choice((0.95, 0.96, 0.97, 0.985, 0.99, 0.995))},
     ),
 )
@@ -145,7 +146,8 @@ def rectified(answer: Answer, beta2: float = 0.98) -> None:
 @exercise(
     _CHAPTER,
     Drawing(
-        "Three first moves, in rates, beta1 = {beta1}: uncorrected at beta2 {low} and at {high}, only m corrected at "
+        "Three first moves, in rates, beta1 = {beta1}: uncorrected at beta2 {low} and at "
+        "{high}, only m corrected at "
         "{high}.",
         lambda chance: {
             "beta1": chance.choice((0.8, 0.85, 0.95)),
