@@ -446,11 +446,19 @@ def readings_in(judged: Judged, text: str) -> set[str]:
     """The claim and the functions of a room that an expression asks for, also through other names."""
     expression, _ = split_format(text)
     path = expression.partition("|")[0].strip()
-    if _STATISTIC.fullmatch(path):
-        names = [n for n in judged.reads if path == n or path.startswith(f"{n}.")]
-        return {max(names, key=len)} if names else set()
     found: set[str] = set()
     waiting, seen = [expression], {expression}
+
+    def asks_for(statistic: str) -> None:
+        """A claim, and what its evidence mentions."""
+        names = [n for n in judged.reads if statistic == n or statistic.startswith(f"{n}.")]
+        if names and (name := max(names, key=len)) not in found:
+            found.add(name)
+            waiting.extend(_evidence_of(name))
+
+    if _STATISTIC.fullmatch(path):
+        waiting.clear()
+        asks_for(path)
     while waiting:
         for one in names_in(waiting.pop()):
             if one.name in judged.scope.declared and not one.variable:
@@ -460,9 +468,17 @@ def readings_in(judged: Judged, text: str) -> set[str]:
             elif one.name in judged.scope.numbers:
                 found.add(one.name)
             elif one.statistic:
-                names = [n for n in judged.reads if str(one) == n or str(one).startswith(f"{n}.")]
-                found |= {max(names, key=len)} if names else set()
+                asks_for(str(one))
     return found
+
+
+def _evidence_of(claim_id: str) -> list[str]:
+    """The expressions of a claim whose evidence stands in the file of claims."""
+    claim = claims().get(claim_id)
+    if claim is None:
+        return []
+    every = [claim.evidence, *(part.evidence for part in claim.parts)]
+    return [one.text for evidence in every for many in evidence.values() for one in many]
 
 
 # Records ------------------------------------------------------------------------------------------
