@@ -54,7 +54,7 @@ OTHERS = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "OPENBLAS_CORETYPE": "Nehalem",
-    "MKL_CBWR": "AVX2",
+    "MKL_CBWR": "COMPATIBLE",
 }
 """Variables by which PyTorch, oneDNN, OpenBLAS and MKL take other kernels than those of a newer processor."""
 ALONE = threading.RLock()
