@@ -7,9 +7,7 @@ from measured_book.evidence.registry import claims
 from measured_book.measuring.judging import Judged, judge_again, judge_room, readings_in, value_of
 from measured_book.measuring.printed import expressions, left
 
-ROOMS = sorted(
-    {claim.chapter.rpartition("/")[2].replace("-", "_") for claim in claims().values()}
-)
+ROOMS = sorted({claim.chapter.rpartition("/")[2].replace("-", "_") for claim in claims().values()})
 
 
 def said(judged: Judged, expression: str) -> str | None:
@@ -33,5 +31,7 @@ def test_each_expression_brings_what_it_stands_on(room: str) -> None:
     assert asked
     for one in asked:
         again = judge_again(kept, {}, only=readings_in(kept, one))
-        if ".p_holm" not in one and "verdict" not in one:  # those stand on all of the chapter's claims
+        if (
+            ".p_holm" not in one and "verdict" not in one
+        ):  # those stand on all of the chapter's claims
             assert said(again, one) == said(kept, one), one
