@@ -25,8 +25,7 @@ TARGET = answer_logit(-1, INTO[:, 0])
 def pair():
     """The same weights in both libraries, in the form of GPT-2 with every weight drawn."""
     pytest.importorskip("transformer_lens", reason=REASON)
-    from comparisons.hooked import hooked
-
+    hooked = pytest.importorskip("comparisons.hooked").hooked
     model, _ = random_model(
         3,
         causal=True,
@@ -65,7 +64,7 @@ def test_a_steering_vector_is_a_hook_that_adds_a_difference_of_means(pair):
 
 def test_estimates_are_differences_times_cached_gradients_and_effects_are_patches(pair):
     model, theirs = pair
-    from transformer_lens import patching
+    patching = pytest.importorskip("transformer_lens.patching", reason=REASON)
 
     slopes, values = {}, {}
 

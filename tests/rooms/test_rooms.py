@@ -31,24 +31,31 @@ INSTRUMENTS = {
     "analysis.alarms",
     "analysis.alignment",
     "analysis.attribution",
+    "analysis.attribution_patching",
     "analysis.bench",
     "analysis.bleu",
     "analysis.calibration",
     "analysis.circuits",
+    "analysis.edges",
     "analysis.erasure",
     "analysis.examination",
     "analysis.fact_counts",
     "analysis.fact_edits",
     "analysis.fact_lookups",
+    "analysis.faithfulness",
     "analysis.folding",
+    "analysis.interchange",
     "analysis.lens",
     "analysis.scaling",
     "analysis.patching",
+    "analysis.path_patching",
     "analysis.readers",
+    "analysis.references",
+    "analysis.steering",
     "figures.fact_tables",
     "viewer.workbench",
 }
-"""What is there for readers and for chapters to come, so that one user is enough."""
+"""What is there for those who use the library and for chapters to come: one chapter, or none yet, is enough."""
 
 
 def names_in(room: Path) -> set[str]:

@@ -65,11 +65,7 @@ class Ablations:
         Raises:
             ValueError: when one of them is none of the parts.
         """
-        kept = set(kept)
-        if strange := kept - set(self.parts):
-            raise ValueError(
-                f"{next(iter(strange)).label} is none of the {len(self.parts)} parts that may be ablated"
-            )
+        kept = self._known(kept)
         gone = [each for each in self.parts if each not in kept]
         edges = [each for each in gone if isinstance(each, Edge)]
         if edges:
@@ -84,12 +80,16 @@ class Ablations:
         Raises:
             ValueError: when one of them is none of the parts.
         """
-        gone = set(gone)
-        if strange := gone - set(self.parts):
+        gone = self._known(gone)
+        return self.only([each for each in self.parts if each not in gone])
+
+    def _known(self, parts: Iterable[Part]) -> set[Part]:
+        found = set(parts)
+        if strange := found - set(self.parts):
             raise ValueError(
                 f"{next(iter(strange)).label} is none of the {len(self.parts)} parts that may be ablated"
             )
-        return self.only([each for each in self.parts if each not in gone])
+        return found
 
 
 def ablations(
