@@ -42,7 +42,7 @@ def check(
     answer: Any,
     *,
     draw: str | None = None,
-    seconds: float = 30.0,
+    seconds: float = 60.0,
     show: bool = True,
 ) -> Result:
     """Say whether an answer is right and, if not, what is wrong first; the verdict is shown at once.

@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument(
         "--seconds",
         type=float,
-        default=30.0,
+        default=60.0,
         help="for one answer, or one test on one library (%(default)g)",
     )
     grade.add_argument(

@@ -42,7 +42,7 @@ class Limits:
         times: how often its time may begin anew, see `Process.renew`.
     """
 
-    seconds: float = 30.0
+    seconds: float = 60.0
     memory: int | None = 2 * 2**30
     printed: int = 10_000
     file: int | None = 2**28

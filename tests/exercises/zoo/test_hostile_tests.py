@@ -204,6 +204,10 @@ def helper():
     return torch.ones(1)
 
 def test_it():
+    import colorsys
+    import wave
+    import xml.dom.minidom
+
     import scipy.stats
 
     warnings.warn("a warning")

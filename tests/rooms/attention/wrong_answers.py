@@ -123,7 +123,7 @@ WRONG = {
     },
     "attention.padding": {
         "a zero that takes nothing": ((2.0, 0.73), "takes no weight"),
-        "one place": ((3 * E**2 / (E**2 + E + 2), 0.62), "two places"),
+        "one place": ((3 * E**2 / (E**2 + E + 2), 0.62), "there are 2 places"),
         "weights": ((E**2 / (E**2 + E + 3), 0.62), "how red"),
         "roundness without padding": ((1.69, 3 * E / (E**2 + E + 1)), "without the padding"),
     },

@@ -40,8 +40,8 @@ WRONG = {
         "the ends": ((1.0, 1.0), "ends of the interval"),
         "sizes": ((0.577, 0.0014), "gain of mean squares"),
         "added": ((1 / 3, 2.0), "multiply"),
-        "three layers": ((1 / 3, 3**-3), "three layers"),
-        "interval of length one": ((1 / 12, 1e-6), "length 1"),
+        "three layers": ((1 / 3, 3**-3), "half of the layers"),
+        "interval of length one": ((1 / 12, 1e-6), "over half of the interval"),
     },
     "initialisation.first_move": {
         "uphill": (lambda x, g, rate: rate * (x @ (x.T @ g).sign()), "downhill"),

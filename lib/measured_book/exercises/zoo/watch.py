@@ -142,9 +142,11 @@ def watch(files: Collection[str], folder: Path, refuse: Callable[[str], None]) -
             return opened(args[0], args[1], args[2] if len(args) > 2 else 0)
         if event.startswith(moves):
             return moved(event, args)
-        if event == "sys._getframe":  # named tuples and the like ask for it too
-            return "it looks at the frames of its callers" if by_test(direct=True) else ""
-        return f"it calls {event}" if event.startswith(events) and by_test() else ""
+        if not event.startswith(events):
+            return ""
+        # An import uses `marshal`, a named tuple asks for a frame: these count where a test calls them.
+        inside = event.startswith(("code.", "cpython.", "ctypes", "gc.", "marshal.", "sys."))
+        return f"it calls {event}" if by_test(direct=inside) else ""
 
     def opened(path: Any, mode: Any, flags: Any) -> str:
         if not isinstance(path, (str, bytes, os.PathLike)):
