@@ -21,6 +21,7 @@ class Entry:
         heads: number of heads, where the parameters are stacked head by head: the query, key and value of the
             first, then those of the second (GPT-NeoX). 0: one parameter after the other.
         skipped: number of rows at the start that no position reads (RoBERTa, OPT); they are written as zeros.
+        one_row: whether the checkpoint stores a vector as a matrix of one row (BART's bias of the logits).
     """
 
     theirs: str
@@ -29,6 +30,7 @@ class Entry:
     row: int | None = None
     heads: int = 0
     skipped: int = 0
+    one_row: bool = False
 
     def held(self, parameters: Mapping[str, Tensor]) -> list[Tensor]:
         """What the tensor holds of the model's parameters."""
@@ -37,6 +39,8 @@ class Entry:
 
     def split(self, stored: Tensor, ours: Sequence[Tensor]) -> Sequence[Tensor]:
         """What each parameter gets of a stored tensor that is not transposed."""
+        if self.one_row:
+            stored = stored[0]
         if self.heads:
             by_head = stored.unflatten(0, (self.heads, len(ours), -1))
             return [piece.flatten(0, 1) for piece in by_head.unbind(1)]
@@ -48,7 +52,8 @@ class Entry:
             return torch.stack([one.unflatten(0, (self.heads, -1)) for one in ours], 1).flatten(
                 0, 2
             )
-        return torch.cat([ours[0].new_zeros(self.skipped, *ours[0].shape[1:]), *ours])
+        whole = torch.cat([ours[0].new_zeros(self.skipped, *ours[0].shape[1:]), *ours])
+        return whole[None] if self.one_row else whole
 
 
 def entry(
@@ -58,9 +63,10 @@ def entry(
     row: int | None = None,
     heads: int = 0,
     skipped: int = 0,
+    one_row: bool = False,
 ) -> Entry:
     """Shorthand for an `Entry`."""
-    return Entry(theirs, ours, transposed, row, heads, skipped)
+    return Entry(theirs, ours, transposed, row, heads, skipped, one_row)
 
 
 def layer(theirs: str, ours: str, *, bias: bool = True) -> list[Entry]:
@@ -107,6 +113,7 @@ def load_tensors(
             *ours[0].shape[1:],
         )
         expected = tuple(reversed(expected)) if row.transposed else expected
+        expected = (1, *expected) if row.one_row else expected
         if tuple(stored.shape) != expected:
             misshapen.append(f"{row.theirs}: expected {expected}, got {tuple(stored.shape)}")
             continue

@@ -29,7 +29,10 @@ _SIZES = (
     *("vocab", "d_model", "n_layers", "n_heads", "max_length"),
     *("relative_buckets", "relative_max_distance", "token_types", "labels"),
 )
-_SIZES_OR_NONE = ("n_decoder_layers", "n_kv_heads", "d_head", "d_ff", "window")
+_SIZES_OR_NONE = (
+    *("n_decoder_layers", "n_decoder_heads", "d_decoder_ff"),
+    *("n_kv_heads", "d_head", "d_ff", "window"),
+)
 _NUMBERS = (
     *("dropout", "norm_eps", "norm_offset", "rotary_base", "rotary_share"),
     *("residual_scale", "logit_scale"),
@@ -38,6 +41,7 @@ _NUMBERS_OR_NONE = ("attention_scale", "score_cap", "logit_cap")
 _FLAGS = (
     *("residual", "parallel", "shared_norm", "bias", "tie_embeddings", "embedding_norm"),
     *("head_bias", "head_layer_bias", "pooler", "sinks", "shared_kv", "attention_norm"),
+    *("shared_embedding", "wide_stream"),
 )
 _FLAGS_OR_NONE = ("final_norm", "norm_bias", "attention_bias", "qkv_bias", "ffn_bias")
 _CHOICES: dict[str, Callable[[], Iterable[str | None]]] = {
@@ -85,12 +89,15 @@ class Config:
         n_layers: number of blocks; of the encoder's in an encoder-decoder.
         n_decoder_layers: number of the decoder's blocks in an encoder-decoder; `n_layers` when None.
         n_heads: attention heads per block.
+        n_decoder_heads: attention heads per block of the decoder in an encoder-decoder; `n_heads` when None.
         n_kv_heads: key-value heads per block (a divisor of `n_heads`); as many as `n_heads` when None.
         d_head: width of a head; `d_model / n_heads` when None.
         d_ff: neurons per block; `4 * d_model` when None.
+        d_decoder_ff: neurons per block of the decoder in an encoder-decoder; as `d_ff` when None.
         max_length: longest sequence of *learned* positions; the other schemes know no limit.
-        positions: 'sinusoidal', 'learned', 'rotary', 'alibi', 'relative' (T5's bias), 'learned_and_relative' or
-            'none'; what each consists of stands in `parts.position_schemes`, and a new one is defined there.
+        positions: 'sinusoidal', 'sinusoidal_halves' (sines first, then cosines), 'learned', 'rotary', 'alibi',
+            'relative' (T5's bias), 'learned_and_relative' or 'none'; what each consists of stands in
+            `parts.position_schemes`, and a new one is defined there.
         rotary_base: base of the rotary and the sinusoidal frequencies.
         rotary_pairing: 'interleaved' or 'halves', see `parts.positions.Rotation`.
         rotary_share: share of a head's entries that are turned, the first ones.
@@ -140,7 +147,11 @@ class Config:
         logit_cap: logits are squeezed below this by a tanh (Gemma 2); None: they are not.
         pooler: whether an `Encoder` has BERT's layer that sums up a sequence from its first position.
         pooler_activation: 'tanh', 'relu' (DistilBERT) or 'gelu' (ELECTRA).
-        tie_embeddings: whether the unembedding is the embedding matrix itself.
+        tie_embeddings: whether the unembedding is the embedding matrix itself; the decoder's where each side of
+            an encoder-decoder has one of its own.
+        shared_embedding: whether the two sides of an encoder-decoder have one embedding matrix.
+        wide_stream: whether in float16 the stream and what the sublayers add to it are float32: some models
+            outgrow float16 there (T5). The weights stay float16, and other precisions are as without it.
         initialisation: 'xavier' (uniform Xavier weights; embeddings of variance 1/d_model, multiplied by
             sqrt(d_model) when they enter the stream, as in Vaswani et al.) or 'gpt2' (normal, standard
             deviation 0.02; matrices that write to the stream divided by sqrt(2 n_layers)).
@@ -156,9 +167,11 @@ class Config:
     n_layers: int = 2
     n_decoder_layers: int | None = None
     n_heads: int = 4
+    n_decoder_heads: int | None = None
     n_kv_heads: int | None = None
     d_head: int | None = None
     d_ff: int | None = None
+    d_decoder_ff: int | None = None
     max_length: int = 256
     positions: Positions = "sinusoidal"
     rotary_base: float = 10000.0
@@ -203,6 +216,8 @@ class Config:
     pooler: bool = False
     pooler_activation: PoolerActivation = "tanh"
     tie_embeddings: bool = False
+    shared_embedding: bool = True
+    wide_stream: bool = False
     initialisation: Initialisation = "xavier"
     layers: tuple[Layer, ...] = ()
 
@@ -270,7 +285,9 @@ class Config:
                 f"n_kv_heads must divide n_heads, got n_heads={self.n_heads} and "
                 f"n_kv_heads={self.kv_heads}"
             )
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.n_decoder_heads is not None:
+            self._check_decoder_heads(self.n_decoder_heads)
+        if self.positions in ("sinusoidal", "sinusoidal_halves") and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
         if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(f"rotary positions need an even width of heads, got {self.head_width}")
@@ -278,6 +295,18 @@ class Config:
             raise ValueError(
                 f"rotary_share must turn an even number of the {self.head_width} entries of a head, got "
                 f"{self.rotary_share}, which turns {self.rotary_width}"
+            )
+
+    def _check_decoder_heads(self, n: int) -> None:
+        if self.d_head is None and self.d_model % n:
+            raise ValueError(
+                f"n_decoder_heads must divide d_model, got d_model={self.d_model} and "
+                f"n_decoder_heads={n}; choose another number of heads or give d_head"
+            )
+        if self.n_kv_heads is not None and n % self.n_kv_heads:
+            raise ValueError(
+                f"n_kv_heads must divide n_decoder_heads, got n_decoder_heads={n} and "
+                f"n_kv_heads={self.n_kv_heads}"
             )
 
     def _check_ranges(self) -> None:
@@ -363,6 +392,16 @@ class Config:
         return self.n_layers if self.n_decoder_layers is None else self.n_decoder_layers
 
     @property
+    def decoder_heads(self) -> int:
+        """Number of attention heads of the decoder's blocks in an encoder-decoder."""
+        return self.n_heads if self.n_decoder_heads is None else self.n_decoder_heads
+
+    @property
+    def decoder_neurons(self) -> int:
+        """Number of neurons of the decoder's feed-forward networks in an encoder-decoder."""
+        return self.neurons if self.d_decoder_ff is None else self.d_decoder_ff
+
+    @property
     def attention_has_bias(self) -> bool:
         """Whether the projections of attention have biases."""
         return self.bias if self.attention_bias is None else self.attention_bias
@@ -403,6 +442,22 @@ class Config:
     def has_final_norm(self) -> bool:
         """Whether one more norm stands after the last block."""
         return self.placement != "post" if self.final_norm is None else self.final_norm
+
+    def of_decoder(self) -> Config:
+        """The config of the decoder's stack in an encoder-decoder.
+
+        >>> config = Config(vocab=10, n_heads=4, n_decoder_layers=3, n_decoder_heads=2)
+        >>> config.of_decoder().n_layers, config.of_decoder().n_heads
+        (3, 2)
+        """
+        return self.replace(
+            n_layers=self.decoder_layers,
+            n_heads=self.decoder_heads,
+            d_ff=self.d_ff if self.d_decoder_ff is None else self.d_decoder_ff,
+            n_decoder_layers=None,
+            n_decoder_heads=None,
+            d_decoder_ff=None,
+        )
 
     def of_layer(self, i: int) -> Config:
         """The config of block `i`, in which `layers` is empty.

@@ -53,17 +53,16 @@ def count_parameters(config: Config, kind: Kind) -> Count:
     3632
     """
     c, d = config, config.d_model
-    stacks, _, crossed = _stacks(config, kind)
+    stacks, crossed = _stacks(config, kind)
     norm = _norm(c, d)
-    attention = _attention(c)
-    blocks = [c.of_layer(i) for n in _depths(c, kind) for i in range(n)]
+    blocks = [side.of_layer(i) for side in stacks for i in range(side.n_layers)]
     own = {"post": 2, "pre": 2, "branch": 2, "sandwich": 4}[c.placement] - c.shared_norm
     bare = sum(not one.attention_norm for one in blocks)
-    norms = len(blocks) * own - bare + crossed + stacks * (c.embedding_norm + c.has_final_norm)
+    norms = len(blocks) * own - bare + crossed + len(stacks) * (c.embedding_norm + c.has_final_norm)
     scheme = SCHEMES[c.positions]
-    positions = c.max_length * d if scheme.limited else 0
+    positions = len(stacks) * c.max_length * d if scheme.limited else 0
     if c.positions in ("relative", "learned_and_relative"):
-        positions += c.relative_buckets * c.n_heads
+        positions += sum(c.relative_buckets * side.n_heads for side in stacks)
     head = 0
     if c.predicts_tokens:
         head += c.vocab * (d * (not c.tie_embeddings) + c.head_bias)
@@ -72,11 +71,12 @@ def count_parameters(config: Config, kind: Kind) -> Count:
     head += (d + 1) * c.labels
     if c.pooler:
         head += d * d + d
+    tables = len(stacks) if kind == "encoder-decoder" and not c.shared_embedding else 1
     return Count(
-        embedding=(c.vocab + stacks * c.token_types) * d,
-        positions=stacks * positions,
-        attention=len(blocks) * attention,
-        cross_attention=crossed * attention,
+        embedding=(tables * c.vocab + len(stacks) * c.token_types) * d,
+        positions=positions,
+        attention=sum(_attention(one) for one in blocks),
+        cross_attention=crossed * _attention(stacks[-1]),
         feedforward=sum(_feedforward(one) for one in blocks),
         norms=norms * norm,
         head=head,
@@ -122,26 +122,25 @@ def count_flops(
     if cached and kind == "encoder":
         raise ValueError(f"an encoder has no cache, got cached={cached}")
     c, d = config, config.d_model
-    _, layers, decoder_layers = _stacks(config, kind)
-    queries, keys = c.n_heads * c.head_width, c.kv_heads * c.head_width
+    stacks, crossed = _stacks(config, kind)
 
-    def attention(n_query: int, n_key: int, n_projected: int) -> int:
+    def attention(side: Config, n_query: int, n_key: int, n_projected: int) -> int:
+        queries, keys = side.n_heads * side.head_width, side.kv_heads * side.head_width
         projections = n_query * 2 * d * queries + n_projected * (2 - c.shared_kv) * d * keys
         return 2 * (projections + 2 * n_query * n_key * queries)
 
     source = 0 if source_length is None or cached else source_length
-    own_layers = layers - decoder_layers if kind == "encoder-decoder" else layers
-    writing_layers = decoder_layers if kind == "encoder-decoder" else layers
-    self_attention = writing_layers * attention(length, cached + length, length)
+    writer = stacks[-1]
+    self_attention = writer.n_layers * attention(writer, length, cached + length, length)
     cross_attention = 0
     if source_length is not None:
-        self_attention += own_layers * attention(source, source, source)
-        cross_attention = decoder_layers * attention(length, source_length, source)
+        self_attention += c.n_layers * attention(c, source, source, source)
+        cross_attention = crossed * attention(writer, length, source_length, source)
     read = (source, length) if kind == "encoder-decoder" else (length,)
     feedforward = sum(
         n * 2 * (3 if is_gated(one.activation) else 2) * d * one.neurons
-        for n, depth in zip(read, _depths(c, kind), strict=True)
-        for one in map(c.of_layer, range(depth))
+        for n, side in zip(read, stacks, strict=True)
+        for one in map(side.of_layer, range(side.n_layers))
     )
     head = length * 2 * d * c.vocab if c.predicts_tokens else 0
     if c.head == "mlm":
@@ -181,19 +180,10 @@ def _feedforward(c: Config) -> int:
     return count + (gates * c.neurons + c.d_model) * c.ffn_has_bias
 
 
-def _depths(config: Config, kind: Kind) -> tuple[int, ...]:
-    """Number of blocks of each stack."""
-    return (
-        (config.n_layers, config.decoder_layers)
-        if kind == "encoder-decoder"
-        else (config.n_layers,)
-    )
-
-
-def _stacks(config: Config, kind: Kind) -> tuple[int, int, int]:
-    """Number of stacks, of all blocks, and of blocks with cross-attention."""
+def _stacks(config: Config, kind: Kind) -> tuple[list[Config], int]:
+    """The config of each stack, and the number of blocks with cross-attention."""
     if kind == "encoder-decoder":
-        return 2, config.n_layers + config.decoder_layers, config.decoder_layers
+        return [config, config.of_decoder()], config.decoder_layers
     if kind in ("decoder", "encoder"):
-        return 1, config.n_layers, 0
+        return [config], 0
     raise ValueError(f"kind must be 'decoder', 'encoder' or 'encoder-decoder', got {kind!r}")

@@ -115,7 +115,10 @@ class Stack(nn.Module):
         if self.token_type_embedding is not None:
             types = torch.zeros_like(tokens) if token_types is None else token_types
             x = x + self.token_type_embedding(types)
-        x = self.embedding(self.embedding_dropout(self.embedding_norm(x)))
+        x = self.embedding_dropout(self.embedding_norm(x))
+        if self.config.wide_stream and x.dtype == torch.float16:
+            x = x.float()
+        x = self.embedding(x)
         rotation = None if self.rotary is None else _look_up(self.rotary, positions)
         return x, rotation, self._score_bias(positions)
 
@@ -152,7 +155,10 @@ class Stack(nn.Module):
         self, x: Float[Tensor, "batch position d_model"]
     ) -> Float[Tensor, "batch position d_model"]:
         """Fourth step: the final state, which is the stream after the final norm where there is one."""
-        return self.final_state(self.final_norm(x))
+        state = self.final_norm(x)
+        if self.config.wide_stream:
+            state = state.to(self.token_embedding.weight.dtype)
+        return self.final_state(state)
 
     def stream(
         self,
@@ -233,7 +239,11 @@ def make_block(config: Config, *, cross_attention: bool = False) -> Block:
     return Block(
         _attention(config, rotated=SCHEMES[config.positions].turned is not None),
         FeedForward(
-            config.d_model, config.neurons, activation=config.activation, bias=config.ffn_has_bias
+            config.d_model,
+            config.neurons,
+            activation=config.activation,
+            bias=config.ffn_has_bias,
+            wide=config.wide_stream,
         ),
         _norm(config) if config.attention_norm else nn.Identity(),
         nn.Identity() if config.shared_norm else _norm(config),
@@ -246,6 +256,7 @@ def make_block(config: Config, *, cross_attention: bool = False) -> Block:
         parallel=config.parallel,
         shared_norm=config.shared_norm,
         residual_scale=config.residual_scale,
+        wide=config.wide_stream,
     )
 
 
@@ -291,6 +302,7 @@ def _attention(config: Config, *, rotated: bool = False) -> MultiHeadAttention:
         sinks=config.sinks,
         shared_kv=config.shared_kv,
         rotated=rotated,
+        wide=config.wide_stream,
     )
 
 

@@ -259,6 +259,7 @@ class MultiHeadAttention(nn.Module):
         sinks: bool = False,
         shared_kv: bool = False,
         rotated: bool = False,
+        wide: bool = False,
     ) -> None:
         """Make the projections.
 
@@ -279,6 +280,7 @@ class MultiHeadAttention(nn.Module):
             sinks: whether each head has a learned score that takes part in the softmax and has no value.
             shared_kv: whether values are what the key projection gives.
             rotated: whether there are taps for rotated queries and keys.
+            wide: whether what the heads write is float32 where the weights are float16.
 
         Raises:
             ValueError: when head counts or widths do not divide, or a size is not positive.
@@ -318,6 +320,7 @@ class MultiHeadAttention(nn.Module):
         self.key = Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
         self.value = self.key if shared_kv else Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
         self.output = Linear(n_heads * d_head, d_model, bias=bias)
+        self.output.wide = wide
         self.query_norm: nn.Module | None = None
         self.key_norm: nn.Module | None = None
         if qk_norm != "none":
@@ -560,6 +563,8 @@ class MultiHeadAttention(nn.Module):
         if not self.head_outputs.watched:
             return self.output(mixed.transpose(1, 2).flatten(2))
         by_head = self.output.weight.unflatten(1, (self.n_heads, self.d_head))
+        if self.output.wide and by_head.dtype == torch.float16:
+            mixed, by_head = mixed.float(), by_head.float()
         outputs = self.head_outputs(torch.einsum("bhqe,dhe->bhqd", mixed, by_head))
         total = outputs.sum(dim=1)
         return total if self.output.bias is None else total + self.output.bias

@@ -56,6 +56,7 @@ class Block(nn.Module):
         parallel: bool = False,
         shared_norm: bool = False,
         residual_scale: float = 1.0,
+        wide: bool = False,
     ) -> None:
         """Wire ready-made parts.
 
@@ -71,6 +72,8 @@ class Block(nn.Module):
             parallel: whether the network reads what enters the block, as attention does.
             shared_norm: whether it then reads what `attention_norm` gives; `feedforward_norm` does nothing.
             residual_scale: factor on what each sublayer adds.
+            wide: whether the stream may be float32 while the weights are float16; the sublayers then read it in
+                the precision of their weights.
 
         Raises:
             ValueError: when the placement is another one, the dropout lies outside [0, 1), or
@@ -97,7 +100,7 @@ class Block(nn.Module):
             )
         self.placement, self.residual, self.dropout = placement, residual, dropout
         self.parallel, self.shared_norm = parallel, shared_norm
-        self.residual_scale = residual_scale
+        self.residual_scale, self.wide = residual_scale, wide
         self.attention_norm, self.attention = attention_norm, attention
         self.cross_attention_norm, self.cross_attention = cross_attention_norm, cross_attention
         self.feedforward_norm, self.feedforward = feedforward_norm, feedforward
@@ -183,7 +186,8 @@ class Block(nn.Module):
         return written
 
     def _before(self, norm: nn.Module, x: Tensor) -> Tensor:
-        return norm(x) if self.placement in ("pre", "sandwich") else x
+        read = norm(x) if self.placement in ("pre", "sandwich") else x
+        return read.to(self.feedforward.down.weight.dtype) if self.wide else read
 
     def _add(self, norm: nn.Module, x: Tensor, branch: Tensor) -> Tensor:
         if self.placement == "branch":

@@ -60,7 +60,13 @@ class FeedForward(nn.Module):
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, *, activation: Activation = "relu", bias: bool = True
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: Activation = "relu",
+        bias: bool = True,
+        wide: bool = False,
     ) -> None:
         """Make the two projections, and a third for the gate when the activation has one.
 
@@ -70,6 +76,7 @@ class FeedForward(nn.Module):
             activation: 'relu', 'gelu' (exact), its approximations 'gelu_tanh' and 'gelu_sigmoid', 'silu', or
                 a gated form: 'reglu', 'geglu', 'geglu_tanh', 'swiglu'.
             bias: whether the projections have biases.
+            wide: whether what the network writes is float32 where its weights are float16.
 
         Raises:
             ValueError: when the activation is another one or a width is not positive.
@@ -82,6 +89,7 @@ class FeedForward(nn.Module):
         self.up = Linear(d_model, d_ff, bias=bias)
         self.gate = Linear(d_model, d_ff, bias=bias) if is_gated(activation) else None
         self.down = Linear(d_ff, d_model, bias=bias)
+        self.down.wide = wide
         self.pre_activation, self.neurons, self.out = Tap(), Tap(), Tap()
 
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:

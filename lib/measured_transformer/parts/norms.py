@@ -5,7 +5,8 @@ variance $\sigma^2$ over the features of one position (Ba et al. 2016). RMSNorm 
 $y = x / \sqrt{\overline{x^2} + \epsilon} \cdot \gamma$ (Zhang and Sennrich 2019); Gemma stores $\gamma - 1$.
 
 In half precision the mean and the variance are taken in float32, as PyTorch's own kernels do, whether somebody
-watches or not: the square of 256 is beyond float16.
+watches or not: the square of 256 is beyond float16. A norm with weights in float16 takes vectors in float32 as
+well, and gives such vectors.
 
 A further norm is one more entry of `NORMS`.
 """
@@ -42,9 +43,10 @@ class LayerNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """The normalised vectors. Raises ValueError when the width is another than `d_model`."""
         _check_width(x, self.weight)
+        weight, bias = _as_wide_as(x, self.weight, self.bias)
         if not self.scale.watched:
-            return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
-        exact, weight, bias = _at_least_float32(x, self.weight, self.bias)
+            return F.layer_norm(x, weight.shape, weight, bias, self.eps)
+        exact, weight, bias = _at_least_float32(x, weight, bias)
         centred = exact - exact.mean(dim=-1, keepdim=True)
         scale = self.scale((centred.square().mean(dim=-1, keepdim=True) + self.eps).sqrt())
         y = centred / scale * weight
@@ -69,6 +71,7 @@ class RMSNorm(nn.Module):
         """The normalised vectors. Raises ValueError when the width is another than `d_model`."""
         _check_width(x, self.weight)
         weight = self.weight + self.offset if self.offset else self.weight
+        weight, _ = _as_wide_as(x, weight, None)
         if not self.scale.watched:
             return F.rms_norm(x, weight.shape, weight, self.eps)
         exact, weight, _ = _at_least_float32(x, weight, None)
@@ -155,6 +158,13 @@ def _at_least_float32(
     if x.dtype not in (torch.float16, torch.bfloat16):
         return x, weight, bias
     return x.float(), weight.float(), None if bias is None else bias.float()
+
+
+def _as_wide_as(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The weights in float32, where they are float16 and the vectors are float32."""
+    if weight.dtype != torch.float16 or x.dtype != torch.float32:
+        return weight, bias
+    return weight.float(), None if bias is None else bias.float()
 
 
 def _check_width(x: Tensor, weight: Tensor) -> None:

@@ -51,6 +51,10 @@ def _sinusoidal(config: Any) -> SinusoidalPositions:
     return SinusoidalPositions(config.d_model, base=config.rotary_base)
 
 
+def _sinusoidal_halves(config: Any) -> SinusoidalPositions:
+    return SinusoidalPositions(config.d_model, base=config.rotary_base, pairing="halves")
+
+
 def _learned(config: Any) -> LearnedPositions:
     return LearnedPositions(config.max_length, config.d_model)
 
@@ -80,6 +84,7 @@ def _alibi(config: Any, causal: bool) -> AlibiBias:
 
 SCHEMES: dict[str, PositionScheme] = {
     "sinusoidal": PositionScheme(added=_sinusoidal),
+    "sinusoidal_halves": PositionScheme(added=_sinusoidal_halves),
     "learned": PositionScheme(added=_learned, limited=True),
     "rotary": PositionScheme(turned=_rotary),
     "alibi": PositionScheme(bias=_alibi),

@@ -4,7 +4,8 @@ Six schemes: sinusoidal and learned vectors that are added to the embeddings; ro
 queries and keys; ALiBi's penalty that grows with distance; T5's learned bias for each distance; and none.
 
 Sinusoidal: position $p$ has for each pair $i < d/2$ the two entries $\sin(\omega_i p)$ and $\cos(\omega_i p)$
-at dimensions $2i$ and $2i+1$, with $\omega_i = \text{base}^{-2i/d}$ (Vaswani et al. 2017, section 3.5).
+at dimensions $2i$ and $2i+1$, with $\omega_i = \text{base}^{-2i/d}$ (Vaswani et al. 2017, section 3.5). Their
+own code, and Marian, have all sines in the first half of the dimensions and all cosines in the second.
 Rotary: the pair $i$ of a query or key at position $p$ is turned by the angle $\omega_i p$ (Su et al. 2021).
 ALiBi: head $h$ subtracts $m_h |i - j|$ from the score of query $i$ and key $j$ (Press et al. 2022).
 Relative: head $h$ adds a learned number for the bucket that $j - i$ falls in (Raffel et al. 2020, section 2.1).
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from measured_transformer.parts.rotary_scaling import RotaryScaling
 
 Pairing = Literal["interleaved", "halves"]
-"""Which two entries a rotation turns together, see `Rotation`."""
+"""Which two entries a rotation turns together, see `Rotation`; which belong to one frequency of a sinusoid."""
 
 
 def frequencies(d: int, *, base: float = 10000.0) -> Float[Tensor, "pair"]:
@@ -55,6 +56,7 @@ def sinusoidal_encoding(
     d_model: int,
     *,
     base: float = 10000.0,
+    pairing: Pairing = "interleaved",
     dtype: torch.dtype | None = None,
 ) -> Float[Tensor, "position d_model"]:
     """The sinusoidal vectors of the given positions, sines at even dimensions and cosines at odd ones.
@@ -63,10 +65,11 @@ def sinusoidal_encoding(
         positions: a number n, meaning positions 0 to n - 1, or a vector of positions (fractions allowed).
         d_model: width, an even number.
         base: sets the slowest frequency; 10000 in Vaswani et al.
+        pairing: 'interleaved', or 'halves' for all sines first and then all cosines.
         dtype: of the result; computed in float64 whatever it is. PyTorch's default when not given.
 
     Raises:
-        ValueError: when `d_model` is odd or `positions` is not a vector.
+        ValueError: when `d_model` is odd, the pairing is unknown, or `positions` is not a vector.
 
     >>> sinusoidal_encoding(2, 4)
     tensor([[0.0000, 1.0000, 0.0000, 1.0000],
@@ -76,8 +79,10 @@ def sinusoidal_encoding(
         positions = torch.arange(positions)
     if positions.ndim != 1:
         raise ValueError(f"positions must be a vector, got shape {tuple(positions.shape)}")
+    _check_pairing(pairing)
     angles = _angles(positions, d_model, base)
-    encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+    axis = -1 if pairing == "interleaved" else -2
+    encoding = torch.stack((angles.sin(), angles.cos()), dim=axis).flatten(-2)
     return encoding.to(positions.device, dtype or torch.get_default_dtype())
 
 
@@ -153,8 +158,7 @@ def rotation(
     Raises:
         ValueError: when `d_head` is odd, the pairing is unknown, or `positions` is not a vector.
     """
-    if pairing not in ("interleaved", "halves"):
-        raise ValueError(f"pairing must be 'interleaved' or 'halves', got {pairing!r}")
+    _check_pairing(pairing)
     if isinstance(positions, int):
         positions = torch.arange(positions)
     if positions.ndim != 1:
@@ -346,14 +350,18 @@ class _FixedRows(nn.Module):
 class SinusoidalPositions(_FixedRows):
     """Fixed sinusoidal vectors for any length; nothing is learned and nothing is stored in a checkpoint."""
 
-    def __init__(self, d_model: int, *, base: float = 10000.0) -> None:
+    def __init__(
+        self, d_model: int, *, base: float = 10000.0, pairing: Pairing = "interleaved"
+    ) -> None:
         super().__init__()
-        self.d_model, self.base = d_model, base
+        self.d_model, self.base, self.pairing = d_model, base, pairing
         self.make(1, torch.float64)
 
     def make(self, n: int, dtype: torch.dtype) -> Float[Tensor, "position width"]:
         """The vectors of positions 0 to n - 1. Raises ValueError when `d_model` is odd."""
-        return sinusoidal_encoding(n, self.d_model, base=self.base, dtype=dtype)
+        return sinusoidal_encoding(
+            n, self.d_model, base=self.base, pairing=self.pairing, dtype=dtype
+        )
 
     def forward(
         self,
@@ -464,6 +472,11 @@ class LearnedPositions(nn.Module):
         rows = self.table[offset:below] if isinstance(positions, int) else self.table[positions]
         # Even without a graph, a slice of a parameter says that it requires gradients.
         return rows if torch.is_grad_enabled() else rows.detach()
+
+
+def _check_pairing(pairing: str) -> None:
+    if pairing not in ("interleaved", "halves"):
+        raise ValueError(f"pairing must be 'interleaved' or 'halves', got {pairing!r}")
 
 
 def _end(positions: int | Tensor, offset: int) -> int:
