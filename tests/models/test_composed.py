@@ -66,6 +66,9 @@ CHOICES = {
     "no biases of q, k, v": {"qkv_bias": False},
     "norms without bias": {"norm_bias": False},
     "attention without norm": {"attention_norm": False},
+    "another decoder": {"n_decoder_heads": 2, "d_decoder_ff": 12, "n_kv_heads": 2},
+    "an embedding for each side": {"shared_embedding": False, "tie_embeddings": True},
+    "wide stream": {"wide_stream": True, "placement": "sandwich"},
     "first block's attention without norm": {
         "layers": (Layer(attention_norm=False), *[Layer()] * 3),
     },

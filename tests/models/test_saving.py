@@ -39,6 +39,8 @@ CASES = [
     *[(kind, change) for kind in (Decoder, Encoder, EncoderDecoder) for change in CHANGES],
     *[(Encoder, change) for change in ENCODERS],
     (EncoderDecoder, {"n_decoder_layers": 1, "tie_embeddings": True}),
+    (EncoderDecoder, {"n_decoder_heads": 2, "d_decoder_ff": 6, "positions": "sinusoidal_halves"}),
+    (EncoderDecoder, {"shared_embedding": False, "tie_embeddings": True, "wide_stream": True}),
 ]
 
 

@@ -187,7 +187,7 @@ class Block(nn.Module):
 
     def _before(self, norm: nn.Module, x: Tensor) -> Tensor:
         read = norm(x) if self.placement in ("pre", "sandwich") else x
-        return read.to(self.feedforward.down.weight.dtype) if self.wide else read
+        return read.to(next(self.feedforward.parameters()).dtype) if self.wide else read
 
     def _add(self, norm: nn.Module, x: Tensor, branch: Tensor) -> Tensor:
         if self.placement == "branch":

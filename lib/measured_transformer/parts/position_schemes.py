@@ -84,11 +84,11 @@ def _alibi(config: Any, causal: bool) -> AlibiBias:
 
 SCHEMES: dict[str, PositionScheme] = {
     "sinusoidal": PositionScheme(added=_sinusoidal),
-    "sinusoidal_halves": PositionScheme(added=_sinusoidal_halves),
     "learned": PositionScheme(added=_learned, limited=True),
     "rotary": PositionScheme(turned=_rotary),
     "alibi": PositionScheme(bias=_alibi),
     "relative": PositionScheme(bias=_relative),
     "learned_and_relative": PositionScheme(added=_learned, bias=_relative, limited=True),
+    "sinusoidal_halves": PositionScheme(added=_sinusoidal_halves),
     "none": PositionScheme(),
 }
