@@ -243,7 +243,7 @@ def test_a_block_has_the_settings_of_its_layer():
     ],
     ids=str,
 )
-def test_what_does_not_fit_together_is_refused(changes, message):
+def test_what_does_not_fit_together_is_refused(unhooked, changes, message):
     with pytest.raises(ValueError, match=message):
         Config(**SIZES, **changes)
 
