@@ -224,8 +224,8 @@ class _PagedKeyValues(KeyValues):
     def extend(
         self,
         keys: Float[Tensor, "batch head new d_head"],
-        values: Float[Tensor, "batch head new d_head"],
-    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_head"]]:
+        values: Float[Tensor, "batch head new d_value"],
+    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_value"]]:
         """Write those of the next positions into their pages, and gather all."""
         new = self.index.shape[1] - self.length
         if keys.shape[0] != len(self.index) or keys.shape[2] != new:

@@ -72,8 +72,8 @@ class KeyValues:
     def extend(
         self,
         keys: Float[Tensor, "batch head new d_head"],
-        values: Float[Tensor, "batch head new d_head"],
-    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_head"]]:
+        values: Float[Tensor, "batch head new d_value"],
+    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_value"]]:
         """Add those of the next positions and return all so far.
 
         The result of an earlier call stays what it was: new positions are written behind it.

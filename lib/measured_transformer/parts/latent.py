@@ -36,9 +36,9 @@ from measured_transformer.parts.tap import Tap
 class Latent(AttentionScheme):
     """Latent attention, for `Config.attention`.
 
-    The config's `d_head` is the width of queries and keys without the entries that are turned. All heads have
-    keys and values of their own, so that `n_kv_heads` must be `n_heads`; `qk_norm` and `shared_kv` have no
-    place. The score is scaled by 1/sqrt(d_head + d_rotary) when `attention_scale` is None.
+    The config's `d_head` is the width of queries and keys without the entries that are turned. Every head has
+    keys and values of its own: `n_kv_heads` has no part, and `qk_norm`, `shared_kv` and `qkv_bias` no place.
+    Scores are scaled by 1/sqrt(d_head + d_rotary) when `attention_scale` is None.
 
     Attributes:
         rank: numbers of the latent.
@@ -129,11 +129,10 @@ class Latent(AttentionScheme):
     def check(self, config: Any) -> None:
         """Raise ValueError when the description does not fit the config."""
         c = config
-        if c.kv_heads != c.n_heads or c.qk_norm != "none" or c.shared_kv or c.qkv_bias:
+        if c.qk_norm != "none" or c.shared_kv or c.qkv_bias:
             raise ValueError(
-                "latent attention has as many key-value heads as heads, qk_norm='none', shared_kv=False and "
-                f"no qkv_bias; got n_heads={c.n_heads}, n_kv_heads={c.kv_heads}, qk_norm={c.qk_norm!r}, "
-                f"shared_kv={c.shared_kv} and qkv_bias={c.qkv_bias}"
+                "latent attention is for qk_norm='none', shared_kv=False and qkv_bias=None or False; got "
+                f"qk_norm={c.qk_norm!r}, shared_kv={c.shared_kv} and qkv_bias={c.qkv_bias}"
             )
 
     def _value_width(self, config: Any) -> int:
