@@ -246,7 +246,7 @@ def _settings(c: Config, classes: tuple[str, str]) -> dict[str, Any]:
         share = (stretch - 1) / (0.1 * math.log(c.rotary_scaling.factor))
         for name in ("rope_parameters", "rope_scaling"):
             written[name] = {**written[name], "mscale_all_dim": share}
-            written[name].setdefault("attention_factor", _stretch(c.rotary_scaling))
+            written[name].setdefault("attention_factor", c.rotary_scaling.factor_of_vectors)
     return {
         **written,
         "num_key_value_heads": c.n_heads,
@@ -264,11 +264,6 @@ def _settings(c: Config, classes: tuple[str, str]) -> dict[str, Any]:
         "v_head_dim": latent.d_value or c.head_width,
         "attention_bias": c.attention_has_bias,
     }
-
-
-def _stretch(scaling: Yarn) -> float:
-    """The factor on cosines and sines of a scaling that leaves it to its own rule."""
-    return 0.1 * math.log(scaling.factor) + 1
 
 
 def _tidy(config: Mapping[str, Any], held: dict[str, Tensor]) -> dict[str, Tensor]:

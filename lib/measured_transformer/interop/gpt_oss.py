@@ -161,7 +161,9 @@ def settings(c: Config) -> dict[str, Any]:
         **base_settings(c, CLASSES),
         "intermediate_size": width,
         "layer_types": kinds,
-        "sliding_window": window,
+        "sliding_window": 128
+        if window is None
+        else window,  # it must be told, whether or not a layer slides
         "num_local_experts": experts.n_experts,
         "num_experts_per_tok": experts.per_token,
         "swiglu_alpha": experts.clamp.slope,

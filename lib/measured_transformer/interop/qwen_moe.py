@@ -116,7 +116,7 @@ def config_of_olmoe(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Co
     )
     require(theirs, clip_qkv=None)
     experts = Experts(
-        whole(theirs, "num_experts"),
+        _count(theirs),
         whole(theirs, "num_experts_per_tok"),
         normalised=bool(theirs["norm_topk_prob"]),
     )
@@ -148,11 +148,18 @@ def _window(theirs: Mapping[str, Any]) -> int | None:
 
 def _experts(theirs: Mapping[str, Any], **more: Any) -> Experts:
     return Experts(
-        whole(theirs, "num_experts"),
+        _count(theirs),
         whole(theirs, "num_experts_per_tok"),
         width=whole(theirs, "moe_intermediate_size"),
         normalised=bool(theirs["norm_topk_prob"]),
         **more,
+    )
+
+
+def _count(theirs: Mapping[str, Any]) -> int:
+    """The number of experts, which has two names."""
+    return whole(
+        theirs, "num_experts" if "num_local_experts" not in theirs else "num_local_experts"
     )
 
 
