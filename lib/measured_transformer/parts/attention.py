@@ -101,7 +101,7 @@ def attend(
 def fused_attention(
     queries: Float[Tensor, "*batch query d_head"],
     keys: Float[Tensor, "*batch key d_head"],
-    values: Float[Tensor, "*batch key d_head"],
+    values: Float[Tensor, "*batch key d_value"],
     *,
     causal: bool = False,
     mask: Bool[Tensor, "..."] | None = None,
@@ -109,7 +109,7 @@ def fused_attention(
     scale: float | None = None,
     dropout: float = 0.0,
     window: int | None = None,
-) -> Float[Tensor, "*batch query d_head"]:
+) -> Float[Tensor, "*batch query d_value"]:
     """Scores, pattern and mixture in one kernel that never stores the pattern.
 
     Args:
