@@ -45,7 +45,11 @@ METHODS = ("greedy", "group_limited_greedy")
 
 
 def config_of_v2(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of the checkpoint."""
+    """The sizes and choices of the checkpoint.
+
+    Raises:
+        ValueError: when a setting is not supported.
+    """
     theirs = with_defaults(
         checkpoint.config,
         vocab_size=102400,
@@ -72,7 +76,11 @@ def config_of_v2(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Confi
 
 
 def config_of_v3(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of the checkpoint."""
+    """The sizes and choices of the checkpoint.
+
+    Raises:
+        ValueError: when a setting is not supported.
+    """
     theirs = with_defaults(
         checkpoint.config,
         vocab_size=129280,
