@@ -72,13 +72,15 @@ def neurons_as_features(network: FeedForward) -> Transcoder:
     The baseline for any fitted transcoder: features have to be fewer or clearer than these.
 
     Raises:
-        ValueError: when the activation is another one.
+        ValueError: when the activation is another one, or it is another kind of network.
 
     >>> network = FeedForward(4, 8)
     >>> x = torch.randn(1, 3, 4)
     >>> bool(torch.allclose(neurons_as_features(network)(x), network(x), atol=1e-6))
     True
     """
+    if not isinstance(network, FeedForward):
+        raise ValueError(f"expected a FeedForward, got a {type(network).__name__}")
     if network.activation != "relu":
         raise ValueError(
             f"only neurons with a ReLU are features as they are, got activation={network.activation!r}; fit a "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,7 +16,9 @@ from measured_transformer.models.config import Config, Layer
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.experts import Experts
 from measured_transformer.parts.feedforward import Activation
+from measured_transformer.parts.latent import Latent
 from measured_transformer.parts.position_schemes import SCHEMES
 
 Model = Decoder | Encoder | EncoderDecoder
@@ -305,6 +307,16 @@ def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
     if kind is not EncoderDecoder:
         for name in ("n_decoder_layers", "n_decoder_heads", "d_decoder_ff", "shared_embedding"):
             found[name] = None
+    if isinstance(c.network, Experts):
+        found |= {"network": replace(c.network, width=c.network.neurons(c)), "d_ff": None}
+    if isinstance(c.attention, Latent):
+        width = c.attention.d_value or c.head_width
+        scale = c.attention_scale or (c.head_width + c.attention.d_rotary) ** -0.5
+        found |= {
+            "attention": replace(c.attention, d_value=width),
+            "attention_scale": round(scale, 12),
+            "n_kv_heads": None,
+        }
     if scheme.turned is None:
         for name in ("rotary_pairing", "rotary_share", "rotary_scaling"):
             found[name] = None

@@ -26,19 +26,23 @@ from measured_transformer.interop.bert_relatives import (
 )
 from measured_transformer.interop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from measured_transformer.interop.cohere import COHERE
+from measured_transformer.interop.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from measured_transformer.interop.family import Family, Model
 from measured_transformer.interop.gemma import GEMMA, GEMMA2, GEMMA3
 from measured_transformer.interop.gpt2 import GPT2
 from measured_transformer.interop.gpt_neo import GPT_NEO, OPT
 from measured_transformer.interop.gpt_neox import GPT_NEOX, GPTJ, PHI
+from measured_transformer.interop.gpt_oss import GPT_OSS
 from measured_transformer.interop.granite import GRANITE
 from measured_transformer.interop.llama import LLAMA
 from measured_transformer.interop.mistral import MISTRAL
+from measured_transformer.interop.mixtral import MIXTRAL
 from measured_transformer.interop.modernbert import MODERNBERT
 from measured_transformer.interop.olmo import OLMO, OLMO2
 from measured_transformer.interop.phi3 import PHI3
 from measured_transformer.interop.proof import check_real, prove_same
 from measured_transformer.interop.qwen import QWEN2, QWEN3
+from measured_transformer.interop.qwen_moe import OLMOE, QWEN2_MOE, QWEN3_MOE
 from measured_transformer.interop.smollm3 import SMOLLM3
 from measured_transformer.interop.stablelm import STABLELM
 from measured_transformer.interop.t5 import MT5, T5
@@ -53,6 +57,7 @@ FAMILIES: dict[str, Family] = {
         *(GPT2, LLAMA, BERT, T5),
         *(QWEN2, QWEN3, MISTRAL, GEMMA3, GEMMA2, GEMMA, PHI3, SMOLLM3),
         *(OLMO2, OLMO, GRANITE, STABLELM, COHERE),
+        *(MIXTRAL, QWEN3_MOE, GPT_OSS, QWEN2_MOE, OLMOE, DEEPSEEK_V3, DEEPSEEK_V2),
         *(GPT_NEOX, OPT, PHI, GPT_NEO, GPTJ),
         *(ROBERTA, XLM_ROBERTA, DISTILBERT, MODERNBERT, MPNET, ELECTRA, CAMEMBERT),
         *(BART, MARIAN, MT5),

@@ -10,9 +10,11 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from measured_transformer.parts.attention import QueryKeyNorm
+from measured_transformer.parts.attention_schemes import MULTI_HEAD, AttentionScheme
 from measured_transformer.parts.block import Placement
 from measured_transformer.parts.feedforward import Activation, activation_names
 from measured_transformer.parts.heads import PoolerActivation
+from measured_transformer.parts.networks import PLAIN, Network
 from measured_transformer.parts.norms import NORMS
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import Pairing
@@ -66,6 +68,7 @@ class Layer:
         positions: 'none' for a block that does not turn queries and keys of a rotary model.
         rotary_base, rotary_share, rotary_scaling: of this block's angles.
         window, attention_scale, attention_norm, d_ff, activation: as in `Config`.
+        network, attention: as in `Config`; `Plain()` and `MultiHead()` are the usual ones.
     """
 
     positions: Literal["rotary", "none"] | None = None
@@ -77,6 +80,8 @@ class Layer:
     attention_norm: bool | None = None
     d_ff: int | None = None
     activation: Activation | None = None
+    network: Network | None = None
+    attention: AttentionScheme | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +131,8 @@ class Config:
         residual: whether the blocks have their residual connections.
         residual_scale: factor on what each sublayer adds (Granite).
         activation: see `parts.feedforward.FeedForward`.
+        network: `parts.networks.Plain()`, one network for all positions, or `parts.experts.Experts`.
+        attention: `parts.attention_schemes.MultiHead()` or `parts.latent.Latent`.
         bias: whether projections and LayerNorms have biases.
         attention_bias, ffn_bias: the same for the projections of one of the sublayers; `bias` when None.
         qkv_bias: the same for queries, keys and values alone (Qwen 2); as the output projection when None.
@@ -198,6 +205,8 @@ class Config:
     residual: bool = True
     residual_scale: float = 1.0
     activation: Activation = "gelu"
+    network: Network = PLAIN
+    attention: AttentionScheme = MULTI_HEAD
     bias: bool = True
     attention_bias: bool | None = None
     qkv_bias: bool | None = None
@@ -225,6 +234,7 @@ class Config:
         self._check_numbers()
         self._check_flags()
         self._check_choices()
+        self._check_sublayers()
         self._check_widths()
         self._check_ranges()
         self._check_parts()
@@ -258,6 +268,15 @@ class Config:
                     f"{name} must be one of {', '.join(map(str, allowed))}; got {value!r}"
                 )
 
+    def _check_sublayers(self) -> None:
+        for name, kind in (("network", Network), ("attention", AttentionScheme)):
+            if not isinstance(value := getattr(self, name), kind):
+                raise ValueError(
+                    f"{name} must be an object of a class derived from {kind.__name__}, got "
+                    f"{type(value).__name__}"
+                )
+            value.check(self)
+
     def _check_head(self) -> None:
         if not self.predicts_tokens and (self.tie_embeddings or self.head_bias):
             raise ValueError(
@@ -289,11 +308,13 @@ class Config:
             self._check_decoder_heads(self.n_decoder_heads)
         if self.positions in ("sinusoidal", "sinusoidal_halves") and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
-        if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(f"rotary positions need an even width of heads, got {self.head_width}")
+        if self.positions == "rotary" and (self.turned_width % 2 or not self.turned_width):
+            raise ValueError(
+                f"rotary positions need an even width of heads, got {self.turned_width}"
+            )
         if self.rotary_share != 1 and (self.rotary_width % 2 or not self.rotary_width):
             raise ValueError(
-                f"rotary_share must turn an even number of the {self.head_width} entries of a head, got "
+                f"rotary_share must turn an even number of the {self.turned_width} entries of a head, got "
                 f"{self.rotary_share}, which turns {self.rotary_width}"
             )
 
@@ -424,7 +445,12 @@ class Config:
     @property
     def rotary_width(self) -> int:
         """Number of entries of each head that are turned."""
-        return int(self.head_width * self.rotary_share)
+        return int(self.turned_width * self.rotary_share)
+
+    @property
+    def turned_width(self) -> int:
+        """Width of the vectors of which rotary positions turn a share."""
+        return self.attention.turned_width(self)
 
     @property
     def ffn_has_bias(self) -> bool:

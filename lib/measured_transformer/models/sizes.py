@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from measured_transformer.models.config import Config
-from measured_transformer.parts.feedforward import is_gated
+from measured_transformer.parts.attention_schemes import MULTI_HEAD
 from measured_transformer.parts.position_schemes import SCHEMES
 
 Kind = Literal["decoder", "encoder", "encoder-decoder"]
@@ -75,9 +75,9 @@ def count_parameters(config: Config, kind: Kind) -> Count:
     return Count(
         embedding=(tables * c.vocab + len(stacks) * c.token_types) * d,
         positions=positions,
-        attention=sum(_attention(one) for one in blocks),
-        cross_attention=crossed * _attention(stacks[-1]),
-        feedforward=sum(_feedforward(one) for one in blocks),
+        attention=sum(one.attention.parameters(one) for one in blocks),
+        cross_attention=crossed * MULTI_HEAD.parameters(stacks[-1]),
+        feedforward=sum(one.network.parameters(one) for one in blocks),
         norms=norms * norm,
         head=head,
     )
@@ -123,25 +123,17 @@ def count_flops(
         raise ValueError(f"an encoder has no cache, got cached={cached}")
     c, d = config, config.d_model
     stacks, crossed = _stacks(config, kind)
-
-    def attention(side: Config, n_query: int, n_key: int, n_projected: int) -> int:
-        queries, keys = side.n_heads * side.head_width, side.kv_heads * side.head_width
-        projections = n_query * 2 * d * queries + n_projected * (2 - c.shared_kv) * d * keys
-        return 2 * (projections + 2 * n_query * n_key * queries)
-
     source = 0 if source_length is None or cached else source_length
-    writer = stacks[-1]
-    self_attention = writer.n_layers * attention(writer, length, cached + length, length)
-    cross_attention = 0
-    if source_length is not None:
-        self_attention += c.n_layers * attention(c, source, source, source)
-        cross_attention = crossed * attention(writer, length, source_length, source)
     read = (source, length) if kind == "encoder-decoder" else (length,)
-    feedforward = sum(
-        n * 2 * (3 if is_gated(one.activation) else 2) * d * one.neurons
-        for n, side in zip(read, stacks, strict=True)
-        for one in map(side.of_layer, range(side.n_layers))
-    )
+    self_attention = feedforward = cross_attention = 0
+    before = (0, cached) if kind == "encoder-decoder" else (cached,)
+    for n, past, side in zip(read, before, stacks, strict=True):
+        for one in map(side.of_layer, range(side.n_layers)):
+            self_attention += 2 * one.attention.products(one, n, past + n, n)
+            feedforward += 2 * n * one.network.products(one)
+    if source_length is not None:
+        products = MULTI_HEAD.products(stacks[-1], length, source_length, source)
+        cross_attention = 2 * crossed * products
     head = length * 2 * d * c.vocab if c.predicts_tokens else 0
     if c.head == "mlm":
         head += length * 2 * d * d
@@ -160,24 +152,6 @@ def count_flops(
 def _norm(c: Config, width: int) -> int:
     """Parameters of a norm of such vectors."""
     return {"layer": width + width * c.norm_has_bias, "rms": width}.get(c.norm, 0)
-
-
-def _attention(c: Config) -> int:
-    """Parameters of an attention layer."""
-    queries, keys = c.n_heads * c.head_width, c.kv_heads * c.head_width
-    inner = queries + (2 - c.shared_kv) * keys
-    count = c.d_model * (queries + inner) + inner * c.qkv_has_bias
-    count += c.d_model * c.attention_has_bias + c.n_heads * c.sinks
-    if c.norm not in ("layer", "rms") and c.qk_norm != "heads":
-        return count
-    return count + {"none": 0, "head": 2 * c.head_width}.get(c.qk_norm, queries + keys)
-
-
-def _feedforward(c: Config) -> int:
-    """Parameters of a feed-forward network."""
-    gates = 2 if is_gated(c.activation) else 1
-    count = (gates + 1) * c.d_model * c.neurons
-    return count + (gates * c.neurons + c.d_model) * c.ffn_has_bias
 
 
 def _stacks(config: Config, kind: Kind) -> tuple[list[Config], int]:

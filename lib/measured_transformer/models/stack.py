@@ -13,13 +13,15 @@ from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.checks import check_cache, check_token_types, check_tokens
 from measured_transformer.models.config import Config
 from measured_transformer.models.token_positions import TokenPositions, find_positions
-from measured_transformer.parts.attention import MultiHeadAttention
+from measured_transformer.parts.attention_schemes import MULTI_HEAD
 from measured_transformer.parts.block import Block
-from measured_transformer.parts.feedforward import FeedForward
+from measured_transformer.parts.experts import MixtureOfExperts
 from measured_transformer.parts.norms import make_norm
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import RotaryPositions, Rotation
 from measured_transformer.parts.tap import Tap
+
+_WRITERS = ("attention.output.weight", "feedforward.down.weight", "feedforward.shared.down.weight")
 
 
 class Stack(nn.Module):
@@ -237,17 +239,11 @@ class Stack(nn.Module):
 def make_block(config: Config, *, cross_attention: bool = False) -> Block:
     """One block with the sizes and choices of the config."""
     return Block(
-        _attention(config, rotated=SCHEMES[config.positions].turned is not None),
-        FeedForward(
-            config.d_model,
-            config.neurons,
-            activation=config.activation,
-            bias=config.ffn_has_bias,
-            wide=config.wide_stream,
-        ),
+        config.attention.make(config, rotated=SCHEMES[config.positions].turned is not None),
+        config.network.make(config),
         _norm(config) if config.attention_norm else nn.Identity(),
         nn.Identity() if config.shared_norm else _norm(config),
-        cross_attention=_attention(config) if cross_attention else None,
+        cross_attention=MULTI_HEAD.make(config) if cross_attention else None,
         cross_attention_norm=_norm(config) if cross_attention else None,
         placement=config.placement,
         residual=config.residual,
@@ -270,39 +266,26 @@ def initialise(model: nn.Module, config: Config) -> None:
                 0.0 if path[-2] == "norm" else config.norm_offset
             )  # the layer before an unembedding
             parameter.fill_(1.0 - offset if path[-1] == "weight" else 0.0)
-        elif path[-1] in ("bias", "sinks"):
+        elif path[-1] in ("bias", "sinks", "down_bias", "choice_bias"):
             parameter.zero_()
         elif config.initialisation == "gpt2":
-            writes = name.endswith(("attention.output.weight", "feedforward.down.weight"))
+            writes = name.endswith(_WRITERS)
             nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * config.n_layers if writes else 1))
         elif "positions" in path or "token_type_embedding" in path:
             nn.init.normal_(parameter, std=math.sqrt(0.5))  # the size of a sinusoidal entry
         elif {"token_embedding", "unembedding", "relative"} & set(path):
             nn.init.normal_(parameter, std=config.d_model**-0.5)
         else:
-            nn.init.xavier_uniform_(parameter)
+            for matrix in _matrices(model, name, parameter):
+                nn.init.xavier_uniform_(matrix)
 
 
-def _attention(config: Config, *, rotated: bool = False) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        config.d_model,
-        config.n_heads,
-        n_kv_heads=config.kv_heads,
-        d_head=config.head_width,
-        bias=config.attention_has_bias,
-        dropout=config.dropout,
-        scale=config.attention_scale,
-        qkv_bias=config.qkv_has_bias,
-        qk_norm=config.qk_norm,
-        norm=config.norm,
-        norm_eps=config.norm_eps,
-        norm_offset=config.norm_offset,
-        window=config.window,
-        score_cap=config.score_cap,
-        sinks=config.sinks,
-        shared_kv=config.shared_kv,
-        rotated=rotated,
-        wide=config.wide_stream,
+def _matrices(model: nn.Module, name: str, parameter: Tensor) -> tuple[Tensor, ...]:
+    """The matrices in a parameter: those of the single experts, or the whole."""
+    layer = name.split(".")[:-1]
+    owner = model.get_submodule(".".join(layer[:-1]))
+    return (
+        owner.split(layer[-1], parameter) if isinstance(owner, MixtureOfExperts) else (parameter,)
     )
 
 
@@ -337,7 +320,7 @@ def _layer_rotary(config: Config, configs: list[Config]) -> tuple[nn.ModuleDict,
 
 
 def _angles_of(config: Config) -> tuple[Any, ...]:
-    return config.rotary_base, config.rotary_share, config.rotary_scaling
+    return config.rotary_base, config.rotary_share, config.rotary_scaling, config.turned_width
 
 
 def _look_up(table: nn.Module, positions: TokenPositions) -> Any:

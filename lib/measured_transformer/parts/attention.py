@@ -101,7 +101,7 @@ def attend(
 def fused_attention(
     queries: Float[Tensor, "*batch query d_head"],
     keys: Float[Tensor, "*batch key d_head"],
-    values: Float[Tensor, "*batch key d_head"],
+    values: Float[Tensor, "*batch key d_value"],
     *,
     causal: bool = False,
     mask: Bool[Tensor, "..."] | None = None,
@@ -109,7 +109,7 @@ def fused_attention(
     scale: float | None = None,
     dropout: float = 0.0,
     window: int | None = None,
-) -> Float[Tensor, "*batch query d_head"]:
+) -> Float[Tensor, "*batch query d_value"]:
     """Scores, pattern and mixture in one kernel that never stores the pattern.
 
     Args:
@@ -316,9 +316,7 @@ class MultiHeadAttention(nn.Module):
         self.window, self.score_cap, self.qk_norm = window, score_cap, qk_norm
         self.rotated = rotated
         qkv_bias = bias if qkv_bias is None else qkv_bias
-        self.query = Linear(d_model, n_heads * d_head, bias=qkv_bias)
-        self.key = Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
-        self.value = self.key if shared_kv else Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
+        self._make_projections(qkv_bias, shared_kv)
         self.output = Linear(n_heads * d_head, d_model, bias=bias)
         self.output.wide = wide
         self.query_norm: nn.Module | None = None
@@ -334,6 +332,13 @@ class MultiHeadAttention(nn.Module):
             self.rotated_queries, self.rotated_keys = Tap(), Tap()
         self.scores, self.pattern, self.mixed = Tap(), Tap(), Tap()
         self.head_outputs, self.out = Tap(), Tap()
+
+    def _make_projections(self, bias: bool, shared_kv: bool) -> None:
+        """Make the maps to queries, keys and values."""
+        width, kv_width = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+        self.query = Linear(self.d_model, width, bias=bias)
+        self.key = Linear(self.d_model, kv_width, bias=bias)
+        self.value = self.key if shared_kv else Linear(self.d_model, kv_width, bias=bias)
 
     def forward(
         self,
@@ -381,7 +386,8 @@ class MultiHeadAttention(nn.Module):
         else:
             keys, values = self._memory(memory, cache)
         if mask is None and self._folds(queries):
-            return self._folded(queries, keys, values, padding_mask, score_bias)
+            mixed = self._folded(queries, keys, values, padding_mask, score_bias)
+            return self.out(self._merge(self.mixed(mixed)))
         keys, values = self._share(keys), self._share(values)
         allowed = self._allowed(queries, keys, padding_mask, mask)
         mixed = self._mix(queries, keys, values, causal, allowed, score_bias)
@@ -466,17 +472,17 @@ class MultiHeadAttention(nn.Module):
         padding_mask: Tensor | None,
         score_bias: Tensor | None,
     ) -> Tensor:
-        """What one position writes; all heads of a group ask the same keys, which need no copies."""
-        group = self.n_heads // self.n_kv_heads
-        rows, _, _, width = queries.shape
+        """What one position mixes; all heads of a group ask the same keys, which need no copies."""
+        rows, kv_heads, _, _ = keys.shape
+        group = self.n_heads // kv_heads
         if self.window is not None and keys.shape[2] > self.window:
             keys, values = keys[:, :, -self.window :], values[:, :, -self.window :]
             padding_mask = None if padding_mask is None else padding_mask[:, -self.window :]
             score_bias = None if score_bias is None else score_bias[..., -self.window :]
-        asked = queries.reshape(rows, self.n_kv_heads, group, width)
+        asked = queries.reshape(rows, kv_heads, group, -1)
         if score_bias is not None:
             score_bias = score_bias.expand(*score_bias.shape[:-3], self.n_heads, 1, -1)
-            score_bias = score_bias.unflatten(-3, (self.n_kv_heads, group)).squeeze(-2)
+            score_bias = score_bias.unflatten(-3, (kv_heads, group)).squeeze(-2)
         allowed = self._allowed(asked, keys, padding_mask, None)
         mixed = fused_attention(
             asked,
@@ -487,7 +493,7 @@ class MultiHeadAttention(nn.Module):
             scale=self.scale,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out(self._merge(self.mixed(mixed.reshape(rows, self.n_heads, 1, width))))
+        return mixed.reshape(rows, self.n_heads, 1, -1)
 
     def _mix(
         self,

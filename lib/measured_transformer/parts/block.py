@@ -14,7 +14,7 @@ Compared by Xiong et al. (2020), "On Layer Normalization in the Transformer Arch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -43,7 +43,7 @@ class Block(nn.Module):
     def __init__(
         self,
         attention: MultiHeadAttention,
-        feedforward: FeedForward,
+        feedforward: nn.Module,
         attention_norm: nn.Module,
         feedforward_norm: nn.Module,
         *,
@@ -61,7 +61,8 @@ class Block(nn.Module):
         """Wire ready-made parts.
 
         Args:
-            attention, feedforward: the two sublayers that every block has.
+            attention, feedforward: the two sublayers that every block has; the latter a `FeedForward`, or what
+                else `Config.network` makes.
             attention_norm, feedforward_norm: their norms, from `make_norm`.
             cross_attention, cross_attention_norm: the sublayer that reads a memory, and its norm.
             placement: 'pre' (norm before the sublayer), 'post' (norm after the addition), 'sandwich' (before
@@ -103,7 +104,9 @@ class Block(nn.Module):
         self.residual_scale, self.wide = residual_scale, wide
         self.attention_norm, self.attention = attention_norm, attention
         self.cross_attention_norm, self.cross_attention = cross_attention_norm, cross_attention
-        self.feedforward_norm, self.feedforward = feedforward_norm, feedforward
+        self.feedforward_norm = feedforward_norm
+        # What reads weights is written for the usual one; `Config.network` says which it is.
+        self.feedforward = cast(FeedForward, feedforward)
         if written_norms:
             self.attention_written_norm, self.feedforward_written_norm = written_norms
         self.residual_pre, self.residual_mid, self.residual_post = Tap(), Tap(), Tap()

@@ -21,7 +21,8 @@ class KeyValues:
 
     Attributes:
         length: number of positions held.
-        keys, values: (batch, head, key, d_head), of key-value heads, the keys after any rotation.
+        keys, values: (batch, head, key, d_head), of key-value heads, the keys after any rotation. Latent
+            attention keeps latents and turned keys in their places, see `parts.latent`.
         joined: one product for queries, keys and values, from `MultiHeadAttention.join_projections`; set by
             those who decode with weights that stay as they are.
 
@@ -57,19 +58,22 @@ class KeyValues:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the keys and values held: 2 · batch · head · key · d_head · bytes of a number."""
-        return 2 * self.keys.numel() * self.keys.element_size() if self.length else 0
+        """Bytes of the keys and values held: 2 · batch · head · key · d_head · bytes of a number.
+
+        Less with latent attention: batch · key · (rank + d_rotary) · bytes of a number.
+        """
+        return _bytes(self.keys) + _bytes(self.values) if self.length else 0
 
     @property
     def reserved_bytes(self) -> int:
         """Bytes of the buffers, room for later positions included."""
-        return 0 if self._keys is None else 2 * self._keys.numel() * self._keys.element_size()
+        return sum(_bytes(one) for one in (self._keys, self._values) if one is not None)
 
     def extend(
         self,
         keys: Float[Tensor, "batch head new d_head"],
-        values: Float[Tensor, "batch head new d_head"],
-    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_head"]]:
+        values: Float[Tensor, "batch head new d_value"],
+    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_value"]]:
         """Add those of the next positions and return all so far.
 
         The result of an earlier call stays what it was: new positions are written behind it.
@@ -115,6 +119,10 @@ class KeyValues:
             held = grown
         held[:, :, self.length : needed] = new
         return held
+
+
+def _bytes(held: Tensor) -> int:
+    return held.numel() * held.element_size()
 
 
 def _held(buffer: Tensor | None) -> Tensor:

@@ -61,7 +61,7 @@ def _learned(config: Any) -> LearnedPositions:
 
 def _rotary(config: Any) -> RotaryPositions:
     return RotaryPositions(
-        config.head_width,
+        config.turned_width,
         base=config.rotary_base,
         pairing=config.rotary_pairing,
         turned=config.rotary_width,
