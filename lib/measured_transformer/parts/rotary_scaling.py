@@ -197,7 +197,9 @@ class Dynamic(RotaryScaling):
     grows = True
 
     def frequencies(self, d: int, base: float, length: int) -> Frequencies:
-        """Radians a position of each pair, float64."""
+        """Radians a position of each pair, float64. A single pair turns by one radian whatever the base is."""
+        if d == 2:  # no other base would slow it down
+            return frequencies(d, base=base)
         grown = self.factor * max(length, self.trained) / self.trained - (self.factor - 1)
         return frequencies(d, base=base * grown ** (d / (d - 2)))
 
