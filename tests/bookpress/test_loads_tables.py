@@ -10,7 +10,7 @@ from bookpress.sphinx import loads
 from bs4 import BeautifulSoup, Tag
 from measured_transformer.interop.gguf_architectures import ARCHITECTURES
 from measured_transformer.interop.loads import what_loads
-from measured_transformer.language.pretrained import PUBLISHED
+from measured_transformer.language.published import PUBLISHED
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 

@@ -83,7 +83,7 @@ def gguf() -> Table:
 
 def pretrained() -> Table:
     """The models that have a name."""
-    from measured_transformer.language.pretrained import PUBLISHED
+    from measured_transformer.language.published import PUBLISHED
 
     rows: Rows = [
         [
@@ -120,7 +120,7 @@ class _WhatLoads(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         import measured_transformer
-        from measured_transformer.language.pretrained import pretrained as by_name
+        from measured_transformer.language.published import pretrained as by_name
 
         home = Path(measured_transformer.__file__).parent
         read = [*(home / "interop").glob("*.py"), Path(getfile(by_name))]
