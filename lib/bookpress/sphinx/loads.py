@@ -40,7 +40,7 @@ def families() -> Table:
         for one in what_loads()
     ]
     head = ("Model type", "Classes", "Becomes", "Rotary scaling", "GGUF")
-    return head, (14, 44, 14, 18, 10), rows
+    return head, (15, 38, 18, 17, 12), rows
 
 
 def settings() -> Table:
@@ -65,9 +65,12 @@ def refused() -> Table:
             found.setdefault((asked, sentence), []).append(one.name)
     rows = []
     for (asked, sentence), names in found.items():
-        who: Cell = _code(names) if len(names) < len(loads) else [nodes.Text("all")]
+        others = [one.name for one in loads if one.name not in names]
+        who = _code(names)
+        if len(others) < len(names):
+            who = [nodes.Text("all but "), *_code(others)] if others else [nodes.Text("all")]
         rows.append([_code([asked]), _code([sentence]), who])
-    return ("Setting", "The sentence", "Model types"), (25, 50, 25), rows
+    return ("Setting", "The sentence", "Model types"), (30, 45, 25), rows
 
 
 def gguf() -> Table:
@@ -78,7 +81,7 @@ def gguf() -> Table:
         [_code([name]), _code([how.family]), _code(sorted({*how.settings, *how.derived}))]
         for name, how in ARCHITECTURES.items()
     ]
-    return ("Architecture", "Model type", "Keys"), (15, 15, 70), rows
+    return ("Architecture", "Model type", "Keys"), (20, 20, 60), rows
 
 
 def pretrained() -> Table:
@@ -94,7 +97,7 @@ def pretrained() -> Table:
         ]
         for name, one in PUBLISHED.items()
     ]
-    return ("Name", "Weights", "Gives", "Installed by"), (22, 22, 16, 40), rows
+    return ("Name", "Weights", "Gives", "Installed by"), (30, 22, 20, 28), rows
 
 
 def live_example() -> str:
