@@ -156,7 +156,7 @@ def _table(head: Sequence[str], widths: Sequence[int], rows: Rows) -> nodes.tabl
     group += [nodes.colspec(colwidth=width) for width in widths]
     group += nodes.thead("", row([nodes.Text(title)] for title in head))
     group += nodes.tbody("", *map(row, rows))
-    return nodes.table("", group, classes=["what-loads"])
+    return nodes.table("", group, classes=["what-loads", "colwidths-given"])
 
 
 def setup(app: Sphinx) -> None:
