@@ -289,7 +289,11 @@ class LongRope(RotaryScaling):
         return self.stretch
 
     def frequencies(self, d: int, base: float, length: int) -> Frequencies:
-        """Radians a position of each pair, float64."""
+        """Radians a position of each pair, float64.
+
+        Raises:
+            ValueError: when there is not one factor for each pair.
+        """
         factors = self.long if length > self.trained else self.short
         if len(factors) != d // 2:
             raise ValueError(f"expected a factor for each of {d // 2} pairs, got {len(factors)}")
