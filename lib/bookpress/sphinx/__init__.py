@@ -26,7 +26,7 @@ second process read half of the pages, and others write them.
 `terms` links the first mention of a term to the glossary.
 
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
-them.
+them; `loads` makes the tables of checkpoints, files and packages that the library reads.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from bookpress.sphinx import (
     landing,
     letters,
     licences,
+    loads,
     navigation,
     nodes,
     numbers,
@@ -101,6 +102,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         downloads,
         offline,
         reference,
+        loads,
         terms,
     ):
         part.setup(app)

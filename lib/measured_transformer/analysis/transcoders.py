@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_transformer.analysis.autoencoders import cosine_after_warmup
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.capture import capture, watching
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.modules import Site
@@ -97,6 +98,7 @@ def neurons_as_features(network: FeedForward) -> Transcoder:
 # Fitting ------------------------------------------------------------------------------------------
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def network_pairs(
     model: Stack, tokens: Int[Tensor, "batch position"]
@@ -189,6 +191,7 @@ def fit_transcoder(
     return Transcoder(reads, read_bias, writes, write_bias, k)
 
 
+@takes_text("tokens")
 def fit_transcoders(
     model: Stack,
     tokens: Int[Tensor, "batch position"],
@@ -231,6 +234,7 @@ def fit_transcoders(
 # Rewriting a model --------------------------------------------------------------------------------
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def network_errors(
     model: Stack, transcoders: Sequence[Transcoder], tokens: Int[Tensor, "batch position"]
@@ -247,6 +251,7 @@ def network_errors(
     )
 
 
+@takes_text()
 @contextmanager
 def replaced(
     model: Stack,

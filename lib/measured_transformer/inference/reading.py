@@ -37,6 +37,9 @@ def last_logits(
         padding_mask: True for real tokens among them.
         source, source_padding_mask: what an encoder-decoder reads.
         cache: of the earlier calls.
+
+    Raises:
+        ValueError: when an encoder-decoder gets no source to read.
     """
     if computes_as_its_class(model):
         memory = None

@@ -128,10 +128,11 @@ def feedforward(theirs: Mapping[str, Any]) -> Activation:
     if not isinstance(name, str):
         raise ValueError(f"feed_forward_proj must be a name, got {name!r}")
     plain = "gelu_new" if name == "gated-gelu" else name.removeprefix("gated-")
-    bend = activation({name: theirs.get("dense_act_fn") or plain}, name, plain)
+    asked = f"the activation of feed_forward_proj={name!r}"
+    bend = activation({asked: theirs.get("dense_act_fn") or plain}, asked, plain)
     has_gate = theirs.get("is_gated_act")
     if name.startswith("gated-") if has_gate is None else has_gate:
-        return gated(bend, name)
+        return gated(bend, asked)
     return bend
 
 

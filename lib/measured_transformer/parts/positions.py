@@ -430,7 +430,11 @@ class RotaryPositions(_FixedRows):
         offset: int = 0,
         below: int | None = None,
     ) -> Rotation:
-        """The rotation of the given positions; the arguments are those of `SinusoidalPositions`."""
+        """The rotation of the given positions; the arguments are those of `SinusoidalPositions`.
+
+        Raises:
+            ValueError: when a position is negative.
+        """
         if self.scaling is not None and self.scaling.grows:
             length = _end(
                 positions, offset
