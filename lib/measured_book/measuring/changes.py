@@ -262,7 +262,7 @@ def outcomes(judged: Judged) -> dict[str, dict[str, Outcome]]:
 
 
 def moved(before: Outcome, after: Outcome) -> bool:
-    """Whether the effect of one lies outside the interval of the other by more than rounding.
+    """Return whether the effect of one lies outside the interval of the other by more than rounding.
 
     Where a rule gives no interval, the effects themselves are compared.
     """

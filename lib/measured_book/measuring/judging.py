@@ -55,7 +55,7 @@ class Shown:
 
     @property
     def holds(self) -> bool:
-        """Whether the page shows it without a mark."""
+        """True if the page shows it without a mark."""
         return self.state in VALID
 
     @property
@@ -306,7 +306,7 @@ def _reads(judged: Judged, written: Written) -> tuple[str, ...]:
 
 
 def _ready(judged: Judged, name: str) -> bool:
-    """Whether all results that a claim or value stands on are there; else the problem is noted."""
+    """Return whether all results that a claim or value stands on are there; else the problem is noted."""
     for one in judged.reads[name]:
         if judged.results[one].result is None:
             cast(dict[str, str], judged.problems)[name] = judged.results[one].why

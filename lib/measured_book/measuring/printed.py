@@ -165,7 +165,7 @@ def fragile(
 
 
 def _is_significance(expression: str) -> bool:
-    """Whether it is a p-value: what that decides is the verdict, which is compared itself."""
+    """Return whether it is a p-value: what that decides is the verdict, which is compared itself."""
     return re.split(r"[|:]", expression)[0].strip().endswith((".p", ".p_holm"))
 
 

@@ -614,7 +614,7 @@ def drawn(seed: int) -> dict[str, Any]:
 
 
 def _exists(left: Tensor, right: Tensor) -> bool:
-    """Whether two matrices have a product."""
+    """Return whether two matrices have a product."""
     try:
         return (left @ right).ndim == 2
     except RuntimeError:  # shapes that do not fit

@@ -542,7 +542,7 @@ class AtLevel:
     seed: int
 
     def __call__(self, step: Step) -> bool:
-        """Whether the training ends here."""
+        """Return whether the training ends here."""
         if step.number % self.every:
             return False
         return evaluate(step.model, TEXT, seed=self.seed).loss <= LEVEL

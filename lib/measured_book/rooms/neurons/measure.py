@@ -702,7 +702,7 @@ PAIRINGS = ("mean", "other values")
 def agreement(
     model: Decoder, said: Float[ndarray, "input neuron"], batch: Batch
 ) -> Float[ndarray, "block 2"]:
-    """Whether values favour the characters that follow where their keys fit.
+    """Return whether values favour the characters that follow where their keys fit.
 
     For each neuron the correlation, over frequent characters, between what its value adds to their logits and
     by how much more often they come next at its strongest contexts than elsewhere.
