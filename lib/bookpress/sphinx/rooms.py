@@ -96,6 +96,7 @@ def judged(env: BuildEnvironment, room: str) -> Judged:
 
 
 def _judging(env: BuildEnvironment) -> Any:
+    """The module that judges, of which `judge_room`, `value_of` and `results_of` are asked for here."""
     return importlib.import_module(env.config.measured_judging)
 
 
