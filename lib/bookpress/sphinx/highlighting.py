@@ -10,10 +10,10 @@ import functools
 from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
-from pygments.formatters import HtmlFormatter
-from pygments.style import Style
-from pygments.styles import get_style_by_name
-from pygments.token import Text
+from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
+from pygments.style import Style  # type: ignore[import-untyped]
+from pygments.styles import get_style_by_name  # type: ignore[import-untyped]
+from pygments.token import Text  # type: ignore[import-untyped]
 from sphinx.application import Sphinx
 
 _THEMES = ("pygments_light_style", "pygments_dark_style")
@@ -27,7 +27,7 @@ def unseen(styles: Iterable[type[Style]]) -> Set[Any]:
     return set.intersection(*found) if found else set()
 
 
-class Sparing(HtmlFormatter):  # type: ignore[type-arg]
+class Sparing(HtmlFormatter):  # type: ignore[misc]
     """Writes code as Pygments does, with some kinds of tokens as mere text.
 
     Args:
