@@ -85,7 +85,7 @@ def test_no_fingerprint_is_kept_of_what_is_measured_no_more(room: str):
 
 
 def declares_readings(path: Path) -> bool:
-    """Whether a module says what claims are judged by, or names numbers of the prose."""
+    """Return whether a module says what claims are judged by, or names numbers of the prose."""
     functions = [
         x for x in ast.parse(path.read_text("utf-8")).body if isinstance(x, ast.FunctionDef)
     ]

@@ -201,7 +201,7 @@ def _is_exercise(node: nodes.Element) -> bool:
 
 
 def _is_start(block: nodes.literal_block) -> bool:
-    """Whether a block has an answer checked: what the reader writes goes there."""
+    """Return whether a block has an answer checked: what the reader writes goes there."""
     return block.get("language") == "python" and bool(_CHECKS.search(block.astext()))
 
 

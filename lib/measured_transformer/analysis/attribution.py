@@ -581,7 +581,7 @@ def found_first(
     relevant: Bool[Tensor, "example position"],
     candidates: Bool[Tensor, "example position"],
 ) -> Bool[ndarray, "example"]:
-    """Whether the candidate with the highest score is a relevant one.
+    """Return whether the candidate with the highest score is a relevant one.
 
     Raises:
         ValueError: when the three differ in shape.

@@ -195,5 +195,4 @@ def compare_patching(
 
 
 def _correlation(a: Float[Tensor, "entry"], b: Float[Tensor, "entry"]) -> float:
-    a, b = a.double() - a.double().mean(), b.double() - b.double().mean()
-    return float(a @ b / (a.norm() * b.norm()))
+    return float(torch.corrcoef(torch.stack([a.double(), b.double()]))[0, 1])

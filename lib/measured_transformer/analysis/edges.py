@@ -159,7 +159,7 @@ def senders_by_receiver(
 
 @takes_text()
 def meet(model: Explained, receiver: Component, sender: Component) -> bool:
-    """Whether this receiver's input is part of what makes that sender's write."""
+    """Return whether this receiver's input is part of what makes that sender's write."""
     name, _, what = receiver.tap.rpartition(".")
     if what == "out" or sender.tap != f"{name}.mixed":
         return receiver == sender

@@ -75,7 +75,7 @@ def last_logits(
 
 
 def computes_as_its_class(model: nn.Module) -> bool:
-    """Whether calling the model is no more than what `Decoder` or `EncoderDecoder` does."""
+    """Return whether calling the model is no more than what `Decoder` or `EncoderDecoder` does."""
     hooked = model._forward_hooks or model._forward_pre_hooks
     own = type(model).forward in (Decoder.forward, EncoderDecoder.forward)
     return own and not hooked and "forward" not in vars(model)

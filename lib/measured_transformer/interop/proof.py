@@ -85,12 +85,12 @@ def _parts_apart(model: nn.Module, wanted: nn.Module) -> Iterator[str]:
 
 
 def _overrides(part: nn.Module, name: str, value: object) -> bool:
-    """Whether an attribute of one part hides a method of its class."""
+    """Return whether an attribute of one part hides a method of its class."""
     return callable(value) and callable(getattr(type(part), name, None))
 
 
 def _same_class(one: type, other: type) -> bool:
-    """Whether a class computes as the other: it is the other, or inherits all that it does."""
+    """Return whether a class computes as the other: it is the other, or inherits all that it does."""
     one = getattr(one, "computes_as", one)
     if one is other:
         return True

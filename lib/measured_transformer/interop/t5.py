@@ -208,7 +208,7 @@ def tied_names(config: Config) -> dict[str, str]:
 
 
 def _reads_scaled(c: Config) -> bool:
-    """Whether the unembedding reads the final state divided by the root of its width."""
+    """Return whether the unembedding reads the final state divided by the root of its width."""
     return c.logit_scale == c.d_model**-0.5 and c.d_model != 1
 
 

@@ -424,22 +424,22 @@ class Config:
 
     @property
     def attention_has_bias(self) -> bool:
-        """Whether the projections of attention have biases."""
+        """True if the projections of attention have biases."""
         return self.bias if self.attention_bias is None else self.attention_bias
 
     @property
     def qkv_has_bias(self) -> bool:
-        """Whether the projections to queries, keys and values have biases."""
+        """True if the projections to queries, keys and values have biases."""
         return self.attention_has_bias if self.qkv_bias is None else self.qkv_bias
 
     @property
     def norm_has_bias(self) -> bool:
-        """Whether LayerNorms have biases."""
+        """True if LayerNorms have biases."""
         return self.bias if self.norm_bias is None else self.norm_bias
 
     @property
     def predicts_tokens(self) -> bool:
-        """Whether the head gives logits over the vocabulary."""
+        """True if the head gives logits over the vocabulary."""
         return self.head in ("linear", "mlm")
 
     @property
@@ -454,7 +454,7 @@ class Config:
 
     @property
     def ffn_has_bias(self) -> bool:
-        """Whether the projections of the feed-forward networks have biases."""
+        """True if the projections of the feed-forward networks have biases."""
         return self.bias if self.ffn_bias is None else self.ffn_bias
 
     @property
@@ -466,7 +466,7 @@ class Config:
 
     @property
     def has_final_norm(self) -> bool:
-        """Whether one more norm stands after the last block."""
+        """True if one more norm stands after the last block."""
         return self.placement != "post" if self.final_norm is None else self.final_norm
 
     def of_decoder(self) -> Config:
@@ -518,7 +518,7 @@ class Config:
 
 
 def _turns(layer: Layer) -> bool:
-    """Whether a layer has settings of rotary positions."""
+    """Return whether a layer has settings of rotary positions."""
     return any(
         getattr(layer, name) is not None
         for name in ("positions", "rotary_base", "rotary_share", "rotary_scaling")

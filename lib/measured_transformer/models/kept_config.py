@@ -86,7 +86,7 @@ def _known(types: Iterable[type]) -> dict[str, type]:
 
 
 def _is_own(kind: type) -> bool:
-    """Whether a class is one of the library's."""
+    """Return whether a class is one of the library's."""
     return kind.__module__.startswith(f"{_LIBRARY}.")
 
 

@@ -413,7 +413,7 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def _written_out(self) -> bool:
-        """Whether scores are to be computed that PyTorch's kernel does not know, or never shows."""
+        """True if scores are to be computed that PyTorch's kernel does not know, or never shows."""
         extended = self.score_cap is not None or self.sinks is not None
         return extended or self.scores.watched or self.pattern.watched
 
@@ -456,7 +456,7 @@ class MultiHeadAttention(nn.Module):
         return self._keys_and_values(*self._projected(memory), None, cache)
 
     def _folds(self, queries: Tensor) -> bool:
-        """Whether the heads of a group can stand where else several positions would."""
+        """Return whether the heads of a group can stand where else several positions would."""
         return (
             self.n_heads != self.n_kv_heads
             and queries.shape[2] == 1
@@ -628,7 +628,7 @@ def _head_norm(
 
 
 def _is_changed(part: nn.Module) -> bool:
-    """Whether calling a projection does more than its linear map."""
+    """Return whether calling a projection does more than its linear map."""
     hooked = part._forward_hooks or part._forward_pre_hooks
     return bool(type(part) is not Linear or hooked or "forward" in vars(part))
 

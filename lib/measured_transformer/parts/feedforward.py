@@ -126,5 +126,5 @@ def activation_names() -> list[str]:
 
 
 def is_gated(name: Activation) -> bool:
-    """Whether this activation stands on a gate, so that the network has three projections."""
+    """Return whether this activation stands on a gate, so that the network has three projections."""
     return _ACTIVATIONS[name][1]

@@ -18,7 +18,7 @@ from measured_book.exercises.answers import (
     tensor,
 )
 from measured_book.exercises.registry import Drawing, exercise
-from measured_book.rooms.training_attention.measure import area
+from measured_book.rooms.training_attention.watching import area
 
 _CHAPTER = "book/attention/training-attention"
 
