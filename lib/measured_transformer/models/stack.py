@@ -17,12 +17,13 @@ from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.parts.norms import make_norm
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import RotaryPositions, Rotation
 from measured_transformer.parts.tap import Tap
 
 
-class Stack(nn.Module):
+class Stack(Part):
     """One residual stream: its parts, and the steps of a pass (positions, embedding, blocks, final norm).
 
     A model is wired from these steps in its own `forward`. An `EncoderDecoder` holds two stacks. A `Decoder`
@@ -109,7 +110,9 @@ class Stack(nn.Module):
         token_types: Int[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "batch position d_model"], Rotation | None, Tensor | None]:
         """Second step: what the first block reads, and the rotation and score bias of the positions."""
-        x = self.embedding_scale * self.token_embedding(tokens)
+        x = self.token_embedding(tokens)
+        if self.embedding_scale != 1:
+            x = self.embedding_scale * x
         if self.positions is not None:
             x = x + _look_up(self.positions, positions)
         if self.token_type_embedding is not None:
@@ -330,6 +333,6 @@ def _angles_of(config: Config) -> tuple[Any, ...]:
 
 def _look_up(table: nn.Module, positions: TokenPositions) -> Any:
     if positions.queries.ndim == 1:
-        n, length = len(positions.queries), len(positions.keys)
+        n, length = positions.queries.shape[0], positions.keys.shape[0]
         return table(n, offset=length - n)
     return table(positions.queries, below=positions.below)

@@ -18,6 +18,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.parts.part import Part
+
 Kernel = Literal["product", "convolution"]
 _chosen: Kernel | None = None
 
@@ -95,11 +97,13 @@ def linear(
     return _convolved(x, weight, bias)
 
 
-class Linear(nn.Linear):
+class Linear(Part, nn.Linear):
     """`torch.nn.Linear` with the function above: the same weights and names, results equal up to rounding."""
 
     def forward(self, input: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
         """The map of each vector."""
+        if _chosen is None:
+            return F.linear(input, self.weight, self.bias)
         return linear(input, self.weight, self.bias)
 
 
