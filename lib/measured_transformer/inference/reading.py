@@ -59,7 +59,7 @@ def last_logits(
             memory_padding_mask=None if memory is None else source_padding_mask,
             cache=cache,
         )
-        logits: Tensor = model.unembed(stream[:, -last:])
+        logits: Tensor = model.unembed(stream if stream.shape[1] == last else stream[:, -last:])
     elif isinstance(model, EncoderDecoder):
         logits = model(
             source,

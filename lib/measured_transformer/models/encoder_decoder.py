@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import capped, make_unembedding, refuse_classes, scaled
 from measured_transformer.models.stack import Stack, initialise
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.tap import Tap
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Part):
     """Source and target tokens in, for each target position the logits of the next target token out.
 
     One vocabulary serves both sides, and as in Vaswani et al. (2017) and T5 one embedding matrix, unless

@@ -17,6 +17,7 @@ from measured_transformer.parts.attention_schemes import MULTI_HEAD
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.experts import MixtureOfExperts
 from measured_transformer.parts.norms import make_norm
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import RotaryPositions, Rotation
 from measured_transformer.parts.tap import Tap
@@ -24,7 +25,7 @@ from measured_transformer.parts.tap import Tap
 _WRITERS = ("attention.output.weight", "feedforward.down.weight", "feedforward.shared.down.weight")
 
 
-class Stack(nn.Module):
+class Stack(Part):
     """One residual stream: its parts, and the steps of a pass (positions, embedding, blocks, final norm).
 
     A model is wired from these steps in its own `forward`. An `EncoderDecoder` holds two stacks. A `Decoder`
@@ -111,7 +112,9 @@ class Stack(nn.Module):
         token_types: Int[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "batch position d_model"], Rotation | None, Tensor | None]:
         """Second step: what the first block reads, and the rotation and score bias of the positions."""
-        x = self.embedding_scale * self.token_embedding(tokens)
+        x = self.token_embedding(tokens)
+        if self.embedding_scale != 1:
+            x = self.embedding_scale * x
         if self.positions is not None:
             x = x + _look_up(self.positions, positions)
         if self.token_type_embedding is not None:
@@ -325,6 +328,6 @@ def _angles_of(config: Config) -> tuple[Any, ...]:
 
 def _look_up(table: nn.Module, positions: TokenPositions) -> Any:
     if positions.queries.ndim == 1:
-        n, length = len(positions.queries), len(positions.keys)
+        n, length = positions.queries.shape[0], positions.keys.shape[0]
         return table(n, offset=length - n)
     return table(positions.queries, below=positions.below)

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.cache import KeyValues
 from measured_transformer.parts.feedforward import FeedForward
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
 
@@ -30,7 +31,7 @@ Placement = Literal["pre", "post", "sandwich", "branch"]
 """Where the norm stands: before the sublayer; after the addition; on both sides of the sublayer; after it."""
 
 
-class Block(nn.Module):
+class Block(Part):
     """Attention, then cross-attention where there is one, then feed-forward, each added to the stream.
 
     Taps: `residual_pre` (what enters), `residual_mid` (after attention), `residual_cross` (after

@@ -6,7 +6,7 @@ them again: they do not depend on what comes later (Shazeer 2019, "Fast Transfor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -23,7 +23,7 @@ class KeyValues:
         length: number of positions held.
         keys, values: (batch, head, key, d_head), of key-value heads, the keys after any rotation. Latent
             attention keeps latents and turned keys in their places, see `parts.latent`.
-        joined: one product for queries, keys and values, from `MultiHeadAttention.join_projections`; set by
+        joined: queries, keys and values by one product, from `MultiHeadAttention.join_projections`; set by
             those who decode with weights that stay as they are.
 
     >>> past = KeyValues()
@@ -42,7 +42,7 @@ class KeyValues:
         if capacity < 0:
             raise ValueError(f"capacity must not be negative, got {capacity}")
         self.capacity, self.length = capacity, 0
-        self.joined: Callable[[Tensor], Tensor] | None = None
+        self.joined: Callable[[Tensor], Sequence[Tensor]] | None = None
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
 
@@ -81,17 +81,19 @@ class KeyValues:
         Raises:
             ValueError: when batch, heads or width are others than before.
         """
+        of_new = keys.shape
         if self._keys is not None and self.length:
-            expected = (*self._keys.shape[:2], keys.shape[2], self._keys.shape[3])
-            if keys.shape != expected:
+            batch, heads, _, d_head = self._keys.shape
+            expected = (batch, heads, of_new[2], d_head)
+            if of_new != expected:
                 raise ValueError(
                     f"this cache expects (batch, head, new, d_head) = {expected}, got "
-                    f"{tuple(keys.shape)}; a cache belongs to one batch of one model"
+                    f"{tuple(of_new)}; a cache belongs to one batch of one model"
                 )
-        self._keys = self._extended(self._keys, keys)
-        self._values = self._extended(self._values, values)
-        self.length += keys.shape[2]
-        return self.keys, self.values
+        self._keys = held_keys = self._extended(self._keys, keys)
+        self._values = held_values = self._extended(self._values, values)
+        self.length = length = self.length + of_new[2]
+        return held_keys[:, :, :length], held_values[:, :, :length]
 
     def crop(self, length: int) -> None:
         """Keep only the first `length` positions, where there are more."""

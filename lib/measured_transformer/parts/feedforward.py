@@ -12,10 +12,11 @@ from functools import partial
 from typing import Literal
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from measured_transformer.parts.kernels.linear import Linear
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.tap import Tap
 
 Activation = Literal[
@@ -52,7 +53,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
 }
 
 
-class FeedForward(nn.Module):
+class FeedForward(Part):
     """Widen, activate, narrow: the same for every position.
 
     Taps: `pre_activation` (batch position d_ff; of gated forms the gate before its activation), `neurons`

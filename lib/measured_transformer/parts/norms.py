@@ -21,13 +21,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.tap import Tap
 
 NormName = Literal["layer", "rms", "layer_plain", "none"]
 """Names of norms: LayerNorm, RMSNorm, LayerNorm without weights (OLMo), and none."""
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(Part):
     """Centre and scale each position's vector, then stretch and shift it by learned weights.
 
     Tap: `scale`, the divisor sqrt(variance + eps), (batch, position, 1).
@@ -53,7 +54,7 @@ class LayerNorm(nn.Module):
         return (y if bias is None else y + bias).to(x.dtype)
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(Part):
     """Scale each position's vector to a root mean square of one, then stretch it by learned weights.
 
     With an offset, the stretch is the stored weight plus that number (Gemma: 1).
@@ -79,7 +80,7 @@ class RMSNorm(nn.Module):
         return (exact / scale * weight).to(x.dtype)
 
 
-class PlainLayerNorm(nn.Module):
+class PlainLayerNorm(Part):
     """LayerNorm without weight and bias.
 
     Tap: `scale`, the divisor sqrt(variance + eps), (batch, position, 1).
@@ -102,7 +103,7 @@ class PlainLayerNorm(nn.Module):
         return (centred / scale).to(x.dtype)
 
 
-class HeadNorm(nn.Module):
+class HeadNorm(Part):
     """A norm of the queries or keys of each head, with weights of its own for every head.
 
     Tap: `norm.scale`, the divisors, (batch, head, position, 1).

@@ -22,6 +22,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from measured_transformer.parts.part import Part
+
 if TYPE_CHECKING:
     from measured_transformer.parts.rotary_scaling import RotaryScaling
 
@@ -127,7 +129,7 @@ class Rotation:
             )
         cos, sin = self.cos.to(x), self.sin.to(x)
         if cos.ndim == 3:
-            if len(cos) not in (1, len(x)):
+            if cos.shape[0] not in (1, x.shape[0]):
                 raise ValueError(f"this rotation is for a batch of {len(cos)}, got {len(x)} rows")
             cos, sin = cos[:, None], sin[:, None]  # the same for every head
         if self.pairing == "halves":
@@ -269,7 +271,7 @@ def relative_buckets(
     return later + torch.where(behind < n_exact, behind, wide)
 
 
-class RelativeBias(nn.Module):
+class RelativeBias(Part):
     """A learned number for each head and bucket of distances, added to the scores (T5)."""
 
     def __init__(
@@ -294,7 +296,7 @@ class RelativeBias(nn.Module):
         return self.table[buckets].movedim(-1, -3)
 
 
-class AlibiBias(nn.Module):
+class AlibiBias(Part):
     """ALiBi's penalty for distance, added to the scores; nothing is learned."""
 
     def __init__(self, n_heads: int) -> None:
@@ -313,7 +315,7 @@ class AlibiBias(nn.Module):
         return alibi_bias_between(slopes, queries, keys)
 
 
-class _FixedRows(nn.Module):
+class _FixedRows(Part):
     """Rows computed from their number on first use and cached, but never saved or copied."""
 
     def __init__(self) -> None:
@@ -331,7 +333,7 @@ class _FixedRows(nn.Module):
         if below is None or isinstance(positions, int):
             below = _end(positions, offset)
         table = self.table
-        if table is None or len(table) < below:
+        if table is None or table.shape[0] < below:
             with torch.inference_mode(False):  # what inference makes, training may use
                 longer = 2 ** max(0, below - 1).bit_length()
                 table = self.make(longer, self.like.dtype).to(self.like.device)
@@ -447,7 +449,7 @@ class RotaryPositions(_FixedRows):
         return Rotation(cos, sin, self.pairing, self.d_head - self.turned)
 
 
-class LearnedPositions(nn.Module):
+class LearnedPositions(Part):
     """One trained vector per position, up to a largest length (Gehring et al. 2017; BERT; GPT-2)."""
 
     def __init__(self, max_length: int, d_model: int) -> None:
@@ -466,9 +468,9 @@ class LearnedPositions(nn.Module):
         Raises:
             ValueError: when a position is negative or lies beyond the table.
         """
-        if below is None or below > len(self.table) or isinstance(positions, int):
+        if below is None or below > self.table.shape[0] or isinstance(positions, int):
             below = _end(positions, offset)
-        if below > len(self.table):
+        if below > self.table.shape[0]:
             raise ValueError(
                 f"learned positions reach to {len(self.table) - 1}, got position {below - 1}; "
                 "make the model with a larger max_length"
