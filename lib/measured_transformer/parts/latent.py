@@ -14,7 +14,7 @@ Source: DeepSeek-AI (2024), "DeepSeek-V2", section 2.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -223,7 +223,7 @@ class LatentAttention(MultiHeadAttention):
     def _make_projections(self, bias: bool, shared_kv: bool) -> None:
         """None of these: keys and values are made from the latent."""
 
-    def join_projections(self) -> Callable[[Tensor], Tensor] | None:
+    def join_projections(self) -> Callable[[Tensor], Sequence[Tensor]] | None:
         """None: there is no product that could be one for queries, keys and values."""
         return None
 
