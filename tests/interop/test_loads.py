@@ -7,6 +7,8 @@ import inspect
 import re
 from pathlib import Path
 
+import encoder_decoders
+import expert_relatives
 import gpt_relatives
 import llama_relatives
 import measured_transformer.interop as interop
@@ -22,7 +24,7 @@ import test_bert_relatives as berts  # noqa: E402
 import test_gguf_relatives as ggufs  # noqa: E402
 import test_modernbert as modernberts  # noqa: E402
 
-DRAWN = {**llama_relatives.RELATIVES, **gpt_relatives.RELATIVES}
+DRAWN = {**llama_relatives.RELATIVES, **gpt_relatives.RELATIVES, **expert_relatives.RELATIVES}
 SEEDS = 30
 # Read, and written by other names.
 OLDER = {
@@ -30,11 +32,13 @@ OLDER = {
     *("rope_theta", "rope_scaling", "rope_local_base_freq"),
     *("reorder_and_upcast_attn", "attn_logit_softcapping"),  # the second: of Gemma 2 alone
     *("bos_token_id", "eos_token_id", "pad_token_id"),
+    "max_window_layers",  # the layers' types are written
 }
 # Written, and drawn by other names or inside `rope_parameters`; dropout does nothing in evaluation.
 NOT_DRAWN = {
     *("rope_theta", "partial_rotary_factor", "rotary_pct", "rotary_emb_base"),
-    *("head_dim", "hidden_act"),
+    *("head_dim", "hidden_act", "rope_scaling"),
+    "num_nextn_predict_layers",  # of training alone
     *("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop"),
 }
 every_family = pytest.mark.parametrize("family", what_loads(), ids=list(FAMILIES))
@@ -43,7 +47,7 @@ every_family = pytest.mark.parametrize("family", what_loads(), ids=list(FAMILIES
 def test_every_family_stands_there_once_and_is_tried():
     assert [one.name for one in what_loads()] == list(FAMILIES)
     assert set(TRIED) == set(FAMILIES)
-    tested = {*DRAWN, *berts.TYPES.values(), "modernbert", "t5"}
+    tested = {*DRAWN, *berts.TYPES.values(), "modernbert", *encoder_decoders.RELATIVES}
     assert tested == set(FAMILIES), "every family is compared with transformers"
 
 

@@ -58,7 +58,10 @@ _NO_CHOICE = frozenset(
     )
 )
 
-BEYOND_DEFAULTS: dict[str, Settings] = {"electra": {"embedding_size": 256}}
+BEYOND_DEFAULTS: dict[str, Settings] = {
+    "electra": {"embedding_size": 256},
+    "deepseek_v2": {"num_experts_per_tok": 2},
+}
 """Settings without which a checkpoint that leaves all others out is refused."""
 
 OF_ALL: tuple[Settings, ...] = (
@@ -119,6 +122,19 @@ TRIED: dict[str, tuple[Settings, ...]] = {
     "granite": (*_WHOLE, *_GATED, {"logits_scaling": 0}),
     "stablelm": (*_ROTARY, *_GATED, {"head_dim": 14}),
     "cohere": (*_WHOLE, *_GATED, {"logit_scale": None}),
+    "mixtral": (*_WHOLE, *_GATED, {"router_jitter_noise": 0.1}),
+    "qwen3_moe": (*_WHOLE, *_GATED, {"decoder_sparse_step": 0}),
+    "gpt_oss": (*_ROTARY, *_GATED),
+    "qwen2_moe": (*_WHOLE, *_GATED, {"decoder_sparse_step": 0}),
+    "olmoe": (*_WHOLE, *_GATED, {"clip_qkv": 8.0}),
+    "deepseek_v3": (*_ROTARY, *_GATED, {"first_k_dense_replace": -1}),
+    "deepseek_v2": (
+        *_ROTARY,
+        *_GATED,
+        {"mlp_bias": True},
+        {"norm_topk_prob": True},
+        {"topk_method": "noaux_tc"},
+    ),
     "gpt_neox": (*_ROTARY, *_PLAIN),
     "opt": (*_DECODER, {"activation_function": "mish"}, {"word_embed_proj_dim": 5}),
     "phi": (*_ROTARY, *_PLAIN, {"qk_layernorm": True}),
@@ -132,6 +148,21 @@ TRIED: dict[str, tuple[Settings, ...]] = {
         {"is_causal": False},
         {"feed_forward_proj": "gated-mish"},
         {"feed_forward_proj": "gated-quick_gelu"},
+    ),
+    "mt5": (
+        {"is_causal": False},
+        {"feed_forward_proj": "gated-mish"},
+    ),
+    "bart": (
+        {"is_decoder": True},
+        {"add_cross_attention": True},
+        {"activation_function": "mish"},
+    ),
+    "marian": (
+        {"is_decoder": True},
+        {"add_cross_attention": True},
+        {"activation_function": "mish"},
+        {"decoder_vocab_size": 5},
     ),
     "bert": _BERT,
     "roberta": _BERT,
