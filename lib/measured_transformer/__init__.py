@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from measured_transformer.internals.capture import capture as capture
     from measured_transformer.internals.intervene import intervene as intervene
     from measured_transformer.language.model import LanguageModel as LanguageModel
-    from measured_transformer.language.pretrained import pretrained as pretrained
+    from measured_transformer.language.published import pretrained as pretrained
     from measured_transformer.models.config import Config as Config
     from measured_transformer.models.decoder import Decoder as Decoder
     from measured_transformer.models.encoder import Encoder as Encoder
@@ -56,7 +56,7 @@ _HOMES = {
     "generate": "measured_transformer.inference.generate",
     "intervene": "measured_transformer.internals.intervene",
     "load": "measured_transformer.models.saving",
-    "pretrained": "measured_transformer.language.pretrained",
+    "pretrained": "measured_transformer.language.published",
     "save": "measured_transformer.models.saving",
     "train": "measured_transformer.training.loop",
 }

@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from measured_transformer.language.encoder import TextEncoder as TextEncoder
     from measured_transformer.language.model import LanguageModel as LanguageModel
-    from measured_transformer.language.pretrained import pretrained as pretrained
+    from measured_transformer.language.published import pretrained as pretrained
 
 _HOMES = {
     "LanguageModel": "measured_transformer.language.model",
     "TextEncoder": "measured_transformer.language.encoder",
-    "pretrained": "measured_transformer.language.pretrained",
+    "pretrained": "measured_transformer.language.published",
 }
 __all__ = ["LanguageModel", "TextEncoder", "pretrained"]
 
