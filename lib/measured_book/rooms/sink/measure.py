@@ -7,6 +7,7 @@ them is near the first token.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,8 @@ from measured_book.rooms.sink.passes import (
     windowed,
 )
 from measured_book.smollm2 import controls
-from measured_book.smollm2.model import smollm2
-from measured_book.smollm2.texts import DATA, draw_texts
+from measured_book.smollm2.model import NEEDS, smollm2
+from measured_book.smollm2.texts import DATA, KINDS, draw
 
 BLOCKS, HEADS = tuple(range(1, 31)), tuple(range(1, 10))
 STATES = tuple(range(31))
@@ -48,11 +49,12 @@ FIRST = {"turn": "<|im_start|>", "comma": ",", "newline": "\n", "the": " the"}
 
 
 def texts(
-    seed: int, name: str, *, count: int = TEXTS, length: int = LENGTH
+    seed: int, *, count: int = TEXTS, length: int = LENGTH, other: bool = False
 ) -> Int[Tensor, "text position"]:
-    """Texts of a draw, as many from each of the two sources."""
-    kinds = ("reference", "book")
-    drawn = [draw_texts(seed, kind, count // len(kinds), length, name=name) for kind in kinds]
+    """Texts of a draw, as many from each of the two sources; `other` ones have no token in common with them."""
+    each = count // len(KINDS)
+    rows = slice(each, None) if other else slice(each)
+    drawn = [draw(seed, kind, 2 * each, length, begin="middle")[rows] for kind in KINDS]
     return torch.cat(drawn)
 
 
@@ -141,6 +143,7 @@ def to_middle(
         "beside": 0.02,
     },
     data=DATA,
+    pretrained=NEEDS,
 )
 @torch.no_grad()
 def looking(seed: int) -> dict[str, Any]:
@@ -149,7 +152,7 @@ def looking(seed: int) -> dict[str, Any]:
     ``same``: how far the state of that token is, before block 6 and relative to its length, from the state of
     the same token at the first position (``itself``), and how far the state of an undisturbed one is (``all``).
     """
-    model, tokens = smollm2(), texts(seed, "looking")
+    model, tokens = smollm2(), texts(seed)
     length, part = fetched(model, tokens)
     mask = alone(MIDDLE, LENGTH)
     seen: dict[str, Biases] = {"all": from_block(mask, len(BLOCKS)), "itself": from_block(mask, 0)}
@@ -165,7 +168,7 @@ def looking(seed: int) -> dict[str, Any]:
             ("start", *axes),
             np.stack([to_first(model, begun(tokens, start, seed)) for start in STARTS]),
         ),
-        "control": (axes, to_first(controls.same_spectrum(model, seed), tokens)),
+        "control": (axes, to_first(controls.smollm2_of_same_spectrum(0), tokens)),
         "length": (axes, length),
         "part": (axes, part),
         "middle": (("sees", "block"), np.stack([middle[sees][0] for sees in SEES])),
@@ -185,11 +188,12 @@ KEYS = ("first", "fifth")
     coords={"key": KEYS, "onward": ONWARD},
     tolerance={"loss": 0.02, "plain": 0.02},
     data=DATA,
+    pretrained=NEEDS,
 )
 @torch.no_grad()
 def forbidden(seed: int) -> dict[str, Any]:
     """The loss when no later token sees the first key, or the fifth, from a block on."""
-    model, tokens = smollm2(), texts(seed, "forbidden")
+    model, tokens = smollm2(), texts(seed)
     before = states(model, tokens)
 
     def after(key: int, block: int) -> float:
@@ -283,11 +287,12 @@ def _mean_cosine(vectors: Float[Tensor, "one text d_model"]) -> float:
         "plain": 0.02,
     },
     data=DATA,
+    pretrained=NEEDS,
 )
 @torch.no_grad()
 def massive(seed: int) -> dict[str, Any]:
     """The largest entry of the first token's state: its size, who writes it, and what happens without it."""
-    model, tokens = smollm2(), texts(seed, "massive")
+    model, tokens = smollm2(), texts(seed)
     before = states(model, tokens)
     sizes = before.abs()
     largest = sizes.amax(-1)  # state text position
@@ -299,7 +304,7 @@ def massive(seed: int) -> dict[str, Any]:
     written = (writes(model, tokens, entry) * turned).mean(-1) / top.max()
     starts = torch.stack([states(model, begun(tokens, start, seed)) for start in STARTS])
     first, ordinary = likeness(model, starts, steady)
-    others = states(model, texts(seed, "massive, others"))
+    others = states(model, texts(seed, other=True))
     same = largest[steady][:, :, 0] == sizes[steady][:, :, 0, entry]
     return {
         "size": (("token", "state"), _two(largest)),
@@ -364,11 +369,13 @@ LONG, WINDOW, TARGETS = 160, 32, 64
 ATTENDED = ("all", "window", "one sink", "four sinks", "one sink renumbered")
 
 
-@measurement(seeds=10, coords={"keys": ATTENDED}, tolerance={"loss": 0.02}, data=DATA)
+@measurement(
+    seeds=10, coords={"keys": ATTENDED}, tolerance={"loss": 0.02}, data=DATA, pretrained=NEEDS
+)
 @torch.no_grad()
 def windows(seed: int) -> dict[str, Any]:
     """The loss behind the window, by which keys are kept and how their positions are counted."""
-    model, tokens = smollm2(), texts(seed, "windows", length=LONG)
+    model, tokens = smollm2(), texts(seed, length=LONG)
     start = embedded(model, tokens)
     masks = {
         "window": windowed(WINDOW, 0, LONG),
@@ -411,35 +418,38 @@ def lengths_written(
     coords={"heads": GROUPS},
     tolerance={"loss": 0.05, "plain": 0.02, "length": 0.1},
     data=DATA,
+    pretrained=NEEDS,
 )
 @torch.no_grad()
 def dormant(seed: int) -> dict[str, Any]:
     """The loss without the heads that rest most on the first token, and without others, as quiet or not."""
-    model, chosen_on = smollm2(), texts(seed, "dormant, chosen")
-    tokens = texts(seed, "dormant")
+    model, chosen_on = smollm2(), texts(seed, other=True)
+    tokens = texts(seed)
     weights = torch.from_numpy(to_first(model, chosen_on)).flatten()
-    lengths = lengths_written(model, chosen_on).flatten()
-    sinking = weights.topk(REMOVED).indices.tolist()
+    lengths = lengths_written(model, chosen_on)
+    every = [(block, head) for block in range(len(BLOCKS)) for head in range(len(HEADS))]
+    sinking = [every[i] for i in weights.topk(REMOVED).indices.tolist()]
     chance = make_generator(seed, "dormant")
-    rest = [head for head in range(len(weights)) if head not in set(sinking)]
+    rest = [head for head in every if head not in set(sinking)]
     random = [
         [rest[i] for i in torch.randperm(len(rest), generator=chance)[:REMOVED].tolist()]
         for _ in range(SETS)
     ]
-    matched = [controls.matched(lengths, sinking, chance) for _ in range(SETS)]
+    matched = controls.matched_heads(lengths, sinking, SETS, seed)
     sets = {"sinking": [sinking], "random": random, "matched": matched}
 
-    def after(heads: list[int]) -> float:
-        with silent(model, [divmod(head, len(HEADS)) for head in heads]):
+    def after(heads: list[tuple[int, int]]) -> float:
+        with silent(model, heads):
             return loss(model, onward(model, embedded(model, tokens)), tokens, since=SINCE)
 
-    losses = {name: float(np.mean([after(one) for one in some])) for name, some in sets.items()}
-    written = {
-        name: float(np.mean([float(lengths[one].mean()) for one in some]))
-        for name, some in sets.items()
-    }
+    def written(heads: list[tuple[int, int]]) -> float:
+        return float(np.mean([float(lengths[head]) for head in heads]))
+
+    def mean_of(what: Callable[[list[tuple[int, int]]], float]) -> list[float]:
+        return [float(np.mean([what(one) for one in sets[name]])) for name in GROUPS]
+
     return {
-        "loss": ("heads", [losses[name] for name in GROUPS]),
-        "length": ("heads", [written[name] for name in GROUPS]),
+        "loss": ("heads", mean_of(after)),
+        "length": ("heads", mean_of(written)),
         "plain": loss(model, onward(model, embedded(model, tokens)), tokens, since=SINCE),
     }
