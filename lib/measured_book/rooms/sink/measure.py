@@ -103,7 +103,7 @@ def fetched(
     The first is divided by the mean length of the vectors of the ordinary tokens, those from `SINCE` on; the
     second is the share of the lengths of all vectors, each times its weight, mean over queries.
     """
-    with capture(model, ["blocks.*.attention.pattern", "blocks.*.attention.values"]) as cache:
+    with capture(model, "blocks.*.attention.pattern", "blocks.*.attention.values") as cache:
         model(tokens)
     ratio, share = [], []
     for i, block in enumerate(model.blocks):
@@ -230,7 +230,7 @@ def writes(
     model: Decoder, tokens: Int[Tensor, "text position"], dimension: int
 ) -> Float[Tensor, "block by text"]:
     """What each attention and each network adds to one entry of the first token's state."""
-    with capture(model, ["blocks.*.attention.out", "blocks.*.feedforward.out"]) as cache:
+    with capture(model, "blocks.*.attention.out", "blocks.*.feedforward.out") as cache:
         model(tokens)
     return torch.stack(
         [
