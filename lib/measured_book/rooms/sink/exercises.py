@@ -12,7 +12,7 @@ _CHAPTER = "book/real-language-model/sink"
 
 @exercise(_CHAPTER)
 def nothing_left(answer: Answer) -> None:
-    """Two numbers: the weight of a sink whose score is 5 above nine equal ones, and its share of what arrives."""
+    """Two numbers: the weight of a sink whose score is 5 above nine others, its share of what arrives."""
     weight, share = answer.numbers("(a)", "(b)")
     e = float(torch.tensor(5.0).exp())
     right = e / (e + 9)
@@ -67,7 +67,10 @@ def constant_read(answer: Answer) -> None:
         centred = centred / centred.norm(dim=-1, keepdim=True)
         for slip, text in (
             (likeness.mean(), "a row is always like itself: leave the diagonal out"),
-            ((states @ states.T)[others].mean(), "that is a product, not a cosine: divide by both lengths"),
+            (
+                (states @ states.T)[others].mean(),
+                "that is a product, not a cosine: divide by both lengths",
+            ),
             ((centred @ centred.T)[others].mean(), "RMSNorm takes no mean away"),
         ):
             demand(not close(found, slip), text)
