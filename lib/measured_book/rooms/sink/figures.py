@@ -10,6 +10,7 @@ from xarray import Dataset
 from measured_book.figures.kit import (
     Arms,
     curves,
+    legend_over,
     level,
     name_ends,
     panels,
@@ -48,7 +49,7 @@ ATTENDED: Arms = {
 }
 GROUPS: Arms = {
     "sinking": ("attention", "rest on the first token"),
-    "matched": ("residual", "others that write as little"),
+    "matched": ("residual", "others that write as much"),
     "random": ("none", "others at random"),
 }
 _TICKS = [1, 5, 10, 15, 20, 25, 30]
@@ -77,7 +78,7 @@ def plot_looking(looking: Dataset) -> Figure:
     for axes in (left, right):
         axes.set_ylim(0, 1)
         plain_ticks(axes.xaxis, _TICKS)
-    left.legend(fontsize=8, loc="lower center")
+    legend_over(figure, left, columns=4, size=9)
     return figure
 
 
@@ -106,7 +107,7 @@ def plot_forbidden(forbidden: Dataset) -> Figure:
         forbidden: the result of this name.
     """
     figure, (axes,) = panels(
-        height=2.8, x="forbidden from this block on", y="rise of the loss (nats per token)"
+        height=2.8, x="forbidden from this block on", y="rise (nats per token)"
     )
     rise = forbidden.loss - forbidden.plain
     curves(axes, rise, "onward", KEYS, over="key")
@@ -123,7 +124,7 @@ def plot_massive(massive: Dataset) -> Figure:
     Args:
         massive: the result of this name.
     """
-    titles = ("largest entry of a state", "written into it, share of its largest size")
+    titles = ("largest entry of a state", "written into it (share)")
     figure, (left, right) = panels(1, 2, height=3.0, titles=titles)
     left.set_yscale("log")
     curves(left, massive["size"], "state", TOKENS, over="token", names="end")
