@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from measured_transformer.analysis.attribution import (
     answer_logit,
     attention_weights,
+    embedded,
     found_area,
-    gradient_times_input,
     gradients,
     ranks_agree,
     rollout,
@@ -26,9 +26,9 @@ from measured_book.rooms.carry_over.drawn import texts
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.texts import DATA, ordinary_tokens, repeated_strings
 
-STRINGS, PERIOD, AGAIN = 6, 10, 6
+STRINGS, PERIOD, AGAIN = 4, 10, 6
 """Strings, their length, and how much of each comes again."""
-READ, LENGTH = 2, 16
+READ, LENGTH = 2, 12
 """Texts of each kind, and their length."""
 METHODS = (
     "attention mean",
@@ -58,17 +58,15 @@ def attributing(seed: int) -> dict[str, Any]:
     candidates[:, 1:PERIOD] = True  # the first token is the sink's
     relevant = torch.zeros_like(candidates)
     relevant[:, AGAIN - 1 : AGAIN + 1] = True
-    scores = methods(model, strings, answers, seed)
+    scores = methods(model, strings, answers, range(1, PERIOD), seed)
     areas = [float(np.mean(found_area(scores[by], relevant, candidates))) for by in METHODS]
     text = texts(seed, READ, LENGTH)
     with torch.no_grad():
         said = model.unembed(model.stream(text)[:, -1:])[:, 0].argmax(-1)
-    scores = methods(model, text, said, seed)
+    scores = methods(model, text, said, range(1, LENGTH - 1), seed)
     inner = torch.zeros_like(text, dtype=torch.bool)
     inner[:, 1:-1] = True
-    ranks = [
-        float(np.mean(ranks_agree(scores[by], scores["exchange"], inner))) for by in METHODS
-    ]
+    ranks = [float(np.mean(ranks_agree(scores[by], scores["exchange"], inner))) for by in METHODS]
     return {"area": (("by",), areas), "ranks": (("by",), ranks)}
 
 
@@ -76,10 +74,11 @@ def methods(
     model: Decoder,
     tokens: Int[Tensor, "text position"],
     answers: Int[Tensor, "text"],
+    asked: range,
     seed: int,
 ) -> dict[str, Float[Tensor, "text position"]]:
     """What each method says of each token's part in the logit of the answer at the last position."""
-    target = answer_logit(-1, answers)
+    slopes = gradients(model, tokens, answer_logit(-1, answers)).double()
     weights = attention_weights(model, tokens).double()
     means = weights.mean(2)  # (layer, text, query, key)
     norms = weighted_norms(model, tokens).double()
@@ -89,9 +88,9 @@ def methods(
         "attention last": means[-1][:, -1],
         "rollout": rollout(means)[:, -1],
         "weighted norms": norms.mean(0)[:, -1],
-        "gradient": gradients(model, tokens, target).norm(dim=-1).double(),
-        "gradient times input": gradient_times_input(model, tokens, target).abs().double(),
-        "exchange": exchanged(model, tokens, answers, seed),
+        "gradient": slopes.norm(dim=-1),
+        "gradient times input": (slopes * embedded(model, tokens)).sum(-1).abs(),
+        "exchange": exchanged(model, tokens, answers, asked, seed),
     }
 
 
@@ -100,22 +99,22 @@ def exchanged(
     model: Decoder,
     tokens: Int[Tensor, "text position"],
     answers: Int[Tensor, "text"],
+    asked: range,
     seed: int,
 ) -> Float[Tensor, "text position"]:
     """By how much the answer's log-probability falls when a token is exchanged for another, drawn at random.
 
-    The first and the last token stay.
+    All tokens but those that are asked for stay, and count nothing.
     """
-    n = tokens.shape[1]
     known = ordinary_tokens(smollm2().tokenizer)
     draws = make_generator(seed, "exchanged tokens")
     other = known[torch.randint(len(known), tokens.shape, generator=draws)]
-    places = range(1, n - 1)
-    rows = torch.cat([tokens, *(tokens.clone() for _ in places)])
-    for i, place in enumerate(places, start=1):
+    rows = torch.cat([tokens, *(tokens.clone() for _ in asked)])
+    for i, place in enumerate(asked, start=1):
         rows[i * len(tokens) : (i + 1) * len(tokens), place] = other[:, place]
     logs = model.unembed(model.stream(rows)[:, -1:])[:, 0].log_softmax(-1)
-    said = logs.gather(1, answers.repeat(n - 1)[:, None])[:, 0].view(n - 1, -1).double()
+    said = logs.gather(1, answers.repeat(len(asked) + 1)[:, None])[:, 0]
+    said = said.view(len(asked) + 1, -1).double()
     found = torch.zeros(tokens.shape, dtype=torch.float64)
-    found[:, 1:-1] = (said[0] - said[1:]).T
+    found[:, asked.start : asked.stop] = (said[0] - said[1:]).T
     return found

@@ -20,7 +20,7 @@ from measured_book.smollm2.texts import DATA
 
 Head = tuple[int, int]
 """Block and number, both from 0."""
-READ, LENGTH = 2, 16
+READ, LENGTH = 2, 12
 """Texts of each kind, and their length."""
 WAYS = ("zero", "mean", "resample")
 PAIRS = {
@@ -28,15 +28,15 @@ PAIRS = {
     "zero and resample": ("zero", "resample"),
     "mean and resample": ("mean", "resample"),
 }
-ASKED = 15
-"""Heads that are taken away one at a time in a draw: one in every second block."""
+ASKED = 10
+"""Heads that are taken away one at a time in a draw: one in every third block."""
 TOGETHER = 4
 """Pairs of heads, of each kind."""
 
 
 def asked(number: int) -> list[Head]:
-    """The heads of a draw: one in every second block, another one in each draw."""
-    return [(block, (number + block) % 9) for block in range(number % 2, 30, 2)]
+    """The heads of a draw: one in every third block, another one in each draw."""
+    return [(block, (number + block) % 9) for block in range(number % 3, 30, 3)]
 
 
 @measurement(
@@ -66,7 +66,7 @@ def heads(seed: int) -> dict[str, Any]:
     single = {one: float(value) for one, value in zip(chosen, rises["zero"], strict=True)}
     far = [(chosen[i], chosen[i + ASKED // 2]) for i in range(1, 1 + TOGETHER)]
     near = []
-    for block, head in chosen[1 : 1 + 3 * TOGETHER : 3]:
+    for block, head in chosen[1 : 1 + 2 * TOGETHER : 2]:
         other = (block, (head + 4) % 9)
         single[other] = rise([other])
         near.append(((block, head), other))

@@ -17,7 +17,7 @@ from measured_book.smollm2.model import NEEDS
 from measured_book.smollm2.sweeps import Sweep, begin
 from measured_book.smollm2.texts import DATA
 
-READ, LENGTH = 2, 24
+READ, LENGTH = 2, 16
 """Texts of each kind that are judged, and their length; half of either kind chooses."""
 FITTED, LONG = 4, 64
 """Texts of each kind that the affine maps are fitted on, and their length."""

@@ -101,19 +101,17 @@ def looking(seed: int) -> dict[str, Any]:
     tokens = texts(seed, READ, LENGTH)
     found: dict[str, list[Any]] = {}
     for arm in ARMS:
-        patterns = patterns_of(model_of(arm), tokens)
+        patterns, values = looked(model_of(arm), tokens)
         by_block = [statistics(pattern) for pattern in patterns]
         for name in by_block[0]:
-            found.setdefault(name, []).append(
-                torch.stack([one[name] for one in by_block]).numpy()
-            )
+            found.setdefault(name, []).append(torch.stack([one[name] for one in by_block]).numpy())
         rows = torch.cat(patterns, 1)[:, :, ROWS]
         found.setdefault("between_most", []).append(largest_divergence(rows))
         itself = divergence(rows, rows.roll(1, 0)).mean(0)
         found.setdefault("itself_most", []).append(float(itself.max()))
         if arm == "trained":
             best = [chosen_apart(patterns, tokens, what) for what in ("previous", "boundary")]
-    length, part = handed_over(smollm2().model, tokens)
+            length, part = handed_over(model_of(arm), patterns, values)
     axes: dict[str, tuple[str, ...]] = {
         **dict.fromkeys(("between", "itself"), ("arm", "block")),
         **dict.fromkeys(("between_most", "itself_most"), ("arm",)),
@@ -208,7 +206,7 @@ def largest_divergence(rows: Patterns) -> float:
 def chosen_apart(
     patterns: list[Patterns], tokens: Int[Tensor, "text position"], what: str
 ) -> float:
-    """The weight of the head that has most of it: chosen on the first half of the texts, measured on the rest."""
+    """The weight of the head with most of it: chosen on the first half of the texts, measured on the rest."""
     if what == "previous":
         weights = [one.diagonal(-1, dim1=-2, dim2=-1).mean(-1) for one in patterns]
     else:
@@ -222,27 +220,32 @@ def chosen_apart(
     return float(both[half:].mean(0)[int(both[:half].mean(0).argmax())])
 
 
-def handed_over(
+def looked(
     model: Decoder, tokens: Int[Tensor, "text position"]
+) -> tuple[list[Patterns], list[Tensor]]:
+    """The patterns of each block, in double precision, and the values."""
+    with capture(model, "blocks.*.attention.values") as seen:
+        patterns = patterns_of(model, tokens)
+    return patterns, [seen[f"blocks.{i}.attention.values"] for i in range(len(patterns))]
+
+
+def handed_over(
+    model: Decoder, patterns: list[Patterns], values: list[Tensor]
 ) -> tuple[Float[Tensor, "block head"], Float[Tensor, "block head"]]:
     """What the first token hands over: its length over an ordinary token's, and its share of what arrives.
 
     Lengths are those of a head's value after its part of the output projection (Kobayashi et al., 2020).
     """
-    with capture(model, "blocks.*.attention.pattern", "blocks.*.attention.values") as seen:
-        model.stream(tokens)
     lengths, parts = [], []
-    for i, block in enumerate(model.blocks):
+    for block, pattern, value in zip(model.blocks, patterns, values, strict=True):
         attention = block.attention
         assert isinstance(attention, MultiHeadAttention)
-        values = seen[f"blocks.{i}.attention.values"].repeat_interleave(
-            attention.n_heads // attention.n_kv_heads, dim=1
-        )
+        shared = value.repeat_interleave(attention.n_heads // attention.n_kv_heads, dim=1)
         by_head = attention.output.weight.unflatten(1, (attention.n_heads, attention.d_head))
         gram = torch.einsum("dhe,dhf->hef", by_head, by_head)
-        squared = torch.einsum("bhke,hef,bhkf->bhk", values, gram, values)
+        squared = torch.einsum("bhke,hef,bhkf->bhk", shared, gram, shared)
         length = squared.clamp_min(0).sqrt().double()
-        weighed = seen[f"blocks.{i}.attention.pattern"].double() * length[:, :, None]
+        weighed = pattern * length[:, :, None]
         share = weighed[..., 1:, 0] / weighed[..., 1:, :].sum(-1)
         lengths.append(length[..., 0].mean(0) / length[..., 1:].mean((0, -1)))
         parts.append(share.mean((0, -1)))

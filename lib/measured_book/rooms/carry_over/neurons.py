@@ -26,7 +26,7 @@ LABELS = ("digit", "next begins a word", "first position")
 CLEAR = 0.95
 """Area under the curve above which a neuron tells two kinds of places apart."""
 FORCED = {"first": 0, "last": 29}
-MANY, ALONE = 12, 4
+MANY, ALONE = 6, 4
 """Neurons of a block that are forced on, one at a time, and texts on which they are."""
 HEARD = 2000
 """Tokens whose logits are compared."""
@@ -60,16 +60,11 @@ def neurons(seed: int) -> dict[str, Any]:
         found["busy"].append(
             [float(((g > 0).double().mean((0, 1)) > 0.5).double().mean()) for g in gates]
         )
-        flat = [value.flatten(0, 1) for value in values]
-        found["tells"].append(
-            [[float((areas(v, one) > CLEAR).double().mean()) for v in flat] for one in labels]
-        )
+        ranks = [ranks_of(value.flatten(0, 1)) for value in values]
+        found["tells"].append([[clear(v, one) for v in ranks] for one in labels])
         found["by_token"].append([by_token(value, tokens) for value in values])
         if arm == "trained":
-            permuted = [
-                [float((areas(v, one[order]) > CLEAR).double().mean()) for v in flat]
-                for one in labels
-            ]
+            permuted = [[clear(v, one[order]) for v in ranks] for one in labels]
             last, first = values[-1], values[0]
     own = agreement(last, tokens, seed)
     promises = [
@@ -85,9 +80,7 @@ def neurons(seed: int) -> dict[str, Any]:
     }
 
 
-def read(
-    model: Decoder, tokens: Int[Tensor, "text position"]
-) -> tuple[list[Tensor], list[Tensor]]:
+def read(model: Decoder, tokens: Int[Tensor, "text position"]) -> tuple[list[Tensor], list[Tensor]]:
     """Gates before their activation, and neurons, of each of `LAYERS`."""
     names = [
         [f"blocks.{layer - 1}.feedforward.{what}" for layer in LAYERS]
@@ -103,7 +96,9 @@ def labels_of(tokens: Int[Tensor, "text position"]) -> list[Bool[Tensor, "place"
     """Which places hold a digit, stand before the beginning of a word, and are the first."""
     tokenizer = smollm2().tokenizer
     strings = {number: tokenizer.string(number) for number in tokens.unique().tolist()}
-    digit = torch.tensor([[any(c.isdigit() for c in strings[t]) for t in row] for row in tokens.tolist()])
+    digit = torch.tensor(
+        [[any(c.isdigit() for c in strings[t]) for t in row] for row in tokens.tolist()]
+    )
     begins = torch.tensor([[strings[t][:1] == " " for t in row] for row in tokens.tolist()])
     follows = torch.cat((begins[:, 1:], torch.zeros(len(tokens), 1, dtype=torch.bool)), 1)
     first = torch.zeros_like(digit)
@@ -111,22 +106,34 @@ def labels_of(tokens: Int[Tensor, "text position"]) -> list[Bool[Tensor, "place"
     return [digit.flatten(), follows.flatten(), first.flatten()]
 
 
+def ranks_of(values: Float[Tensor, "place neuron"]) -> Float[Tensor, "place neuron"]:
+    """The rank of each value among those of its neuron, from 1."""
+    found = torch.empty_like(values, dtype=torch.float64)
+    order = torch.arange(1, len(values) + 1, dtype=torch.float64)[:, None].expand_as(found)
+    return found.scatter_(0, values.argsort(0), order)
+
+
 def areas(
-    values: Float[Tensor, "place neuron"], label: Bool[Tensor, "place"]
+    ranks: Float[Tensor, "place neuron"], label: Bool[Tensor, "place"]
 ) -> Float[Tensor, "neuron"]:
     """How well each neuron tells the labelled places apart, by large values or by small ones.
 
     Area under the ROC curve, or one minus it where that is larger; one half where there are no two kinds.
 
-    >>> areas(torch.tensor([[0.0, 3.0], [1.0, 2.0], [2.0, 0.0]]), torch.tensor([True, False, False])).tolist()
+    >>> values = torch.tensor([[0.0, 3.0], [1.0, 2.0], [2.0, 0.0]])
+    >>> areas(ranks_of(values), torch.tensor([True, False, False])).tolist()
     [1.0, 1.0]
     """
     good, bad = int(label.sum()), int((~label).sum())
     if not good or not bad:
-        return torch.full((values.shape[1],), 0.5, dtype=torch.float64)
-    ranks = values.argsort(0).argsort(0).double() + 1
+        return torch.full((ranks.shape[1],), 0.5, dtype=torch.float64)
     found = (ranks[label].sum(0) - good * (good + 1) / 2) / (good * bad)
     return torch.maximum(found, 1 - found)
+
+
+def clear(ranks: Float[Tensor, "place neuron"], label: Bool[Tensor, "place"]) -> float:
+    """Share of the neurons that tell the labelled places apart."""
+    return float((areas(ranks, label) > CLEAR).double().mean())
 
 
 def by_token(
@@ -134,8 +141,8 @@ def by_token(
 ) -> float:
     """Share of the variance of held-out activations that a table of the current token says, mean over neurons.
 
-    The table is made on the texts of even number, and tried on those of odd number, at tokens that it knows; the
-    first position of each text is left out.
+    The table is made on the texts of even number, and tried on those of odd number, at tokens that it knows.
+    The first position of each text is left out.
     """
     x, known = values[:, 1:].double(), tokens[:, 1:]
     made, tried = x[::2].flatten(0, 1), x[1::2].flatten(0, 1)

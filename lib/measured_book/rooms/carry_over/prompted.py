@@ -1,4 +1,4 @@
-"""What prompts are for: facts that are traced, probes for words and their number, and texts that are written on."""
+"""What prompts are for: facts that are traced, probes for words and numbers, and texts that are continued."""
 
 from __future__ import annotations
 
@@ -44,16 +44,18 @@ CAPITALS = {
     "England": "London",
 }
 DRAWN, KNOWN = 10, 5
-"""Countries of a draw, and how many of them are traced: those whose capital the model gives most probability."""
+"""Countries of a draw, and how many are traced: those whose capital the model gives most probability."""
 NOISES = 2
 LOUD = 3.0
 """The noise on the subject's embedding, in deviations of the entries of all embeddings."""
 POSITIONS = {"subject": 3, "last": 4}
+TRACED = BLOCKS[1::2]
+"""Blocks whose network is restored, one at a time."""
 
 
 @measurement(
     seeds=10,
-    coords={"position": tuple(POSITIONS), "block": BLOCKS},
+    coords={"position": tuple(POSITIONS), "block": TRACED},
     tolerance={"effect": 0.02, "clean": 0.02, "spoilt": 0.02},
     pretrained=NEEDS,
 )
@@ -99,10 +101,10 @@ def tracing(seed: int) -> dict[str, Any]:
     effects = []
     for position in POSITIONS.values():
         row = []
-        for block in range(len(model.blocks)):
-            name = f"blocks.{block}.feedforward.out"
+        for block in TRACED:
+            name = f"blocks.{block - 1}.feedforward.out"
             with intervene(model, {name: restore(position, seen[name])}):
-                row.append(probability(sweep.onward(block)) - spoilt)
+                row.append(probability(sweep.onward(block - 1)) - spoilt)
         effects.append(row)
     return {
         "effect": (("position", "block"), effects),
@@ -114,7 +116,7 @@ def tracing(seed: int) -> dict[str, Any]:
 # Probes ---------------------------------------------------------------------------------------------
 
 DEPTHS = (0, 5, 10, 15, 20, 25, 30)
-LETTERS, PLACES, STRINGS = 8, 8, 96
+LETTERS, PLACES, STRINGS = 8, 8, 72
 """Words of the strings, their length and number; a third of them are held out."""
 NOUNS = {
     "dog": "dogs",
@@ -131,7 +133,7 @@ NOUNS = {
     "door": "doors",
 }
 """Nouns in the singular and the plural."""
-SENTENCES = 160
+SENTENCES = 120
 """Beginnings of sentences; a third of them are held out."""
 WHAT = ("number", "control")
 
@@ -144,7 +146,7 @@ WHAT = ("number", "control")
 )
 @torch.no_grad()
 def probing(seed: int) -> dict[str, Any]:
-    """Accuracy of linear probes: for the token and the position, and for the number of nouns and dealt labels."""
+    """Accuracy of linear probes for the token and the position, and for nouns' number and dealt labels."""
     draws = make_generator(seed, "probes")
     known = ordinary_tokens(smollm2().tokenizer)
     words = known[torch.randperm(len(known), generator=draws)[:LETTERS]]
@@ -159,7 +161,9 @@ def probing(seed: int) -> dict[str, Any]:
     states = states_at(tokens)[:, :, -1]  # at the noun behind the preposition
     nan = [[float("nan")] * len(DEPTHS)] * 2
     found = {
-        name: [[scored(x, types, draws, control=what == "control") for x in states] for what in WHAT]
+        name: [
+            [scored(x, types, draws, control=what == "control") for x in states] for what in WHAT
+        ]
         for name, types in (("noun", place), ("subject", subject))
     }
     return {
@@ -209,15 +213,16 @@ def scored(
     *,
     control: bool,
 ) -> float:
-    """Accuracy of a probe for the number of a noun, or for labels that are dealt to its forms, mean over deals."""
+    """Accuracy of a probe for the number of a noun, or for labels dealt to its forms, mean over deals."""
     labels = (types >= len(NOUNS)).long()
-    rows = dealt(labels, types, draws) if control else labels[None]
-    return sum(accuracy(states, one, SENTENCES * 2 // 3) for one in rows) / len(rows)
+    rows, fitted = dealt(labels, types, draws) if control else labels[None], SENTENCES * 2 // 3
+    probe = fit_probe(states[:fitted], rows[:, :fitted], n_labels=2)
+    return float((probe.answers(states[fitted:]) == rows[:, fitted:]).double().mean())
 
 
 # Texts that are written on ----------------------------------------------------------------------------
 
-PROMPT, WRITTEN, RUN = 16, 32, 4
+PROMPT, WRITTEN, RUN = 16, 24, 4
 """Tokens that are read and written, and of a run that may have stood there before."""
 WAYS = ("greedy", "T = 1", "the text")
 

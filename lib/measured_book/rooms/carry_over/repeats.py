@@ -18,7 +18,7 @@ from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.sweeps import token_losses
 from measured_book.smollm2.texts import DATA, repeated_strings
 
-STRINGS, PERIOD, ROUNDS = 4, 16, 4
+STRINGS, PERIOD, ROUNDS = 4, 12, 4
 MATCHING = 0.3
 """Prefix-matching score from which a head counts as an induction head."""
 OTHERS = 60

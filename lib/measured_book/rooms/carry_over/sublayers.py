@@ -1,4 +1,4 @@
-"""Attention and networks of blocks: taken away in three ways, without their skip connection, and what others do."""
+"""Attention and networks of blocks: taken away in three ways, without skip connection, and what others do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from measured_book.smollm2.model import NEEDS
 from measured_book.smollm2.sweeps import Sweep, begin
 from measured_book.smollm2.texts import DATA
 
-PLACES = 6
+PLACES = 4
 """Blocks of a draw."""
 THIRDS = {"middle": range(10, 20), "last": range(20, 30), "all": range(30)}
 SKIPPED = (16, 18, 20, 22, 24, 30)
@@ -27,8 +27,8 @@ SKIPPED = (16, 18, 20, 22, 24, 30)
 
 
 def blocks_of(number: int) -> list[int]:
-    """The blocks of a draw, from 0: every fifth, the first of all left out."""
-    return list(range(1 + number % 4, 30, 5))[:PLACES]
+    """The blocks of a draw, from 0: every seventh, the first of all left out."""
+    return list(range(1 + number % 7, 30, 7))[:PLACES]
 
 
 @measurement(
@@ -73,10 +73,7 @@ def sublayers(seed: int) -> dict[str, Any]:
 
     rises = torch.tensor(
         [
-            [
-                [rise(b, {tap(b, w): stood_in(b, w, how)}) for b in chosen]
-                for w in WRITERS
-            ]
+            [[rise(b, {tap(b, w): stood_in(b, w, how)}) for b in chosen] for w in WRITERS]
             for how in WAYS
         ],
         dtype=torch.float64,
