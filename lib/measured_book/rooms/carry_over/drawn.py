@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import cache
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.decoder import Decoder
+from measured_transformer.parts.block import Block
+from measured_transformer.parts.norms import RMSNorm
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
@@ -61,6 +64,24 @@ def patterns_of(model: Decoder, tokens: Int[Tensor, "text position"]) -> list[Pa
     with capture(model, "blocks.*.attention.pattern") as seen:
         model.stream(tokens)
     return [seen[f"blocks.{i}.attention.pattern"].double() for i in range(len(model.blocks))]
+
+
+def unembedding(model: Decoder) -> Float[Tensor, "vocab d_model"]:
+    """The matrix from final states to logits."""
+    assert model.unembedding is not None
+    return model.unembedding.weight
+
+
+def gains(model: Decoder) -> Float[Tensor, "d_model"]:
+    """The weights of the final norm."""
+    assert isinstance(model.final_norm, RMSNorm)
+    return model.final_norm.weight
+
+
+def written_by(model: Decoder, block: int) -> Float[Tensor, "d_model neuron"]:
+    """The values of the neurons of a block, a column each."""
+    network = cast(Block, model.blocks[block]).feedforward
+    return network.down.weight
 
 
 def ranks_agree(first: Float[Tensor, "n"], second: Float[Tensor, "n"]) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_book.measuring import measurement
-from measured_book.rooms.carry_over.drawn import STATES, texts
+from measured_book.rooms.carry_over.drawn import STATES, gains, texts, unembedding
 from measured_book.smollm2.model import NEEDS
 from measured_book.smollm2.sweeps import Sweep, begin
 from measured_book.smollm2.texts import DATA
@@ -115,8 +115,8 @@ def suppression(sweep: Sweep, halves: Int[Tensor, "text"]) -> tuple[float, float
     """
     model, tokens = sweep.model, sweep.tokens
     n = tokens.shape[1]
-    rows = model.unembedding.weight[tokens] - model.unembedding.weight.mean(0)
-    rows = rows * model.final_norm.weight  # (text, token of the context, d_model)
+    rows = unembedding(model)[tokens] - unembedding(model).mean(0)
+    rows = rows * gains(model)  # (text, token of the context, d_model)
     last = sweep.states[-1]
     divisor = (last.square().mean(-1) + model.config.norm_eps).sqrt()
     past = torch.ones(n, n, dtype=torch.bool).tril()

@@ -14,7 +14,14 @@ from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
 from measured_book.measuring import measurement
-from measured_book.rooms.carry_over.drawn import ARMS, model_of, texts
+from measured_book.rooms.carry_over.drawn import (
+    ARMS,
+    gains,
+    model_of,
+    texts,
+    unembedding,
+    written_by,
+)
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.sweeps import begin
 from measured_book.smollm2.texts import DATA
@@ -168,13 +175,13 @@ def promise(seed: int, block: int, values: Float[Tensor, "text position neuron"]
     model, draws = sweep.model, make_generator(seed, f"neurons {block}")
     chosen = torch.randperm(values.shape[-1], generator=draws)[:MANY].tolist()
     heard = torch.randperm(model.config.vocab, generator=draws)[:HEARD]
-    rows = model.unembedding.weight[heard]
+    rows = unembedding(model)[heard]
     flat = values[:, 1:].flatten(0, 1)
     highs, means = flat.quantile(0.99, dim=0), flat.mean(0)
     last = sweep.states[-1][:, 1:]
     before = model.final_norm(last) @ rows.T
     divisor = (last.square().mean(-1) + model.config.norm_eps).sqrt()
-    down = model.blocks[block].feedforward.down.weight
+    down = written_by(model, block)
     promised, measured = [], []
     for neuron in chosen:
 
@@ -185,7 +192,7 @@ def promise(seed: int, block: int, values: Float[Tensor, "text position neuron"]
         with intervene(model, {f"blocks.{block}.feedforward.neurons": change}):
             state = sweep.onward(block)
         done = (model.final_norm(state[:, 1:]) @ rows.T - before).mean((0, 1))
-        said = rows @ (down[:, neuron] * model.final_norm.weight)
+        said = rows @ (down[:, neuron] * gains(model))
         said = said * (highs[neuron] - means[neuron]) * (1 / divisor).mean()
         promised.append((said - said.mean()).double())
         measured.append((done - done.mean()).double())
@@ -210,8 +217,8 @@ def agreement(
     strong = x >= x.quantile(1 - STRONGEST, dim=0)
     after = strong.double().T @ hits / strong.double().sum(0)[:, None]
     more = after - hits.mean(0)
-    down = model.blocks[-1].feedforward.down.weight  # (d_model, neuron)
-    written = (model.unembedding.weight[frequent] * model.final_norm.weight) @ down
+    down = written_by(model, -1)  # (d_model, neuron)
+    written = (unembedding(model)[frequent] * gains(model)) @ down
     written = written.T.double()
     other = torch.randperm(len(written), generator=make_generator(seed, "values"))
     return [float(rowwise(more, one).mean()) for one in (written, written[other])]

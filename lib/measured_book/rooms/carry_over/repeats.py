@@ -13,7 +13,16 @@ from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
 from measured_book.measuring import measurement
-from measured_book.rooms.carry_over.drawn import ARMS, BLOCKS, HEADS, model_of, patterns_of, texts
+from measured_book.rooms.carry_over.drawn import (
+    ARMS,
+    BLOCKS,
+    HEADS,
+    gains,
+    model_of,
+    patterns_of,
+    texts,
+    unembedding,
+)
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.sweeps import token_losses
 from measured_book.smollm2.texts import DATA, repeated_strings
@@ -100,7 +109,7 @@ def copies(arm: str) -> Float[Tensor, "block head"]:
     """The copying score of each head: of its circuit from tokens to logits, with the gains of the norms."""
     model = model_of(arm)
     table = model.token_embedding.weight.double()
-    through = (model.unembedding.weight.double() * model.final_norm.weight).T @ table
+    through = (unembedding(model).double() * gains(model)).T @ table
     found = []
     for i in range(len(model.blocks)):
         row = []
@@ -127,7 +136,8 @@ def composed(
     early = previous[: max(later, 1)]
     source = divmod(int(early.flatten().argmax()), previous.shape[1])
     own = fit(model, source, (later, head), "k")
-    draws, others = make_generator(seed, "pairs of heads"), []
+    draws = make_generator(seed, "pairs of heads")
+    others: list[float] = []
     while len(others) < OTHERS:
         one, other = sorted(torch.randint(len(prefix), (2,), generator=draws).tolist())
         if one == other:

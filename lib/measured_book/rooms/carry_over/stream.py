@@ -22,8 +22,10 @@ from measured_book.rooms.carry_over.drawn import (
     BLOCKS,
     STATES,
     WRITERS,
+    gains,
     model_of,
     texts,
+    unembedding,
 )
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.sweeps import token_losses
@@ -209,8 +211,8 @@ class Account:
             state = self.model.stream(self.tokens)
         divisor = self.scales[-1].clone()
         divisor[:, 1:] = divisor[:, 1:].mean()
-        normed = state / divisor * self.model.final_norm.weight
-        logits = self.model.unembedding(normed[:, :-1]).flatten(0, 1)
+        normed = state / divisor * gains(self.model)
+        logits = (normed[:, :-1] @ unembedding(self.model).T).flatten(0, 1)
         found = float(F.cross_entropy(logits, self.tokens[:, 1:].flatten()).double())
         return min(found, LARGEST) if math.isfinite(found) else LARGEST
 

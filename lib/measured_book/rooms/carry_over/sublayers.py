@@ -13,7 +13,15 @@ from measured_transformer.internals.intervene import intervene
 from torch import Tensor
 
 from measured_book.measuring import measurement
-from measured_book.rooms.carry_over.drawn import PARTS, WRITERS, number_of, ranks_agree, texts
+from measured_book.rooms.carry_over.drawn import (
+    PARTS,
+    WRITERS,
+    gains,
+    number_of,
+    ranks_agree,
+    texts,
+    unembedding,
+)
 from measured_book.rooms.carry_over.heads import LENGTH, PAIRS, READ, WAYS
 from measured_book.smollm2.model import NEEDS
 from measured_book.smollm2.sweeps import Sweep, begin
@@ -130,8 +138,8 @@ class Writes:
             sweep.onward(0)
         self.seen = dict(seen)
         model = sweep.model
-        weight, answers = model.unembedding.weight, sweep.tokens[:, 1:]
-        self.toward = (weight[answers] - weight.mean(0)) * model.final_norm.weight
+        weight, answers = unembedding(model), sweep.tokens[:, 1:]
+        self.toward = (weight[answers] - weight.mean(0)) * gains(model)
         self.divisor = self._divisor(sweep.states[-1])
 
     @contextmanager
