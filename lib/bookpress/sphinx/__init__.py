@@ -39,6 +39,7 @@ from sphinx.application import Sphinx
 
 from bookpress.sphinx import (
     cards,
+    carry,
     citations,
     cite,
     courses,
@@ -109,6 +110,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         scorecard,
         scorefill,
         ranks,
+        carry,
         summaries,
         exports,
         landing,

@@ -1,7 +1,7 @@
 """What is asked of a real model: findings of the book's small models, declared before the model was run.
 
-One TOML file, ``rooms/carry_over/carries.toml``. A row names a claim of the registry, or a part of one, and says how
-the same is asked of the real model::
+One TOML file, ``rooms/carry_over/carries.toml``. A row names a claim of the registry, or a part of one, and
+says how the same is asked of the real model::
 
     scope = "SmolLM2-135M-Instruct, 4 bits. A seed is a draw of texts."    # of every row
 
@@ -13,10 +13,10 @@ the same is asked of the real model::
     unit = "of the logarithm a block"       # of both effects
     scope = "The first token left out."     # what is particular to this row
     value = "stream.size|log|slope(state)"  # what the rule is judged by, over results of the room carry_over
-    minilm = "LT-18.10.all"                 # optional: a part of a claim about all-MiniLM-L6-v2, shown beside
+    minilm = "LT-18.10.all"                 # optional: a part about all-MiniLM-L6-v2, shown beside
 
-The values that a rule asks for stand in the row under their names. The rule is the claim's own; where the real model
-is measured in another unit, the row has a ``rule`` of its own, and says ``why``.
+The values that a rule asks for stand in the row under their names. The rule is the claim's own; where the real
+model is measured in another unit, the row has a ``rule`` of its own, and says ``why``.
 
 What is not asked stands below, by kind: chapters, or claims, and one reason for all of them::
 
@@ -25,8 +25,9 @@ What is not asked stands below, by kind: chapters, or claims, and one reason for
     chapters = ["book/training/*"]
     claims = ["DD-9.7"]
 
-Claims that are identities, arithmetic or cited, or about the real model itself, need no such entry: `UNASKED` and
-`ABOUT_IT` are their reasons. Every other claim of the registry must be asked or have a reason; nothing here says what came out.
+Claims that are identities, arithmetic or cited, or about the real model itself, need no such entry: `UNASKED`
+and `ABOUT_IT` are their reasons. Every other claim of the registry must be asked or have a reason; nothing
+here says what came out.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ from measured_book.evidence.grammar import nearest
 from measured_book.evidence.registry import _evidence, _Lines, _rule, _Table, _Words, claims
 from measured_book.evidence.schema import Claim, Evidence, Part, Rule
 
+ROOM = "carry_over"
+"""The room whose results the expressions read."""
+OVER, NOT, OPEN = "carries over", "does not", "undecided"
+"""What a row can come to."""
 THEMES: Mapping[str, str] = {
     "attention": "where heads look",
     "heads": "who is missed among heads",
@@ -153,8 +158,8 @@ def parse_carries(text: str, file: str, known: Mapping[str, Claim]) -> Carries:
         known: the registry.
 
     Raises:
-        ValueError: the text breaks the schema, names a claim, part or theme that is not there, asks one thing twice,
-            or leaves out a claim without a reason; the message has file and line, and the nearest name.
+        ValueError: the text breaks the schema, names a claim, part or theme that is not there, asks one thing
+            twice, or leaves out a claim without a reason; the message has file and line, and the nearest name.
     """
     try:
         data = tomllib.loads(text)

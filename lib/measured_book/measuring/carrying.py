@@ -1,19 +1,19 @@
 """Judges what is asked of the real model whenever the book is printed. No outcome is stored.
 
-The small model's effect and verdict are those of its claim, as its own room judges it. The real model's values are
-judged by the row's rule, after Holm's correction over all rows. The two say the same where the effect is there in
-both, or in neither.
+The small model's effect and verdict are those of its claim, as its own room judges it. The real model's values
+are judged by the row's rule, after Holm's correction over all rows. A finding carries over where the effect is
+there in both models, or in neither.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from measured_book.evidence.carries import Carries, Row, carries
+from measured_book.evidence.carries import NOT, OPEN, OVER, ROOM, Carries, Row, carries, joined
 from measured_book.evidence.registry import claims
-from measured_book.evidence.schema import Claim
 from measured_book.evidence.verdicts import Verdict, parts_of
 from measured_book.measuring.judging import (
     Judged,
@@ -23,11 +23,27 @@ from measured_book.measuring.judging import (
     with_chapter_verdicts,
 )
 
-ROOM = "carry_over"
-OVER, NOT, OPEN, CANNOT = "carries over", "does not", "undecided", "cannot be asked"
-OUTCOMES = (OVER, NOT, OPEN, CANNOT)
-"""What a row can come to, in the order of the table."""
 _ABSENT = {Verdict.REFUTED, Verdict.NOT_REPRODUCED}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one model says.
+
+    Attributes:
+        effect: as the rule has it, see `evidence.rules.judge`.
+        interval: of the effect; None for exact rules.
+        verdict: after Holm's correction where there is one.
+    """
+
+    effect: float
+    interval: tuple[float, float] | None
+    verdict: Verdict
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the effect that the claim speaks of is there."""
+        return self.verdict not in _ABSENT
 
 
 @dataclass(frozen=True)
@@ -36,19 +52,24 @@ class Asked:
 
     Attributes:
         row: as declared.
-        small: the part of the small model's record: rule, values and statistics.
-        real: the same of the real model; None where it has not been measured.
-        minilm: the same of all-MiniLM-L6-v2, where the row names it.
-        outcome: `OVER`, `NOT` or `OPEN`.
-        problem: why there is no real part; empty where there is.
+        small: what the small model says.
+        real: what the real one says; None where it has not been measured.
+        minilm: what all-MiniLM-L6-v2 says, where the row names it.
+        problem: why the real model says nothing; empty where it does.
     """
 
     row: Row
-    small: Mapping[str, Any]
-    real: Mapping[str, Any] | None
-    minilm: Mapping[str, Any] | None
-    outcome: str
+    small: Said
+    real: Said | None
+    minilm: Said | None
     problem: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """`OVER`, `NOT` or `OPEN`."""
+        if self.real is None or self.real.verdict is Verdict.INCONCLUSIVE:
+            return OPEN
+        return OVER if self.small.is_there == self.real.is_there else NOT
 
 
 @dataclass(frozen=True)
@@ -70,21 +91,29 @@ class Headline:
     of: int
 
 
+Saying = Callable[[str, str], Said]
+"""From a claim and its part to what was measured of it."""
+
+
 def asked_rows(
-    judge: Callable[[str], Judged] = judge_room, declared: Carries | None = None
+    *,
+    small: Saying | None = None,
+    real: Judged | None = None,
+    declared: Carries | None = None,
 ) -> list[Asked]:
     """Judge every row.
 
     Args:
-        judge: gives a room's claims and results as they are judged.
+        small: what the book says of a claim's part; judged from the kept results when not given.
+        real: the room of the real model; its kept results when not given.
         declared: what is asked; the library's own when not given.
 
     Raises:
-        ValueError: an expression that cannot be read, a small model whose claim is not judged, is undecided, or has
-            other values than one that is said to be the same.
+        ValueError: an expression that cannot be read, or a small model whose claim is undecided.
+        KeyError: `small` does not know the part.
     """
-    rows = (declared or carries()).rows
-    known, own = claims(), judge(ROOM)
+    rows, say = (declared or carries()).rows, small or kept_parts()
+    own = judge_room(ROOM) if real is None else real
     judged: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for row in rows:
@@ -96,23 +125,21 @@ def asked_rows(
     judged = with_chapter_verdicts(judged)
     found = []
     for row in rows:
-        small = _part(judge, known[row.claim], row.part, row)
-        for claim_id, name in row.also:
-            other = _part(judge, known[claim_id], name, row)
-            if other["values"].keys() - {"headroom"} != small["values"].keys() - {
-                "headroom"
-            } or any(
-                other["values"][k] != small["values"][k] for k in other["values"] if k != "headroom"
-            ):
-                raise ValueError(
-                    f"{row.where}: expected the values of {row.name} behind {claim_id}.{name}, got others"
-                )
-        real = judged.get(row.name)
-        beside = (
-            None if row.minilm is None else _part(judge, known[row.minilm[0]], row.minilm[1], row)
-        )
+        first = say(row.claim, row.part)
+        if first.verdict is Verdict.INCONCLUSIVE:
+            raise ValueError(
+                f"{row.where}: expected a finding of the small model, got an inconclusive one: "
+                "leave the row out"
+            )
+        record = judged.get(row.name)
         found.append(
-            Asked(row, small, real, beside, _outcome(small, real), problems.get(row.name, ""))
+            Asked(
+                row,
+                first,
+                None if record is None else said(record),
+                None if row.minilm is None else say(*row.minilm),
+                problems.get(row.name, ""),
+            )
         )
     return found
 
@@ -130,27 +157,57 @@ def headline(asked: Sequence[Asked]) -> Headline:
     )
 
 
-def verdict_of(part: Mapping[str, Any]) -> Verdict:
-    """The verdict of a part, after Holm's correction where there is one."""
+def said(part: Mapping[str, Any]) -> Said:
+    """What a part of a record says."""
     statistics = part["statistics"]
-    return Verdict(statistics.get("verdict_holm", statistics["verdict"]))
+    interval = statistics["interval"]
+    return Said(
+        statistics["effect"],
+        None if interval is None else (interval[0], interval[1]),
+        Verdict(statistics.get("verdict_holm", statistics["verdict"])),
+    )
 
 
-def _outcome(small: Mapping[str, Any], real: Mapping[str, Any] | None) -> str:
-    if real is None or verdict_of(real) is Verdict.INCONCLUSIVE:
-        return OPEN
-    there, here = verdict_of(small) not in _ABSENT, verdict_of(real) not in _ABSENT
-    return OVER if there == here else NOT
+def kept_parts(judge: Callable[[str], Judged] = judge_room) -> Saying:
+    """What the kept results say of each part of each claim; every room is judged once.
+
+    Args:
+        judge: judges a room.
+    """
+    once = cache(judge)
+
+    def say(claim: str, part: str) -> Said:
+        return said(kept_part(once, claim, part))
+
+    return say
 
 
-def _part(judge: Callable[[str], Judged], claim: Claim, name: str, row: Row) -> Mapping[str, Any]:
-    judged = judge(room_of(claim))
-    if claim.id not in judged.records:
-        why = judged.problems.get(claim.id, "its room does not judge it")
-        raise ValueError(f"{row.where}: expected a verdict on {claim.id}, got none: {why}")
-    part = parts_of(judged.records[claim.id])[name]
-    if verdict_of(part) is Verdict.INCONCLUSIVE:
-        raise ValueError(
-            f"{row.where}: expected a finding of the small model, got an inconclusive one; leave the row out"
-        )
-    return part
+def kept_part(judge: Callable[[str], Judged], claim: str, part: str) -> Mapping[str, Any]:
+    """The part of a claim's record.
+
+    Raises:
+        ValueError: the room gives no verdict; the message says why.
+    """
+    judged = judge(room_of(claims()[claim]))
+    if claim not in judged.records:
+        why = judged.problems.get(claim, "its room does not judge it")
+        raise ValueError(f"expected a verdict on {claim}, got none: {why}")
+    return parts_of(judged.records[claim])[part]
+
+
+def unlike(judge: Callable[[str], Judged], rows: Sequence[Row]) -> list[str]:
+    """Rows that are said to stand on the values of others and do not: ``CS-2.11.entropy, CS-6.2.entropy``."""
+    once, found = cache(judge), []
+    for row in rows:
+        own = _values(kept_part(once, row.claim, row.part))
+        found += [
+            f"{row.name}, {joined(*one)}"
+            for one in row.also
+            if _values(kept_part(once, *one)) != own
+        ]
+    return found
+
+
+def _values(part: Mapping[str, Any]) -> dict[str, Any]:
+    """What the effect is computed from: headroom is only asked whether it could have shown."""
+    return {name: values for name, values in part["values"].items() if name != "headroom"}
