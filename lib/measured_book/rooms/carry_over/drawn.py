@@ -23,6 +23,8 @@ HEADS = tuple(range(9))
 STATES = (0, *BLOCKS)
 ARMS = ("trained", "untrained")
 WRITERS = ("attention", "network")
+MORE, FRESH = 30, 1000
+"""Draws of what ten draws left undecided, and what is added to a seed: draws that nobody had looked at."""
 PARTS = {"attention": "attention", "network": "feedforward"}
 """A writer -> its name in a block."""
 Patterns = Float[Tensor, "text head query key"]

@@ -13,7 +13,7 @@ from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
 from measured_book.measuring import measurement
-from measured_book.rooms.carry_over.drawn import number_of, ranks_agree, texts
+from measured_book.rooms.carry_over.drawn import FRESH, MORE, number_of, ranks_agree, texts
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.sweeps import Sweep, begin, heads_of
 from measured_book.smollm2.texts import DATA
@@ -40,7 +40,7 @@ def asked(number: int) -> list[Head]:
 
 
 @measurement(
-    seeds=10,
+    seeds=MORE,
     coords={
         "how": WAYS,
         "asked": tuple(range(ASKED)),
@@ -54,6 +54,7 @@ def asked(number: int) -> list[Head]:
 @torch.no_grad()
 def heads(seed: int) -> dict[str, Any]:
     """By how much the loss rises without one head, in three ways, and without two."""
+    seed += FRESH
     sweep, chosen = begin(texts(seed, READ, LENGTH)), asked(number_of(seed))
     plain = sweep.losses().double().mean()
 
@@ -97,7 +98,7 @@ STEEPEST = 8
 
 
 @measurement(
-    seeds=10,
+    seeds=MORE,
     coords={
         "order": ("gradient", "random"),
         "removed": REMOVED,
@@ -109,6 +110,7 @@ STEEPEST = 8
 )
 def orders(seed: int) -> dict[str, Any]:
     """The loss when heads go in the order of the gradient and in random order, and without the critical one."""
+    seed += FRESH
     ranked, sweep = begin(texts(seed, READ, LENGTH)), begin(texts(seed + 5, READ, LENGTH))
     slope = steepness(ranked.tokens)
     order = [divmod(int(i), 9) for i in slope.flatten().argsort()]
