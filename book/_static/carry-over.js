@@ -88,15 +88,14 @@
     button.addEventListener("click", () => {
       way = by === column ? (way + 1) % 3 : 1;
       by = column;
-      const less = (a, b) => {
-        if (typeof a !== "number") return a.localeCompare(b);
-        if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b);
-        return a - b;
+      const missing = (key) => typeof key === "number" && Number.isNaN(key);
+      const less = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b));
+      const order = (one, other) => {
+        const [a, b] = [one.keys[column], other.keys[column]];
+        if (way === 0) return one.index - other.index;
+        if (missing(a) || missing(b)) return missing(a) - missing(b) || one.index - other.index;
+        return (way === 1 ? 1 : -1) * less(a, b) || one.index - other.index;
       };
-      const order = (a, b) =>
-        way === 0
-          ? a.index - b.index
-          : (way === 1 ? 1 : -1) * less(a.keys[column], b.keys[column]) || a.index - b.index;
       body.append(...[...rows].sort(order).map((row) => row.row));
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
       if (way) cell.setAttribute("aria-sort", way === 1 ? "ascending" : "descending");

@@ -291,7 +291,8 @@ def _unasked(
                     raise table.error(field, f"a pattern that fits; {nearest(one, names)}", one)
         table.done()
         entries.append((reason, patterns))
-    found, left = {}, []
+    found: dict[str, str] = {}
+    left: list[str] = []
     for claim_id, claim in known.items():
         if claim_id in asked:
             continue
@@ -301,12 +302,13 @@ def _unasked(
             if any(fnmatchcase(claim_id, one) for one in patterns["claims"])
             or any(fnmatchcase(claim.chapter, one) for one in patterns["chapters"])
         ]
-        about_it = ABOUT_IT if claim.chapter.startswith(PART) else None
-        reason = about_it or UNASKED.get(claim.kind) or next(iter(fits), None)
-        if reason is None:
-            left.append(claim_id)
+        about_it = [ABOUT_IT] if claim.chapter.startswith(PART) else []
+        by_kind = [UNASKED[claim.kind]] if claim.kind in UNASKED else []
+        reasons = [*about_it, *by_kind, *fits]
+        if reasons:
+            found[claim_id] = reasons[0]
         else:
-            found[claim_id] = reason
+            left.append(claim_id)
     if left:
         raise ValueError(
             f"{file}: expected every claim to be asked or to have a reason, got neither for {', '.join(left)}"

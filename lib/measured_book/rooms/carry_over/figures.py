@@ -10,24 +10,23 @@ from matplotlib.figure import Figure
 from measured_transformer.viewer.style import COLOURS, theme, themed
 
 from measured_book.evidence.carries import NOT, OPEN, OVER, THEMES
-from measured_book.figures.kit import panels
+from measured_book.figures.kit import panels, plain_ticks
 from measured_book.measuring.carrying import Asked
 
 _LOOK = {OVER: ("residual", "o"), NOT: ("attention", "s"), OPEN: ("random", "v")}
 """Outcome -> colour and marker."""
-_NEAR = 0.01
+_NEAR = 0.1
 """Effects smaller than this stand on a straight scale, larger ones on a logarithmic one."""
+_TICKS = (-10, -1, -0.1, 0, 0.1, 1, 10, 100)
 _TOLD = {
-    "LT-18.4.length": "length of the sink's value",
-    "CS-3.4b.twelve": "largest step of the stream",
-    "LT-15.4.repeats": "loss of repeated strings",
-    "LT-18.5": "largest entry",
-    "DD-2.9.distance": "distance attended to",
-    "IW-3.6b.loss": "norms frozen",
-    "CS-5.5.text": "busy neurons",
-    "DD-12.4.ablated_text": "network against attention",
+    "LT-18.5": ("largest entry", "right"),
+    "LT-15.4.repeats": ("repeated strings", "left"),
+    "IW-3.6b.loss": ("norms frozen", "left"),
+    "LT-15.4.plain": ("repeated text", "left"),
+    "CS-3.7a.tuned": ("second block's writes", "left"),
+    "LT-18.7.untrained": ("narrower cone", "right"),
 }
-"""Rows that are named in the drawing."""
+"""Rows that are named in the drawing, and on which side of their marks."""
 
 
 @themed
@@ -38,7 +37,7 @@ def plot_effects(asked: Sequence[Asked]) -> Figure:
         asked: the rows, see `measuring.carrying.asked_rows`. Rows whose rule is not the claim's own are
             hollow: their two effects have different units.
     """
-    figure, (axes,) = panels(height=4.6)
+    figure, (axes,) = panels(height=5.0)
     measured = [one for one in asked if one.real is not None]
     for outcome, (concept, marker) in _LOOK.items():
         for hollow in (False, True):
@@ -58,12 +57,14 @@ def plot_effects(asked: Sequence[Asked]) -> Figure:
             )
     for one in measured:
         if one.row.name in _TOLD and one.real is not None:
+            text, side = _TOLD[one.row.name]
             axes.annotate(
-                _TOLD[one.row.name],
+                text,
                 (one.small.effect, one.real.effect),
                 textcoords="offset points",
-                xytext=(6, 4),
-                fontsize=8,
+                xytext=(6 if side == "left" else -6, 5),
+                ha=side,
+                fontsize=8.5,
             )
     for set_scale in (axes.set_xscale, axes.set_yscale):
         set_scale("symlog", linthresh=_NEAR)
@@ -77,6 +78,8 @@ def plot_effects(asked: Sequence[Asked]) -> Figure:
     axes.axvline(0, color=theme().faint, linewidth=0.5, zorder=0)
     axes.set_xlim(*ends)
     axes.set_ylim(*ends)
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_ticks(axis, _TICKS)
     axes.set_xlabel("effect in the small model (each row's own unit)")
     axes.set_ylabel("effect in SmolLM2-135M")
     axes.legend(frameon=False, fontsize=9, loc="upper left")
