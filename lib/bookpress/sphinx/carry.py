@@ -133,7 +133,7 @@ def _asked(env: BuildEnvironment) -> list[Asked]:
 
 def _write_again(app: Sphinx, env: BuildEnvironment) -> list[str]:
     pages = sorted(name for name in env.found_docs if env.metadata[name].get(SHOWS))
-    if not pages or not rows_of(env):
+    if not pages:
         return []
     env.measured_carried = gather(env)  # type: ignore[attr-defined]
     return [] if _digest(env) == _written(app) else pages
