@@ -290,6 +290,8 @@ def details(one: Asked) -> Iterator[tuple[str, str]]:
         yield "Why not the claim's own rule", one["why"]
     if beside := one["all-MiniLM-L6-v2"]:
         yield "all-MiniLM-L6-v2", f"{effect_in_words(beside)}, {beside['verdict']}"
+    if one["literature"]:
+        yield "Literature, other models", one["literature"]
     if one["problem"]:
         yield "Not measured", one["problem"]
 
@@ -320,6 +322,7 @@ def plain(one: Any) -> Asked:
         "scope": row.scope,
         "rule": rule_in_words(row.rule.as_dict()),
         "why": row.why,
+        "literature": row.literature,
         "small": _said(one.small),
         "real": _said(one.real),
         "all-MiniLM-L6-v2": _said(one.minilm),
@@ -340,7 +343,7 @@ def _said(said: Any) -> dict[str, Any] | None:
 
 def as_csv(data: Mapping[str, Any]) -> str:
     """The rows as a table, a line each."""
-    names = ["finding", "claims", "theme", "question", "unit", "scope", "rule", "why"]
+    names = ["finding", "claims", "theme", "question", "unit", "scope", "rule", "why", "literature"]
     sides = ("small", "real", "all-MiniLM-L6-v2")
     numbers = [f"{side} {what}" for side in sides for what in ("effect", "low", "high", "verdict")]
     text = io.StringIO()

@@ -14,6 +14,7 @@ says how the same is asked of the real model::
     scope = "The first token left out."     # what is particular to this row
     value = "stream.size|log|slope(state)"  # what the rule is judged by, over results of the room carry_over
     minilm = "LT-18.10.all"                 # optional: a part about all-MiniLM-L6-v2, shown beside
+    literature = "Some et al. (2024): 0.3."  # optional: what others found in other models, shown beside
 
 The values that a rule asks for stand in the row under their names. The rule is the claim's own; where the real
 model is measured in another unit, the row has a ``rule`` of its own, and says ``why``.
@@ -91,6 +92,7 @@ class Row:
         why: why this is not the claim's own rule; empty where it is.
         evidence: the rule's values, as expressions over results of the room.
         minilm: a claim about all-MiniLM-L6-v2 and its part, whose effect stands beside.
+        literature: what others found in other models; empty for nothing.
         where: file and line, for errors.
     """
 
@@ -105,6 +107,7 @@ class Row:
     why: str
     evidence: Evidence
     minilm: tuple[str, str] | None
+    literature: str
     where: str
 
     @property
@@ -232,6 +235,7 @@ def _row(data: dict[str, Any], number: int, lines: _Lines, known: Mapping[str, C
             _Lines(lines.file, lines.text, str(name)),
         ),
         minilm=None if minilm is None else _named(table, "minilm", minilm, known),
+        literature=table.text("literature", needed=False) or "",
         where=where,
     )
     if not row.evidence:
