@@ -63,33 +63,29 @@ def names_in(room: Path) -> set[str]:
     return {path.name for path in room.iterdir()} - {"__init__.py", "__pycache__"}
 
 
-def beside(room: Path) -> set[str]:
-    """What else may lie in a room: modules that it or its page imports, and what is asked of the real model.
-
-    A room that measures many things has a module for each theme beside its measure.py.
-    """
-    codes = [path.read_text("utf-8") for path in room.glob("*.py")]
-    codes += [
-        code
-        for page in (ROOT / "book").rglob(f"{room.name.replace('_', '-')}.md")
-        if page.parent.name != "lab-notes"
-        for code in cells(page)
-    ]
-    used = {name for code in codes for name in imported(code)}
-    modules = {
-        path.name
-        for path in room.glob("*.py")
-        if path.name not in NAMES and f"measured_book.rooms.{room.name}.{path.stem}" in used
-    }
-    return modules | ({"carries.toml"} if room.name == "carry_over" else set())
-
-
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
     if room.name == "your_own_checkpoint":
         assert names_in(room) == {"figures.py", "comparison.json"}  # it was compared elsewhere
     else:
-        assert (names_in(room) - beside(room)) | {"reading.py"} == NAMES
+        further = {name for name in names_in(room) - NAMES if name.endswith(".py")}
+        asked = {"carries.toml"} if room.name == "carry_over" else set()
+        assert (names_in(room) - further - asked) | {"reading.py"} == NAMES
+        assert {Path(name).stem for name in further} <= modules_by_question(room)
+
+
+def modules_by_question(room: Path) -> set[str]:
+    """The modules of a room that its measurements are made of, or that its page shows."""
+    pages = list((ROOT / "book").rglob(room.name.replace("_", "-") + ".md"))
+    codes = [path.read_text("utf-8") for path in room.glob("*.py")]
+    codes += [cell for page in pages for cell in cells(page)]
+    own = f"measured_book.rooms.{room.name}."
+    return {
+        name.removeprefix(own).partition(".")[0]
+        for code in codes
+        for name in imported(code)
+        if name.startswith(own)
+    }
 
 
 @pytest.mark.parametrize("room", rooms())
