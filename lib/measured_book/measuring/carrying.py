@@ -15,8 +15,8 @@ from typing import Any
 from measured_book.evidence.carries import NOT, OPEN, OVER, ROOM, Carries, Row, carries, joined
 from measured_book.evidence.registry import claims
 from measured_book.evidence.verdicts import Verdict, parts_of
+from measured_book.measuring.judged import Judged
 from measured_book.measuring.judging import (
-    Judged,
     judge_room,
     judged_by,
     room_of,

@@ -262,7 +262,7 @@ def judged_by(
         ValueError: an expression names what is not there, or gives values that the rule does not take.
     """
     for one in (one for many in evidence.values() for one in many):
-        for name in _reads(judged, one):
+        for name in reads_of(judged, one):
             if judged.results[name].result is None:
                 return None, judged.results[name].why
     return _part(where, rule, _given(judged, rule, evidence)), ""

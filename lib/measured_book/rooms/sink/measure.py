@@ -107,7 +107,7 @@ def fetched(
         model(tokens)
     ratio, share = [], []
     for i, block in enumerate(model.blocks):
-        attention = block.attention
+        attention: Any = block.attention
         group = attention.n_heads // attention.n_kv_heads
         values = cache[f"blocks.{i}.attention.values"].repeat_interleave(group, dim=1)
         out = attention.output.weight.unflatten(1, (attention.n_heads, attention.d_head))
@@ -260,7 +260,7 @@ def likeness(
     for state in between:
         if state == len(model.blocks):
             continue
-        norm = model.blocks[state].attention_norm
+        norm: Any = model.blocks[state].attention_norm
         first.append(_mean_cosine(norm(of_starts[:, state, :, 0])))
         some = norm(of_starts[0, state, :, SINCE::8])
         ordinary.append(_mean_cosine(some.transpose(0, 1)))
@@ -406,7 +406,7 @@ def lengths_written(
         model(tokens)
     found = []
     for i, block in enumerate(model.blocks):
-        attention = block.attention
+        attention: Any = block.attention
         out = attention.output.weight.unflatten(1, (attention.n_heads, attention.d_head))
         mixed = cache[f"blocks.{i}.attention.mixed"][:, :, SINCE:]
         found.append(torch.einsum("thqe,dhe->thqd", mixed, out).norm(dim=-1).mean((0, 2)))

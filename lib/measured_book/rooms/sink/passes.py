@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -159,9 +160,10 @@ def renumbered(model: Decoder, window: int) -> Iterator[None]:
     for number, block in enumerate(model.blocks):
         seen: dict[str, Tensor] = {}
         name = f"blocks.{number}.attention"
+        attention: Any = block.attention
         changes[f"{name}.queries"] = partial(_noted, seen, "queries")
         changes[f"{name}.keys"] = partial(_noted, seen, "keys")
-        changes[f"{name}.scores"] = partial(_moved, seen, turn, window, block.attention.scale)
+        changes[f"{name}.scores"] = partial(_moved, seen, turn, window, attention.scale)
     with intervene(model, changes):
         yield
 
