@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from filelock import FileLock, Timeout
-from measured_transformer.tasks.corpora import missing_files
 from measured_transformer.training.folders import build_folder
 from measured_transformer.training.tuned_table import PACKAGED, add_lines
 from measured_transformer.training.tuning import Arm, renew_rates
@@ -23,10 +22,11 @@ from measured_transformer.training.tuning import Arm, renew_rates
 from measured_book.evidence.seeds import seed_offset, seeds_of
 from measured_book.measuring.attestations import Attestation, code_of, keep_attestation
 from measured_book.measuring.fingerprints import Fingerprint, Taken
+from measured_book.measuring.inputs import how_to_get, missing_inputs
 from measured_book.measuring.jobs import kept_choices, search_key
 from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.progress import Progress, Shown
-from measured_book.measuring.repeating import measured_in_full, to_fetch
+from measured_book.measuring.repeating import measured_in_full
 from measured_book.measuring.scheduler import locked
 from measured_book.measuring.slices import Slice, TimeUpError
 from measured_book.measuring.state import (
@@ -94,8 +94,8 @@ def attest(
                 say(f"{one.label}: another process is measuring it")
         found = {one: Attested(one) for one in mine}
         for one in mine:
-            if lacking := missing_files(one.corpora):
-                found[one].problem = to_fetch(lacking)
+            if lacking := missing_inputs(one):
+                found[one].problem = how_to_get(lacking)
         with Progress(progress, say) as shown, Workers(executor, shown) as work:
             _attest_by_fingerprint(mine, found, work, shown)
             _measure_anew(mine, found, executor, progress, shown.note)

@@ -64,6 +64,8 @@ class Measurement:
         data: files that it reads.
         corpora: names of the fetched files that it reads, see `tasks.corpora`; where one does not lie in the
             folder of such files, a repeat leaves the measurement out and says so.
+        pretrained: names of the checkpoints that it reads, see `language.pretrained`; where the package of one
+            is not installed, a repeat leaves the measurement out and says so.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Measurement:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     data: tuple[Path, ...] = ()
     corpora: tuple[str, ...] = ()
+    pretrained: tuple[str, ...] = ()
 
     def __call__(self, *args: Any, **settings: Any) -> Mapping[str, Any]:
         """Call the function itself."""
@@ -188,6 +191,7 @@ def measurement(
     tolerance: Mapping[str, float] | None = None,
     data: Sequence[Path] = (),
     corpora: Sequence[str] = (),
+    pretrained: Sequence[str] = (),
 ) -> Callable[[Callable[..., Mapping[str, Any]]], Measurement]:
     """Declare a function of one seed as a measurement. The arguments are attributes of `Measurement`.
 
@@ -209,6 +213,7 @@ def measurement(
             dict(tolerance or {}),
             tuple(data),
             tuple(corpora),
+            tuple(pretrained),
         )
 
     return declare

@@ -15,12 +15,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from measured_transformer.tasks.corpora import missing_files
 from measured_transformer.training.store import Store
 
 from measured_book.evidence.results import Result
 from measured_book.evidence.seeds import seeds_of
 from measured_book.measuring.comparing import Comparison, compare
+from measured_book.measuring.inputs import how_to_get, missing_inputs
 from measured_book.measuring.judging import judge_again, judge_room
 from measured_book.measuring.measurement import Measurement
 from measured_book.measuring.printed import Left, fragile, left
@@ -113,7 +113,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing fails; what was left out for want of its corpus does not, nor a fragile verdict."""
+        """Whether nothing fails; what was left out does not, nor a fragile verdict."""
         return not self.verdicts and not self.numbers and all(item.passed for item in self.items)
 
 
@@ -128,7 +128,7 @@ def repeat(
     """Take the fingerprint of each measurement, measure some in full, and compare with what is kept.
 
     Writes nothing. What has no result, or a damaged one, or no fingerprint, fails; what reads a fetched file
-    that is not here is left out.
+    or a checkpoint that is not here is left out.
 
     Args:
         measurements: what to repeat.
@@ -179,7 +179,7 @@ def _planned(one: Measurement, in_full: set[Measurement]) -> Repeated:
         found.problem = at.why
     elif missing := [str(seed) for seed in seeds if seed not in at.result.seeds]:
         found.problem = f"expected seeds {', '.join(missing)} among those kept; {at.why}"
-    elif lacking := missing_files(one.corpora):
+    elif lacking := missing_inputs(one):
         found.lacks = lacking
     elif at.attestation is None:
         found.problem = f"no fingerprint is kept; run make attest CHAPTER={one.room}"
@@ -283,7 +283,7 @@ def line_of(item: Repeated) -> str:
     """A line of the table."""
     name = f"{item.measurement.label:<42}"
     if item.lacks:
-        return f"{name} left out: {to_fetch(item.lacks)}"
+        return f"{name} left out: {how_to_get(item.lacks)}"
     if item.problem:
         return f"{name} not repeated: {item.problem}"
     if item.differences:
@@ -298,11 +298,3 @@ def line_of(item: Repeated) -> str:
     )
     rest = "; ".join(one for one in (*told.failures, told.farthest) if one)
     return f"{line}  {rest}" if rest else line
-
-
-def to_fetch(names: Sequence[str]) -> str:
-    """What is said of a measurement whose corpus is not here."""
-    return (
-        f"its corpus is not here ({names[0]}); python -m measured_transformer.tasks.corpora fetches it, or "
-        "set MEASURED_DATA_DIR to where it lies"
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -55,7 +55,7 @@ class Published:
             got = hashlib.file_digest(opened, "sha256").hexdigest()
         if got != self.sha256:
             raise ValueError(
-                f"expected {file} with SHA-256 {self.sha256}, got {got}: install it anew"
+                f"expected {file} with SHA-256 {self.sha256}, got {got}: install it anew: {self.install}"
             )
         return file
 
@@ -78,6 +78,27 @@ PUBLISHED: Mapping[str, Published] = {
     ),
 }
 """Name -> where its weights are."""
+
+
+def missing(names: Iterable[str]) -> list[str]:
+    """Those of some checkpoints whose packages are not installed. Nothing is loaded.
+
+    Raises:
+        ValueError: when a name is unknown.
+
+    >>> missing([])
+    []
+    """
+    return [name for name in names if find_spec(_published(name).module) is None]
+
+
+def _published(name: str) -> Published:
+    known = PUBLISHED.get(name.lower())
+    if known is None:
+        near = get_close_matches(name.lower(), PUBLISHED, n=1, cutoff=0.3)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"expected one of {', '.join(PUBLISHED)}; got {name!r}{hint}")
+    return known
 
 
 @overload
@@ -114,11 +135,7 @@ def pretrained(name: str, *, dtype: torch.dtype | None = None) -> LanguageModel 
             has the command that installs it.
         ValueError: when the name is unknown, or the weights are not the published ones.
     """
-    known = PUBLISHED.get(name.lower())
-    if known is None:
-        near = get_close_matches(name.lower(), PUBLISHED, n=1, cutoff=0.3)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"expected one of {', '.join(PUBLISHED)}; got {name!r}{hint}")
+    known = _published(name)
     file = known.place()
     if file.suffix == ".gguf":
         return LanguageModel.from_gguf(file, dtype=dtype, name=known.about)
