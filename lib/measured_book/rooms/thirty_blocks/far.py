@@ -79,8 +79,8 @@ def turned_by(
     """The stream after the last block when queries and keys are turned by these angles."""
     assert model.rotary is not None
     x = model.embed(tokens, model.resolve_positions(tokens))[0]
-    tables = [(stretch * table).to(x.dtype) for table in (angles.cos(), angles.sin())]
-    rotation = Rotation(*tables, model.rotary.pairing)
+    cos, sin = ((stretch * table).to(x.dtype) for table in (angles.cos(), angles.sin()))
+    rotation = Rotation(cos, sin, model.rotary.pairing)
     for block in model.blocks:
         x = block(x, causal=True, rotation=rotation)
     return x
@@ -148,9 +148,9 @@ def by_block(seen: dict[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         )
         keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], 1)
         if rotary.pairing == "halves":
-            yield tuple(torch.stack(one.chunk(2, -1), -1) for one in (queries, keys))  # type: ignore[misc]
+            yield torch.stack(queries.chunk(2, -1), -1), torch.stack(keys.chunk(2, -1), -1)
         else:
-            yield tuple(one.unflatten(-1, (-1, 2)) for one in (queries, keys))  # type: ignore[misc]
+            yield queries.unflatten(-1, (-1, 2)), keys.unflatten(-1, (-1, 2))
 
 
 def over_distance(

@@ -45,7 +45,7 @@ def repair(seed: int) -> dict[str, Any]:
         tap = f"blocks.{block}.attention.out"
         change = there[tap].mean(0, keepdim=True) - here[tap]
         direct.append((change[:, LATER:-1] * toward).sum(-1) / scale)
-        ahead = smollm2().blocks[block]
+        ahead: Any = smollm2().blocks[block]
         middle = sweep.states[block] + there[tap].mean(0, keepdim=True)
         stack = torch.cat([stack, middle + ahead.feedforward(ahead.feedforward_norm(middle))])
     silenced = stack[:, LATER:-1].unflatten(0, (-1, len(texts)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ def scores(seed: int) -> dict[str, Any]:
     loss, largest, sink, entropy = [], [], [], []
     for factor in FACTORS:
         with (
-            intervene(smollm2(), {"blocks.*.attention.scores": lambda s, by=factor: by * s}),
+            intervene(smollm2(), {"blocks.*.attention.scores": times(factor)}),
             capture(smollm2(), "blocks.*.attention.pattern") as seen,
         ):
             state = begin(texts).states[-1]
@@ -56,6 +57,11 @@ def scores(seed: int) -> dict[str, Any]:
         "spread": ("block", list(spread)),
         "height": ("block", list(height)),
     }
+
+
+def times(factor: float) -> Callable[[Tensor], Tensor]:
+    """A change that multiplies all scores."""
+    return lambda scores: factor * scores
 
 
 def evenness(
