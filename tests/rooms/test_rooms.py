@@ -68,7 +68,23 @@ def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
     if room.name == "your_own_checkpoint":
         assert names_in(room) == {"figures.py", "comparison.json"}  # it was compared elsewhere
     else:
-        assert names_in(room) | {"reading.py"} == NAMES
+        further = {name for name in names_in(room) - NAMES if name.endswith(".py")}
+        assert (names_in(room) - further) | {"reading.py"} == NAMES
+        assert {Path(name).stem for name in further} <= modules_by_question(room)
+
+
+def modules_by_question(room: Path) -> set[str]:
+    """The modules of a room that its measurements are made of, or that its page shows."""
+    pages = [one for one in (ROOT / "book").rglob(f"{room.name.replace('_', '-')}.md")]
+    codes = [path.read_text("utf-8") for path in room.glob("*.py")]
+    codes += [cell for page in pages for cell in cells(page)]
+    own = f"measured_book.rooms.{room.name}."
+    return {
+        name.removeprefix(own).partition(".")[0]
+        for code in codes
+        for name in imported(code)
+        if name.startswith(own)
+    }
 
 
 @pytest.mark.parametrize("room", rooms())
