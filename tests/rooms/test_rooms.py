@@ -75,7 +75,7 @@ def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
 
 def modules_by_question(room: Path) -> set[str]:
     """The modules of a room that its measurements are made of, or that its page shows."""
-    pages = [one for one in (ROOT / "book").rglob(f"{room.name.replace('_', '-')}.md")]
+    pages = list((ROOT / "book").rglob(room.name.replace("_", "-") + ".md"))
     codes = [path.read_text("utf-8") for path in room.glob("*.py")]
     codes += [cell for page in pages for cell in cells(page)]
     own = f"measured_book.rooms.{room.name}."

@@ -235,7 +235,7 @@ def plot_sets(sets: Dataset) -> Figure:
     left.legend(fontsize=8)
     strips(
         right,
-        sets.how.mean("order") - sets.whole,
+        sets.taken.mean("order") - sets.whole,
         WAYS,
         over="how",
         label="rise of the loss (nats)",
