@@ -7,15 +7,40 @@ import math
 import numpy as np
 import pytest
 import torch
-from measured_book.rooms.thirty_blocks import far, measure, order, passages, repair, scores, taking
+from measured_book.evidence.results import load_results
+from measured_book.rooms.thirty_blocks import (
+    far,
+    figures,
+    measure,
+    order,
+    passages,
+    repair,
+    scores,
+    taking,
+)
 from measured_book.rooms.thirty_blocks.sentence import without_each_block
 from measured_book.smollm2.sweeps import begin
 from measured_transformer import Config, Decoder, capture
 from measured_transformer.interop.tokenizer import Tokenizer
 from measured_transformer.language.model import LanguageModel
 from measured_transformer.parts.positions import frequencies
+from measured_transformer.viewer.style import ThemedFigure
 from torch.nn import functional as F
 
+RESULTS = load_results("thirty_blocks")
+DRAWN = {
+    "plot_growth": ("stream",),
+    "plot_kept": ("stream",),
+    "plot_lens": ("lens",),
+    "plot_blocks": ("blocks",),
+    "plot_runs": ("runs", "middle"),
+    "plot_heads": ("heads",),
+    "plot_sets": ("sets",),
+    "plot_repair": ("repair",),
+    "plot_far": ("far",),
+    "plot_pairs": ("pairs",),
+    "plot_scores": ("scores",),
+}
 TOKENS = torch.arange(36).view(3, 12) * 7 % 50
 CONFIG = Config(
     vocab=256,
@@ -45,6 +70,22 @@ def small(monkeypatch: pytest.MonkeyPatch) -> LanguageModel:
         if hasattr(module, "HEADS"):
             monkeypatch.setattr(module, "HEADS", (1, 2, 3, 4))
     return model
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_figure_is_drawn_for_both_themes(name: str) -> None:
+    drawn = getattr(figures, name)(*(RESULTS[one] for one in DRAWN[name]))
+    assert isinstance(drawn, ThemedFigure)
+    assert drawn.light != drawn.dark
+
+
+def test_every_figure_function_is_tried() -> None:
+    assert {name for name in vars(figures) if name.startswith("plot_")} == set(DRAWN)
+
+
+def test_draws_take_every_head_twice() -> None:
+    taken = RESULTS["heads"].loss.notnull().sum("seed").values
+    assert (taken == 2).all()
 
 
 def run(model: Decoder, plan: list[int]) -> torch.Tensor:

@@ -11,7 +11,6 @@ from measured_book.figures.kit import (
     Arms,
     curves,
     level,
-    name_ends,
     panels,
     plain_numbers,
     plain_ticks,
@@ -54,7 +53,7 @@ BY: Arms = {
 }
 REPAIRS: Arms = {
     "direct": ("attention", "directly"),
-    "later": ("residual", "through later\nsublayers"),
+    "later": ("residual", "through later sublayers"),
     "norm": ("norm", "by the divisor"),
 }
 SCHEMES: Arms = {
@@ -79,7 +78,7 @@ def plot_growth(stream: Dataset) -> Figure:
     Args:
         stream: the result of this name.
     """
-    titles = ("length of the stream", "length of a write over the stream")
+    titles = ("length of the stream", "write over stream")
     figure, (left, right) = panels(1, 2, height=3.0, titles=titles)
     trained = stream.sel(arm="trained")
     curves(left, trained.length, "state", TOKENS, over="token")
@@ -105,7 +104,7 @@ def plot_kept(stream: Dataset) -> Figure:
     Args:
         stream: the result of this name.
     """
-    titles = ("before and after a block", "after any two numbers of blocks")
+    titles = ("before, after a block", "any two depths")
     figure, (left, right) = panels(1, 2, height=3.0, titles=titles)
     curves(left, stream.kept.sel(arm="trained"), "block", TOKENS, over="token")
     redrawn = stream.kept.sel(arm="same spectrum", token="other")
@@ -164,7 +163,7 @@ def plot_runs(runs: Dataset, middle: Dataset) -> Figure:
     Args:
         runs, middle: the results of these names.
     """
-    titles = ("without a run of blocks", "in the place of blocks 11 to 20")
+    titles = ("without a run", "blocks 11 to 20")
     figure, (left, right) = panels(1, 2, height=3.2, titles=titles)
     curves(left, runs.loss - runs.whole, "block", LENGTHS, over="length")
     for length, (concept, _) in LENGTHS.items():
@@ -221,7 +220,7 @@ def plot_sets(sets: Dataset) -> Figure:
     Args:
         sets: the result of this name.
     """
-    titles = ("set to their means", "27 heads at random, set to")
+    titles = ("set to their means", "27 at random, set to")
     figure, (left, right) = panels(1, 2, height=3.2, titles=titles)
     rise = sets.loss - sets.whole
     random = sets.random.mean("order") - sets.whole
@@ -255,7 +254,7 @@ def plot_repair(repair: Dataset) -> Figure:
         curves(axes, repair[name].sel(block=slice(2, 30)), "block", {"": arm})
     level(axes, 0.0)
     plain_ticks(axes.xaxis, _TICKS)
-    name_ends(axes)
+    axes.legend(fontsize=8, loc="lower right")
     return figure
 
 
@@ -311,7 +310,7 @@ def plot_scores(scores: Dataset) -> Figure:
     Args:
         scores: the result of this name.
     """
-    titles = ("all scores times a factor", "entropy of a row, over the largest")
+    titles = ("all scores times a factor", "relative entropy of a row")
     figure, (left, right) = panels(1, 2, height=3.0, titles=titles)
     curves(left, scores.loss, "factor", {"": ("residual", "loss")}, names="")
     left.set_xscale("log", base=2)

@@ -78,7 +78,7 @@ def onward(sweep: Sweep, plans: Sequence[Plan]) -> Tensor:
 
 
 @measurement(
-    seeds=20, coords={"change": CHANGES, "block": BLOCKS}, pretrained=NEEDS, data=DATA,
+    seeds=10, coords={"change": CHANGES, "block": BLOCKS}, pretrained=NEEDS, data=DATA,
     tolerance={"same": 0.02},
 )  # fmt: skip
 def blocks(seed: int) -> dict[str, Any]:
@@ -119,7 +119,7 @@ OTHERS = 4
 
 
 @measurement(
-    seeds=20, coords={"length": LENGTHS, "block": BLOCKS, "change": ("twice", "reversed")},
+    seeds=10, coords={"length": LENGTHS, "block": BLOCKS, "change": ("twice", "reversed")},
     pretrained=NEEDS, data=DATA, tolerance={"place": 28.0, "chosen": 1.0},
 )  # fmt: skip
 def runs(seed: int) -> dict[str, Any]:

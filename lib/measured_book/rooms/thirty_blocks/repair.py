@@ -20,7 +20,7 @@ OTHERS = 8
 """Other texts, over which the mean is taken that a write is replaced by."""
 
 
-@measurement(seeds=20, coords={"block": BLOCKS}, pretrained=NEEDS, data=DATA)
+@measurement(seeds=10, coords={"block": BLOCKS}, pretrained=NEEDS, data=DATA)
 @torch.no_grad()
 def repair(seed: int) -> dict[str, Any]:
     """What the right logit loses when an attention is silenced: directly, by later sublayers, by the norm.

@@ -25,7 +25,7 @@ FROM = 8
 
 
 @measurement(
-    seeds=20, coords={"factor": FACTORS, "block": BLOCKS}, pretrained=NEEDS, data=DATA,
+    seeds=10, coords={"factor": FACTORS, "block": BLOCKS}, pretrained=NEEDS, data=DATA,
 )  # fmt: skip
 @torch.no_grad()
 def scores(seed: int) -> dict[str, Any]:
