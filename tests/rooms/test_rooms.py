@@ -31,6 +31,7 @@ INSTRUMENTS = {
     "analysis.alarms",
     "analysis.alignment",
     "analysis.attribution",
+    "analysis.attribution_graph",
     "analysis.attribution_patching",
     "analysis.bench",
     "analysis.bleu",
@@ -52,7 +53,11 @@ INSTRUMENTS = {
     "analysis.readers",
     "analysis.references",
     "analysis.steering",
+    "analysis.transcoders",
+    "analysis.tuned_lens",
     "figures.fact_tables",
+    "viewer.sentences",
+    "viewer.table",
     "viewer.workbench",
 }
 """What is there for those who use the library and for chapters to come: one chapter, or none yet, is enough."""
@@ -101,7 +106,7 @@ def test_no_fingerprint_is_kept_of_what_is_measured_no_more(room: str):
 
 
 def declares_readings(path: Path) -> bool:
-    """Whether a module says what claims are judged by, or names numbers of the prose."""
+    """Return whether a module says what claims are judged by, or names numbers of the prose."""
     functions = [
         x for x in ast.parse(path.read_text("utf-8")).body if isinstance(x, ast.FunctionDef)
     ]

@@ -32,6 +32,10 @@ its measurements draws texts and prompts, never weights. A room writes::
 - `prompts`: `Pair`, `next_logits`, `gaps`, `gap`, `one_token`, `numbers_of`, `few_shot`, `filled`, `encode`,
   `by_length`.
 
+>>> from measured_book.smollm2.prompts import few_shot
+>>> few_shot([("France", "Paris"), ("Italy", "Rome")], "Spain", form="{question}: {answer}", between="; ")
+'France: Paris; Italy: Rome; Spain:'
+
 Every function takes another `model` and `tokenizer`, so that readers can put theirs in place. Numbers are
 float32 throughout: a fingerprint is taken with double precision as PyTorch's default, so give `dtype` where a
 tensor of Python's numbers meets the model's.

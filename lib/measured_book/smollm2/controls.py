@@ -102,7 +102,7 @@ def same_spectrum(model: Model, seed: int) -> Model:
     Each matrix of a block, $U S V^\top$, becomes $U' S V'^\top$ with directions drawn alike from all rotations.
     So every matrix stretches as much as it did, and nothing that training has put where remains between them.
     Embedding, unembedding and the gains of norms stay as they are. For a model of 135 million weights it takes
-    a quarter of a minute or so.
+    some half a minute.
 
     Args:
         model: stays as it is.

@@ -52,7 +52,7 @@ class Sweep:
     tokens: Int[Tensor, "text position"]
     states: Float[Tensor, "state text position d_model"]
     positions: Int[Tensor, "text position"] | None
-    _how: dict[int, list[dict[str, Any]]] = field(default_factory=dict, repr=False)
+    _how: dict[int, list[dict[str, Any]]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def blocks(self) -> int:
@@ -132,15 +132,24 @@ class Sweep:
 
     @torch.no_grad()
     def write_norms(self, *, skip: Places | None = 0) -> Float[Tensor, "block head"]:
-        """The mean length of what each head adds to the stream.
+        """The mean length of what each head adds to the stream, before a norm of it where there is one.
 
         Args:
             skip: positions that are left out, the first one when not given; None for none.
         """
         keep = kept(self.tokens.shape[1], skip)
-        return torch.stack(
-            [self.head_outputs(i)[:, :, keep].norm(dim=-1).mean((0, 2)) for i in range(self.blocks)]
-        )
+        names = [f"blocks.{i}.attention.mixed" for i in range(self.blocks)]
+        with capture(self.model, *names, transform=lambda x: x[:, :, keep]) as seen:
+            self.onward(0)
+        found = []
+        for name, block in zip(names, self.model.blocks, strict=True):
+            attention: Any = block.attention
+            written = attention.output.weight.unflatten(1, (attention.n_heads, -1))
+            # as long as the product with the whole matrix, by a square one
+            short = torch.linalg.qr(written.transpose(0, 1)).R  # head, d_head, d_head
+            lengths = torch.einsum("nhtd,hed->nhte", seen[name], short).norm(dim=-1)
+            found.append(lengths.mean((0, 2)))
+        return torch.stack(found)
 
     @torch.no_grad()
     def after_block_without(
@@ -226,7 +235,9 @@ def begin(
     for block, given in zip(model.blocks, how, strict=True):
         x = block(x, causal=True, **given)
         states.append(x)
-    return Sweep(model, tokens, torch.stack(states), positions, {1: how})
+    sweep = Sweep(model, tokens, torch.stack(states), positions)
+    sweep._how[1] = how
+    return sweep
 
 
 def _opened(
@@ -266,10 +277,14 @@ def token_losses(
     read = state[:, :-1].flatten(0, 1)
     answers = tokens[:, 1:].flatten()
     found = [
-        F.cross_entropy(model.unembed(some[None])[0].float(), right, reduction="none")
+        F.cross_entropy(_at_least_single(model.unembed(some[None])[0]), right, reduction="none")
         for some, right in zip(read.split(chunk), answers.split(chunk), strict=True)
     ]
     return torch.cat(found).view(len(tokens), -1)
+
+
+def _at_least_single(logits: Tensor) -> Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def kept(length: int, skip: Places | None) -> Int[Tensor, "kept"]:

@@ -30,19 +30,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from measured_transformer.language.encoder import TextEncoder as TextEncoder
     from measured_transformer.language.model import LanguageModel as LanguageModel
-    from measured_transformer.language.pretrained import pretrained as pretrained
+    from measured_transformer.language.published import pretrained as pretrained
 
 _HOMES = {
     "LanguageModel": "measured_transformer.language.model",
     "TextEncoder": "measured_transformer.language.encoder",
-    "pretrained": "measured_transformer.language.pretrained",
+    "pretrained": "measured_transformer.language.published",
 }
 __all__ = ["LanguageModel", "TextEncoder", "pretrained"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        # Kept: an import of `pretrained` would else find the module of that name, which this has loaded.
+        globals()[name] = found = getattr(import_module(_HOMES[name]), name)
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
@@ -13,6 +13,7 @@ from measured_transformer.models.encoder_decoder import EncoderDecoder
 Model = Decoder | Encoder | EncoderDecoder
 
 
+@runtime_checkable
 class SeededPreparation(Protocol):
     """A preparation that draws: it is given the seed of the training, and draws from a generator of its own."""
 
@@ -54,7 +55,7 @@ def prepare_model(model: Model, prepare: Preparation | None, seed: int) -> None:
 
 
 def takes_seed(prepare: Preparation) -> bool:
-    """Whether a preparation has a parameter named `seed`."""
+    """Return whether a preparation has a parameter named `seed`."""
     try:
         return "seed" in inspect.signature(prepare).parameters
     except (TypeError, ValueError):  # a function written in C tells no parameters

@@ -160,7 +160,7 @@ def test_a_grade_tells_what_was_caught_and_only_where_the_rest_lives():
     assert found.caught == {"hot instead of cold": "test_temperature"}
     assert found.share == 1 / 5
     told = repr(found)
-    assert "+ return logits * temperature" in told
+    assert "+ divided = logits * temperature" in told
     assert HOT.seen is not None
     assert f"  A relative: {HOT.seen.what[:20]}" in told
     assert f"\n  {HOT.seen.address}\n" in told

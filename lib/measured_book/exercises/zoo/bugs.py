@@ -695,8 +695,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "inference.sampling:with_temperature",
-                "return logits / temperature",
-                "return logits * temperature",
+                "divided = logits / temperature",
+                "divided = logits * temperature",
             ),
         ),
         seen=Sighting(

