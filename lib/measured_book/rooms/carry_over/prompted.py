@@ -61,7 +61,11 @@ TRACED = BLOCKS[1::2]
 )
 @torch.no_grad()
 def tracing(seed: int) -> dict[str, Any]:
-    """The probability of a capital that returns when one network gets back what it wrote before the noise."""
+    """The probability of a capital that returns when one network gets back what it wrote before the noise.
+
+    Raises:
+        ValueError: when the tokenizer cuts the prompts otherwise than into five tokens.
+    """
     lm = smollm2()
     model, draws = lm.model, make_generator(seed, "facts")
     order = torch.randperm(len(CAPITALS), generator=draws)[:DRAWN].tolist()
