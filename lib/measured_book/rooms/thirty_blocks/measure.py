@@ -117,7 +117,7 @@ def fits(lengths: Float[ndarray, "state"]) -> tuple[float, float]:
     Both are fitted by least squares, the one to the logarithms, the other to the lengths.
 
     >>> [round(x, 3) for x in fits(np.exp(0.1 * np.arange(20.0)))]
-    [1.0, 0.857]
+    [1.0, 0.714]
     """
     place, logs = np.arange(len(lengths)), np.log(lengths)
     curve = np.polyval(np.polyfit(place, logs, 1), place)
