@@ -25,9 +25,7 @@ def test_matched_heads_write_as_much_and_are_others():
         assert not set(one) & ({*group} | exclude)
     free = sorted({(i, j) for i in range(6) for j in range(5)} - {*group} - exclude)
     for place, head in enumerate(group):
-        near = sorted(free, key=lambda other: abs(float(norms()[other] / norms()[head]).__sub__(1)))
         by_log = sorted(free, key=lambda o: abs(float((norms()[o] / norms()[head]).log())))
-        assert len(near) == len(by_log)
         assert {one[place] for one in found} <= set(by_log[:6])  # two places may be taken by others
     ratios = [controls.norm_ratio(norms(), one, group) for one in found]
     assert max(ratios) < 1.3
@@ -36,7 +34,7 @@ def test_matched_heads_write_as_much_and_are_others():
 
 def test_too_few_heads_to_draw_from_is_said():
     every = [(i, j) for i in range(6) for j in range(5)]
-    with pytest.raises(ValueError, match="at least 20 heads to draw from.* got 10 heads"):
+    with pytest.raises(ValueError, match=r"at least 20 heads to draw from.* got 10 heads"):
         controls.matched_heads(norms(), every[:20], 1, seed=0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import measured_book.smollm2.model as m
-import measured_transformer.language.pretrained as pretrained
+import measured_transformer.language.published as pretrained
 import pytest
 import torch
 

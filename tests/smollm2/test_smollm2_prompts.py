@@ -57,7 +57,7 @@ def test_pairs_are_minimal_where_they_are_as_long_and_answers_are_tokens():
 def test_examples_in_a_row():
     shown = prompts.few_shot([("1", "2")], "3", form="Q: {question} A: {answer}.", between=" | ")
     assert shown == "Q: 1 A: 2. | Q: 3 A:"
-    with pytest.raises(ValueError, match="a form with {question} and {answer}, got 'nothing'"):
+    with pytest.raises(ValueError, match=r"a form with \{question\} and \{answer\}, got 'nothing'"):
         prompts.few_shot([], "3", form="nothing")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 
 import pytest
 import torch
+from jaxtyping import TypeCheckError
 from measured_book.smollm2 import texts
 from measured_book.smollm2.sentences import sentence
 from measured_transformer.interop.tokenizer import Tokenizer
@@ -23,7 +25,7 @@ def test_a_draw_is_a_piece_of_its_source_at_the_beginning_of_a_paragraph(kind):
     assert not torch.equal(drawn, texts.draw(4, kind, 4, 50, tokenizer=BYTES))
     written = [bytes(row.tolist()) for row in drawn]
     if kind == "sentences":
-        assert all(one.startswith((b"The ",)) for one in written)
+        assert all(one.startswith(b"The ") for one in written)
         return
     begins = [one.encode() for one in texts.source(kind)]
     whole = b"\n\n".join(begins)
@@ -33,13 +35,10 @@ def test_a_draw_is_a_piece_of_its_source_at_the_beginning_of_a_paragraph(kind):
 
 def test_the_texts_of_a_draw_do_not_overlap():
     drawn = texts.draw(0, "book", 60, 1500, tokenizer=BYTES)
-    whole = torch.tensor(list("\n\n".join([*texts.source("book"), ""]).encode()))
-    index: dict[tuple[int, ...], int] = {}
-    for place in range(len(whole) - 40):
-        index.setdefault(tuple(whole[place : place + 40].tolist()), place)
-    places = sorted(index[tuple(row[:40].tolist())] for row in drawn)
+    whole = "\n\n".join([*texts.source("book"), ""]).encode()
+    places = sorted(whole.index(bytes(row.tolist())) for row in drawn)
     assert len(places) == 60
-    assert min(b - a for a, b in zip(places, places[1:], strict=False)) >= 1500
+    assert min(b - a for a, b in pairwise(places)) >= 1500
 
 
 @pytest.mark.parametrize("kind", ["reference", "book"])
@@ -62,20 +61,20 @@ def test_another_file_is_refused(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"kind": "poems"}, "of kind reference, book, sentences; got 'poems'"),
-        ({"begin": "end"}, "begin at paragraph, middle; got 'end'"),
+        ({"kind": "poems"}, "'poems'"),
+        ({"begin": "end"}, "'end'"),
         ({"n": 0}, "at least one text"),
         ({"tokens": 1, "first": 3}, "at least one text with a token of its own"),
         ({"n": 2, "tokens": 10**6}, "a source of 2 texts of 1000000 tokens, got 0"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(given, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeCheckError), match=words):
         texts.draw(**{"seed": 0, "kind": "book", "n": 1, "tokens": 8, "tokenizer": BYTES, **given})
 
 
 def test_a_first_token_is_refused_where_it_is_none():
-    with pytest.raises(ValueError, match="start, end, word, or a number; got 'bos'"):
+    with pytest.raises((ValueError, TypeCheckError), match="'bos'"):
         texts.first_token("bos", BYTES)
     assert texts.first_token(7, BYTES) == 7
 
@@ -93,7 +92,7 @@ def test_draws_for_smollm2_are_equal_on_every_machine():
     """Their digests; draws of the same text without its first token are the same text."""
     drawn = [texts.draw(0, kind, 4, 24) for kind in ("reference", "book", "sentences")]
     found = hashlib.sha256(torch.stack(drawn).numpy().tobytes()).hexdigest()
-    assert found[:16] == "DIGEST"
+    assert found[:16] == "9f31d72a2f442535"
     opened = texts.draw(0, "book", 4, 25, first="end")
     assert opened[:, 0].tolist() == [0] * 4
     assert torch.equal(opened[:, 1:], drawn[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from measured_transformer.language.pretrained import PUBLISHED, missing
+from measured_transformer.language.published import PUBLISHED, missing
 from measured_transformer.tasks.corpora import missing_files
 
 from measured_book.measuring.measurement import Measurement

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from measured_transformer.language.model import LanguageModel
-from measured_transformer.language.pretrained import PUBLISHED, pretrained
+from measured_transformer.language.published import PUBLISHED, pretrained
 
 NAME = "smollm2-135m-instruct"
 """What `measured_transformer.language.pretrained` calls it; every verdict is scoped to it, instruct, 4 bits."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from measured_transformer.interop.tokenizer import Tokenizer
 from measured_transformer.models.decoder import Decoder
 from torch import Tensor
@@ -52,7 +52,7 @@ def next_logits(
     first: First | None = None,
     read: Callable[[Tensor], Tensor] | None = None,
     rows: int = ROWS,
-) -> Float[Tensor, "prompt vocab"]:
+) -> Shaped[Tensor, "prompt *kept"]:
     """The logits of the next token after each prompt, in the order given; interventions on the model apply.
 
     Args:
@@ -61,6 +61,9 @@ def next_logits(
         first: a token to stand before each; see `texts.draw`.
         read: what to keep of the logits (row vocab) of each group, in place of them all.
         rows: prompts that run at once.
+
+    Returns:
+        (prompt vocab), or (prompt ...) of what `read` keeps.
 
     Raises:
         ValueError: when there is no prompt, or one without a token.

@@ -28,6 +28,7 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.internals.places import Places, select, select_one
 from measured_transformer.models.decoder import Decoder
+from measured_transformer.parts.attention import MultiHeadAttention
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -144,6 +145,7 @@ class Sweep:
         found = []
         for name, block in zip(names, self.model.blocks, strict=True):
             attention = block.attention
+            assert isinstance(attention, MultiHeadAttention)
             written = attention.output.weight.unflatten(1, (attention.n_heads, -1))
             # as long as the product with the whole matrix, by a square one
             short = torch.linalg.qr(written.transpose(0, 1)).R  # head, d_head, d_head
@@ -277,10 +279,14 @@ def token_losses(
     read = state[:, :-1].flatten(0, 1)
     answers = tokens[:, 1:].flatten()
     found = [
-        F.cross_entropy(model.unembed(some[None])[0].float(), right, reduction="none")
+        F.cross_entropy(_at_least_single(model.unembed(some[None])[0]), right, reduction="none")
         for some, right in zip(read.split(chunk), answers.split(chunk), strict=True)
     ]
     return torch.cat(found).view(len(tokens), -1)
+
+
+def _at_least_single(logits: Tensor) -> Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def kept(length: int, skip: Places | None) -> Int[Tensor, "kept"]:
