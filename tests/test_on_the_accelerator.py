@@ -9,19 +9,20 @@ import pytest
 import torch
 from fake_cuda import fake_cuda, fakes_in
 from measured_book.rooms.feed_forward.measure import replaced
-from measured_book.rooms.heads.measure import pair_effects
+from measured_book.rooms.heads.paths import pair_effects
 from measured_book.rooms.initialisation.measure import passage
 from measured_book.rooms.layer_norm.measure import norm_divisors
 from measured_book.rooms.layers.measure import rise_without
 from measured_book.rooms.norm_gradients.measure import first_gradients
 from measured_book.rooms.norm_gradients.measure import passage as stream_passage
 from measured_book.rooms.norm_placement.measure import logit_deviation
-from measured_book.rooms.one_head.measure import gradient_importance, look
+from measured_book.rooms.one_head.pruning import gradient_importance
+from measured_book.rooms.one_head.table import look
 from measured_book.rooms.pieces.measure import rises_when_taken
 from measured_book.rooms.projections.measure import reading
 from measured_book.rooms.scale.measure import first_look
 from measured_book.rooms.step_size.measure import TakesOver
-from measured_book.rooms.training_attention.measure import head_entropy
+from measured_book.rooms.training_attention.looking import head_entropy
 from measured_book.rooms.warm_up.measure import largest_eigenvalue, snapshots
 from measured_transformer.analysis.ablation import effects, heads
 from measured_transformer.analysis.early_stopping import train_until_solved

@@ -165,7 +165,7 @@ def becomes(true: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 
 def lives(process: int) -> bool:
-    """Whether it runs, and is not one that ended and that nobody has asked for its status."""
+    """Return whether it runs, and is not one that ended and that nobody has asked for its status."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -177,7 +177,7 @@ def stopped(machine: Machine) -> bool:
 
 
 def alone(machine: Machine, done: subprocess.CompletedProcess[str]) -> bool:
-    """Whether the command ran without a server."""
+    """Return whether the command ran without a server."""
     return done.returncode == 0 and machine.seen.read_text() == "none none\n"
 
 
@@ -315,7 +315,7 @@ def test_a_probe_that_hangs_ends(machine: Machine):
 
 
 def untouched(machine: Machine, done: subprocess.CompletedProcess[str]) -> bool:
-    """Whether the command ran as it is, no word was said and nothing was started."""
+    """Return whether the command ran as it is, no word was said and nothing was started."""
     others = [line for line in machine.told if not line.startswith("python:")]
     quiet = done.stdout == done.stderr == ""
     return done.returncode == 0 and quiet and machine.seen.exists() and set(others) <= {ASKED}

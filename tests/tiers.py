@@ -37,7 +37,7 @@ NIGHTLY = {
 
 
 def is_quick() -> bool:
-    """Whether this run leaves out what is nightly."""
+    """Return whether this run leaves out what is nightly."""
     return os.environ.get("MEASURED_TIER", "all") == "test"
 
 

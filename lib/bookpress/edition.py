@@ -56,7 +56,7 @@ class Edition:
 
     @property
     def released(self) -> bool:
-        """Whether this is a release, whose addresses stay."""
+        """True if this is a release, whose addresses stay."""
         return self.name != LATEST
 
     def address(self, path: str = "", edition: str | None = None) -> str:

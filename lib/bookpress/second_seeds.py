@@ -17,7 +17,8 @@ from typing import Any
 
 from measured_book.evidence.results import Result, read_result, result_files, results_folder
 from measured_book.measuring.attestations import code_of
-from measured_book.measuring.judging import Judged, judge_room
+from measured_book.measuring.judged import Judged
+from measured_book.measuring.judging import judge_room
 from measured_book.measuring.measurement import measurements_of
 
 KEPT = Path(__file__).with_name("second_seeds.json")

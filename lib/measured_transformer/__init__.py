@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from measured_transformer.internals.intervene import intervene as intervene
     from measured_transformer.language.model import LanguageModel as LanguageModel
     from measured_transformer.language.published import pretrained as pretrained
+    from measured_transformer.language.saving import load as load
+    from measured_transformer.language.saving import save as save
     from measured_transformer.models.config import Config as Config
     from measured_transformer.models.decoder import Decoder as Decoder
     from measured_transformer.models.encoder import Encoder as Encoder
     from measured_transformer.models.encoder_decoder import EncoderDecoder as EncoderDecoder
-    from measured_transformer.models.saving import load as load
-    from measured_transformer.models.saving import save as save
     from measured_transformer.tasks.text_file import TextFile as TextFile
     from measured_transformer.training.loop import evaluate as evaluate
     from measured_transformer.training.loop import train as train
@@ -55,9 +55,9 @@ _HOMES = {
     "evaluate": "measured_transformer.training.loop",
     "generate": "measured_transformer.inference.generate",
     "intervene": "measured_transformer.internals.intervene",
-    "load": "measured_transformer.models.saving",
+    "load": "measured_transformer.language.saving",
     "pretrained": "measured_transformer.language.published",
-    "save": "measured_transformer.models.saving",
+    "save": "measured_transformer.language.saving",
     "train": "measured_transformer.training.loop",
 }
 __all__ = [

@@ -164,7 +164,7 @@ VARIANTS = {
 
 
 def same_scores(model, seen, layer, head, read, fold):
-    """Whether the QK circuit gives the scores."""
+    """Return whether the QK circuit gives the scores."""
     real = seen[f"blocks.{layer}.attention.scores"][:, head]
     n = real.shape[-1]
     if model.rotary is None:

@@ -11,15 +11,33 @@ import numpy as np
 import pytest
 import torch
 from measured_transformer import Config, Decoder, EncoderDecoder, TextFile
-from measured_transformer.analysis import ablation, attribution, lens, patching, residual
+from measured_transformer.analysis import (
+    ablation,
+    attribution,
+    attribution_graph,
+    attribution_patching,
+    faithfulness,
+    interchange,
+    lens,
+    patching,
+    path_patching,
+    references,
+    residual,
+    steering,
+    transcoders,
+    tuned_lens,
+)
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import answer_logit
-from measured_transformer.analysis.texts import as_batch
+from measured_transformer.analysis.edges import Edge, edges, meet, sublayers
+from measured_transformer.analysis.texts import as_batch, as_pairs, as_row, as_rows
 from measured_transformer.internals.tokens import as_model, as_prompts, as_tokens, naming
 from torch import Tensor
 
 MODEL = (
-    Decoder(Config(vocab=256, d_model=16, n_layers=2, n_heads=2, positions="rotary"))
+    Decoder(
+        Config(vocab=256, d_model=16, n_layers=2, n_heads=2, positions="rotary", activation="relu")
+    )
     .double()
     .eval()
 )
@@ -43,6 +61,11 @@ TOKENS, OTHER = (torch.tensor([encode(text)]) for text in (FIRST, SECOND))
 TARGET = answer_logit(-1, torch.tensor([32]))
 HEAD = Component("blocks.0.attention.mixed", 1)
 LAST = Component("blocks.1.residual_post")
+EDGE = Edge(HEAD, Component("blocks.1.attention.keys", 0))
+ALIGNED = interchange.Aligned((HEAD,), positions=[-1])
+STEERING = steering.SteeringVector(LAST, torch.arange(16, dtype=torch.float64))
+FEATURES = [transcoders.neurons_as_features(block.feedforward) for block in MODEL.blocks]
+LENS = tuned_lens.train_tuned_lens(MODEL, TOKENS, seed=0, held=0.4, steps=0)
 CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "lens_logits": lambda m, a, b: lens.lens_logits(m, a),
     "attention_weights": lambda m, a, b: attribution.attention_weights(m, a),
@@ -63,6 +86,46 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "restored_tokens": lambda m, a, b: patching.restored_tokens(m, a, b, TARGET),
     "path_patched": lambda m, a, b: patching.path_patched(m, a, b, HEAD, [LAST], TARGET),
     "ledger": lambda m, a, b: residual.ledger(m, a).states,
+    "mean_difference": lambda m, a, b: steering.mean_difference(m, a, b, LAST).vector,
+    "shuffled_controls": lambda m, a, b: (
+        steering.shuffled_controls(m, a, b, STEERING, 1, torch.Generator().manual_seed(1))[0].vector
+    ),
+    "attribution_patched": lambda m, a, b: attribution_patching.attribution_patched(
+        m, a, b, [HEAD], TARGET
+    )[HEAD],
+    "compare_patching": lambda m, a, b: (
+        attribution_patching.compare_patching(m, a, b, [HEAD], TARGET).patched
+    ),
+    "edges_replaced": lambda m, a, b: path_patching.edges_replaced(
+        m, a, [EDGE], references.seen_on(m, b, [HEAD]).values
+    ),
+    "edge_patched": lambda m, a, b: path_patching.edge_patched(m, a, b, [EDGE], TARGET),
+    "patched_along": lambda m, a, b: path_patching.patched_along(m, a, b, [EDGE], TARGET),
+    "interchanged": lambda m, a, b: interchange.interchanged(m, a, [(ALIGNED, b)]),
+    "interchange_accuracy": lambda m, a, b: (
+        interchange.interchange_accuracy(m, a, [(ALIGNED, b)], torch.tensor([32])).answers
+    ),
+    "ablations": lambda m, a, b: faithfulness.ablations(m, a, TARGET, "mean", reference=b).only([]),
+    "seen_on": lambda m, a, b: references.seen_on(m, a, [HEAD]).values[HEAD.tap],
+    "replacements": lambda m, a, b: references.replacements(m, a, [HEAD], "mean", reference=b)[
+        HEAD.tap
+    ],
+    "network_pairs": lambda m, a, b: transcoders.network_pairs(m, a)[1],
+    "fit_transcoders": lambda m, a, b: (
+        transcoders.fit_transcoders(m, a, 4, seed=0, steps=2)[0].encoder
+    ),
+    "network_errors": lambda m, a, b: transcoders.network_errors(m, FEATURES[::-1], a),
+    "train_tuned_lens": lambda m, a, b: (
+        tuned_lens.train_tuned_lens(m, a, seed=0, held=0.4, steps=1).weight
+    ),
+    "tuned_logits": lambda m, a, b: tuned_lens.tuned_logits(m, LENS, a),
+}
+# Of one sequence, which has no axis for texts.
+ROWS: dict[str, Callable[[Any, Any], Any]] = {
+    "freeze": lambda m, a: attribution_graph.freeze(m, a).logits,
+    "attribution_graph": lambda m, a: (
+        attribution_graph.attribution_graph(m, FEATURES, a, logits=[32]).edges
+    ),
 }
 BATCHES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "depths": lambda m, a, b: lens.depths(m, a),
@@ -85,6 +148,62 @@ def test_a_text_is_its_tokens(name: str):
         (LANGUAGE, TOKENS, OTHER),
     ):
         assert torch.equal(call(model, a, b), expected)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_sequence_may_be_one_text(name: str):
+    call = ROWS[name]
+    expected = call(MODEL, TOKENS[0])
+    assert expected.abs().sum() > 0
+    for model, a in ((LANGUAGE, FIRST), (LANGUAGE, [FIRST]), (LANGUAGE, TOKENS[0])):
+        assert torch.equal(call(model, a), expected)
+    with pytest.raises(ValueError, match="expected one text, got 2"):
+        call(LANGUAGE, [FIRST, SECOND])
+
+
+def test_prompts_for_steering_may_differ_in_length():
+    texts, rows = (
+        ["The cat sat", "Thou"],
+        [torch.tensor(encode(t)) for t in ("The cat sat", "Thou")],
+    )
+    found = steering.mean_difference(LANGUAGE, texts, FIRST, LAST)
+    assert torch.equal(found.vector, steering.mean_difference(MODEL, rows, TOKENS, LAST).vector)
+
+
+def test_the_effect_of_a_dose_is_read_on_texts():
+    doses = [0.0, 2.0]
+    expected = steering.dose_response(
+        MODEL, STEERING, doses, TOKENS, TARGET, as_batch(LANGUAGE, SECOND)
+    )
+    found = steering.dose_response(LANGUAGE, STEERING, doses, FIRST, TARGET, SECOND)
+    assert found.rows() == expected.rows()
+    assert found.rows()[0] != found.rows()[1]
+
+
+def test_a_model_with_its_tokenizer_is_steered_and_replaced_in():
+    assert edges(LANGUAGE) == edges(MODEL)
+    assert sublayers(LANGUAGE) == sublayers(MODEL)
+    assert meet(LANGUAGE, HEAD, HEAD)
+    values = references.seen_on(LANGUAGE, SECOND, [HEAD]).values
+    plain = MODEL(TOKENS)
+    for block in (
+        steering.steer(LANGUAGE, STEERING, 2.0),
+        references.replaced(LANGUAGE, [HEAD], values),
+        transcoders.replaced(LANGUAGE, FEATURES[::-1]),
+    ):
+        with block:
+            assert not torch.allclose(MODEL(TOKENS), plain)
+        assert torch.equal(MODEL(TOKENS), plain)
+
+
+def test_tokens_stay_what_they_are_in_every_form():
+    rows = [torch.tensor([1, 2]), torch.tensor([3])]
+    assert as_row(LANGUAGE, TOKENS[0]) is not None
+    assert as_rows(LANGUAGE, rows) is rows
+    [(kept, tokens), (_, cut)] = as_pairs(LANGUAGE, [(ALIGNED, TOKENS), (ALIGNED, FIRST)])
+    assert kept is ALIGNED
+    assert tokens is TOKENS
+    assert torch.equal(cut, TOKENS)
 
 
 @pytest.mark.parametrize("name", BATCHES)

@@ -36,7 +36,7 @@ def none(problems: Any) -> None:
 
 
 def in_a_room(name: str) -> bool:
-    """Whether a module serves one chapter alone; such modules have no entries."""
+    """Return whether a module serves one chapter alone; such modules have no entries."""
     return name.startswith("measured_book.rooms.")
 
 

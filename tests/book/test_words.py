@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -230,3 +233,25 @@ def test_what_is_computed_beside_an_effect():
         "bootstrap interval 0.98 to 1.21, Hedges' g 2.07, p 0.012 after Holm's correction"
     )
     assert beside_in_words(part(Bound(at_most=0.0), value=[-1.0])) == ""
+
+
+def test_what_nobody_asks_for_is_not_shipped(tmp_path: Path) -> None:
+    static = tmp_path / "_static"
+    for name in (
+        "styles/a.css.map",
+        "b.js.map",
+        "fonts/one.ttf",
+        "fonts/one.woff2",
+        "fonts/two.ttf",
+    ):
+        (static / name).parent.mkdir(parents=True, exist_ok=True)
+        (static / name).write_text("")
+    face = '@font-face{src:url(one.woff2) format("woff2")%s}'
+    sheet = static / "styles/a.css"
+    second = ',url(../fonts/one.ttf?4) format("truetype")'
+    sheet.write_text(f"{face % second}\n/*# sourceMappingURL=a.css.map */")
+    app: Any = SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(format="html"))
+    offline._drop_what_nobody_asks_for(app, None)
+    kept = {path.name for path in static.rglob("*") if path.is_file()}
+    assert kept == {"a.css", "one.woff2", "two.ttf"}, "a font without a second format stays"
+    assert sheet.read_text().strip() == face % ""

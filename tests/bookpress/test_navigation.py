@@ -103,29 +103,3 @@ def test_a_page_that_wants_headings_gets_them() -> None:
     empty: dict[str, Any] = {}
     give_titles(app, "search", "search.html", empty, None)
     assert empty == {}
-
-
-def test_pages_outside_the_table_share_it_with_their_folder() -> None:
-    env = environment()
-    env.all_docs = set(env.tocs)
-    app: Any = SimpleNamespace(builder=SimpleNamespace(env=env))
-    made: list[str] = []
-
-    def shown(page: str, **settings: Any) -> str:
-        def make(**settings: Any) -> str:
-            made.append(page)
-            return f"{page} {sorted(settings.items())}"
-
-        context: dict[str, Any] = {"toctree": make}
-        give_titles(app, page, "page.html", context, None)
-        table: str = context["toctree"](titles_only=True, **settings)
-        return table
-
-    first = shown("_modules/a/x", collapse=True)
-    assert shown("_modules/a/y", collapse=True) == first
-    assert made == ["_modules/a/x"]
-    assert shown("_modules/b/x", collapse=True) != first, "links of another folder"
-    assert shown("_modules/a/x", collapse=False) != first, "another kind of table"
-    assert shown("one", collapse=True).startswith("one ")
-    assert shown("two", collapse=True).startswith("two "), "a page of the book has its own place"
-    assert made == ["_modules/a/x", "_modules/b/x", "_modules/a/x", "one", "two"]

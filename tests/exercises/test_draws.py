@@ -51,9 +51,18 @@ def sparse(highest, second, lowest):
 
 RIGHT: dict[str, Any] = {
     "attention.padding": padded,
+    "depth.luck": lambda models, order: (1 / models, 1 / math.gamma(order + 1)),
+    "induction.weight": lambda score, keys, wanted: (
+        1 / (1 + (keys - 1) * math.exp(-score)), math.log((keys - 1) / (1 / wanted - 1))
+    ),
     "initialisation.uniform": lambda reach, layers: (reach**2 / 3, (reach**2 / 3) ** layers),
+    "language.compared": lambda byte, token, length: (
+        math.log(byte, 2), math.log(token, 2) / length
+    ),
     "layer_norm.by_hand": by_hand,
     "learning_rate.edge": lambda least, middle, most: (2 / most, 2 / (least + most)),
+    "norm_gradients.on_the_skip": lambda blocks: (math.sqrt(0.5) ** (2 * blocks), 1.0),
+    "norm_gradients.rate_factors": lambda times: (times * times, times),
     "positions.gaps": lambda places, few, many: ((places + 1) / (few + 1), (places + 1) / (many + 1)),
     "positions.turned_pairs": lambda pairs, length, base: sum(
         2 * math.pi * base ** (2 * i / (2 * pairs)) <= length for i in range(pairs)
@@ -62,8 +71,14 @@ RIGHT: dict[str, Any] = {
     "projections.knobs": lambda width, head: (
         2 * width * head - head**2, width * head - head * (head - 1) / 2
     ),
+    "recurrent.forget": lambda bias, tokens: (
+        math.log(2) / math.log1p(math.exp(-bias)), -math.log(math.exp(1 / tokens) - 1)
+    ),
     "scale.sparsemax": sparse,
     "scale.variance": lambda query, key, width, stream, heads: (query * key * width, 2 * width, 1 / heads),
+    "training_attention.rows": lambda keys: (
+        math.log(2, keys), 0.0, -(0.5 * math.log(0.5, keys) + 0.5 * math.log(0.5 / (keys - 1), keys))
+    ),
     "warm_up.rectified": rectified,
     "warm_up.uncorrected": lambda beta1, low, high: (
         (1 - beta1) / (1 - low) ** 0.5, (1 - beta1) / (1 - high) ** 0.5, (1 - high) ** -0.5
@@ -175,11 +190,11 @@ def test_functions_are_tried_on_other_inputs(monkeypatch):
 
 def test_an_exercise_that_cannot_be_drawn_says_which_can():
     with pytest.raises(
-        ValueError, match=r"got norm_gradients.on_the_skip, which has .*: norm_gradients\."
+        ValueError, match=r"got initialisation.he_gains, which has .*: initialisation\."
     ):
-        draw("norm_gradients.on_the_skip", "Ada")
+        draw("initialisation.he_gains", "Ada")
     with pytest.raises(ValueError, match="which has the numbers of its page alone"):
-        check("norm_gradients.on_the_skip", (1.0, 2.0), draw="Ada")
+        check("initialisation.he_gains", (1.0, 2.0), draw="Ada")
 
 
 def test_a_verdict_names_the_draw():

@@ -26,6 +26,8 @@ CONFIGS = {
     "alibi": {"positions": "alibi"},
     "relative, unscaled": {"positions": "relative", "attention_scale": 1.0, "norm": "rms"},
     "learned": {"positions": "learned", "tie_embeddings": True},
+    "wide": {"wide_stream": True, "norm": "rms", "activation": "swiglu"},
+    "wide, post": {"wide_stream": True, "placement": "post", "embedding_norm": True},
 }
 KINDS = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": EncoderDecoder}
 # How far a watched run may be from one in float64, beside twice what an unwatched one is: in units of the

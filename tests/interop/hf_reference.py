@@ -19,7 +19,7 @@ def randomise(model: nn.Module, seed: int = 0) -> None:
             if parameter.ndim == 1:
                 parameter.copy_(centre * (name.endswith("weight")) + 0.2 * noise)
             else:
-                parameter.copy_(noise * min(parameter.shape) ** -0.5)
+                parameter.copy_(noise * min(parameter.shape[-2:]) ** -0.5)
 
 
 def rms_norm(self: nn.Module, x: Tensor) -> Tensor:

@@ -180,7 +180,7 @@ def test_a_model_that_is_not_its_config_is_refused_and_nothing_changes(name, tmp
     assert not list(tmp_path.iterdir())
     to_huggingface(make(Decoder, GPT2), tmp_path)
     files = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with pytest.raises(ValueError, match="model"):
+    with pytest.raises(ValueError, match=r"does not compute|does not have|no architecture"):
         to_huggingface(model, tmp_path)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == files
     for key, value in model.state_dict().items():

@@ -126,6 +126,7 @@ def test_there_and_back(kind, config, tmp_path: Path):
         n_decoder_layers=again.config.n_decoder_layers,
         max_length=again.config.max_length,
         embedding_scale=again.config.embedding_scale,
+        wide_stream=again.config.wide_stream,
         rotary_pairing=again.config.rotary_pairing,
     )
     assert json.loads((tmp_path / "made/here/config.json").read_text()) == settings
@@ -401,7 +402,7 @@ def test_damaged_files(folder: Path):
         (Encoder, BERT, {"position_embedding_type": "relative_key"}, "position_embedding_type"),
         (Encoder, BERT, {"is_decoder": True}, "is_decoder=True"),
         (Encoder, BERT, {"architectures": ["BertLMHeadModel"]}, "BertLMHeadModel"),
-        (EncoderDecoder, T5, {"architectures": ["T5EncoderModel"]}, "T5EncoderModel"),
+        (EncoderDecoder, T5, {"architectures": ["T5ForQuestionAnswering"]}, "T5ForQues"),
         (EncoderDecoder, T5, {"feed_forward_proj": "gated-quick_gelu"}, "gated-quick_gelu"),
         (EncoderDecoder, T5, {"feed_forward_proj": ["relu"]}, "feed_forward_proj must be a name"),
         (EncoderDecoder, T5, {"dense_act_fn": "mish"}, "got 'mish'"),

@@ -59,7 +59,7 @@ def ours_by_token(model: Decoder, tokens: Tensor) -> Tensor:
 
 
 def grows(config: Config) -> bool:
-    """Whether the rotary angles depend on the length."""
+    """Return whether the rotary angles depend on the length."""
     found = (config.of_layer(i).rotary_scaling for i in range(config.n_layers))
     return any(one is not None and one.grows for one in found)
 

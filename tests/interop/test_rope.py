@@ -72,12 +72,12 @@ WRITTEN: dict[str, dict[str, Any]] = {
 }
 
 
-def ours(theirs: dict[str, Any], length: int) -> tuple[torch.Tensor, float]:
+def ours(theirs: dict[str, Any], length: int, width: int = WIDTH) -> tuple[torch.Tensor, float]:
     found = read_rope({"max_position_embeddings": LONGEST, **theirs})
     scaling: RotaryScaling | None = found["rotary_scaling"]
     if scaling is None:
-        return frequencies(WIDTH, base=found["rotary_base"]), 1.0
-    return scaling.frequencies(WIDTH, found["rotary_base"], length), scaling.factor_of_vectors
+        return frequencies(width, base=found["rotary_base"]), 1.0
+    return scaling.frequencies(width, found["rotary_base"], length), scaling.factor_of_vectors
 
 
 @pytest.mark.parametrize("length", [8, 40, 100])
@@ -176,3 +176,14 @@ def test_settings_that_are_no_dictionary_are_refused():
         read_rope({"rope_scaling": "linear"})
     with pytest.raises(ValueError, match="config must hold max_position_embeddings"):
         read_rope({"rope_scaling": {"type": "dynamic", "factor": 2.0}})
+
+
+@pytest.mark.parametrize("length", [4, LONGEST, 400])
+def test_a_single_turned_pair_has_no_base_that_could_grow(length: int):
+    """`transformers` divides by zero there: its base grows with the power d / (d - 2)."""
+    dynamic = {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}
+    one, _ = ours(dynamic, length, width=2)
+    assert one.tolist() == [1.0]
+    two, _ = ours(dynamic, length, width=4)
+    assert two[0] == 1.0
+    assert bool(two[1] < frequencies(4, base=1e4)[1]) == (length > LONGEST)

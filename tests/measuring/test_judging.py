@@ -6,12 +6,8 @@ from typing import Any
 import pytest
 from demo_room import CLAIMS, MEASURE, Inline, Room
 from measured_book.evidence import registry
-from measured_book.measuring.judging import (
-    judge_room,
-    results_of,
-    value_of,
-    with_chapter_verdicts,
-)
+from measured_book.measuring.dependencies import results_of
+from measured_book.measuring.judging import judge_room, value_of, with_chapter_verdicts
 from measured_book.measuring.measurement import readings_of
 from measured_book.measuring.scheduler import measure_all
 

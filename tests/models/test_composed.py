@@ -13,6 +13,8 @@ from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.models.sizes import count_parameters
+from measured_transformer.parts.experts import Clamp, Experts
+from measured_transformer.parts.latent import Latent
 from measured_transformer.parts.norms import NORMS
 from measured_transformer.parts.position_schemes import SCHEMES, PositionScheme
 from measured_transformer.parts.rotary_scaling import (
@@ -66,8 +68,59 @@ CHOICES = {
     "no biases of q, k, v": {"qkv_bias": False},
     "norms without bias": {"norm_bias": False},
     "attention without norm": {"attention_norm": False},
+    "another decoder": {"n_decoder_heads": 2, "d_decoder_ff": 12, "n_kv_heads": 2},
+    "an embedding for each side": {"shared_embedding": False, "tie_embeddings": True},
+    "wide stream": {"wide_stream": True, "placement": "sandwich"},
     "first block's attention without norm": {
         "layers": (Layer(attention_norm=False), *[Layer()] * 3),
+    },
+    "experts": {"network": Experts(5, 2)},
+    "experts with gates, biases, normalised": {
+        "network": Experts(4, 2, width=5, normalised=True, router_bias=True),
+        "activation": "swiglu",
+    },
+    "experts, some shared": {
+        "network": Experts(4, 1, shared_width=7, shared_gate=True, scores="sigmoid"),
+        "bias": False,
+        "parallel": True,
+    },
+    "experts in groups": {
+        "network": Experts(
+            6, 2, groups=3, asked_groups=2, group_best=2, choice_bias=True, weight_scale=2.5
+        ),
+        "initialisation": "gpt2",
+    },
+    "clamped experts": {"network": Experts(4, 3, clamp=Clamp(0.8, 1.3)), "activation": "swiglu"},
+    "experts in some blocks": {"layers": (Layer(network=Experts(3, 1)), Layer())},
+    "latent attention": {"attention": Latent(8, d_rotary=2), "positions": "rotary"},
+    "latent attention, of queries too": {
+        "attention": Latent(8, d_rotary=4, d_value=6, query_rank=5),
+        "positions": "rotary",
+        "norm": "rms",
+        "norm_offset": 1.0,
+        "window": 3,
+    },
+    "latent attention, ALiBi": {
+        "attention": Latent(8, d_value=3, normalised=False),
+        "positions": "alibi",
+        "window": 4,
+        "bias": False,
+    },
+    "latent attention, capped, sinks": {
+        "attention": Latent(6, d_rotary=2, d_value=9),
+        "positions": "rotary",
+        "rotary_scaling": SCALINGS[2],
+        "score_cap": 2.0,
+        "sinks": True,
+    },
+    "latent attention in some blocks": {
+        "positions": "rotary",
+        "n_kv_heads": 2,
+        "layers": (
+            Layer(attention=Latent(8, d_rotary=2, query_rank=4), network=Experts(3, 2)),
+            Layer(),
+            Layer(attention=Latent(8, d_rotary=2), positions="none"),
+        ),
     },
     "layers": {
         "positions": "rotary",
@@ -234,12 +287,23 @@ def test_a_block_has_the_settings_of_its_layer():
         ({"qk_norm": "all"}, "qk_norm must be one of none, head, heads, width; got 'all'"),
         ({"score_cap": -1.0}, "score_cap must be positive or None"),
         ({"window": 0}, "window must be a positive whole number"),
+        (
+            {"network": "experts"},
+            "network must be an object of a class derived from Network, got str",
+        ),
+        ({"network": Experts(4, 2, clamp=Clamp())}, "clamp is for gated activations, got 'gelu'"),
+        ({"attention": Latent(4), "positions": "rotary"}, "need an even width of heads, got 0"),
+        (
+            {"attention": Latent(4), "qk_norm": "head"},
+            "latent attention is for qk_norm='none'",
+        ),
         ({"layers": ({"window": 3},)}, "layers must hold objects of the class Layer, got dict"),
         ({"layers": (Layer(rotary_base=9.0),)}, "layers with rotary settings are for"),
         ({"positions": "rotary", "layers": (Layer(rotary_base=0.5),)}, "rotary_base must be"),
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("unhooked")
 def test_what_does_not_fit_together_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         Config(**SIZES, **changes)

@@ -164,6 +164,21 @@ def test_one_embedding_serves_both_sides_and_may_serve_the_end():
         assert torch.equal(run(again, False, source, target), run(model, False, source, target))
 
 
+def test_each_side_may_have_an_embedding_and_the_decoders_is_tied():
+    model = made(SMALL.replace(shared_embedding=False, tie_embeddings=True))
+    assert model.decoder.token_embedding.weight is not model.encoder.token_embedding.weight
+    assert model.unembedding.weight is model.decoder.token_embedding.weight
+
+
+def test_the_decoder_may_have_other_heads_and_neurons():
+    model = made(SMALL.replace(n_decoder_heads=2, d_decoder_ff=6, positions="relative"))
+    reading, writing = model.encoder.blocks[0], model.decoder.blocks[0]
+    assert (reading.attention.n_heads, reading.feedforward.up.out_features) == (4, 24)
+    assert (writing.attention.n_heads, writing.feedforward.up.out_features) == (2, 6)
+    assert writing.cross_attention.n_heads == 2
+    assert model(tokens(3, 9), tokens(3, 7)).shape[:2] == (3, 7)
+
+
 def test_every_parameter_gets_a_gradient():
     for positions in SCHEMES:
         model = made(SMALL.replace(positions=positions, activation="geglu", max_length=8))

@@ -69,6 +69,7 @@ def test_every_field_comes_back_as_it_was():
 @pytest.fixture
 def nested(monkeypatch: pytest.MonkeyPatch) -> type:
     monkeypatch.setattr(kept_config, "Config", Whole)
+    monkeypatch.setattr(kept_config, "PARTS", ())
     return Whole
 
 

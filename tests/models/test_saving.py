@@ -17,8 +17,9 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
-from measured_transformer.models.saving import load, save
+from measured_transformer.models.saving import kept_beside, load, save
 from safetensors.torch import load_file, save_file
+from test_composed import CHOICES, made, tokens
 from torch import nn
 
 SMALL: dict[str, Any] = {"vocab": 11, "d_model": 16, "n_layers": 2, "n_heads": 4}
@@ -39,6 +40,8 @@ CASES = [
     *[(kind, change) for kind in (Decoder, Encoder, EncoderDecoder) for change in CHANGES],
     *[(Encoder, change) for change in ENCODERS],
     (EncoderDecoder, {"n_decoder_layers": 1, "tie_embeddings": True}),
+    (EncoderDecoder, {"n_decoder_heads": 2, "d_decoder_ff": 6, "positions": "sinusoidal_halves"}),
+    (EncoderDecoder, {"shared_embedding": False, "tie_embeddings": True, "wide_stream": True}),
 ]
 
 
@@ -63,6 +66,19 @@ def test_every_model_comes_back_exactly(kind: type, change: dict[str, Any], tmp_
     assert list(own) == list(other)
     assert all(torch.equal(own[name], other[name]) for name in own)
     assert torch.equal(outputs(model), outputs(again))
+
+
+@pytest.mark.parametrize("changes", CHOICES.values(), ids=CHOICES)
+@pytest.mark.parametrize("kind", [Decoder, Encoder, EncoderDecoder])
+@torch.no_grad()
+def test_every_choice_of_a_config_comes_back(kind: type, changes: dict[str, Any], tmp_path: Path):
+    if kind is EncoderDecoder and changes.get("parallel"):
+        pytest.skip("a parallel block has no cross-attention")
+    model = made(kind, changes, torch.float32)
+    again = load(save(model, tmp_path))
+    assert again.config == model.config
+    given = (tokens(), tokens(n=5)) if kind is EncoderDecoder else (tokens(),)
+    assert torch.equal(again(*given), model(*given))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
@@ -152,6 +168,44 @@ def test_a_module_that_holds_a_model(tmp_path: Path):
     inner = decoder()
     save(Language(inner.config), tmp_path)
     assert torch.equal(load(tmp_path).unembedding.weight, inner.unembedding.weight)
+
+
+def test_texts_are_kept_beside_the_model(tmp_path: Path):
+    first, second = decoder(), decoder(n_layers=1)
+    save(first, tmp_path, beside={"notes.txt": "äöü", "more.json": "{}"})
+    assert kept_beside(tmp_path) == {"notes.txt": "äöü", "more.json": "{}"}
+    assert load(tmp_path).config == first.config
+    save(first, tmp_path, beside={"notes.txt": "äöü"})
+    save(second, tmp_path, beside={"notes.txt": "later"})
+    assert kept_beside(tmp_path) == {"notes.txt": "later"}
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".json", ".safetensors", ".txt"]
+    save(second, tmp_path)
+    assert kept_beside(tmp_path) == {}
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".json", ".safetensors"]
+    (tmp_path / "notes-mine.txt").write_text("mine")
+    save(second, tmp_path)
+    assert (tmp_path / "notes-mine.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["../x.txt", "x", "", ".txt", "a/b.txt"])
+def test_a_name_beside_is_a_plain_file_name(name: str, tmp_path: Path):
+    with pytest.raises(ValueError, match="expected a file name such as"):
+        save(decoder(), tmp_path / "new", beside={name: "text"})
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_beside_must_be_there(tmp_path: Path):
+    save(decoder(), tmp_path, beside={"notes.txt": "text"})
+    (file,) = tmp_path.glob("*.txt")
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="is no text, or it is damaged"):
+        kept_beside(tmp_path)
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"is missing, which model\.json beside it names"):
+        kept_beside(tmp_path)
+    change_about(tmp_path, beside={"notes.txt": "../notes.txt"})
+    with pytest.raises(ValueError, match="must name files beside it"):
+        load(tmp_path)
 
 
 # Replacing what is there ----------------------------------------------------------------------------

@@ -19,6 +19,8 @@ CONFIGS = [
     SMALL.replace(attention_bias=False, positions="relative", activation="geglu", final_norm=False),
     SMALL.replace(ffn_bias=False, norm="none", head="none", d_ff=None),
     SMALL.replace(head_bias=True, embedding_norm=True, n_decoder_layers=3, activation="reglu"),
+    SMALL.replace(n_decoder_heads=2, d_decoder_ff=12, shared_embedding=False, d_head=5),
+    SMALL.replace(n_decoder_heads=8, positions="relative", tie_embeddings=True, n_kv_heads=2),
 ]
 BERTS = [
     SMALL.replace(head="mlm", head_bias=True, tie_embeddings=True, token_types=2, pooler=True),

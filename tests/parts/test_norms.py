@@ -114,3 +114,19 @@ def test_another_name_is_refused(unhooked):
         ValueError, match="norm must be one of layer, rms, layer_plain, none; got 'batch'"
     ):
         make_norm("batch", 4)
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_a_norm_in_float16_takes_and_gives_float32(kind):
+    """A stream beyond the largest number of float16 is normalised as it is."""
+    exact, _ = pair(kind, 8, 1e-5, True)
+    norm = make_norm(kind, 8).half()
+    norm.load_state_dict(exact.state_dict())
+    x = 1e5 * normal(3, 8)
+    expected = exact.half().double()(x).float()
+    plain = norm(x.float())
+    assert plain.dtype == torch.float32
+    torch.testing.assert_close(plain, expected, rtol=1e-5, atol=1e-5)
+    with capture(norm):
+        torch.testing.assert_close(norm(x.float()), expected, rtol=1e-5, atol=1e-5)
+    assert norm(torch.ones(1, 8).half()).dtype == torch.float16

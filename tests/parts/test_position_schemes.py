@@ -62,6 +62,19 @@ def test_a_number_means_the_positions_from_zero():
     assert torch.equal(direct[0], torch.tensor([0.0, 1.0] * 3))
 
 
+def test_sines_may_stand_before_all_cosines():
+    table = sinusoidal_encoding(7, 6, pairing="halves", dtype=DOUBLE)
+    plain = sinusoidal_encoding(7, 6, dtype=DOUBLE)
+    assert torch.equal(table, torch.cat((plain[:, 0::2], plain[:, 1::2]), dim=1))
+    module = SinusoidalPositions(6, pairing="halves").double()
+    assert torch.equal(module(3, offset=2), table[2:5])
+
+
+def test_another_order_of_sines_is_refused(unhooked):
+    with pytest.raises(ValueError, match="pairing must be 'interleaved' or 'halves', got 'x'"):
+        sinusoidal_encoding(7, 6, pairing="x")
+
+
 def test_far_positions_are_exact_in_float32():
     far = 10_000_019
     (row,) = sinusoidal_encoding(torch.tensor([far]), 4)

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 from measured_book.evidence.verdicts import parts_of
-from measured_book.measuring.judging import Judged, judge_room, value_of
+from measured_book.measuring.judged import Judged
+from measured_book.measuring.judging import judge_room, value_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).with_name("before")

@@ -31,6 +31,7 @@ INSTRUMENTS = {
     "analysis.alarms",
     "analysis.alignment",
     "analysis.attribution",
+    "analysis.attribution_graph",
     "analysis.attribution_patching",
     "analysis.bench",
     "analysis.bleu",
@@ -52,7 +53,11 @@ INSTRUMENTS = {
     "analysis.readers",
     "analysis.references",
     "analysis.steering",
+    "analysis.transcoders",
+    "analysis.tuned_lens",
     "figures.fact_tables",
+    "viewer.sentences",
+    "viewer.table",
     "viewer.workbench",
 }
 """What is there for those who use the library and for chapters to come: one chapter, or none yet, is enough."""
@@ -68,7 +73,23 @@ def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
     if room.name == "your_own_checkpoint":
         assert names_in(room) == {"figures.py", "comparison.json"}  # it was compared elsewhere
     else:
-        assert names_in(room) | {"reading.py"} == NAMES
+        further = {name for name in names_in(room) - NAMES if name.endswith(".py")}
+        assert (names_in(room) - further) | {"reading.py"} == NAMES
+        assert {Path(name).stem for name in further} <= modules_by_question(room)
+
+
+def modules_by_question(room: Path) -> set[str]:
+    """The modules of a room that its measurements are made of, or that its page shows."""
+    pages = list((ROOT / "book").rglob(room.name.replace("_", "-") + ".md"))
+    codes = [path.read_text("utf-8") for path in room.glob("*.py")]
+    codes += [cell for page in pages for cell in cells(page)]
+    own = f"measured_book.rooms.{room.name}."
+    return {
+        name.removeprefix(own).partition(".")[0]
+        for code in codes
+        for name in imported(code)
+        if name.startswith(own)
+    }
 
 
 @pytest.mark.parametrize("room", rooms())
@@ -85,7 +106,7 @@ def test_no_fingerprint_is_kept_of_what_is_measured_no_more(room: str):
 
 
 def declares_readings(path: Path) -> bool:
-    """Whether a module says what claims are judged by, or names numbers of the prose."""
+    """Return whether a module says what claims are judged by, or names numbers of the prose."""
     functions = [
         x for x in ast.parse(path.read_text("utf-8")).body if isinstance(x, ast.FunctionDef)
     ]

@@ -47,7 +47,7 @@ def trained(monkeypatch):
 
 
 def as_alone(runs, config=CONFIG, task=TASK, **options):
-    """Whether each run has the bits of `train`."""
+    """Return whether each run has the bits of `train`."""
     for run in runs:
         other = train(config, task, seed=run.seed, **{**ASK, **options})
         pairs = zip(run.model.parameters(), other.model.parameters(), strict=True)

@@ -46,7 +46,7 @@ def freeze_embedding(model):
 
 
 def equal(a, b):
-    """Whether two runs are the same, bit for bit."""
+    """Return whether two runs are the same, bit for bit."""
     states = [run.model.state_dict() for run in (a, b)]
     return (
         states[0].keys() == states[1].keys()

@@ -8,6 +8,7 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.experts import most_likely
 from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.tasks.skill_tables import SkillTables
 from measured_transformer.training.loop import make_model, train
@@ -17,7 +18,6 @@ from measured_transformer.variants.experts import (
     Routed,
     balance_loss,
     capacity,
-    most_likely,
     operations,
     within_capacity,
 )

@@ -26,7 +26,8 @@ second process read half of the pages, and others write them.
 `terms` links the first mention of a term to the glossary.
 
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
-them.
+them; `loads` makes the tables of checkpoints, files and packages that the library reads. `sources` gives the
+pages of the library's source their frame, and `highlighting` keeps marks that nobody sees out of code.
 """
 
 from __future__ import annotations
@@ -51,10 +52,12 @@ from bookpress.sphinx import (
     foot,
     front,
     head,
+    highlighting,
     lab_notes,
     landing,
     letters,
     licences,
+    loads,
     navigation,
     nodes,
     numbers,
@@ -69,6 +72,7 @@ from bookpress.sphinx import (
     scorecard,
     scorefill,
     scores,
+    sources,
     strict,
     summaries,
     terms,
@@ -101,6 +105,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
         downloads,
         offline,
         reference,
+        loads,
+        highlighting,
+        sources,
         terms,
     ):
         part.setup(app)
@@ -129,6 +136,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
 def _version() -> int:
     """Return a number that changes with this package, so that pages it made before are made anew."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted([*Path(__file__).parent.glob("*.py"), *sources.TEMPLATES.iterdir()]):
         digest.update(path.read_bytes())
     return int.from_bytes(digest.digest()[:6], "big")

@@ -22,7 +22,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from bookpress.extras import extras_of, requirements_of
+from bookpress.extras import alone_of, extras_of, requirements_of
 from bookpress.first_cell import first_cell
 from bookpress.sphinx.editions import edition_in
 from bookpress.sphinx.nodes import (
@@ -201,7 +201,7 @@ def _is_exercise(node: nodes.Element) -> bool:
 
 
 def _is_start(block: nodes.literal_block) -> bool:
-    """Whether a block has an answer checked: what the reader writes goes there."""
+    """Return whether a block has an answer checked: what the reader writes goes there."""
     return block.get("language") == "python" and bool(_CHECKS.search(block.astext()))
 
 
@@ -453,12 +453,14 @@ def page_notebook(app: Sphinx, docname: str, doctree: nodes.document) -> Noteboo
 
 
 def _install_cell(app: Sphinx, docname: str, code: Iterable[str]) -> NotebookNode:
-    extras = extras_of(code, app.env.metadata[docname].get(ROOM))
+    cells, room = list(code), app.env.metadata[docname].get(ROOM)
+    extras = extras_of(cells, room)
     source = first_cell(
         requirements_of(extras),
         extras=",".join(extras),
         repository=repository_of(app),
         revision=edition_in(app).code_at,
+        alone=alone_of(cells, room),
     )
     return nbformat.v4.new_code_cell(source)
 

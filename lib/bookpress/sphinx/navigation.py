@@ -2,14 +2,12 @@
 
 The theme asks Sphinx for the titles of all pages, once a page. Sphinx copies every page's whole outline
 for that, each heading and each entry of the reference, and throws all but the titles away. Here it is given
-outlines that hold nothing else to begin with. Pages that have no place in the table, such as those of the
-library's source, share it with the others of their folder.
+outlines that hold nothing else to begin with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from docutils import nodes
@@ -17,7 +15,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.builders import Builder
 
-_PRINT = "measured_print"
+_TITLES = "measured_titles"
 
 
 def titles_of(outlines: Mapping[str, nodes.bullet_list]) -> dict[str, nodes.bullet_list]:
@@ -49,48 +47,32 @@ def give_titles(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
     """Let the page's template make its table of contents from titles where it wants titles only."""
-    del templatename, doctree
+    del pagename, templatename, doctree
     if "toctree" in context:
-        folder = None if pagename in app.builder.env.all_docs else pagename.rpartition("/")[0]
-        context["toctree"] = _from_titles(app.builder, context["toctree"], folder)
+        context["toctree"] = _from_titles(app.builder, context["toctree"])
 
 
-def _from_titles(
-    builder: Builder, make: Callable[..., str], folder: str | None
-) -> Callable[..., str]:
-    """Wrap a page's `toctree`; `folder` is that of a page outside the table, which shares it."""
-
+def _from_titles(builder: Builder, make: Callable[..., str]) -> Callable[..., str]:
     def toctree(**settings: Any) -> str:
         if not settings.get("titles_only"):
             return make(**settings)
-        prints = _prints(builder)
-        key = (folder, *sorted(settings.items()))
-        if folder is None or key not in prints.shared:
-            env = builder.env
-            whole, env.tocs = env.tocs, prints.titles
-            try:
-                prints.shared[key] = make(**settings)
-            finally:
-                env.tocs = whole
-        return prints.shared[key]
+        env = builder.env
+        titles = _titles(builder)
+        whole, env.tocs = env.tocs, titles
+        try:
+            return make(**settings)
+        finally:
+            env.tocs = whole
 
     return toctree
 
 
-@dataclass
-class _Print:
-    """What one print of all pages has in common: titles, and tables of contents that pages share."""
-
-    titles: dict[str, nodes.bullet_list]
-    shared: dict[tuple[Any, ...], str] = field(default_factory=dict)
-
-
-def _prints(builder: Builder) -> _Print:
-    """The print that a builder makes; it makes one only, and outlines are complete by then."""
-    found: _Print | None = getattr(builder, _PRINT, None)
+def _titles(builder: Builder) -> dict[str, nodes.bullet_list]:
+    """The titles of all pages, made once for each builder; outlines are complete by then."""
+    found: dict[str, nodes.bullet_list] | None = getattr(builder, _TITLES, None)
     if found is None:
-        found = _Print(titles_of(builder.env.tocs))
-        setattr(builder, _PRINT, found)
+        found = titles_of(builder.env.tocs)
+        setattr(builder, _TITLES, found)
     return found
 
 

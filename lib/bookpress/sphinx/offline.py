@@ -2,7 +2,7 @@
 
 MathJax comes from the package `sphinx-mathjax-offline`; of its 24 MB only what a page can ask for is
 copied. Font Awesome's script of 1.5 MB holds thousands of icons; the pages get one with the few
-that they show.
+that they show. Maps from style sheets to sources that are not here go, and fonts in a second format.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _PREFIXES = {"fas": "fas", "fa-solid": "fas", "fab": "fab", "fa-brands": "fab"} 
 }
 _ICON = re.compile(r'"?([a-z0-9-]+)"?:\[(\d+),(\d+),\[([^\]]*)\],"[0-9a-f]+","([^"]+)"\]')
 _FORMER_NAME = re.compile(r'"([a-z0-9-]+)"')
+_UNASKED = re.compile(r",url\([^)]*\.ttf[^)]*\)\s*format\([^)]*\)|/\*# sourceMappingURL=\S+ \*/")
 _USED = re.compile(r'class="([^"]*\bfa-[^"]*)"')
 
 _SCRIPT = """/* The icons of this book, from Font Awesome Free (https://fontawesome.com, CC BY 4.0). */
@@ -101,8 +102,21 @@ def _keep_used_icons(app: Sphinx, error: Exception | None) -> None:
         if name in known.get(prefix, {})
     }
     script.write_text(_SCRIPT % json.dumps(icons, separators=(",", ":")), "utf-8")
-    for sources in scripts.glob("*.map"):
-        sources.unlink()
+
+
+def _drop_what_nobody_asks_for(app: Sphinx, error: Exception | None) -> None:
+    """Leave out maps to sources, and fonts for browsers that cannot read the smaller format beside them."""
+    static = Path(app.outdir) / "_static"
+    if error is not None or app.builder.format != "html":
+        return
+    unasked = [*static.rglob("*.css.map"), *static.rglob("*.js.map")]
+    unasked += [font for font in static.rglob("*.ttf") if font.with_suffix(".woff2").is_file()]
+    for path in unasked:
+        path.unlink()
+    for sheet in static.glob("styles/*.css"):
+        text = sheet.read_text("utf-8")
+        if (asked := _UNASKED.sub("", text)) != text:
+            sheet.write_text(asked, "utf-8")
 
 
 def _wanted(classes: str) -> Iterator[tuple[str, str]]:
@@ -131,7 +145,8 @@ def _icons(script: str) -> dict[str, dict[str, tuple[int, int, str]]]:
 
 
 def setup(app: Sphinx) -> None:
-    """Register both."""
+    """Register them."""
     app.connect("config-inited", _use_own_mathjax)
     app.connect("build-finished", _copy_mathjax)
     app.connect("build-finished", _keep_used_icons)
+    app.connect("build-finished", _drop_what_nobody_asks_for)

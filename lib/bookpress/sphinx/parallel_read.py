@@ -113,7 +113,7 @@ def _forget_unused(env: BuildEnvironment) -> None:
 
 
 def _refused(app: Sphinx) -> bool:
-    """Whether an extension says that pages must be read one after another.
+    """Return whether an extension says that pages must be read one after another.
 
     One says nothing, sphinx_multitoc_numbering: it numbers chapters when all pages are read.
     """

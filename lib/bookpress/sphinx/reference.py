@@ -30,6 +30,8 @@ ROOMS = "rooms"
 _BEFORE_NAPOLEON, _AFTER_NAPOLEON = 400, 600
 _COLON = "\ue000"
 _ARGUMENTS = re.compile(r"\s*<dl>\n(<dd>.*?)</dl>\s*", re.DOTALL)
+_SIGNATURE = re.compile(r'<dt class="sig .*?</dt>', re.DOTALL)
+_UNSEEN = re.compile(r'<span class="(?:p|w|pre)">([^<]*)</span>')
 _PATHS = re.compile(r"(?:\b[a-z_]\w*\.)+(?=[A-Z])")
 _SIMPLE = (type(None), bool, int, float, str, tuple)
 
@@ -284,7 +286,10 @@ def _file_of(app: Sphinx, module: str) -> str | None:
 def mend_signatures(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Make lines of a signature's arguments; Sphinx writes them as a list that defines nothing."""
+    """Make lines of a signature's arguments; Sphinx writes them as a list that defines nothing.
+
+    Marks that no style shows go, which are half of a signature.
+    """
     if doctree is None or not any(doctree.findall(addnodes.desc)):
         return
 
@@ -292,7 +297,10 @@ def mend_signatures(
         inner = found[1].replace("<dd>", '<span class="sig-line">').replace("</dd>", "</span>")
         return f'<span class="sig-lines">{inner}</span>'
 
-    context["body"] = _ARGUMENTS.sub(lines, context["body"])
+    def spared(found: re.Match[str]) -> str:
+        return _UNSEEN.sub(r"\1", _UNSEEN.sub(r"\1", found[0]))  # one mark may stand in another
+
+    context["body"] = _SIGNATURE.sub(spared, _ARGUMENTS.sub(lines, context["body"]))
 
 
 def _rename_attributes() -> None:

@@ -88,7 +88,8 @@ def judged(env: BuildEnvironment, room: str) -> Judged:
     kept: dict[str, Judged] = env.app.__dict__.setdefault("measured_judged", {})
     if room not in kept:
         try:
-            kept[room] = _judging(env).judge_room(room)
+            with unchanging():  # or the same modules are looked for again for each measurement
+                kept[room] = _judging(env).judge_room(room)
         except (ValueError, KeyError, ImportError) as error:
             warn(f"room {room}: {_words(error)}", "record", env.docname)
             kept[room] = _Nothing()
@@ -96,6 +97,7 @@ def judged(env: BuildEnvironment, room: str) -> Judged:
 
 
 def _judging(env: BuildEnvironment) -> Any:
+    """The module that judges, of which `judge_room`, `value_of` and `results_of` are asked for here."""
     return importlib.import_module(env.config.measured_judging)
 
 

@@ -5,11 +5,15 @@ that no cell measured, a bare numeral in prose) are warnings while pages are rea
 them are seen at once. In the end a single one fails the build: with ``-W`` as any warning does, and
 without it too. The next build reads every page again and complains again. Only a result that does not hold
 for the code as it is now lets a plain build print its page, with marks (`rooms`).
+
+A page that was to be written and is not there fails the build, too. Sphinx says nothing of what a process that
+writes pages ran into while further ones were being started.
 """
 
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
@@ -26,6 +30,12 @@ class ContradictionError(SphinxError):
     """The pages and what was measured do not agree."""
 
     category = "The book and its measurements do not agree"
+
+
+class UnwrittenError(SphinxError):
+    """Pages that were to be written are not there."""
+
+    category = "Pages are missing"
 
 
 class _Complaints(logging.Handler):
@@ -55,6 +65,18 @@ def _listen(app: Sphinx) -> None:
     app.connect("build-finished", end, priority=_AFTER_ALL_OTHERS)
 
 
+def _miss(app: Sphinx, error: Exception | None) -> None:
+    """Complain of pages that were not written."""
+    if error is not None or app.builder.name != "html":
+        return
+    names = sorted(app.env.all_docs)
+    missing = [name for name in names if not Path(app.builder.get_outfilename(name)).is_file()]  # type: ignore[attr-defined]
+    if missing:
+        raise UnwrittenError(
+            f"{len(missing)} of {len(names)} were not written, {missing[0]} among them; print again"
+        )
+
+
 def _lint(app: Sphinx, docname: str, source: list[str]) -> None:
     """Complain of measured numerals that somebody typed into the prose of a page."""
     if docname not in app.env.found_docs or not str(app.env.doc2path(docname)).endswith(".md"):
@@ -65,6 +87,7 @@ def _lint(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Read the prose of every page, and count what this package complains of."""
+    """Read the prose of every page, count what this package complains of, and look for every page."""
     app.connect("builder-inited", _listen)
     app.connect("source-read", _lint, priority=_BEFORE_OTHERS_ADD_TO_IT)
+    app.connect("build-finished", _miss, priority=_BEFORE_OTHERS_ADD_TO_IT)

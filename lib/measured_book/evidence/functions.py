@@ -195,13 +195,13 @@ def max_(values: DataArray, *axes: Axis) -> DataArray:
 
 @_function
 def all_(values: DataArray, *axes: Axis) -> DataArray:
-    """Whether all values over the axes named are true (not zero)."""
+    """Return whether all values over the axes named are true (not zero)."""
     return values.astype(bool).all(axes or None)
 
 
 @_function
 def any_(values: DataArray, *axes: Axis) -> DataArray:
-    """Whether any value over the axes named is true (not zero)."""
+    """Return whether any value over the axes named is true (not zero)."""
     return values.astype(bool).any(axes or None)
 
 

@@ -52,7 +52,7 @@ class Path:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it names a constant of the room, in capitals, or an attribute of one."""
+        """True if it names a constant of the room, in capitals, or an attribute of one."""
         return self.name.isupper()
 
     def __str__(self) -> str:

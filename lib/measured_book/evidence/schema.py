@@ -50,7 +50,7 @@ class Rule:
 
     @property
     def per_seed(self) -> bool:
-        """Whether each value is an array with one number a seed."""
+        """True if each value is an array with one number a seed."""
         return False
 
     def as_dict(self) -> dict[str, Any]:
@@ -413,7 +413,7 @@ class Claim:
 
     @property
     def is_written(self) -> bool:
-        """Whether what it is judged by stands in the file of claims, as expressions."""
+        """True if what it is judged by stands in the file of claims, as expressions."""
         return bool(self.evidence) or any(part.evidence for part in self.parts)
 
     def part(self, name: str) -> Part:

@@ -81,7 +81,7 @@ def demand_drawable(exercise: Exercise) -> None:
 
 
 def can_be_drawn(exercise: Exercise) -> bool:
-    """Whether an exercise has numbers to draw, or asks for a function, which is tried on other inputs."""
+    """Return whether an exercise has numbers to draw, or asks for a function, tried on other inputs."""
     return exercise.drawing is not None or exercise.asked.startswith("Write `")
 
 

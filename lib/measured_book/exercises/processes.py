@@ -63,7 +63,7 @@ class EndedError(Exception):
 
 
 def can_copy() -> bool:
-    """Whether this system can copy a process and limit the copy: Linux can."""
+    """Return whether this system can copy a process and limit the copy: Linux can."""
     return sys.platform == "linux" and hasattr(os, "fork")
 
 
@@ -141,7 +141,7 @@ class Process:
         self._until = time.monotonic() + self._limits.seconds
 
     def is_over(self) -> bool:
-        """Whether the copy has ended, or is to be ended for what it did."""
+        """Return whether the copy has ended, or is to be ended for what it did."""
         return self._over
 
     def send(self, message: bytes) -> None:

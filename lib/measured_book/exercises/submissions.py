@@ -39,7 +39,11 @@ class Submission:
     files: tuple[Path, ...]
 
     def text(self) -> str:
-        """All code, to look for names."""
+        """All code, to look for names.
+
+        Raises:
+            ValueError: when a notebook is none.
+        """
         return "\n".join(
             "\n".join(_pieces(path, path.read_text("utf-8", "replace"))) for path in self.files
         )

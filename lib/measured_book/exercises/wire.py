@@ -185,7 +185,7 @@ _SIMPLE: Mapping[str, Callable[..., Any]] = {
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is made of built-in kinds, tensors and arrays alone, none of them a subclass."""
+    """Return whether a value is made of built-in kinds, tensors and arrays alone, none of them a subclass."""
     if (
         type(value) in _EXACT
         or type(value) in (Tensor, np.ndarray)

@@ -29,7 +29,8 @@ from measured_book.evidence.results import (
 )
 from measured_book.evidence.verdicts import parts_of
 from measured_book.measuring.comparing import Comparison, compare
-from measured_book.measuring.judging import Judged, judge_results
+from measured_book.measuring.judged import Judged
+from measured_book.measuring.judging import judge_results
 from measured_book.measuring.measurement import Measurement, measurements_of, rooms
 from measured_book.measuring.trials import Trial
 
@@ -262,7 +263,7 @@ def outcomes(judged: Judged) -> dict[str, dict[str, Outcome]]:
 
 
 def moved(before: Outcome, after: Outcome) -> bool:
-    """Whether the effect of one lies outside the interval of the other by more than rounding.
+    """Return whether the effect of one lies outside the interval of the other by more than rounding.
 
     Where a rule gives no interval, the effects themselves are compared.
     """

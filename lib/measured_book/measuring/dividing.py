@@ -84,7 +84,7 @@ def _kinds(value: Any) -> Iterator[str]:
 
 
 def can_stack(job: Job) -> bool:
-    """Whether runs from other seeds can be trained with this one: it has no dropout and no hook."""
+    """Return whether runs from other seeds can be trained with this one: it has no dropout and no hook."""
     return not job.config.dropout and job.settings["after_step"] is None
 
 
@@ -185,7 +185,7 @@ class Stacks(Generic[T]):
         self._count = itertools.count()
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Return whether anything waits."""
         return bool(self._groups)
 
     def put(self, job: Job, what: T, *, first: bool = False) -> None:

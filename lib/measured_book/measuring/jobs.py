@@ -78,7 +78,7 @@ class Search:
         )
 
     def is_at_edge(self, found: Tuned) -> bool:
-        """Whether the best rate is the smallest or largest of the grid, where no reason allows that."""
+        """Return whether the best rate is the smallest or largest of the grid, where no reason allows that."""
         return self.name in found.at_edge and self.name not in reasons_at_edge()
 
     def wider(self, best: float) -> Search:

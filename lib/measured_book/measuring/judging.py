@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 
 from measured_book.evidence import records
-from measured_book.evidence.expressions import Scope, names_in
-from measured_book.evidence.functions import FUNCTIONS
+from measured_book.evidence.expressions import Scope
 from measured_book.evidence.grammar import ExpressionError, nearest, split_format
 from measured_book.evidence.registry import Claim, Written, claims, parse_values
 from measured_book.evidence.results import Result, chapters_folder
 from measured_book.evidence.rules import Judgement, further_details, judge, numbers
 from measured_book.evidence.schema import Evidence, Rule
 from measured_book.evidence.verdicts import Verdict, chapter_verdicts, combine, parts_of
+from measured_book.measuring.dependencies import claim_of, reads_of, results_of, statistic_in
+from measured_book.measuring.judged import Judged, Shown
 from measured_book.measuring.measurement import (
     Reading,
     measure_module,
@@ -28,86 +28,9 @@ from measured_book.measuring.measurement import (
 from measured_book.measuring.state import (
     CURRENT,
     MISSING,
-    VALID,
     Status,
     status,
 )
-
-_STATISTIC = re.compile(r"[A-Z]{2}-\d+\.\d+[a-z]?(?:\.\w+)*")
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A result as pages show it: the result, its dataset, and whether it is valid.
-
-    Attributes:
-        name: of the measurement.
-        what: what was measured, in one line.
-        state, why: see `state.Status`.
-        result: None where it is missing or damaged.
-    """
-
-    name: str
-    what: str
-    state: str
-    why: str
-    result: Result | None
-
-    @property
-    def holds(self) -> bool:
-        """Whether the page shows it without a mark."""
-        return self.state in VALID
-
-    @property
-    def dataset(self) -> Any:
-        """The values as an `xarray.Dataset`.
-
-        Raises:
-            ValueError: the result is missing or damaged; the message says which.
-        """
-        if self.result is None:
-            raise ValueError(self.why)
-        return self.result.dataset
-
-    @property
-    def seeds(self) -> list[int]:
-        """The seeds; none where the result is missing."""
-        return [] if self.result is None else self.result.seeds
-
-    @property
-    def provenance(self) -> Mapping[str, Any]:
-        """Where and when it was measured."""
-        return {} if self.result is None else self.result.provenance
-
-    @property
-    def path(self) -> Any:
-        """Its file."""
-        return None if self.result is None else self.result.path
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A room's claims and numbers, as its results give them now.
-
-    Attributes:
-        room: the room.
-        records: claim -> its record: rule, values, statistics and verdict, after Holm's correction over the
-        chapter. values: the numbers that the prose names.
-        results: all measurements of the room, also those whose results do not hold.
-        reads: claim or number -> the measurements it stands on.
-        problems: claim or number -> why it could not be judged, in one sentence.
-        asked: numbers that take arguments from the prose, by name, with the datasets that they read.
-        scope: what expressions of the room may name.
-    """
-
-    room: str
-    records: Mapping[str, Any]
-    values: Mapping[str, Any]
-    results: Mapping[str, Shown]
-    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    problems: Mapping[str, str] = field(default_factory=dict)
-    asked: Mapping[str, tuple[Reading, Mapping[str, Any]]] = field(default_factory=dict)
-    scope: Scope = field(default_factory=lambda: Scope({}))
 
 
 def judge_room(room: str, replaced: Mapping[str, Result] | None = None) -> Judged:
@@ -220,7 +143,7 @@ def _judged_room(
         scope,
     )
     for name, one in written.items():
-        reads[name] = () if only is not None else _reads(judged, one)
+        reads[name] = () if only is not None else reads_of(judged, one)
     for claim in known.values():
         if claim.is_written and (only is None or claim.id in only):
             _judge_written(claim, judged, found)
@@ -262,51 +185,8 @@ def _numbers(
     }
 
 
-def _reads(judged: Judged, written: Written) -> tuple[str, ...]:
-    """The measurements that an expression stands on, also through names that it mentions.
-
-    Raises:
-        ValueError: it mentions a name that is not there; the message gives file and line.
-    """
-    found: dict[str, None] = {}
-    waiting, seen = [(written.text, written.where)], {written.text}
-    while waiting:
-        text, where = waiting.pop()
-        try:
-            paths = list(names_in(text))
-        except ExpressionError as error:
-            raise ValueError(f"{where}: {error}") from None
-        for path in paths:
-            if path.statistic or path.is_constant:
-                continue
-            if path.variable:
-                if path.name not in judged.results:
-                    near = nearest(path.name, judged.results)
-                    raise ValueError(f"{where}: no result {path.name!r}; {near}")
-                found[path.name] = None
-            elif path.name in judged.scope.declared:
-                declared = judged.scope.declared[path.name]
-                place = judged.scope.written_at.get(path.name, where)
-                waiting += [] if declared in seen else [(declared, place)]
-                seen.add(declared)
-            elif path.name in judged.reads:
-                found |= dict.fromkeys(judged.reads[path.name])
-            elif path.name in judged.results:
-                result = judged.results[path.name].result
-                known = [] if result is None else list(result.variables)
-                raise ValueError(
-                    f"{where}: expected a variable of {path.name} ({', '.join(known)}), got none"
-                )
-            else:
-                scope = judged.scope
-                known = [*scope.declared, *scope.numbers, *judged.results, *FUNCTIONS]
-                near = nearest(path.name, known)
-                raise ValueError(f"{where}: no value or function {path.name!r}; {near}")
-    return tuple(name for name in judged.results if name in found)
-
-
 def _ready(judged: Judged, name: str) -> bool:
-    """Whether all results that a claim or value stands on are there; else the problem is noted."""
+    """Return whether all results that a claim or value stands on are there; else the problem is noted."""
     for one in judged.reads[name]:
         if judged.results[one].result is None:
             cast(dict[str, str], judged.problems)[name] = judged.results[one].why
@@ -329,7 +209,7 @@ def _judge_written(claim: Claim, judged: Judged, found: dict[str, Any]) -> None:
             f"{', '.join(lacking)}"
         )
     texts = [one for _, evidence in parts.values() for many in evidence.values() for one in many]
-    reads = {name: None for one in texts for name in _reads(judged, one)}
+    reads = {name: None for one in texts for name in reads_of(judged, one)}
     order = tuple(name for name in judged.results if name in reads)
     cast(dict[str, tuple[str, ...]], judged.reads)[claim.id] = order
     if not _ready(judged, claim.id):
@@ -410,10 +290,9 @@ def value_of(judged: Judged, text: str) -> str:
             a result that is missing.
     """
     expression, spec = split_format(text)
-    path = expression.partition("|")[0].strip()
-    if _STATISTIC.fullmatch(path):
-        if path in judged.problems:
-            raise ValueError(judged.problems[path])
+    if path := statistic_in(expression):
+        if (why := judged.problems.get(claim_of(judged, path) or "")) is not None:
+            raise ValueError(why)
         payload = {"records": judged.records, "values": {}}
         return records.format_value(payload, text)
     for name in results_of(judged, expression):
@@ -427,58 +306,6 @@ def value_of(judged: Judged, text: str) -> str:
     if values.dims == ("end",):
         return " to ".join(records.number_text(end, spec) for end in given)
     return records.format_value({"records": {}, "values": {"it": given}}, f"it:{spec}")
-
-
-def results_of(judged: Judged, text: str) -> tuple[str, ...]:
-    """The measurements whose results an expression stands on; none for one that names what is not there."""
-    expression, _ = split_format(text)
-    path = expression.partition("|")[0].strip()
-    if _STATISTIC.fullmatch(path):
-        names = [name for name in judged.reads if path == name or path.startswith(f"{name}.")]
-        return judged.reads.get(max(names, key=len, default=""), ())
-    try:
-        return _reads(judged, Written(expression, "here"))
-    except ValueError:
-        return ()
-
-
-def readings_in(judged: Judged, text: str) -> set[str]:
-    """The claim and the functions of a room that an expression asks for, also through other names."""
-    expression, _ = split_format(text)
-    path = expression.partition("|")[0].strip()
-    found: set[str] = set()
-    waiting, seen = [expression], {expression}
-
-    def asks_for(statistic: str) -> None:
-        """A claim, and what its evidence mentions."""
-        names = [n for n in judged.reads if statistic == n or statistic.startswith(f"{n}.")]
-        if names and (name := max(names, key=len)) not in found:
-            found.add(name)
-            waiting.extend(_evidence_of(name))
-
-    if _STATISTIC.fullmatch(path):
-        waiting.clear()
-        asks_for(path)
-    while waiting:
-        for one in names_in(waiting.pop()):
-            if one.name in judged.scope.declared and not one.variable:
-                declared = judged.scope.declared[one.name]
-                waiting += [] if declared in seen else [declared]
-                seen.add(declared)
-            elif one.name in judged.scope.numbers:
-                found.add(one.name)
-            elif one.statistic:
-                asks_for(str(one))
-    return found
-
-
-def _evidence_of(claim_id: str) -> list[str]:
-    """The expressions of a claim whose evidence stands in the file of claims."""
-    claim = claims().get(claim_id)
-    if claim is None:
-        return []
-    every = [claim.evidence, *(part.evidence for part in claim.parts)]
-    return [one.text for evidence in every for many in evidence.values() for one in many]
 
 
 # Records ------------------------------------------------------------------------------------------

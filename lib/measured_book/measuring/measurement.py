@@ -64,7 +64,7 @@ class Measurement:
         data: files that it reads.
         corpora: names of the fetched files that it reads, see `tasks.corpora`; where one does not lie in the
             folder of such files, a repeat leaves the measurement out and says so.
-        pretrained: names of the checkpoints that it reads, see `language.pretrained`; where the package of one
+        pretrained: names of the checkpoints that it reads, see `language.published`; where the package of one
             is not installed, a repeat leaves the measurement out and says so.
     """
 

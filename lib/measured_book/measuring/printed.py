@@ -24,13 +24,9 @@ from measured_book.evidence.grammar import split_format
 from measured_book.evidence.registry import claims
 from measured_book.evidence.results import Result
 from measured_book.evidence.verdicts import Verdict
-from measured_book.measuring.judging import (
-    Judged,
-    judge_again,
-    readings_in,
-    results_of,
-    value_of,
-)
+from measured_book.measuring.dependencies import readings_in, results_of
+from measured_book.measuring.judged import Judged
+from measured_book.measuring.judging import judge_again, value_of
 
 ROLE = re.compile(r"\{measured\}`([^`]+)`")
 _ROOM = re.compile(r"^measured:\s*(?:\{\s*room:\s*|\n\s+room:\s*)(\w+)", re.MULTILINE)
@@ -165,7 +161,7 @@ def fragile(
 
 
 def _is_significance(expression: str) -> bool:
-    """Whether it is a p-value: what that decides is the verdict, which is compared itself."""
+    """Return whether it is a p-value: what that decides is the verdict, which is compared itself."""
     return re.split(r"[|:]", expression)[0].strip().endswith((".p", ".p_holm"))
 
 

@@ -71,12 +71,12 @@ class Repeated:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing of it fails."""
+        """True if nothing of it fails."""
         return not self.failures
 
     @property
     def is_complete(self) -> bool:
-        """Whether all seeds have ended."""
+        """True if all seeds have ended."""
         return len(self.trials) + len(self.failed) == len(self.seeds)
 
     def take(self, seed: int, outcome: Trial | Exception) -> None:
@@ -113,7 +113,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing fails; what was left out does not, nor a fragile verdict."""
+        """True if nothing fails; what was left out does not count as failed, nor does a fragile verdict."""
         return not self.verdicts and not self.numbers and all(item.passed for item in self.items)
 
 

@@ -110,7 +110,7 @@ class Slice:
         return 0.0
 
     def fits(self, kinds: Iterable[str], units: float, *, resumes: bool = False) -> bool:
-        """Whether a call that starts now ends in time.
+        """Return whether a call that starts now ends in time.
 
         Args:
             kinds, units: as for `estimate`.
@@ -156,7 +156,7 @@ class MostShared(Generic[T]):
         self._changed = False
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Return whether anything waits."""
         return bool(self._groups)
 
     def put(self, job: Job, what: T) -> None:

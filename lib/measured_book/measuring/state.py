@@ -1,4 +1,4 @@
-"""Whether a result holds for the code as it is now."""
+"""The state of a kept result: whether it holds for the code as it is now, and if not, why."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Status:
 
     @property
     def is_valid(self) -> bool:
-        """Whether a page shows the result without a mark."""
+        """True if a page shows the result without a mark."""
         return self.state in VALID
 
 
@@ -102,7 +102,7 @@ def check_folder_is_there() -> None:
 
 
 def status(measurement: Measurement, folder: Path | None = None) -> Status:
-    """Whether a measurement's result is valid for the code as it is now.
+    """Return whether a measurement's result is valid for the code as it is now.
 
     It is where it was measured with this code, or where both have the same fingerprint: see `attestations`.
 
@@ -158,7 +158,7 @@ def _changed(then: Code, now: Code) -> str:
 
 
 def same_versions(measurement: Measurement, then: Mapping[str, Any]) -> bool:
-    """Whether the packages that a measurement's values depend on have the versions that they had then."""
+    """Return whether the packages that a measurement's values depend on have the versions of then."""
     return all(then.get(name, one) == one for name, one in measurement.versions().items())
 
 
@@ -198,7 +198,7 @@ def environment() -> dict[str, Any]:
 
 
 def same_kind(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether values must be equal to the last bit: the same arithmetic, and the same torch and numpy.
+    """Return whether values must be equal to the last bit: the same arithmetic, and the same torch and numpy.
 
     A result of a processor whose arithmetic nobody looked at is of another kind than any machine.
     """

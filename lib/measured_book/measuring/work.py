@@ -131,7 +131,7 @@ class _Training:
 
     @property
     def is_refused(self) -> bool:
-        """Whether nothing waits for it any longer."""
+        """True if nothing waits for it any longer."""
         return all(isinstance(one, _Item) and one.wanted.refused for one in self.waiting)
 
     @property
@@ -213,12 +213,12 @@ class Workers:
 
     @property
     def is_local(self) -> bool:
-        """Whether processes of this machine do the work, and not an executor that was given."""
+        """True if processes of this machine do the work, and not an executor that was given."""
         return not self._given
 
     @property
     def on_device(self) -> bool:
-        """Whether this machine's processes train in stacks on its accelerator."""
+        """True if this machine's processes train in stacks on its accelerator."""
         return not self._given and find_device().type != "cpu"
 
     @property
@@ -304,7 +304,7 @@ class _Work:
 
     @property
     def _waits(self) -> bool:
-        """Whether trainings wait."""
+        """True if trainings wait."""
         return bool(self._queue or self._stacks or self._shared)
 
     def needed(self) -> dict[str, set[str]] | None:
@@ -457,7 +457,7 @@ class _Work:
         return self._shared.take(stacked=stacked, fits=fits)
 
     def _enough_evaluations_running(self, places: float) -> bool:
-        """Whether evaluations make up half of the running calls while the device has work waiting."""
+        """Return whether evaluations make up half of the running calls while the device has work waiting."""
         if not (self._workers.on_device and self._waits):
             return False
         looks = sum(isinstance(one, _Item) for one in self._running.values())

@@ -11,7 +11,7 @@ from measured_transformer.language.model import LanguageModel
 from measured_transformer.language.published import PUBLISHED, pretrained
 
 NAME = "smollm2-135m-instruct"
-"""What `measured_transformer.language.pretrained` calls it; every verdict is scoped to it, instruct, 4 bits."""
+"""What `measured_transformer.language.published` calls it; every verdict is scoped to it, instruct, 4 bits."""
 NEEDS = (NAME,)
 """For ``@measurement(pretrained=NEEDS)``: a repeat leaves the measurement out where the package is missing."""
 MEMORY = 2.0

@@ -98,7 +98,14 @@ def heads(model: Model, what: str = "mixed") -> list[Component]:
             f"{what!r}"
         )
     found = [name for name in taps(model) if re.search(rf"attention\.{what}$", name)]
-    return [Component(name, head) for name in found for head in range(model.config.n_heads)]
+    config = model.config
+    return [
+        Component(name, head)
+        for name in found
+        for head in range(
+            config.decoder_heads if name.startswith(("decoder.", "writer.")) else config.n_heads
+        )
+    ]
 
 
 @takes_text()

@@ -131,7 +131,7 @@ def jumps(values: Float[ndarray, "step"], *, window: int = 20) -> Float[ndarray,
 def solved_before(
     losses: Float[ndarray, "step"], *, level: float = 0.05, window: int = 20
 ) -> Bool[ndarray, "step"]:
-    """Whether the median loss of the `window` steps before each step lies below a level."""
+    """Return whether the median loss of the `window` steps before each step lies below a level."""
     return np.array(
         [
             t >= window and float(np.median(losses[t - window : t])) < level

@@ -528,8 +528,9 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
         constant = constant + bias
     stacked = through(stacked)
     unembedding = cast(nn.Linear, model.unembedding)
-    weight = config.logit_scale * unembedding.weight
-    own = constant @ weight.T
+    # The scale of a norm is single precision where weights are half: so are then the parts.
+    weight = (config.logit_scale * unembedding.weight).to(stacked.dtype)
+    own = constant.to(stacked.dtype) @ weight.T
     if unembedding.bias is not None:
         own = own + unembedding.bias
     each = torch.cat([stacked @ weight.T, own[None]])
@@ -581,7 +582,7 @@ def found_first(
     relevant: Bool[Tensor, "example position"],
     candidates: Bool[Tensor, "example position"],
 ) -> Bool[ndarray, "example"]:
-    """Whether the candidate with the highest score is a relevant one.
+    """Return whether the candidate with the highest score is a relevant one.
 
     Raises:
         ValueError: when the three differ in shape.

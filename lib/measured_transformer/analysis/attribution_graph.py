@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.analysis.transcoders import (
     Transcoder,
     check_transcoders,
@@ -86,6 +87,7 @@ class FrozenModel:
         return Reading(torch.stack([inputs[i] for i in range(len(writes))]), logits)
 
 
+@takes_text(row=["tokens"])
 @torch.no_grad()
 def freeze(model: Decoder, tokens: Int[Tensor, "position"]) -> FrozenModel:
     """Freeze a model's attention patterns and norm scales at what they are on a sequence.
@@ -220,6 +222,7 @@ class AttributionGraph:
         )
 
 
+@takes_text(row=["tokens"])
 def attribution_graph(
     model: Decoder,
     transcoders: Sequence[Transcoder],

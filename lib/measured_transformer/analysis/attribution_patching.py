@@ -27,11 +27,13 @@ from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained, Target, embedded
 from measured_transformer.analysis.patching import patched
 from measured_transformer.analysis.references import part_of, seen_on
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.places import Places
 
 
+@takes_text("into", "source")
 def attribution_patched(
     model: Explained,
     into: Int[Tensor, "example position"],
@@ -147,6 +149,7 @@ class PatchingComparison:
         return float((self.patched - self.estimated).abs().max())
 
 
+@takes_text("into", "source")
 def compare_patching(
     model: Explained,
     into: Int[Tensor, "example position"],
@@ -192,5 +195,4 @@ def compare_patching(
 
 
 def _correlation(a: Float[Tensor, "entry"], b: Float[Tensor, "entry"]) -> float:
-    a, b = a.double() - a.double().mean(), b.double() - b.double().mean()
-    return float(a @ b / (a.norm() * b.norm()))
+    return float(torch.corrcoef(torch.stack([a.double(), b.double()]))[0, 1])

@@ -1,4 +1,4 @@
-"""Whether a model's probabilities can be trusted: its answers with their probabilities, and their calibration.
+"""How far a model's probabilities can be trusted: its answers with their probabilities, and their calibration.
 
 A model is calibrated when of the answers that it gives with probability 0.8, four in five are right (Guo et
 al., 2017).

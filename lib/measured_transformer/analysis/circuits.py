@@ -34,6 +34,7 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.stack import Stack
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
+from measured_transformer.parts.latent import LatentAttention
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import rotation
@@ -172,8 +173,13 @@ def module_circuits(
             key's (`offset_rotation`).
 
     Raises:
-        ValueError: when there is no such head, the norm is of another kind, or `turn` does not fit.
+        ValueError: when there is no such head, the norm is of another kind, `turn` does not fit, or attention
+            is latent.
     """
+    if isinstance(attention, LatentAttention):
+        raise ValueError(
+            "expected attention whose keys and values are read off the stream, got a LatentAttention"
+        )
     head = select_one("head", head, attention.n_heads)
     d_head = attention.d_head
     shared = head // (attention.n_heads // attention.n_kv_heads)

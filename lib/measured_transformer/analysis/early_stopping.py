@@ -35,7 +35,7 @@ class WhenSolved:
             raise ValueError(f"expected to look every {WINDOW} steps or later, got {self.every}")
 
     def __call__(self, step: Step) -> bool:
-        """Whether to end the training here."""
+        """Return whether to end the training here."""
         if step.number % self.every:
             return False
         if not all(bool(weight.isfinite().all()) for weight in step.model.parameters()):

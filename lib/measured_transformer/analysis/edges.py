@@ -18,6 +18,7 @@ from typing import cast
 
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.names import taps
 from measured_transformer.parts.attention import MultiHeadAttention
 
@@ -46,6 +47,7 @@ class Edge:
         return f"{self.sender.label} -> {self.receiver.label}"
 
 
+@takes_text()
 def edges(model: Explained) -> list[Edge]:
     """All edges of a model, from the first receiver to the last state.
 
@@ -90,6 +92,7 @@ class Sublayer:
         return tuple(self.readings)
 
 
+@takes_text()
 def sublayers(model: Explained) -> list[Sublayer]:
     """The sublayers in the order in which they write, and the last state.
 
@@ -154,8 +157,9 @@ def senders_by_receiver(
     return {receiver: frozenset(senders) for receiver, senders in found.items()}
 
 
+@takes_text()
 def meet(model: Explained, receiver: Component, sender: Component) -> bool:
-    """Whether this receiver's input is part of what makes that sender's write."""
+    """Return whether this receiver's input is part of what makes that sender's write."""
     name, _, what = receiver.tap.rpartition(".")
     if what == "out" or sender.tap != f"{name}.mixed":
         return receiver == sender

@@ -228,7 +228,7 @@ def _scale(seen: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def _adds_up(model: Reader, heads: Tensor, seen: Mapping[str, Tensor], logits: Tensor) -> bool:
-    """Whether embedding, heads, biases and networks are all that the logits are made of."""
+    """Return whether embedding, heads, biases and networks are all that the logits are made of."""
     blocks = list(enumerate(cast("list[Block]", list(model.blocks))))
     biases = [block.attention.output.bias for _, block in blocks]
     networks = [seen[f"blocks.{i}.feedforward.out"][0] for i, _ in blocks]

@@ -33,6 +33,7 @@ from measured_transformer.analysis.attribution import Explained, Target
 from measured_transformer.analysis.edges import Edge
 from measured_transformer.analysis.path_patching import edges_replaced
 from measured_transformer.analysis.references import Replaced, Values, replaced, replacements
+from measured_transformer.analysis.texts import takes_text
 
 Part = Component | Edge
 """What a circuit is made of: components, or edges between them."""
@@ -92,6 +93,7 @@ class Ablations:
         return found
 
 
+@takes_text("tokens", "reference")
 def ablations(
     model: Explained,
     tokens: Int[Tensor, "example position"],

@@ -70,7 +70,12 @@ def as_memory(network: FeedForward) -> Memory:
 
     PyTorch stores the transpose of each matrix, so keys are rows of the first stored weight and values columns
     of the second. Where the network has no biases they are zero.
+
+    Raises:
+        ValueError: when it is another kind of network, such as a mixture of experts.
     """
+    if not isinstance(network, FeedForward):
+        raise ValueError(f"expected a FeedForward, got a {type(network).__name__}")
 
     def bias(layer: torch.nn.Linear) -> Tensor:
         return torch.zeros_like(layer.weight[:, 0]) if layer.bias is None else layer.bias.detach()

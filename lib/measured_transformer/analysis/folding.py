@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.block import Block
+from measured_transformer.parts.feedforward import FeedForward
+from measured_transformer.parts.latent import LatentAttention
 from measured_transformer.parts.norms import LayerNorm, RMSNorm
 from measured_transformer.parts.positions import LearnedPositions, SinusoidalPositions
 from measured_transformer.parts.tap import Tap
@@ -129,6 +131,14 @@ def _norms_and_readers(
         )
     if config.embedding_norm and config.norm != "none":
         raise ValueError("expected no norm behind the embedding: the stream itself reads it")
+    for block in cast("list[Block]", list(model.blocks)):
+        usual = isinstance(block.feedforward, FeedForward)
+        if not usual or isinstance(block.attention, LatentAttention):
+            raise ValueError(
+                "expected blocks with MultiHeadAttention and FeedForward, got "
+                f"{type(block.attention).__name__} and {type(block.feedforward).__name__}: norms are folded "
+                "into the maps of those alone"
+            )
     model.unembedding.weight = nn.Parameter(model.unembedding.weight.detach().clone())
     found: list[tuple[nn.Module, str, list[nn.Linear], float]] = []
     for block in cast("list[Block]", list(model.blocks)):

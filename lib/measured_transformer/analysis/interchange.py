@@ -26,6 +26,7 @@ from torch import Tensor
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained
 from measured_transformer.analysis.references import part_of, seen_on
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.at import at
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.places import Places
@@ -52,6 +53,7 @@ class Aligned:
     subspace: Float[Tensor, "width direction"] | None = None
 
 
+@takes_text("base", pairs=["sources"])
 @torch.no_grad()
 def interchanged(
     model: Explained,
@@ -148,6 +150,7 @@ class InterchangeScore:
         return _share((self.answers == self.expected)[self.expected != self.before])
 
 
+@takes_text("base", pairs=["sources"])
 def interchange_accuracy(
     model: Explained,
     base: Int[Tensor, "example position"],

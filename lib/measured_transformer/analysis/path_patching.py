@@ -37,11 +37,13 @@ from measured_transformer.analysis.edges import (
     sublayers,
 )
 from measured_transformer.analysis.references import Values, replaced, seen_on
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.places import Places
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def edges_replaced(
     model: Explained,
@@ -132,6 +134,7 @@ def _written(
     return seen[sublayer.written]
 
 
+@takes_text("into", "source")
 def edge_patched(
     model: Explained,
     into: Int[Tensor, "example position"],
@@ -174,6 +177,7 @@ def edge_patched(
     return target(edges_replaced(model, into, chosen, values, positions=positions))
 
 
+@takes_text("clean", "corrupted")
 @torch.no_grad()
 def patched_along(
     model: Explained,

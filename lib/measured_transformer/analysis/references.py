@@ -30,6 +30,7 @@ from torch import Tensor
 
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.at import at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
@@ -100,6 +101,7 @@ class Reference:
         return found
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def seen_on(
     model: Explained, tokens: Int[Tensor, "sequence position"], components: Sequence[Component]
@@ -132,6 +134,7 @@ def seen_on(
     return Reference(dict(seen))
 
 
+@takes_text("tokens", "reference")
 def replacements(
     model: Explained,
     tokens: Int[Tensor, "example position"],
@@ -167,6 +170,7 @@ def replacements(
     return seen_on(model, reference, components).drawn(len(tokens), generator)
 
 
+@takes_text()
 @contextmanager
 def replaced(
     model: Explained,

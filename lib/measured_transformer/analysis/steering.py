@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from measured_transformer.analysis.ablation import Component
 from measured_transformer.analysis.attribution import Explained, Target
 from measured_transformer.analysis.references import part_of, seen_on
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.at import at
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.places import Places
@@ -59,6 +60,7 @@ class SteeringVector:
         return float(self.vector.norm())
 
 
+@takes_text(rows=["towards", "away"])
 def mean_difference(
     model: Explained,
     towards: Prompts,
@@ -111,6 +113,7 @@ def _states(
     return torch.cat(found)
 
 
+@takes_text()
 @contextmanager
 def steer(
     model: nn.Module, vector: SteeringVector, dose: float, *, positions: Places | None = None
@@ -158,6 +161,7 @@ def random_controls(
     return [_as_long(each, vector) for each in drawn]
 
 
+@takes_text(rows=["towards", "away"])
 def shuffled_controls(
     model: Explained,
     towards: Prompts,
@@ -238,6 +242,7 @@ class DoseResponse:
         return found
 
 
+@takes_text("prompts", batches=["reference"])
 @torch.no_grad()
 def dose_response(
     model: Explained,

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from measured_transformer.internals.tokens import WithTokenizer, as_model, as_tokens
+from measured_transformer.internals.tokens import WithTokenizer, as_model, as_prompts, as_tokens
 from measured_transformer.tasks.task import Batch
 
 R = TypeVar("R")
@@ -53,8 +53,48 @@ def as_batch(model: nn.Module | WithTokenizer, given: Any) -> Any:
     return Batch(tokens[:, :-1], tokens[:, 1:], scored)
 
 
+def as_row(model: nn.Module | WithTokenizer, given: Any) -> Any:
+    """The tokens of one text, without an axis for texts; else what was given.
+
+    Raises:
+        ValueError: as for `as_tokens`, or when there are several texts.
+    """
+    tokens = as_tokens(model, given)
+    if tokens is given:
+        return given
+    if len(tokens) != 1:
+        raise ValueError(f"expected one text, got {len(tokens)}")
+    return tokens[0]
+
+
+def as_rows(model: nn.Module | WithTokenizer, given: Any) -> Any:
+    """The tokens of texts of any lengths, a tensor (position) for each; else what was given.
+
+    Raises:
+        ValueError: when texts are given and the model comes without a tokenizer.
+    """
+    rows = as_prompts(model, given)
+    if rows is given:
+        return given
+    device = next(as_model(model).parameters()).device
+    return [torch.tensor(row, dtype=torch.long, device=device) for row in rows]
+
+
+def as_pairs(model: nn.Module | WithTokenizer, given: Any) -> Any:
+    """Pairs whose second part is tokens, with the tokens of texts in their place.
+
+    Raises:
+        ValueError: as for `as_tokens`.
+    """
+    return [(first, as_tokens(model, second)) for first, second in given]
+
+
 def takes_text(
-    *names: str, batches: Sequence[str] = ()
+    *names: str,
+    batches: Sequence[str] = (),
+    row: Sequence[str] = (),
+    rows: Sequence[str] = (),
+    pairs: Sequence[str] = (),
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Let an instrument take a model with its tokenizer, and texts in place of tokens.
 
@@ -63,7 +103,17 @@ def takes_text(
     Args:
         names: of the arguments that are tokens.
         batches: of the arguments that are batches; each token of a text is then an answer, see `as_batch`.
+        row: of the arguments that are the tokens of one sequence, without an axis for sequences.
+        rows: of the arguments that are sequences of any lengths, one by one.
+        pairs: of the arguments that are pairs of something and tokens.
     """
+    readers: dict[str, Callable[[Any, Any], Any]] = {
+        **dict.fromkeys(names, as_tokens),
+        **dict.fromkeys(batches, as_batch),
+        **dict.fromkeys(row, as_row),
+        **dict.fromkeys(rows, as_rows),
+        **dict.fromkeys(pairs, as_pairs),
+    }
 
     def decorate(instrument: Callable[..., R]) -> Callable[..., R]:
         signature = inspect.signature(instrument)
@@ -74,10 +124,8 @@ def takes_text(
             given = signature.bind(*args, **kwargs)
             model = given.arguments[first]
             for name, value in given.arguments.items():
-                if name in names:
-                    given.arguments[name] = as_tokens(model, value)
-                elif name in batches:
-                    given.arguments[name] = as_batch(model, value)
+                if name in readers:
+                    given.arguments[name] = readers[name](model, value)
             given.arguments[first] = as_model(model)
             return instrument(*given.args, **given.kwargs)
 

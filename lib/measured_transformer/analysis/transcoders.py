@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_transformer.analysis.autoencoders import cosine_after_warmup
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.capture import capture, watching
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.modules import Site
@@ -72,13 +73,15 @@ def neurons_as_features(network: FeedForward) -> Transcoder:
     The baseline for any fitted transcoder: features have to be fewer or clearer than these.
 
     Raises:
-        ValueError: when the activation is another one.
+        ValueError: when the activation is another one, or it is another kind of network.
 
     >>> network = FeedForward(4, 8)
     >>> x = torch.randn(1, 3, 4)
     >>> bool(torch.allclose(neurons_as_features(network)(x), network(x), atol=1e-6))
     True
     """
+    if not isinstance(network, FeedForward):
+        raise ValueError(f"expected a FeedForward, got a {type(network).__name__}")
     if network.activation != "relu":
         raise ValueError(
             f"only neurons with a ReLU are features as they are, got activation={network.activation!r}; fit a "
@@ -95,6 +98,7 @@ def neurons_as_features(network: FeedForward) -> Transcoder:
 # Fitting ------------------------------------------------------------------------------------------
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def network_pairs(
     model: Stack, tokens: Int[Tensor, "batch position"]
@@ -187,6 +191,7 @@ def fit_transcoder(
     return Transcoder(reads, read_bias, writes, write_bias, k)
 
 
+@takes_text("tokens")
 def fit_transcoders(
     model: Stack,
     tokens: Int[Tensor, "batch position"],
@@ -229,6 +234,7 @@ def fit_transcoders(
 # Rewriting a model --------------------------------------------------------------------------------
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def network_errors(
     model: Stack, transcoders: Sequence[Transcoder], tokens: Int[Tensor, "batch position"]
@@ -245,6 +251,7 @@ def network_errors(
     )
 
 
+@takes_text()
 @contextmanager
 def replaced(
     model: Stack,

@@ -23,10 +23,12 @@ from torch import Tensor
 from measured_transformer.analysis.lens import Reader, TunedLens
 from measured_transformer.analysis.residual import ledger
 from measured_transformer.analysis.states import of_positions
+from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.places import Places
 from measured_transformer.training.seeding import make_generator
 
 
+@takes_text("tokens")
 def train_tuned_lens(
     model: Reader,
     tokens: Int[Tensor, "batch position"],
@@ -94,6 +96,7 @@ def train_tuned_lens(
     return TunedLens(torch.stack(weights), torch.stack(biases), (gaps[0], gaps[1]))
 
 
+@takes_text("tokens")
 @torch.no_grad()
 def tuned_logits(
     model: Reader,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from measured_transformer.inference.beams import BeamSearch, beam_search
 from measured_transformer.inference.prompts import Prompts, left_padded, whole_numbers
-from measured_transformer.inference.sampling import Sampling, draw, not_finite
+from measured_transformer.inference.sampling import Sampling, draw, not_finite, require_finite
 from measured_transformer.inference.speculative import Speculative, speculate
 from measured_transformer.inference.windows import SlidingWindow
 from measured_transformer.inference.writer import Writer, check_reach
@@ -227,9 +227,12 @@ def _write(
     for step in range(max_new_tokens):
         if step:
             logits = writer.next(tokens[-1])
-        finite &= logits.isfinite().all()
-        if step % every == every - 1 or step + 1 == max_new_tokens:
-            _require(finite, logits)
+        if every == 1:
+            require_finite(logits)
+        else:
+            finite &= logits.isfinite().all()
+            if step % every == every - 1 or step + 1 == max_new_tokens:
+                _require(finite, logits)
         if isinstance(strategy, Sampling) and uniform is not None:
             token = draw(strategy.logits(logits), uniform[step])
         else:

@@ -172,12 +172,15 @@ class _Pool:
     def token_bytes(self) -> int:
         if self.keys is None:
             return 0
-        return 2 * self.keys[0].numel() * self.keys.element_size()
+        values = 0 if self.values is None else self.values[0].numel()
+        return (self.keys[0].numel() + values) * self.keys.element_size()
 
-    def buffers(self, like: Float[Tensor, "batch head new d_head"]) -> tuple[Tensor, Tensor]:
+    def buffers(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Places for such keys and values, (batch, head, new, d_head); their widths may differ."""
         if self.keys is None or self.values is None:
-            shape = (self.slots, like.shape[1], like.shape[3])
-            self.keys, self.values = like.new_zeros(shape), like.new_zeros(shape)
+            self.keys, self.values = (
+                one.new_zeros(self.slots, one.shape[1], one.shape[3]) for one in (keys, values)
+            )
         return self.keys, self.values
 
 
@@ -221,8 +224,8 @@ class _PagedKeyValues(KeyValues):
     def extend(
         self,
         keys: Float[Tensor, "batch head new d_head"],
-        values: Float[Tensor, "batch head new d_head"],
-    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_head"]]:
+        values: Float[Tensor, "batch head new d_value"],
+    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_value"]]:
         """Write those of the next positions into their pages, and gather all."""
         new = self.index.shape[1] - self.length
         if keys.shape[0] != len(self.index) or keys.shape[2] != new:
@@ -230,7 +233,7 @@ class _PagedKeyValues(KeyValues):
                 f"these rows expect {len(self.index)} requests and {new} new tokens each, got "
                 f"{keys.shape[0]} and {keys.shape[2]}; each call needs rows of its own"
             )
-        pooled_keys, pooled_values = self.pool.buffers(keys)
+        pooled_keys, pooled_values = self.pool.buffers(keys, values)
         slots = self.index[:, -new:].to(keys.device)
         pooled_keys[slots] = keys.detach().transpose(1, 2)
         pooled_values[slots] = values.detach().transpose(1, 2)

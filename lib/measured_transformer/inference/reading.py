@@ -37,6 +37,9 @@ def last_logits(
         padding_mask: True for real tokens among them.
         source, source_padding_mask: what an encoder-decoder reads.
         cache: of the earlier calls.
+
+    Raises:
+        ValueError: when an encoder-decoder gets no source to read.
     """
     if computes_as_its_class(model):
         memory = None
@@ -56,7 +59,7 @@ def last_logits(
             memory_padding_mask=None if memory is None else source_padding_mask,
             cache=cache,
         )
-        logits: Tensor = model.unembed(stream[:, -last:])
+        logits: Tensor = model.unembed(stream if stream.shape[1] == last else stream[:, -last:])
     elif isinstance(model, EncoderDecoder):
         logits = model(
             source,
@@ -72,7 +75,7 @@ def last_logits(
 
 
 def computes_as_its_class(model: nn.Module) -> bool:
-    """Whether calling the model is no more than what `Decoder` or `EncoderDecoder` does."""
+    """Return whether calling the model is no more than what `Decoder` or `EncoderDecoder` does."""
     hooked = model._forward_hooks or model._forward_pre_hooks
     own = type(model).forward in (Decoder.forward, EncoderDecoder.forward)
     return own and not hooked and "forward" not in vars(model)

@@ -96,8 +96,8 @@ class WindowKeyValues(KeyValues):
     def extend(
         self,
         keys: Float[Tensor, "batch head new d_head"],
-        values: Float[Tensor, "batch head new d_head"],
-    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_head"]]:
+        values: Float[Tensor, "batch head new d_value"],
+    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_value"]]:
         """Add the next position, over the oldest of the window where it is full, and return all that are kept.
 
         Raises:

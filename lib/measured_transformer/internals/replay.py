@@ -22,7 +22,7 @@ _CLOSE = 1e-3  # relative: kernels of accelerators may round otherwise the secon
 
 
 def is_replay() -> bool:
-    """Whether this pass repeats an earlier one: nothing of it is captured."""
+    """Return whether this pass repeats an earlier one: nothing of it is captured."""
     return not torch.compiler.is_compiling() and _REPLAYED.get()
 
 
@@ -36,7 +36,7 @@ class Replay:
 
     @property
     def watched(self) -> bool:
-        """Whether any tap has a watcher."""
+        """True if any tap has a watcher."""
         return any(self._watchers.values())
 
     @contextmanager

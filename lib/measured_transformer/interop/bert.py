@@ -173,6 +173,9 @@ class Dialect:
 
         The gamma and beta of old norms are renamed, and the heads that answer with classes get the names of two
         of them. A head that is not tied reads the bias of its map, and leaves the one beside it unread.
+
+        Raises:
+            ValueError: when `pad_token_id` is no number of a token, where positions begin after it.
         """
         tensors = {
             name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
@@ -201,7 +204,11 @@ class Dialect:
 
 
 def config_of(dialect: Dialect, checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of the checkpoint; with a pooler where that has one."""
+    """The sizes and choices of the checkpoint; with a pooler where that has one.
+
+    Raises:
+        ValueError: when a setting asks for what is not computed here.
+    """
     theirs = checkpoint.config
     require(
         theirs,

@@ -15,7 +15,7 @@ MASKS = ("*.attention.bias", "*.attn.bias", "*.masked_bias", "*rotary_emb.inv_fr
 
 
 def is_causal_lm(checkpoint: Checkpoint, classes: str) -> bool:
-    """Whether the checkpoint is one of a model with a head."""
+    """Return whether the checkpoint is one of a model with a head."""
     with_head = f"{classes}ForCausalLM"
     return architecture(checkpoint, (with_head, f"{classes}Model"), with_head) == with_head
 

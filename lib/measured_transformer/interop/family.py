@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,7 +16,9 @@ from measured_transformer.models.config import Config, Layer
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.experts import Experts
 from measured_transformer.parts.feedforward import Activation
+from measured_transformer.parts.latent import Latent
 from measured_transformer.parts.position_schemes import SCHEMES
 
 Model = Decoder | Encoder | EncoderDecoder
@@ -74,6 +76,11 @@ class Family:
         derived_tensors: globs of stored tensors that follow from the config.
         heads: what the names of its heads' tensors begin with.
         tidy: the tensors under today's names, without those that the settings leave unread.
+        repeated: what the names of further tensors of `tied_names` begin with that are written, as those of a
+            head are, where the settings tie nothing.
+        free: settings that `settings` chooses and that say nothing of the model, such as numbers of tokens.
+        classes: of a form of another family, the classes that it reads.
+        forms: further kinds of models of the same `model_type`.
     """
 
     name: str
@@ -86,6 +93,15 @@ class Family:
     derived_tensors: tuple[str, ...] = ()
     heads: tuple[str, ...] = HEADS
     tidy: Callable[[Mapping[str, Any], dict[str, Tensor]], dict[str, Tensor]] = lambda _, held: held
+    repeated: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    forms: tuple[Family, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        return f"{self.name} ({', '.join(self.classes)})" if self.classes else self.name
 
     def cleaned(self, checkpoint: Checkpoint, ignore: Iterable[str]) -> dict[str, Tensor]:
         """The tensors under the names of the table, without derived and ignored ones.
@@ -265,10 +281,13 @@ def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
     """What a config says, with the defaults written out and without what has no effect."""
     c, scheme = config, SCHEMES[config.positions]
     found = {field.name: getattr(c, field.name) for field in fields(c)}
-    for name in ("bias", "initialisation", "layers"):
+    # A stream that is float32 in float16 is the same function, with other rounding.
+    for name in ("bias", "initialisation", "layers", "wide_stream"):
         del found[name]
     found |= {
-        "n_decoder_layers": c.decoder_layers if kind is EncoderDecoder else None,
+        "n_decoder_layers": c.decoder_layers,
+        "n_decoder_heads": c.decoder_heads,
+        "d_decoder_ff": c.decoder_neurons,
         "n_kv_heads": c.kv_heads,
         "d_head": c.head_width,
         "d_ff": c.neurons,
@@ -285,10 +304,23 @@ def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
         "embedding_scale": round(c.embedding_factor, 12),
         "logit_scale": round(c.logit_scale, 12),
     }
+    if kind is not EncoderDecoder:
+        for name in ("n_decoder_layers", "n_decoder_heads", "d_decoder_ff", "shared_embedding"):
+            found[name] = None
+    if isinstance(c.network, Experts):
+        found |= {"network": replace(c.network, width=c.network.neurons(c)), "d_ff": None}
+    if isinstance(c.attention, Latent):
+        width = c.attention.d_value or c.head_width
+        scale = c.attention_scale or (c.head_width + c.attention.d_rotary) ** -0.5
+        found |= {
+            "attention": replace(c.attention, d_value=width),
+            "attention_scale": round(scale, 12),
+            "n_kv_heads": None,
+        }
     if scheme.turned is None:
         for name in ("rotary_pairing", "rotary_share", "rotary_scaling"):
             found[name] = None
-        if c.positions != "sinusoidal":
+        if c.positions not in ("sinusoidal", "sinusoidal_halves"):
             found["rotary_base"] = None
     if "relative" not in c.positions:
         found["relative_buckets"] = found["relative_max_distance"] = None

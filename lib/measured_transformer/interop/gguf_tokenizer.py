@@ -101,7 +101,7 @@ def stops_of(file: GGUFFile) -> tuple[int, ...]:
 
 
 def begins(file: GGUFFile) -> bool:
-    """Whether the file's tokenizer puts its token of the beginning before every text."""
+    """Return whether the file's tokenizer puts its token of the beginning before every text."""
     told = _key(file, "add_bos_token")
     if isinstance(told, bool):
         return told

@@ -41,7 +41,11 @@ _OPT_SKIPPED = 2
 
 
 def neo_config(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of a GPT-Neo checkpoint."""
+    """The sizes and choices of a GPT-Neo checkpoint.
+
+    Raises:
+        ValueError: when a setting asks for what is not computed here.
+    """
     theirs = checkpoint.config
     require(theirs, is_causal=True)
     n_layers, window = theirs.get("num_layers", 24), theirs.get("window_size", 256)

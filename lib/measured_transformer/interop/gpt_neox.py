@@ -118,7 +118,11 @@ def neox_settings(c: Config) -> dict[str, Any]:
 
 
 def gptj_config(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of a GPT-J checkpoint."""
+    """The sizes and choices of a GPT-J checkpoint.
+
+    Raises:
+        ValueError: when a setting asks for what is not computed here.
+    """
     theirs = checkpoint.config
     require(theirs, is_causal=True)
     has_head = is_causal_lm(checkpoint, "GPTJ")

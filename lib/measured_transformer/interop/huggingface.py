@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from measured_transformer.interop.bart import BART, MARIAN
 from measured_transformer.interop.bert import BERT
 from measured_transformer.interop.bert_relatives import (
     CAMEMBERT,
@@ -25,22 +26,26 @@ from measured_transformer.interop.bert_relatives import (
 )
 from measured_transformer.interop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from measured_transformer.interop.cohere import COHERE
+from measured_transformer.interop.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from measured_transformer.interop.family import Family, Model
 from measured_transformer.interop.gemma import GEMMA, GEMMA2, GEMMA3
 from measured_transformer.interop.gpt2 import GPT2
 from measured_transformer.interop.gpt_neo import GPT_NEO, OPT
 from measured_transformer.interop.gpt_neox import GPT_NEOX, GPTJ, PHI
+from measured_transformer.interop.gpt_oss import GPT_OSS
 from measured_transformer.interop.granite import GRANITE
 from measured_transformer.interop.llama import LLAMA
 from measured_transformer.interop.mistral import MISTRAL
+from measured_transformer.interop.mixtral import MIXTRAL
 from measured_transformer.interop.modernbert import MODERNBERT
 from measured_transformer.interop.olmo import OLMO, OLMO2
 from measured_transformer.interop.phi3 import PHI3
 from measured_transformer.interop.proof import check_real, prove_same
 from measured_transformer.interop.qwen import QWEN2, QWEN3
+from measured_transformer.interop.qwen_moe import OLMOE, QWEN2_MOE, QWEN3_MOE
 from measured_transformer.interop.smollm3 import SMOLLM3
 from measured_transformer.interop.stablelm import STABLELM
-from measured_transformer.interop.t5 import T5
+from measured_transformer.interop.t5 import MT5, T5
 from measured_transformer.interop.tensors import load_tensors, named_tensors
 
 NEAREST = 4
@@ -52,8 +57,10 @@ FAMILIES: dict[str, Family] = {
         *(GPT2, LLAMA, BERT, T5),
         *(QWEN2, QWEN3, MISTRAL, GEMMA3, GEMMA2, GEMMA, PHI3, SMOLLM3),
         *(OLMO2, OLMO, GRANITE, STABLELM, COHERE),
+        *(MIXTRAL, QWEN3_MOE, GPT_OSS, QWEN2_MOE, OLMOE, DEEPSEEK_V3, DEEPSEEK_V2),
         *(GPT_NEOX, OPT, PHI, GPT_NEO, GPTJ),
         *(ROBERTA, XLM_ROBERTA, DISTILBERT, MODERNBERT, MPNET, ELECTRA, CAMEMBERT),
+        *(BART, MARIAN, MT5),
     )
 }
 """What can be read and written. A model is written as the first that has its config."""
@@ -69,7 +76,8 @@ def from_huggingface(
 
     The taps `embedding`, `blocks.{i}.residual_post` and `final_state` show what `transformers` calls hidden
     states. Positions are counted from the real tokens, so that padding moves no token; to number them by
-    place in the row, as `transformers` does unless told otherwise, give ``positions`` in the call. In float64
+    place in the row, as `transformers` does unless told otherwise, give ``positions`` in the call (of an
+    `EncoderDecoder` ``source_positions``). In float64
     every step here is float64; `transformers` takes RMS norms and rotary angles in float32 all the same.
 
     Args:
@@ -81,8 +89,8 @@ def from_huggingface(
 
     Returns:
         A `Decoder` (GPT-2, Llama and their relatives), an `Encoder` (BERT and its relatives, with any of their
-        heads) or an `EncoderDecoder` (T5), in evaluation mode. Where a checkpoint has different dropout rates
-        for different places, the model has the largest.
+        heads, and the encoder of a T5 alone) or an `EncoderDecoder` (T5, mT5, BART, Marian), in evaluation
+        mode. Where a checkpoint has different dropout rates for different places, the model has the largest.
 
     Raises:
         FileNotFoundError: when the folder or a file in it is missing.
@@ -144,7 +152,8 @@ def to_huggingface(
     if model_type is not None and model_type not in FAMILIES:
         raise ValueError(f"model_type must be one of {', '.join(FAMILIES)}; got {model_type!r}")
     reasons = {}
-    for family in FAMILIES.values() if model_type is None else [FAMILIES[model_type]]:
+    families = FAMILIES.values() if model_type is None else [FAMILIES[model_type]]
+    for family in (form for one in families for form in (one, *one.forms)):
         settings = family.write_config(model)
         if isinstance(settings, dict):
             break
@@ -155,17 +164,19 @@ def to_huggingface(
         )
         raise ValueError(
             "no architecture has this config:\n"
-            + "\n".join(f"  {one.name}: {'; '.join(reasons[one])}" for one in nearest[:NEAREST])
+            + "\n".join(f"  {one.title}: {'; '.join(reasons[one])}" for one in nearest[:NEAREST])
         )
     check_real(model)
     tensors = named_tensors(model, family.entries(model.config))
     if not settings["tie_word_embeddings"]:  # then a head reads tensors of its own, even when equal
         for second, first in family.tied_names(model.config).items():
-            if second.startswith(family.heads):
+            if second.startswith((*family.heads, *family.repeated)):
                 tensors[second] = tensors[first].clone()
     dtype = next(iter(tensors.values())).dtype
     if wrong := [
-        name for name, value in (extra or {}).items() if settings.get(name, value) != value
+        name
+        for name, value in (extra or {}).items()
+        if settings.get(name, value) != value and name not in family.free
     ]:
         raise ValueError(
             f"extra adds settings and cannot change those of the model, got {', '.join(sorted(wrong))}"
@@ -206,4 +217,5 @@ def _family(checkpoint: Checkpoint) -> Family:
         raise ValueError(
             f"expected a checkpoint whose model_type is one of {', '.join(FAMILIES)}; got {kind!r}"
         )
-    return FAMILIES[kind]
+    family = FAMILIES[kind]
+    return next((form for form in family.forms if checkpoint.architecture in form.classes), family)

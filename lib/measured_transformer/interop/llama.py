@@ -189,7 +189,7 @@ def attention_entries(config: Config, i: int) -> list[Entry]:
 
 
 def has_norm_bias(config: Config) -> bool:
-    """Whether norms have biases."""
+    """Return whether norms have biases."""
     return config.norm == "layer" and config.norm_has_bias
 
 

@@ -31,7 +31,11 @@ CLASSES = ("Phi3ForCausalLM", "Phi3Model")
 
 
 def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of the checkpoint."""
+    """The sizes and choices of the checkpoint.
+
+    Raises:
+        ValueError: when a setting asks for what is not computed here.
+    """
     theirs = with_defaults(
         checkpoint.config,
         vocab_size=32064,

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.tap import Tap
 
 Model = Decoder | Encoder | EncoderDecoder
@@ -85,12 +86,12 @@ def _parts_apart(model: nn.Module, wanted: nn.Module) -> Iterator[str]:
 
 
 def _overrides(part: nn.Module, name: str, value: object) -> bool:
-    """Whether an attribute of one part hides a method of its class."""
+    """Return whether an attribute of one part hides a method of its class."""
     return callable(value) and callable(getattr(type(part), name, None))
 
 
 def _same_class(one: type, other: type) -> bool:
-    """Whether a class computes as the other: it is the other, or inherits all that it does."""
+    """Return whether a class computes as the other: it is the other, or inherits all that it does."""
     one = getattr(one, "computes_as", one)
     if one is other:
         return True
@@ -151,7 +152,7 @@ def _logits_apart(model: Model, rebuilt: nn.Module) -> tuple[float, float]:
 def _inputs(model: Model, most: int) -> Iterator[tuple[tuple[Tensor, ...], dict[str, Tensor]]]:
     """Random sequences: several short ones, and a long one as far as the positions reach."""
     config, device = model.config, next(model.parameters()).device
-    reach = config.max_length if config.positions == "learned" else most
+    reach = config.max_length if SCHEMES[config.positions].limited else most
     draws = torch.Generator().manual_seed(0)
     for rows, length in ((_ROWS, min(_SHORT // 2, reach)), (1, min(most, reach))):
         tokens = torch.randint(config.vocab, (rows, length), generator=draws).to(device)

@@ -65,7 +65,11 @@ def read_parameters(
     synonyms: Mapping[str, str] | None = None,
     nested: bool = False,
 ) -> dict[str, Any]:
-    """As `read_rope`, from settings that stand under the name `name`; those of one layer type are `nested`."""
+    """As `read_rope`, from settings that stand under the name `name`; those of one layer type are `nested`.
+
+    Raises:
+        ValueError: as `read_rope`.
+    """
     if not isinstance(given, Mapping):
         raise ValueError(f"{name} must be a dictionary, got {given!r}")
     settings = _Settings(theirs, given, name, nested)

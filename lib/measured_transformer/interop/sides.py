@@ -57,8 +57,7 @@ class TargetSide(Decoder):
             source_padding_mask: True for real tokens of the source.
         """
         nn.Module.__init__(self)
-        config = model.config
-        self.config = config.replace(n_layers=config.decoder_layers, n_decoder_layers=None)
+        self.config = model.config.of_decoder()
         _share(self, model.decoder)
         self.head_layer, self.unembedding = None, model.unembedding
         self.logits, self.training = model.logits, model.training

@@ -21,6 +21,8 @@ class Entry:
         heads: number of heads, where the parameters are stacked head by head: the query, key and value of the
             first, then those of the second (GPT-NeoX). 0: one parameter after the other.
         skipped: number of rows at the start that no position reads (RoBERTa, OPT); they are written as zeros.
+        one_row: whether the checkpoint stores a vector as a matrix of one row (BART's bias of the logits).
+        part: axis, start and length of the piece of each parameter that the tensor is, such as one expert.
     """
 
     theirs: str
@@ -29,26 +31,39 @@ class Entry:
     row: int | None = None
     heads: int = 0
     skipped: int = 0
+    one_row: bool = False
+    part: tuple[int, int, int] | None = None
 
     def held(self, parameters: Mapping[str, Tensor]) -> list[Tensor]:
         """What the tensor holds of the model's parameters."""
         found = [parameters[name] for name in self.ours]
+        if self.part is not None:
+            return [one.narrow(*self.part) for one in found]
         return found if self.row is None else [one[self.row] for one in found]
+
+    def shape(self, ours: Sequence[Tensor]) -> tuple[int, ...]:
+        """The shape of the tensor."""
+        shape = (sum(len(one) for one in ours) + self.skipped, *ours[0].shape[1:])
+        shape = tuple(reversed(shape)) if self.transposed else shape
+        return (1, *shape) if self.one_row else shape
 
     def split(self, stored: Tensor, ours: Sequence[Tensor]) -> Sequence[Tensor]:
         """What each parameter gets of a stored tensor that is not transposed."""
+        if self.one_row:
+            stored = stored[0]
         if self.heads:
-            by_head = stored.unflatten(0, (self.heads, len(ours), -1))
-            return [piece.flatten(0, 1) for piece in by_head.unbind(1)]
+            widths = [len(parameter) // self.heads for parameter in ours]
+            by_head = stored.unflatten(0, (self.heads, -1)).split(widths, dim=1)
+            return [piece.flatten(0, 1) for piece in by_head]
         return stored[self.skipped :].split([len(parameter) for parameter in ours])
 
     def joined(self, ours: Sequence[Tensor]) -> Tensor:
         """The tensor that holds the parameters."""
         if self.heads:
-            return torch.stack([one.unflatten(0, (self.heads, -1)) for one in ours], 1).flatten(
-                0, 2
-            )
-        return torch.cat([ours[0].new_zeros(self.skipped, *ours[0].shape[1:]), *ours])
+            by_head = [one.unflatten(0, (self.heads, -1)) for one in ours]
+            return torch.cat(by_head, dim=1).flatten(0, 1)
+        whole = torch.cat([ours[0].new_zeros(self.skipped, *ours[0].shape[1:]), *ours])
+        return whole[None] if self.one_row else whole
 
 
 def entry(
@@ -58,9 +73,11 @@ def entry(
     row: int | None = None,
     heads: int = 0,
     skipped: int = 0,
+    one_row: bool = False,
+    part: tuple[int, int, int] | None = None,
 ) -> Entry:
     """Shorthand for an `Entry`."""
-    return Entry(theirs, ours, transposed, row, heads, skipped)
+    return Entry(theirs, ours, transposed, row, heads, skipped, one_row, part)
 
 
 def layer(theirs: str, ours: str, *, bias: bool = True) -> list[Entry]:
@@ -102,11 +119,7 @@ def load_tensors(
             missing.append(row.theirs)
             continue
         ours = row.held(parameters)
-        expected = (
-            sum(len(parameter) for parameter in ours) + row.skipped,
-            *ours[0].shape[1:],
-        )
-        expected = tuple(reversed(expected)) if row.transposed else expected
+        expected = row.shape(ours)
         if tuple(stored.shape) != expected:
             misshapen.append(f"{row.theirs}: expected {expected}, got {tuple(stored.shape)}")
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
+from pathlib import Path
 
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
@@ -60,6 +61,12 @@ class Reader(nn.Module):
         if context is not None and (not isinstance(context, Integral) or context < 1):
             raise ValueError(f"context must be a positive whole number or None, got {context!r}")
         self.tokenizer, self.context, self.about = tokenizer, context, about
+
+    def save(self, folder: str | Path) -> Path:
+        """Write config, weights and tokenizer to a folder, from which `load` makes this model again."""
+        from measured_transformer.language.saving import save
+
+        return save(self, folder)
 
     def encode(self, text: str) -> Int[Tensor, "1 position"]:
         """The tokens of a text, by number, where the model is.

@@ -54,7 +54,7 @@ def _check_range(name: str, numbers: Tensor, field: str, below: int) -> None:
     # Looking would wait for an accelerator, and cannot be compiled.
     if not numbers.numel() or numbers.device.type != "cpu" or torch.compiler.is_compiling():
         return
-    low, high = int(numbers.min()), int(numbers.max())
+    low, high = (int(one) for one in numbers.aminmax())
     if low < 0 or high >= below:
         raise ValueError(
             f"{name} must lie in 0..{below - 1} ({field}={below}), got values from {low} to {high}"

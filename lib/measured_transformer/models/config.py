@@ -10,9 +10,11 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from measured_transformer.parts.attention import QueryKeyNorm
+from measured_transformer.parts.attention_schemes import MULTI_HEAD, AttentionScheme
 from measured_transformer.parts.block import Placement
 from measured_transformer.parts.feedforward import Activation, activation_names
 from measured_transformer.parts.heads import PoolerActivation
+from measured_transformer.parts.networks import PLAIN, Network
 from measured_transformer.parts.norms import NORMS
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import Pairing
@@ -29,7 +31,10 @@ _SIZES = (
     *("vocab", "d_model", "n_layers", "n_heads", "max_length"),
     *("relative_buckets", "relative_max_distance", "token_types", "labels"),
 )
-_SIZES_OR_NONE = ("n_decoder_layers", "n_kv_heads", "d_head", "d_ff", "window")
+_SIZES_OR_NONE = (
+    *("n_decoder_layers", "n_decoder_heads", "d_decoder_ff"),
+    *("n_kv_heads", "d_head", "d_ff", "window"),
+)
 _NUMBERS = (
     *("dropout", "norm_eps", "norm_offset", "rotary_base", "rotary_share"),
     *("residual_scale", "logit_scale"),
@@ -38,6 +43,7 @@ _NUMBERS_OR_NONE = ("attention_scale", "score_cap", "logit_cap")
 _FLAGS = (
     *("residual", "parallel", "shared_norm", "bias", "tie_embeddings", "embedding_norm"),
     *("head_bias", "head_layer_bias", "pooler", "sinks", "shared_kv", "attention_norm"),
+    *("shared_embedding", "wide_stream"),
 )
 _FLAGS_OR_NONE = ("final_norm", "norm_bias", "attention_bias", "qkv_bias", "ffn_bias")
 _CHOICES: dict[str, Callable[[], Iterable[str | None]]] = {
@@ -62,6 +68,7 @@ class Layer:
         positions: 'none' for a block that does not turn queries and keys of a rotary model.
         rotary_base, rotary_share, rotary_scaling: of this block's angles.
         window, attention_scale, attention_norm, d_ff, activation: as in `Config`.
+        network, attention: as in `Config`; `Plain()` and `MultiHead()` are the usual ones.
     """
 
     positions: Literal["rotary", "none"] | None = None
@@ -73,6 +80,8 @@ class Layer:
     attention_norm: bool | None = None
     d_ff: int | None = None
     activation: Activation | None = None
+    network: Network | None = None
+    attention: AttentionScheme | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +94,15 @@ class Config:
         n_layers: number of blocks; of the encoder's in an encoder-decoder.
         n_decoder_layers: number of the decoder's blocks in an encoder-decoder; `n_layers` when None.
         n_heads: attention heads per block.
+        n_decoder_heads: attention heads per block of the decoder in an encoder-decoder; `n_heads` when None.
         n_kv_heads: key-value heads per block (a divisor of `n_heads`); as many as `n_heads` when None.
         d_head: width of a head; `d_model / n_heads` when None.
         d_ff: neurons per block; `4 * d_model` when None.
+        d_decoder_ff: neurons per block of the decoder in an encoder-decoder; as `d_ff` when None.
         max_length: longest sequence of *learned* positions; the other schemes know no limit.
-        positions: 'sinusoidal', 'learned', 'rotary', 'alibi', 'relative' (T5's bias), 'learned_and_relative' or
-            'none'; what each consists of stands in `parts.position_schemes`, and a new one is defined there.
+        positions: 'sinusoidal', 'sinusoidal_halves' (sines first, then cosines), 'learned', 'rotary', 'alibi',
+            'relative' (T5's bias), 'learned_and_relative' or 'none'; what each consists of stands in
+            `parts.position_schemes`, and a new one is defined there.
         rotary_base: base of the rotary and the sinusoidal frequencies.
         rotary_pairing: 'interleaved' or 'halves', see `parts.positions.Rotation`.
         rotary_share: share of a head's entries that are turned, the first ones.
@@ -119,6 +131,8 @@ class Config:
         residual: whether the blocks have their residual connections.
         residual_scale: factor on what each sublayer adds (Granite).
         activation: see `parts.feedforward.FeedForward`.
+        network: `parts.networks.Plain()`, one network for all positions, or `parts.experts.Experts`.
+        attention: `parts.attention_schemes.MultiHead()` or `parts.latent.Latent`.
         bias: whether projections and LayerNorms have biases.
         attention_bias, ffn_bias: the same for the projections of one of the sublayers; `bias` when None.
         qkv_bias: the same for queries, keys and values alone (Qwen 2); as the output projection when None.
@@ -140,7 +154,11 @@ class Config:
         logit_cap: logits are squeezed below this by a tanh (Gemma 2); None: they are not.
         pooler: whether an `Encoder` has BERT's layer that sums up a sequence from its first position.
         pooler_activation: 'tanh', 'relu' (DistilBERT) or 'gelu' (ELECTRA).
-        tie_embeddings: whether the unembedding is the embedding matrix itself.
+        tie_embeddings: whether the unembedding is the embedding matrix itself; the decoder's where each side of
+            an encoder-decoder has one of its own.
+        shared_embedding: whether the two sides of an encoder-decoder have one embedding matrix.
+        wide_stream: whether in float16 the stream and what the sublayers add to it are float32: some models
+            outgrow float16 there (T5). The weights stay float16, and other precisions are as without it.
         initialisation: 'xavier' (uniform Xavier weights; embeddings of variance 1/d_model, multiplied by
             sqrt(d_model) when they enter the stream, as in Vaswani et al.) or 'gpt2' (normal, standard
             deviation 0.02; matrices that write to the stream divided by sqrt(2 n_layers)).
@@ -156,9 +174,11 @@ class Config:
     n_layers: int = 2
     n_decoder_layers: int | None = None
     n_heads: int = 4
+    n_decoder_heads: int | None = None
     n_kv_heads: int | None = None
     d_head: int | None = None
     d_ff: int | None = None
+    d_decoder_ff: int | None = None
     max_length: int = 256
     positions: Positions = "sinusoidal"
     rotary_base: float = 10000.0
@@ -185,6 +205,8 @@ class Config:
     residual: bool = True
     residual_scale: float = 1.0
     activation: Activation = "gelu"
+    network: Network = PLAIN
+    attention: AttentionScheme = MULTI_HEAD
     bias: bool = True
     attention_bias: bool | None = None
     qkv_bias: bool | None = None
@@ -203,6 +225,8 @@ class Config:
     pooler: bool = False
     pooler_activation: PoolerActivation = "tanh"
     tie_embeddings: bool = False
+    shared_embedding: bool = True
+    wide_stream: bool = False
     initialisation: Initialisation = "xavier"
     layers: tuple[Layer, ...] = ()
 
@@ -210,6 +234,7 @@ class Config:
         self._check_numbers()
         self._check_flags()
         self._check_choices()
+        self._check_sublayers()
         self._check_widths()
         self._check_ranges()
         self._check_parts()
@@ -243,6 +268,15 @@ class Config:
                     f"{name} must be one of {', '.join(map(str, allowed))}; got {value!r}"
                 )
 
+    def _check_sublayers(self) -> None:
+        for name, kind in (("network", Network), ("attention", AttentionScheme)):
+            if not isinstance(value := getattr(self, name), kind):
+                raise ValueError(
+                    f"{name} must be an object of a class derived from {kind.__name__}, got "
+                    f"{type(value).__name__}"
+                )
+            value.check(self)
+
     def _check_head(self) -> None:
         if not self.predicts_tokens and (self.tie_embeddings or self.head_bias):
             raise ValueError(
@@ -270,14 +304,30 @@ class Config:
                 f"n_kv_heads must divide n_heads, got n_heads={self.n_heads} and "
                 f"n_kv_heads={self.kv_heads}"
             )
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.n_decoder_heads is not None:
+            self._check_decoder_heads(self.n_decoder_heads)
+        if self.positions in ("sinusoidal", "sinusoidal_halves") and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, got {self.d_model}")
-        if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(f"rotary positions need an even width of heads, got {self.head_width}")
+        if self.positions == "rotary" and (self.turned_width % 2 or not self.turned_width):
+            raise ValueError(
+                f"rotary positions need an even width of heads, got {self.turned_width}"
+            )
         if self.rotary_share != 1 and (self.rotary_width % 2 or not self.rotary_width):
             raise ValueError(
-                f"rotary_share must turn an even number of the {self.head_width} entries of a head, got "
+                f"rotary_share must turn an even number of the {self.turned_width} entries of a head, got "
                 f"{self.rotary_share}, which turns {self.rotary_width}"
+            )
+
+    def _check_decoder_heads(self, n: int) -> None:
+        if self.d_head is None and self.d_model % n:
+            raise ValueError(
+                f"n_decoder_heads must divide d_model, got d_model={self.d_model} and "
+                f"n_decoder_heads={n}; choose another number of heads or give d_head"
+            )
+        if self.n_kv_heads is not None and n % self.n_kv_heads:
+            raise ValueError(
+                f"n_kv_heads must divide n_decoder_heads, got n_decoder_heads={n} and "
+                f"n_kv_heads={self.n_kv_heads}"
             )
 
     def _check_ranges(self) -> None:
@@ -363,33 +413,48 @@ class Config:
         return self.n_layers if self.n_decoder_layers is None else self.n_decoder_layers
 
     @property
+    def decoder_heads(self) -> int:
+        """Number of attention heads of the decoder's blocks in an encoder-decoder."""
+        return self.n_heads if self.n_decoder_heads is None else self.n_decoder_heads
+
+    @property
+    def decoder_neurons(self) -> int:
+        """Number of neurons of the decoder's feed-forward networks in an encoder-decoder."""
+        return self.neurons if self.d_decoder_ff is None else self.d_decoder_ff
+
+    @property
     def attention_has_bias(self) -> bool:
-        """Whether the projections of attention have biases."""
+        """True if the projections of attention have biases."""
         return self.bias if self.attention_bias is None else self.attention_bias
 
     @property
     def qkv_has_bias(self) -> bool:
-        """Whether the projections to queries, keys and values have biases."""
+        """True if the projections to queries, keys and values have biases."""
         return self.attention_has_bias if self.qkv_bias is None else self.qkv_bias
 
     @property
     def norm_has_bias(self) -> bool:
-        """Whether LayerNorms have biases."""
+        """True if LayerNorms have biases."""
         return self.bias if self.norm_bias is None else self.norm_bias
 
     @property
     def predicts_tokens(self) -> bool:
-        """Whether the head gives logits over the vocabulary."""
+        """True if the head gives logits over the vocabulary."""
         return self.head in ("linear", "mlm")
 
     @property
     def rotary_width(self) -> int:
         """Number of entries of each head that are turned."""
-        return int(self.head_width * self.rotary_share)
+        return int(self.turned_width * self.rotary_share)
+
+    @property
+    def turned_width(self) -> int:
+        """Width of the vectors of which rotary positions turn a share."""
+        return self.attention.turned_width(self)
 
     @property
     def ffn_has_bias(self) -> bool:
-        """Whether the projections of the feed-forward networks have biases."""
+        """True if the projections of the feed-forward networks have biases."""
         return self.bias if self.ffn_bias is None else self.ffn_bias
 
     @property
@@ -401,8 +466,24 @@ class Config:
 
     @property
     def has_final_norm(self) -> bool:
-        """Whether one more norm stands after the last block."""
+        """True if one more norm stands after the last block."""
         return self.placement != "post" if self.final_norm is None else self.final_norm
+
+    def of_decoder(self) -> Config:
+        """The config of the decoder's stack in an encoder-decoder.
+
+        >>> config = Config(vocab=10, n_heads=4, n_decoder_layers=3, n_decoder_heads=2)
+        >>> config.of_decoder().n_layers, config.of_decoder().n_heads
+        (3, 2)
+        """
+        return self.replace(
+            n_layers=self.decoder_layers,
+            n_heads=self.decoder_heads,
+            d_ff=self.d_ff if self.d_decoder_ff is None else self.d_decoder_ff,
+            n_decoder_layers=None,
+            n_decoder_heads=None,
+            d_decoder_ff=None,
+        )
 
     def of_layer(self, i: int) -> Config:
         """The config of block `i`, in which `layers` is empty.
@@ -437,7 +518,7 @@ class Config:
 
 
 def _turns(layer: Layer) -> bool:
-    """Whether a layer has settings of rotary positions."""
+    """Return whether a layer has settings of rotary positions."""
     return any(
         getattr(layer, name) is not None
         for name in ("positions", "rotary_base", "rotary_share", "rotary_scaling")

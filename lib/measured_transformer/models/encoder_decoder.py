@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import capped, make_unembedding, refuse_classes, scaled
 from measured_transformer.models.stack import Stack, initialise
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.tap import Tap
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Part):
     """Source and target tokens in, for each target position the logits of the next target token out.
 
-    As in Vaswani et al. (2017) and T5 one vocabulary and one embedding matrix serve both sides.
+    One vocabulary serves both sides, and as in Vaswani et al. (2017) and T5 one embedding matrix, unless
+    `config.shared_embedding` is False.
 
     Taps: those of `Stack` under `encoder` and `decoder`, the decoder's blocks with `cross_attention`; `logits`
     (batch position vocab).
@@ -44,15 +46,20 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Stack(config, causal=False)
+        other = config.n_decoder_heads is not None or config.d_decoder_ff is not None
         self.decoder = Stack(
-            config, causal=True, n_layers=config.decoder_layers, cross_attention=True
+            config.of_decoder() if other else config,
+            causal=True,
+            n_layers=config.decoder_layers,
+            cross_attention=True,
         )
         self.unembedding = make_unembedding(config)
         self.logits = Tap()
         initialise(self, config)
-        self.decoder.token_embedding.weight = self.encoder.token_embedding.weight
+        if config.shared_embedding:
+            self.decoder.token_embedding.weight = self.encoder.token_embedding.weight
         if config.tie_embeddings and self.unembedding is not None:
-            self.unembedding.weight = self.encoder.token_embedding.weight
+            self.unembedding.weight = self.decoder.token_embedding.weight
 
     def forward(
         self,
@@ -61,6 +68,8 @@ class EncoderDecoder(nn.Module):
         *,
         source_padding_mask: Bool[Tensor, "..."] | None = None,
         target_padding_mask: Bool[Tensor, "..."] | None = None,
+        source_positions: Int[Tensor, "..."] | None = None,
+        target_positions: Int[Tensor, "..."] | None = None,
         cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "batch target vocab"]:
         """Logits of the next target token at each target position.
@@ -70,19 +79,24 @@ class EncoderDecoder(nn.Module):
             target: tokens that the decoder has written so far, its start token first; with a cache, those
                 that come next.
             source_padding_mask, target_padding_mask: shaped like the tokens, True for real ones.
+            source_positions, target_positions: shaped like the tokens, where positions should not be counted
+                from the real ones.
             cache: from `make_cache`; the source is read in the first call with it and then kept.
 
         Raises:
             ValueError: when shapes, kinds or values do not fit; see `Stack.stream`.
         """
         if cache is None or cache.memory is None:
-            memory = self.encode(source, padding_mask=source_padding_mask)
+            memory = self.encode(
+                source, padding_mask=source_padding_mask, positions=source_positions
+            )
         else:
             memory = cache.memory
         return self.decode(
             target,
             memory,
             padding_mask=target_padding_mask,
+            positions=target_positions,
             memory_padding_mask=source_padding_mask,
             cache=cache,
         )
@@ -92,9 +106,11 @@ class EncoderDecoder(nn.Module):
         source: Int[Tensor, "batch source"],
         *,
         padding_mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch source d_model"]:
         """The encoder's final state: the memory that the decoder reads."""
-        return self.encoder.apply_final_norm(self.encoder.stream(source, padding_mask=padding_mask))
+        x = self.encoder.stream(source, padding_mask=padding_mask, positions=positions)
+        return self.encoder.apply_final_norm(x)
 
     def decode(
         self,
@@ -102,6 +118,7 @@ class EncoderDecoder(nn.Module):
         memory: Float[Tensor, "batch source d_model"],
         *,
         padding_mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "..."] | None = None,
         memory_padding_mask: Bool[Tensor, "..."] | None = None,
         cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "batch target vocab"]:
@@ -114,6 +131,7 @@ class EncoderDecoder(nn.Module):
         x = self.decoder.stream(
             target,
             padding_mask=padding_mask,
+            positions=positions,
             memory=memory,
             memory_padding_mask=memory_padding_mask,
             cache=cache,

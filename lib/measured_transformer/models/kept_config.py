@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
 from measured_transformer.models.config import Config
+from measured_transformer.parts.experts import Experts
+from measured_transformer.parts.latent import Latent
 
-PARTS: tuple[type, ...] = ()
+PARTS: tuple[type, ...] = (Experts, Latent)
 """Dataclasses that may stand in a config although no annotation names them, such as those behind a protocol."""
 _TYPE, _PAIRS = "type", "pairs"
 _LIBRARY = __name__.partition(".")[0]
@@ -84,7 +86,7 @@ def _known(types: Iterable[type]) -> dict[str, type]:
 
 
 def _is_own(kind: type) -> bool:
-    """Whether a class is one of the library's."""
+    """Return whether a class is one of the library's."""
     return kind.__module__.startswith(f"{_LIBRARY}.")
 
 

@@ -1,4 +1,4 @@
-"""Whether a model is what its config describes: its modules, their settings, and what it computes."""
+"""Checks that a model is what its config describes: its modules, their settings, and what it computes."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
 the same model back, bit for bit. Weights that are tied are written once. Nothing is pickled.
 
 `model.json` names the file of the weights and replaces its predecessor in one step, last of all. So a folder
-holds at any time a whole model: the new one, or the one that it held before.
+holds at any time a whole model: the new one, or the one that it held before. Texts may be kept `beside` the
+weights, as `language.saving` keeps a tokenizer.
 
 >>> import tempfile, torch
 >>> from measured_transformer.models.decoder import Decoder
@@ -22,7 +23,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,12 +49,19 @@ FILE = "model.json"
 FORMAT = "measured_transformer model"
 VERSION = 1
 """Version of the format; `load` reads this one and all before it."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w-]*\.\w+")
 _KINDS: dict[str, type[Model]] = {
     kind.__name__: kind for kind in (Decoder, Encoder, EncoderDecoder)
 }
 
 
-def save(model: Any, folder: str | Path, *, types: Iterable[type] = ()) -> Path:
+def save(
+    model: Any,
+    folder: str | Path,
+    *,
+    types: Iterable[type] = (),
+    beside: Mapping[str, str] | None = None,
+) -> Path:
     """Write a model to a folder, from which `load` makes it again.
 
     Gradients, the state of an optimiser and the mode (training or evaluation) are not kept; what goes on from
@@ -63,6 +72,7 @@ def save(model: Any, folder: str | Path, *, types: Iterable[type] = ()) -> Path:
             `train` or a model that comes with its tokenizer: then that one, without what is beside it.
         folder: made where it is missing. A model that was saved there before is replaced, other files stay.
         types: frozen dataclasses of your own that stand in the config; `load` is given the same.
+        beside: texts to keep with the model, by names such as 'notes.txt'; `kept_beside` reads them.
 
     Returns:
         The folder.
@@ -70,9 +80,13 @@ def save(model: Any, folder: str | Path, *, types: Iterable[type] = ()) -> Path:
     Raises:
         ValueError: when it is no such model, or its modules are not those that its config describes (a variant,
             a replaced or removed part, a hook), so that another model would be loaded; when the config holds
-            what cannot be kept; or when the folder is a file. Nothing is written then.
+            what cannot be kept; when a name in `beside` is no plain file name with an ending; or when the
+            folder is a file. Nothing is written then.
     """
-    types = tuple(types)
+    types, texts = tuple(types), dict(beside or {})
+    for name in texts:
+        if not _PLAIN_NAME.fullmatch(name):
+            raise ValueError(f"expected a file name such as 'notes.txt' in beside, got {name!r}")
     model = _checked(model)
     told = config_to_json(model.config, types)
     place = Path(folder)
@@ -93,24 +107,20 @@ def save(model: Any, folder: str | Path, *, types: Iterable[type] = ()) -> Path:
         "tied": tied,
         "config": told,
     }
-    before = _weights_before(place)
-    part = place / f".{uuid4().hex}.part"
-    weights: Path | None = None
+    before = _files_before(place)
+    made: list[Path] = []
     try:
-        save_file(tensors, part)
-        name = f"weights-{_digest(part)}.safetensors"
-        if not (place / name).exists():  # the same weights have the same name
-            weights = place / name
-            part.replace(weights)
-        _write(place / FILE, json.dumps({**about, "weights": name}, indent=2) + "\n")
+        weights = _keep(place, "weights.safetensors", lambda part: save_file(tensors, part), made)
+        files = {name: _keep_text(place, name, text, made) for name, text in texts.items()}
+        told_beside = {"beside": files} if files else {}
+        about = {**about, **told_beside, "weights": weights}
+        _write(place / FILE, json.dumps(about, indent=2) + "\n")
     except BaseException:
-        if weights is not None:
-            weights.unlink(missing_ok=True)
+        for file in made:
+            file.unlink(missing_ok=True)
         raise
-    finally:
-        part.unlink(missing_ok=True)
-    if before is not None and before != name:
-        (place / before).unlink(missing_ok=True)
+    for name in before - {weights, *files.values()}:
+        (place / name).unlink(missing_ok=True)
     return place
 
 
@@ -141,6 +151,26 @@ def load(folder: str | Path, *, types: Iterable[type] = ()) -> Model:
         model.to(getattr(torch, about["dtype"]))
         _put(model, tensors, tied)
     return model.eval()
+
+
+def kept_beside(folder: str | Path) -> dict[str, str]:
+    """The texts that `save` was given to keep beside the model of a folder, by name; none: an empty dictionary.
+
+    Raises:
+        FileNotFoundError, ValueError: as `load`; also when one of the files is missing or no text.
+    """
+    place = Path(folder)
+    found = {}
+    for name, file in _about(place).get("beside", {}).items():
+        try:
+            found[name] = (place / file).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{place / file} is missing, which {FILE} beside it names: copy the whole folder"
+            ) from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{place / file} is no text, or it is damaged: {error}") from error
+    return found
 
 
 # Models of a config ---------------------------------------------------------------------------------
@@ -231,12 +261,35 @@ def _write(file: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def _weights_before(place: Path) -> str | None:
-    """The name of the weights that the folder holds already."""
+def _keep(place: Path, name: str, write: Callable[[Path], None], made: list[Path]) -> str:
+    """Write a file under a name with the digest of what is in it; what is new in the folder goes to `made`."""
+    part = place / f".{uuid4().hex}.part"
     try:
-        return str(_about(place)["weights"])
+        write(part)
+        stem, dot, ending = name.rpartition(".")
+        kept = f"{stem}-{_digest(part)}{dot}{ending}"
+        if not (place / kept).exists():  # the same contents have the same name
+            made.append(place / kept)
+            part.replace(place / kept)
+    finally:
+        part.unlink(missing_ok=True)
+    return kept
+
+
+def _keep_text(place: Path, name: str, text: str, made: list[Path]) -> str:
+    def write(part: Path) -> None:
+        part.write_text(text, encoding="utf-8")
+
+    return _keep(place, name, write, made)
+
+
+def _files_before(place: Path) -> set[str]:
+    """The names of the weights and of what is beside them in the folder already."""
+    try:
+        about = _about(place)
     except (OSError, ValueError):
-        return None
+        return set()
+    return {str(about["weights"]), *about.get("beside", {}).values()}
 
 
 def _about(place: Path) -> dict[str, Any]:
@@ -275,6 +328,11 @@ def _about(place: Path) -> dict[str, Any]:
     weights = about.get("weights")
     if not isinstance(weights, str) or Path(weights).name != weights:
         raise ValueError(f"{file} must name the file of the weights beside it, got {weights!r}")
+    beside = about.get("beside", {})
+    if not isinstance(beside, dict) or not all(
+        isinstance(one, str) and Path(one).name == one for one in beside.values()
+    ):
+        raise ValueError(f"{file} must name files beside it, got {beside!r}")
     return about
 
 

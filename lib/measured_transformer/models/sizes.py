@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from measured_transformer.models.config import Config
-from measured_transformer.parts.feedforward import is_gated
+from measured_transformer.parts.attention_schemes import MULTI_HEAD
 from measured_transformer.parts.position_schemes import SCHEMES
 
 Kind = Literal["decoder", "encoder", "encoder-decoder"]
@@ -53,17 +53,16 @@ def count_parameters(config: Config, kind: Kind) -> Count:
     3632
     """
     c, d = config, config.d_model
-    stacks, _, crossed = _stacks(config, kind)
+    stacks, crossed = _stacks(config, kind)
     norm = _norm(c, d)
-    attention = _attention(c)
-    blocks = [c.of_layer(i) for n in _depths(c, kind) for i in range(n)]
+    blocks = [side.of_layer(i) for side in stacks for i in range(side.n_layers)]
     own = {"post": 2, "pre": 2, "branch": 2, "sandwich": 4}[c.placement] - c.shared_norm
     bare = sum(not one.attention_norm for one in blocks)
-    norms = len(blocks) * own - bare + crossed + stacks * (c.embedding_norm + c.has_final_norm)
+    norms = len(blocks) * own - bare + crossed + len(stacks) * (c.embedding_norm + c.has_final_norm)
     scheme = SCHEMES[c.positions]
-    positions = c.max_length * d if scheme.limited else 0
+    positions = len(stacks) * c.max_length * d if scheme.limited else 0
     if c.positions in ("relative", "learned_and_relative"):
-        positions += c.relative_buckets * c.n_heads
+        positions += sum(c.relative_buckets * side.n_heads for side in stacks)
     head = 0
     if c.predicts_tokens:
         head += c.vocab * (d * (not c.tie_embeddings) + c.head_bias)
@@ -72,12 +71,13 @@ def count_parameters(config: Config, kind: Kind) -> Count:
     head += (d + 1) * c.labels
     if c.pooler:
         head += d * d + d
+    tables = len(stacks) if kind == "encoder-decoder" and not c.shared_embedding else 1
     return Count(
-        embedding=(c.vocab + stacks * c.token_types) * d,
-        positions=stacks * positions,
-        attention=len(blocks) * attention,
-        cross_attention=crossed * attention,
-        feedforward=sum(_feedforward(one) for one in blocks),
+        embedding=(tables * c.vocab + len(stacks) * c.token_types) * d,
+        positions=positions,
+        attention=sum(one.attention.parameters(one) for one in blocks),
+        cross_attention=crossed * MULTI_HEAD.parameters(stacks[-1]),
+        feedforward=sum(one.network.parameters(one) for one in blocks),
         norms=norms * norm,
         head=head,
     )
@@ -122,27 +122,18 @@ def count_flops(
     if cached and kind == "encoder":
         raise ValueError(f"an encoder has no cache, got cached={cached}")
     c, d = config, config.d_model
-    _, layers, decoder_layers = _stacks(config, kind)
-    queries, keys = c.n_heads * c.head_width, c.kv_heads * c.head_width
-
-    def attention(n_query: int, n_key: int, n_projected: int) -> int:
-        projections = n_query * 2 * d * queries + n_projected * (2 - c.shared_kv) * d * keys
-        return 2 * (projections + 2 * n_query * n_key * queries)
-
+    stacks, crossed = _stacks(config, kind)
     source = 0 if source_length is None or cached else source_length
-    own_layers = layers - decoder_layers if kind == "encoder-decoder" else layers
-    writing_layers = decoder_layers if kind == "encoder-decoder" else layers
-    self_attention = writing_layers * attention(length, cached + length, length)
-    cross_attention = 0
-    if source_length is not None:
-        self_attention += own_layers * attention(source, source, source)
-        cross_attention = decoder_layers * attention(length, source_length, source)
     read = (source, length) if kind == "encoder-decoder" else (length,)
-    feedforward = sum(
-        n * 2 * (3 if is_gated(one.activation) else 2) * d * one.neurons
-        for n, depth in zip(read, _depths(c, kind), strict=True)
-        for one in map(c.of_layer, range(depth))
-    )
+    self_attention = feedforward = cross_attention = 0
+    before = (0, cached) if kind == "encoder-decoder" else (cached,)
+    for n, past, side in zip(read, before, stacks, strict=True):
+        for one in map(side.of_layer, range(side.n_layers)):
+            self_attention += 2 * one.attention.products(one, n, past + n, n)
+            feedforward += 2 * n * one.network.products(one)
+    if source_length is not None:
+        products = MULTI_HEAD.products(stacks[-1], length, source_length, source)
+        cross_attention = 2 * crossed * products
     head = length * 2 * d * c.vocab if c.predicts_tokens else 0
     if c.head == "mlm":
         head += length * 2 * d * d
@@ -163,37 +154,10 @@ def _norm(c: Config, width: int) -> int:
     return {"layer": width + width * c.norm_has_bias, "rms": width}.get(c.norm, 0)
 
 
-def _attention(c: Config) -> int:
-    """Parameters of an attention layer."""
-    queries, keys = c.n_heads * c.head_width, c.kv_heads * c.head_width
-    inner = queries + (2 - c.shared_kv) * keys
-    count = c.d_model * (queries + inner) + inner * c.qkv_has_bias
-    count += c.d_model * c.attention_has_bias + c.n_heads * c.sinks
-    if c.norm not in ("layer", "rms") and c.qk_norm != "heads":
-        return count
-    return count + {"none": 0, "head": 2 * c.head_width}.get(c.qk_norm, queries + keys)
-
-
-def _feedforward(c: Config) -> int:
-    """Parameters of a feed-forward network."""
-    gates = 2 if is_gated(c.activation) else 1
-    count = (gates + 1) * c.d_model * c.neurons
-    return count + (gates * c.neurons + c.d_model) * c.ffn_has_bias
-
-
-def _depths(config: Config, kind: Kind) -> tuple[int, ...]:
-    """Number of blocks of each stack."""
-    return (
-        (config.n_layers, config.decoder_layers)
-        if kind == "encoder-decoder"
-        else (config.n_layers,)
-    )
-
-
-def _stacks(config: Config, kind: Kind) -> tuple[int, int, int]:
-    """Number of stacks, of all blocks, and of blocks with cross-attention."""
+def _stacks(config: Config, kind: Kind) -> tuple[list[Config], int]:
+    """The config of each stack, and the number of blocks with cross-attention."""
     if kind == "encoder-decoder":
-        return 2, config.n_layers + config.decoder_layers, config.decoder_layers
+        return [config, config.of_decoder()], config.decoder_layers
     if kind in ("decoder", "encoder"):
-        return 1, config.n_layers, 0
+        return [config], 0
     raise ValueError(f"kind must be 'decoder', 'encoder' or 'encoder-decoder', got {kind!r}")

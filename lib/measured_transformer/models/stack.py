@@ -13,16 +13,19 @@ from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.checks import check_cache, check_token_types, check_tokens
 from measured_transformer.models.config import Config
 from measured_transformer.models.token_positions import TokenPositions, find_positions
-from measured_transformer.parts.attention import MultiHeadAttention
+from measured_transformer.parts.attention_schemes import MULTI_HEAD
 from measured_transformer.parts.block import Block
-from measured_transformer.parts.feedforward import FeedForward
+from measured_transformer.parts.experts import MixtureOfExperts
 from measured_transformer.parts.norms import make_norm
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import RotaryPositions, Rotation
 from measured_transformer.parts.tap import Tap
 
+_WRITERS = ("attention.output.weight", "feedforward.down.weight", "feedforward.shared.down.weight")
 
-class Stack(nn.Module):
+
+class Stack(Part):
     """One residual stream: its parts, and the steps of a pass (positions, embedding, blocks, final norm).
 
     A model is wired from these steps in its own `forward`. An `EncoderDecoder` holds two stacks. A `Decoder`
@@ -109,13 +112,18 @@ class Stack(nn.Module):
         token_types: Int[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "batch position d_model"], Rotation | None, Tensor | None]:
         """Second step: what the first block reads, and the rotation and score bias of the positions."""
-        x = self.embedding_scale * self.token_embedding(tokens)
+        x = self.token_embedding(tokens)
+        if self.embedding_scale != 1:
+            x = self.embedding_scale * x
         if self.positions is not None:
             x = x + _look_up(self.positions, positions)
         if self.token_type_embedding is not None:
             types = torch.zeros_like(tokens) if token_types is None else token_types
             x = x + self.token_type_embedding(types)
-        x = self.embedding(self.embedding_dropout(self.embedding_norm(x)))
+        x = self.embedding_dropout(self.embedding_norm(x))
+        if self.config.wide_stream and x.dtype == torch.float16:
+            x = x.float()
+        x = self.embedding(x)
         rotation = None if self.rotary is None else _look_up(self.rotary, positions)
         return x, rotation, self._score_bias(positions)
 
@@ -152,7 +160,10 @@ class Stack(nn.Module):
         self, x: Float[Tensor, "batch position d_model"]
     ) -> Float[Tensor, "batch position d_model"]:
         """Fourth step: the final state, which is the stream after the final norm where there is one."""
-        return self.final_state(self.final_norm(x))
+        state = self.final_norm(x)
+        if self.config.wide_stream:
+            state = state.to(self.token_embedding.weight.dtype)
+        return self.final_state(state)
 
     def stream(
         self,
@@ -231,13 +242,11 @@ class Stack(nn.Module):
 def make_block(config: Config, *, cross_attention: bool = False) -> Block:
     """One block with the sizes and choices of the config."""
     return Block(
-        _attention(config, rotated=SCHEMES[config.positions].turned is not None),
-        FeedForward(
-            config.d_model, config.neurons, activation=config.activation, bias=config.ffn_has_bias
-        ),
+        config.attention.make(config, rotated=SCHEMES[config.positions].turned is not None),
+        config.network.make(config),
         _norm(config) if config.attention_norm else nn.Identity(),
         nn.Identity() if config.shared_norm else _norm(config),
-        cross_attention=_attention(config) if cross_attention else None,
+        cross_attention=MULTI_HEAD.make(config) if cross_attention else None,
         cross_attention_norm=_norm(config) if cross_attention else None,
         placement=config.placement,
         residual=config.residual,
@@ -246,6 +255,7 @@ def make_block(config: Config, *, cross_attention: bool = False) -> Block:
         parallel=config.parallel,
         shared_norm=config.shared_norm,
         residual_scale=config.residual_scale,
+        wide=config.wide_stream,
     )
 
 
@@ -259,38 +269,26 @@ def initialise(model: nn.Module, config: Config) -> None:
                 0.0 if path[-2] == "norm" else config.norm_offset
             )  # the layer before an unembedding
             parameter.fill_(1.0 - offset if path[-1] == "weight" else 0.0)
-        elif path[-1] in ("bias", "sinks"):
+        elif path[-1] in ("bias", "sinks", "down_bias", "choice_bias"):
             parameter.zero_()
         elif config.initialisation == "gpt2":
-            writes = name.endswith(("attention.output.weight", "feedforward.down.weight"))
+            writes = name.endswith(_WRITERS)
             nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * config.n_layers if writes else 1))
         elif "positions" in path or "token_type_embedding" in path:
             nn.init.normal_(parameter, std=math.sqrt(0.5))  # the size of a sinusoidal entry
         elif {"token_embedding", "unembedding", "relative"} & set(path):
             nn.init.normal_(parameter, std=config.d_model**-0.5)
         else:
-            nn.init.xavier_uniform_(parameter)
+            for matrix in _matrices(model, name, parameter):
+                nn.init.xavier_uniform_(matrix)
 
 
-def _attention(config: Config, *, rotated: bool = False) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        config.d_model,
-        config.n_heads,
-        n_kv_heads=config.kv_heads,
-        d_head=config.head_width,
-        bias=config.attention_has_bias,
-        dropout=config.dropout,
-        scale=config.attention_scale,
-        qkv_bias=config.qkv_has_bias,
-        qk_norm=config.qk_norm,
-        norm=config.norm,
-        norm_eps=config.norm_eps,
-        norm_offset=config.norm_offset,
-        window=config.window,
-        score_cap=config.score_cap,
-        sinks=config.sinks,
-        shared_kv=config.shared_kv,
-        rotated=rotated,
+def _matrices(model: nn.Module, name: str, parameter: Tensor) -> tuple[Tensor, ...]:
+    """The matrices in a parameter: those of the single experts, or the whole."""
+    layer = name.split(".")[:-1]
+    owner = model.get_submodule(".".join(layer[:-1]))
+    return (
+        owner.split(layer[-1], parameter) if isinstance(owner, MixtureOfExperts) else (parameter,)
     )
 
 
@@ -325,11 +323,11 @@ def _layer_rotary(config: Config, configs: list[Config]) -> tuple[nn.ModuleDict,
 
 
 def _angles_of(config: Config) -> tuple[Any, ...]:
-    return config.rotary_base, config.rotary_share, config.rotary_scaling
+    return config.rotary_base, config.rotary_share, config.rotary_scaling, config.turned_width
 
 
 def _look_up(table: nn.Module, positions: TokenPositions) -> Any:
     if positions.queries.ndim == 1:
-        n, length = len(positions.queries), len(positions.keys)
+        n, length = positions.queries.shape[0], positions.keys.shape[0]
         return table(n, offset=length - n)
     return table(positions.queries, below=positions.below)

@@ -13,8 +13,7 @@ al. (2023), "GQA".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -25,6 +24,7 @@ from torch.nn import functional as F
 from measured_transformer.parts.cache import KeyValues
 from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.norms import HeadNorm, make_norm
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
 
@@ -101,7 +101,7 @@ def attend(
 def fused_attention(
     queries: Float[Tensor, "*batch query d_head"],
     keys: Float[Tensor, "*batch key d_head"],
-    values: Float[Tensor, "*batch key d_head"],
+    values: Float[Tensor, "*batch key d_value"],
     *,
     causal: bool = False,
     mask: Bool[Tensor, "..."] | None = None,
@@ -109,7 +109,7 @@ def fused_attention(
     scale: float | None = None,
     dropout: float = 0.0,
     window: int | None = None,
-) -> Float[Tensor, "*batch query d_head"]:
+) -> Float[Tensor, "*batch query d_value"]:
     """Scores, pattern and mixture in one kernel that never stores the pattern.
 
     Args:
@@ -125,19 +125,20 @@ def fused_attention(
         ValueError: when batches, widths or numbers do not fit, when the mask is not Boolean, when mask or
             bias does not broadcast, or when there are more queries than keys under `causal`.
     """
+    of_queries, of_keys, of_values = queries.shape, keys.shape, values.shape
     if (
-        not queries.shape[:-2] == keys.shape[:-2] == values.shape[:-2]
-        or queries.shape[-1] != keys.shape[-1]
-        or keys.shape[-2] != values.shape[-2]
+        not of_queries[:-2] == of_keys[:-2] == of_values[:-2]
+        or of_queries[-1] != of_keys[-1]
+        or of_keys[-2] != of_values[-2]
     ):
         raise ValueError(
             "queries, keys and values must share their leading axes, queries and keys their width, keys "
             "and values their number; got shapes "
             f"{tuple(queries.shape)}, {tuple(keys.shape)} and {tuple(values.shape)}"
         )
-    n_query, n_key = queries.shape[-2], keys.shape[-2]
-    shape = torch.Size((*queries.shape[:-1], n_key))
+    n_query, n_key = of_queries[-2], of_keys[-2]
     causal = causal and n_query != 1  # the last position has nothing ahead of it to hide
+    shape = torch.Size((*of_queries[:-1], n_key))
     if window is not None and n_key > window:
         near = window_mask(n_query, n_key, window=window, device=queries.device)
         mask = near if mask is None else _checked_mask(mask, shape) & near
@@ -145,6 +146,8 @@ def fused_attention(
         return F.scaled_dot_product_attention(
             queries, keys, values, dropout_p=dropout, is_causal=True, scale=scale
         )
+    if mask is None and score_bias is None and not causal:
+        return F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout, scale=scale)
     allowed = None if mask is None else _checked_mask(mask, shape)
     if causal:
         past = causal_mask(n_query, n_key, device=queries.device)
@@ -221,7 +224,7 @@ def window_mask(
     return (key[n_key - n_query :, None] - key).abs() < window
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Part):
     """Several heads that read the stream, attend each on its own, and write their sum back.
 
     Self-attention when called with one sequence, cross-attention when called with a `memory` as well.
@@ -259,6 +262,7 @@ class MultiHeadAttention(nn.Module):
         sinks: bool = False,
         shared_kv: bool = False,
         rotated: bool = False,
+        wide: bool = False,
     ) -> None:
         """Make the projections.
 
@@ -279,6 +283,7 @@ class MultiHeadAttention(nn.Module):
             sinks: whether each head has a learned score that takes part in the softmax and has no value.
             shared_kv: whether values are what the key projection gives.
             rotated: whether there are taps for rotated queries and keys.
+            wide: whether what the heads write is float32 where the weights are float16.
 
         Raises:
             ValueError: when head counts or widths do not divide, or a size is not positive.
@@ -314,10 +319,9 @@ class MultiHeadAttention(nn.Module):
         self.window, self.score_cap, self.qk_norm = window, score_cap, qk_norm
         self.rotated = rotated
         qkv_bias = bias if qkv_bias is None else qkv_bias
-        self.query = Linear(d_model, n_heads * d_head, bias=qkv_bias)
-        self.key = Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
-        self.value = self.key if shared_kv else Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
+        self._make_projections(qkv_bias, shared_kv)
         self.output = Linear(n_heads * d_head, d_model, bias=bias)
+        self.output.wide = wide
         self.query_norm: nn.Module | None = None
         self.key_norm: nn.Module | None = None
         if qk_norm != "none":
@@ -331,6 +335,13 @@ class MultiHeadAttention(nn.Module):
             self.rotated_queries, self.rotated_keys = Tap(), Tap()
         self.scores, self.pattern, self.mixed = Tap(), Tap(), Tap()
         self.head_outputs, self.out = Tap(), Tap()
+
+    def _make_projections(self, bias: bool, shared_kv: bool) -> None:
+        """Make the maps to queries, keys and values."""
+        width, kv_width = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+        self.query = Linear(self.d_model, width, bias=bias)
+        self.key = Linear(self.d_model, kv_width, bias=bias)
+        self.value = self.key if shared_kv else Linear(self.d_model, kv_width, bias=bias)
 
     def forward(
         self,
@@ -367,7 +378,7 @@ class MultiHeadAttention(nn.Module):
         self._check(x, memory, causal, rotation)
         joined = None if cache is None or memory is not None else cache.joined
         if joined is not None:  # one product for all three
-            asked, new, carried = joined(x).split(self._widths, dim=-1)
+            asked, new, carried = joined(x)
         else:
             asked = self.query(x)
         queries = self._queries(asked, rotation)
@@ -378,14 +389,16 @@ class MultiHeadAttention(nn.Module):
         else:
             keys, values = self._memory(memory, cache)
         if mask is None and self._folds(queries):
-            return self._folded(queries, keys, values, padding_mask, score_bias)
-        keys, values = self._share(keys), self._share(values)
+            mixed = self._folded(queries, keys, values, padding_mask, score_bias)
+            return self.out(self._merge(self.mixed(mixed)))
+        if self.n_kv_heads != self.n_heads:
+            keys, values = self._share(keys), self._share(values)
         allowed = self._allowed(queries, keys, padding_mask, mask)
         mixed = self._mix(queries, keys, values, causal, allowed, score_bias)
         return self.out(self._merge(self.mixed(mixed)))
 
-    def join_projections(self) -> Callable[[Tensor], Tensor] | None:
-        """One product in the place of those for queries, keys and values, for a cache's `joined`.
+    def join_projections(self) -> Callable[[Tensor], Sequence[Tensor]] | None:
+        """Queries, keys and values by one product in the place of three, for a cache's `joined`.
 
         It has copies of the weights. None where the projections are more than three linear maps.
         """
@@ -395,16 +408,16 @@ class MultiHeadAttention(nn.Module):
         weight = torch.cat([part.weight.detach() for part in parts])
         biases = [part.bias for part in parts if part.bias is not None]
         bias = torch.cat([one.detach() for one in biases]) if biases else None
-        return partial(F.linear, weight=weight, bias=bias)
+        widths = [part.out_features for part in parts]
 
-    @property
-    def _widths(self) -> list[int]:
-        """Widths of queries, keys and values side by side."""
-        return [self.n_heads * self.d_head, *[self.n_kv_heads * self.d_head] * 2]
+        def joined(x: Tensor) -> Sequence[Tensor]:
+            return torch.split_with_sizes(F.linear(x, weight, bias), widths, -1)
+
+        return joined
 
     @property
     def _written_out(self) -> bool:
-        """Whether scores are to be computed that PyTorch's kernel does not know, or never shows."""
+        """True if scores are to be computed that PyTorch's kernel does not know, or never shows."""
         extended = self.score_cap is not None or self.sinks is not None
         return extended or self.scores.watched or self.pattern.watched
 
@@ -447,7 +460,7 @@ class MultiHeadAttention(nn.Module):
         return self._keys_and_values(*self._projected(memory), None, cache)
 
     def _folds(self, queries: Tensor) -> bool:
-        """Whether the heads of a group can stand where else several positions would."""
+        """Return whether the heads of a group can stand where else several positions would."""
         return (
             self.n_heads != self.n_kv_heads
             and queries.shape[2] == 1
@@ -463,17 +476,17 @@ class MultiHeadAttention(nn.Module):
         padding_mask: Tensor | None,
         score_bias: Tensor | None,
     ) -> Tensor:
-        """What one position writes; all heads of a group ask the same keys, which need no copies."""
-        group = self.n_heads // self.n_kv_heads
-        rows, _, _, width = queries.shape
+        """What one position mixes; all heads of a group ask the same keys, which need no copies."""
+        rows, kv_heads, _, _ = keys.shape
+        group = self.n_heads // kv_heads
         if self.window is not None and keys.shape[2] > self.window:
             keys, values = keys[:, :, -self.window :], values[:, :, -self.window :]
             padding_mask = None if padding_mask is None else padding_mask[:, -self.window :]
             score_bias = None if score_bias is None else score_bias[..., -self.window :]
-        asked = queries.reshape(rows, self.n_kv_heads, group, width)
+        asked = queries.reshape(rows, kv_heads, group, -1)
         if score_bias is not None:
             score_bias = score_bias.expand(*score_bias.shape[:-3], self.n_heads, 1, -1)
-            score_bias = score_bias.unflatten(-3, (self.n_kv_heads, group)).squeeze(-2)
+            score_bias = score_bias.unflatten(-3, (kv_heads, group)).squeeze(-2)
         allowed = self._allowed(asked, keys, padding_mask, None)
         mixed = fused_attention(
             asked,
@@ -484,7 +497,7 @@ class MultiHeadAttention(nn.Module):
             scale=self.scale,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out(self._merge(self.mixed(mixed.reshape(rows, self.n_heads, 1, width))))
+        return mixed.reshape(rows, self.n_heads, 1, -1)
 
     def _mix(
         self,
@@ -549,17 +562,21 @@ class MultiHeadAttention(nn.Module):
         return attention_pattern(torch.cat((sink, scores), dim=-1), mask=allowed)[..., 1:]
 
     def _split(self, projected: Tensor, n_heads: int) -> Tensor:
+        if projected.shape[1] == 1:  # one position: both axes lie as they should
+            return projected.view(projected.shape[0], n_heads, 1, self.d_head)
         return projected.view(*projected.shape[:-1], n_heads, self.d_head).transpose(1, 2)
 
     def _share(self, x: Tensor) -> Tensor:
-        if self.n_kv_heads == self.n_heads:
-            return x
         return x.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
 
     def _merge(self, mixed: Tensor) -> Tensor:
         if not self.head_outputs.watched:
+            if mixed.shape[2] == 1:  # one position: nothing to transpose
+                return self.output(mixed.reshape(mixed.shape[0], 1, -1))
             return self.output(mixed.transpose(1, 2).flatten(2))
         by_head = self.output.weight.unflatten(1, (self.n_heads, self.d_head))
+        if self.output.wide and by_head.dtype == torch.float16:
+            mixed, by_head = mixed.float(), by_head.float()
         outputs = self.head_outputs(torch.einsum("bhqe,dhe->bhqd", mixed, by_head))
         total = outputs.sum(dim=1)
         return total if self.output.bias is None else total + self.output.bias
@@ -567,8 +584,10 @@ class MultiHeadAttention(nn.Module):
     def _allowed(
         self, queries: Tensor, keys: Tensor, padding_mask: Tensor | None, mask: Tensor | None
     ) -> Tensor | None:
-        shape = torch.Size((*queries.shape[:-1], keys.shape[-2]))
-        allowed = None if mask is None else _checked_mask(mask, shape)
+        allowed = None
+        if mask is not None:
+            shape = torch.Size((*queries.shape[:-1], keys.shape[-2]))
+            allowed = _checked_mask(mask, shape)
         if padding_mask is None:
             return allowed
         expected = (keys.shape[0], keys.shape[-2])
@@ -583,14 +602,10 @@ class MultiHeadAttention(nn.Module):
     def _check(
         self, x: Tensor, memory: Tensor | None, causal: bool, rotation: Rotation | None
     ) -> None:
-        for name, given in (("x", x), ("memory", memory)):
-            if given is not None and (given.ndim != 3 or given.shape[-1] != self.d_model):
-                raise ValueError(
-                    f"{name} must have shape (batch, position, d_model={self.d_model}), "
-                    f"got {tuple(given.shape)}"
-                )
+        self._check_stream("x", x)
         if memory is None:
             return
+        self._check_stream("memory", memory)
         if memory.shape[0] != x.shape[0]:
             raise ValueError(
                 f"x and memory must hold the same batch, got {x.shape[0]} and {memory.shape[0]}"
@@ -599,6 +614,13 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("causal is for self-attention; cross-attention sees the whole memory")
         if rotation is not None:
             raise ValueError("rotation is for self-attention; a memory has positions of its own")
+
+    def _check_stream(self, name: str, given: Tensor) -> None:
+        if given.ndim != 3 or given.shape[-1] != self.d_model:
+            raise ValueError(
+                f"{name} must have shape (batch, position, d_model={self.d_model}), "
+                f"got {tuple(given.shape)}"
+            )
 
 
 def _head_norm(
@@ -617,7 +639,7 @@ def _head_norm(
 
 
 def _is_changed(part: nn.Module) -> bool:
-    """Whether calling a projection does more than its linear map."""
+    """Return whether calling a projection does more than its linear map."""
     hooked = part._forward_hooks or part._forward_pre_hooks
     return bool(type(part) is not Linear or hooked or "forward" in vars(part))
 

@@ -14,7 +14,7 @@ Compared by Xiong et al. (2020), "On Layer Normalization in the Transformer Arch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.cache import KeyValues
 from measured_transformer.parts.feedforward import FeedForward
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.positions import Rotation
 from measured_transformer.parts.tap import Tap
 
@@ -30,7 +31,7 @@ Placement = Literal["pre", "post", "sandwich", "branch"]
 """Where the norm stands: before the sublayer; after the addition; on both sides of the sublayer; after it."""
 
 
-class Block(nn.Module):
+class Block(Part):
     """Attention, then cross-attention where there is one, then feed-forward, each added to the stream.
 
     Taps: `residual_pre` (what enters), `residual_mid` (after attention), `residual_cross` (after
@@ -43,7 +44,7 @@ class Block(nn.Module):
     def __init__(
         self,
         attention: MultiHeadAttention,
-        feedforward: FeedForward,
+        feedforward: nn.Module,
         attention_norm: nn.Module,
         feedforward_norm: nn.Module,
         *,
@@ -56,11 +57,13 @@ class Block(nn.Module):
         parallel: bool = False,
         shared_norm: bool = False,
         residual_scale: float = 1.0,
+        wide: bool = False,
     ) -> None:
         """Wire ready-made parts.
 
         Args:
-            attention, feedforward: the two sublayers that every block has.
+            attention, feedforward: the two sublayers that every block has; the latter a `FeedForward`, or what
+                else `Config.network` makes.
             attention_norm, feedforward_norm: their norms, from `make_norm`.
             cross_attention, cross_attention_norm: the sublayer that reads a memory, and its norm.
             placement: 'pre' (norm before the sublayer), 'post' (norm after the addition), 'sandwich' (before
@@ -71,6 +74,8 @@ class Block(nn.Module):
             parallel: whether the network reads what enters the block, as attention does.
             shared_norm: whether it then reads what `attention_norm` gives; `feedforward_norm` does nothing.
             residual_scale: factor on what each sublayer adds.
+            wide: whether the stream may be float32 while the weights are float16; the sublayers then read it in
+                the precision of their weights.
 
         Raises:
             ValueError: when the placement is another one, the dropout lies outside [0, 1), or
@@ -97,10 +102,12 @@ class Block(nn.Module):
             )
         self.placement, self.residual, self.dropout = placement, residual, dropout
         self.parallel, self.shared_norm = parallel, shared_norm
-        self.residual_scale = residual_scale
+        self.residual_scale, self.wide = residual_scale, wide
         self.attention_norm, self.attention = attention_norm, attention
         self.cross_attention_norm, self.cross_attention = cross_attention_norm, cross_attention
-        self.feedforward_norm, self.feedforward = feedforward_norm, feedforward
+        self.feedforward_norm = feedforward_norm
+        # What reads weights is written for the usual one; `Config.network` says which it is.
+        self.feedforward = cast(FeedForward, feedforward)
         if written_norms:
             self.attention_written_norm, self.feedforward_written_norm = written_norms
         self.residual_pre, self.residual_mid, self.residual_post = Tap(), Tap(), Tap()
@@ -183,7 +190,8 @@ class Block(nn.Module):
         return written
 
     def _before(self, norm: nn.Module, x: Tensor) -> Tensor:
-        return norm(x) if self.placement in ("pre", "sandwich") else x
+        read = norm(x) if self.placement in ("pre", "sandwich") else x
+        return read.to(next(self.feedforward.parameters()).dtype) if self.wide else read
 
     def _add(self, norm: nn.Module, x: Tensor, branch: Tensor) -> Tensor:
         if self.placement == "branch":

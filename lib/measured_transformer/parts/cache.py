@@ -6,7 +6,7 @@ them again: they do not depend on what comes later (Shazeer 2019, "Fast Transfor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -21,8 +21,9 @@ class KeyValues:
 
     Attributes:
         length: number of positions held.
-        keys, values: (batch, head, key, d_head), of key-value heads, the keys after any rotation.
-        joined: one product for queries, keys and values, from `MultiHeadAttention.join_projections`; set by
+        keys, values: (batch, head, key, d_head), of key-value heads, the keys after any rotation. Latent
+            attention keeps latents and turned keys in their places, see `parts.latent`.
+        joined: queries, keys and values by one product, from `MultiHeadAttention.join_projections`; set by
             those who decode with weights that stay as they are.
 
     >>> past = KeyValues()
@@ -41,7 +42,7 @@ class KeyValues:
         if capacity < 0:
             raise ValueError(f"capacity must not be negative, got {capacity}")
         self.capacity, self.length = capacity, 0
-        self.joined: Callable[[Tensor], Tensor] | None = None
+        self.joined: Callable[[Tensor], Sequence[Tensor]] | None = None
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
 
@@ -57,19 +58,22 @@ class KeyValues:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the keys and values held: 2 · batch · head · key · d_head · bytes of a number."""
-        return 2 * self.keys.numel() * self.keys.element_size() if self.length else 0
+        """Bytes of the keys and values held: 2 · batch · head · key · d_head · bytes of a number.
+
+        Less with latent attention: batch · key · (rank + d_rotary) · bytes of a number.
+        """
+        return _bytes(self.keys) + _bytes(self.values) if self.length else 0
 
     @property
     def reserved_bytes(self) -> int:
         """Bytes of the buffers, room for later positions included."""
-        return 0 if self._keys is None else 2 * self._keys.numel() * self._keys.element_size()
+        return sum(_bytes(one) for one in (self._keys, self._values) if one is not None)
 
     def extend(
         self,
         keys: Float[Tensor, "batch head new d_head"],
-        values: Float[Tensor, "batch head new d_head"],
-    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_head"]]:
+        values: Float[Tensor, "batch head new d_value"],
+    ) -> tuple[Float[Tensor, "batch head key d_head"], Float[Tensor, "batch head key d_value"]]:
         """Add those of the next positions and return all so far.
 
         The result of an earlier call stays what it was: new positions are written behind it.
@@ -77,17 +81,19 @@ class KeyValues:
         Raises:
             ValueError: when batch, heads or width are others than before.
         """
+        of_new = keys.shape
         if self._keys is not None and self.length:
-            expected = (*self._keys.shape[:2], keys.shape[2], self._keys.shape[3])
-            if keys.shape != expected:
+            batch, heads, _, d_head = self._keys.shape
+            expected = (batch, heads, of_new[2], d_head)
+            if of_new != expected:
                 raise ValueError(
                     f"this cache expects (batch, head, new, d_head) = {expected}, got "
-                    f"{tuple(keys.shape)}; a cache belongs to one batch of one model"
+                    f"{tuple(of_new)}; a cache belongs to one batch of one model"
                 )
-        self._keys = self._extended(self._keys, keys)
-        self._values = self._extended(self._values, values)
-        self.length += keys.shape[2]
-        return self.keys, self.values
+        self._keys = held_keys = self._extended(self._keys, keys)
+        self._values = held_values = self._extended(self._values, values)
+        self.length = length = self.length + of_new[2]
+        return held_keys[:, :, :length], held_values[:, :, :length]
 
     def crop(self, length: int) -> None:
         """Keep only the first `length` positions, where there are more."""
@@ -115,6 +121,10 @@ class KeyValues:
             held = grown
         held[:, :, self.length : needed] = new
         return held
+
+
+def _bytes(held: Tensor) -> int:
+    return held.numel() * held.element_size()
 
 
 def _held(buffer: Tensor | None) -> Tensor:

@@ -12,10 +12,11 @@ from functools import partial
 from typing import Literal
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from measured_transformer.parts.kernels.linear import Linear
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.tap import Tap
 
 Activation = Literal[
@@ -52,7 +53,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
 }
 
 
-class FeedForward(nn.Module):
+class FeedForward(Part):
     """Widen, activate, narrow: the same for every position.
 
     Taps: `pre_activation` (batch position d_ff; of gated forms the gate before its activation), `neurons`
@@ -60,7 +61,13 @@ class FeedForward(nn.Module):
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, *, activation: Activation = "relu", bias: bool = True
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: Activation = "relu",
+        bias: bool = True,
+        wide: bool = False,
     ) -> None:
         """Make the two projections, and a third for the gate when the activation has one.
 
@@ -70,6 +77,7 @@ class FeedForward(nn.Module):
             activation: 'relu', 'gelu' (exact), its approximations 'gelu_tanh' and 'gelu_sigmoid', 'silu', or
                 a gated form: 'reglu', 'geglu', 'geglu_tanh', 'swiglu'.
             bias: whether the projections have biases.
+            wide: whether what the network writes is float32 where its weights are float16.
 
         Raises:
             ValueError: when the activation is another one or a width is not positive.
@@ -82,6 +90,7 @@ class FeedForward(nn.Module):
         self.up = Linear(d_model, d_ff, bias=bias)
         self.gate = Linear(d_model, d_ff, bias=bias) if is_gated(activation) else None
         self.down = Linear(d_ff, d_model, bias=bias)
+        self.down.wide = wide
         self.pre_activation, self.neurons, self.out = Tap(), Tap(), Tap()
 
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
@@ -118,5 +127,5 @@ def activation_names() -> list[str]:
 
 
 def is_gated(name: Activation) -> bool:
-    """Whether this activation stands on a gate, so that the network has three projections."""
+    """Return whether this activation stands on a gate, so that the network has three projections."""
     return _ACTIVATIONS[name][1]

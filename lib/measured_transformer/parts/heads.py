@@ -7,12 +7,13 @@ from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from measured_transformer.parts.feedforward import Activation, activation_function
 from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.norms import LayerNorm
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.tap import Tap
 
 PoolerActivation = Literal["tanh", "relu", "gelu"]
@@ -24,7 +25,7 @@ _POOLED: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class MaskedTokenLayer(nn.Module):
+class MaskedTokenLayer(Part):
     """One more layer before the unembedding: project, activate, normalise."""
 
     def __init__(
@@ -48,7 +49,7 @@ class MaskedTokenLayer(nn.Module):
         return self.norm(self.activate(self.dense(x)))
 
 
-class Pooler(nn.Module):
+class Pooler(Part):
     """One vector for a sequence: a projection of its first position, through a tanh or another function.
 
     Tap: `out` (batch d_model).

@@ -5,7 +5,8 @@ variance $\sigma^2$ over the features of one position (Ba et al. 2016). RMSNorm 
 $y = x / \sqrt{\overline{x^2} + \epsilon} \cdot \gamma$ (Zhang and Sennrich 2019); Gemma stores $\gamma - 1$.
 
 In half precision the mean and the variance are taken in float32, as PyTorch's own kernels do, whether somebody
-watches or not: the square of 256 is beyond float16.
+watches or not: the square of 256 is beyond float16. A norm with weights in float16 takes vectors in float32 as
+well, and gives such vectors.
 
 A further norm is one more entry of `NORMS`.
 """
@@ -20,13 +21,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.parts.part import Part
 from measured_transformer.parts.tap import Tap
 
 NormName = Literal["layer", "rms", "layer_plain", "none"]
 """Names of norms: LayerNorm, RMSNorm, LayerNorm without weights (OLMo), and none."""
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(Part):
     """Centre and scale each position's vector, then stretch and shift it by learned weights.
 
     Tap: `scale`, the divisor sqrt(variance + eps), (batch, position, 1).
@@ -42,16 +44,17 @@ class LayerNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """The normalised vectors. Raises ValueError when the width is another than `d_model`."""
         _check_width(x, self.weight)
+        weight, bias = _as_wide_as(x, self.weight, self.bias)
         if not self.scale.watched:
-            return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
-        exact, weight, bias = _at_least_float32(x, self.weight, self.bias)
+            return F.layer_norm(x, weight.shape, weight, bias, self.eps)
+        exact, weight, bias = _at_least_float32(x, weight, bias)
         centred = exact - exact.mean(dim=-1, keepdim=True)
         scale = self.scale((centred.square().mean(dim=-1, keepdim=True) + self.eps).sqrt())
         y = centred / scale * weight
         return (y if bias is None else y + bias).to(x.dtype)
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(Part):
     """Scale each position's vector to a root mean square of one, then stretch it by learned weights.
 
     With an offset, the stretch is the stored weight plus that number (Gemma: 1).
@@ -69,6 +72,7 @@ class RMSNorm(nn.Module):
         """The normalised vectors. Raises ValueError when the width is another than `d_model`."""
         _check_width(x, self.weight)
         weight = self.weight + self.offset if self.offset else self.weight
+        weight, _ = _as_wide_as(x, weight, None)
         if not self.scale.watched:
             return F.rms_norm(x, weight.shape, weight, self.eps)
         exact, weight, _ = _at_least_float32(x, weight, None)
@@ -76,7 +80,7 @@ class RMSNorm(nn.Module):
         return (exact / scale * weight).to(x.dtype)
 
 
-class PlainLayerNorm(nn.Module):
+class PlainLayerNorm(Part):
     """LayerNorm without weight and bias.
 
     Tap: `scale`, the divisor sqrt(variance + eps), (batch, position, 1).
@@ -99,7 +103,7 @@ class PlainLayerNorm(nn.Module):
         return (centred / scale).to(x.dtype)
 
 
-class HeadNorm(nn.Module):
+class HeadNorm(Part):
     """A norm of the queries or keys of each head, with weights of its own for every head.
 
     Tap: `norm.scale`, the divisors, (batch, head, position, 1).
@@ -155,6 +159,13 @@ def _at_least_float32(
     if x.dtype not in (torch.float16, torch.bfloat16):
         return x, weight, bias
     return x.float(), weight.float(), None if bias is None else bias.float()
+
+
+def _as_wide_as(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The weights in float32, where they are float16 and the vectors are float32."""
+    if weight.dtype != torch.float16 or x.dtype != torch.float32:
+        return weight, bias
+    return weight.float(), None if bias is None else bias.float()
 
 
 def _check_width(x: Tensor, weight: Tensor) -> None:

@@ -51,13 +51,17 @@ def _sinusoidal(config: Any) -> SinusoidalPositions:
     return SinusoidalPositions(config.d_model, base=config.rotary_base)
 
 
+def _sinusoidal_halves(config: Any) -> SinusoidalPositions:
+    return SinusoidalPositions(config.d_model, base=config.rotary_base, pairing="halves")
+
+
 def _learned(config: Any) -> LearnedPositions:
     return LearnedPositions(config.max_length, config.d_model)
 
 
 def _rotary(config: Any) -> RotaryPositions:
     return RotaryPositions(
-        config.head_width,
+        config.turned_width,
         base=config.rotary_base,
         pairing=config.rotary_pairing,
         turned=config.rotary_width,
@@ -85,5 +89,6 @@ SCHEMES: dict[str, PositionScheme] = {
     "alibi": PositionScheme(bias=_alibi),
     "relative": PositionScheme(bias=_relative),
     "learned_and_relative": PositionScheme(added=_learned, bias=_relative, limited=True),
+    "sinusoidal_halves": PositionScheme(added=_sinusoidal_halves),
     "none": PositionScheme(),
 }

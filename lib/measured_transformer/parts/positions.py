@@ -4,7 +4,8 @@ Six schemes: sinusoidal and learned vectors that are added to the embeddings; ro
 queries and keys; ALiBi's penalty that grows with distance; T5's learned bias for each distance; and none.
 
 Sinusoidal: position $p$ has for each pair $i < d/2$ the two entries $\sin(\omega_i p)$ and $\cos(\omega_i p)$
-at dimensions $2i$ and $2i+1$, with $\omega_i = \text{base}^{-2i/d}$ (Vaswani et al. 2017, section 3.5).
+at dimensions $2i$ and $2i+1$, with $\omega_i = \text{base}^{-2i/d}$ (Vaswani et al. 2017, section 3.5). Their
+own code, and Marian, have all sines in the first half of the dimensions and all cosines in the second.
 Rotary: the pair $i$ of a query or key at position $p$ is turned by the angle $\omega_i p$ (Su et al. 2021).
 ALiBi: head $h$ subtracts $m_h |i - j|$ from the score of query $i$ and key $j$ (Press et al. 2022).
 Relative: head $h$ adds a learned number for the bucket that $j - i$ falls in (Raffel et al. 2020, section 2.1).
@@ -21,11 +22,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from measured_transformer.parts.part import Part
+
 if TYPE_CHECKING:
     from measured_transformer.parts.rotary_scaling import RotaryScaling
 
 Pairing = Literal["interleaved", "halves"]
-"""Which two entries a rotation turns together, see `Rotation`."""
+"""Which two entries a rotation turns together, see `Rotation`; which belong to one frequency of a sinusoid."""
 
 
 def frequencies(d: int, *, base: float = 10000.0) -> Float[Tensor, "pair"]:
@@ -55,6 +58,7 @@ def sinusoidal_encoding(
     d_model: int,
     *,
     base: float = 10000.0,
+    pairing: Pairing = "interleaved",
     dtype: torch.dtype | None = None,
 ) -> Float[Tensor, "position d_model"]:
     """The sinusoidal vectors of the given positions, sines at even dimensions and cosines at odd ones.
@@ -63,10 +67,11 @@ def sinusoidal_encoding(
         positions: a number n, meaning positions 0 to n - 1, or a vector of positions (fractions allowed).
         d_model: width, an even number.
         base: sets the slowest frequency; 10000 in Vaswani et al.
+        pairing: 'interleaved', or 'halves' for all sines first and then all cosines.
         dtype: of the result; computed in float64 whatever it is. PyTorch's default when not given.
 
     Raises:
-        ValueError: when `d_model` is odd or `positions` is not a vector.
+        ValueError: when `d_model` is odd, the pairing is unknown, or `positions` is not a vector.
 
     >>> sinusoidal_encoding(2, 4)
     tensor([[0.0000, 1.0000, 0.0000, 1.0000],
@@ -76,8 +81,10 @@ def sinusoidal_encoding(
         positions = torch.arange(positions)
     if positions.ndim != 1:
         raise ValueError(f"positions must be a vector, got shape {tuple(positions.shape)}")
+    _check_pairing(pairing)
     angles = _angles(positions, d_model, base)
-    encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+    axis = -1 if pairing == "interleaved" else -2
+    encoding = torch.stack((angles.sin(), angles.cos()), dim=axis).flatten(-2)
     return encoding.to(positions.device, dtype or torch.get_default_dtype())
 
 
@@ -122,7 +129,7 @@ class Rotation:
             )
         cos, sin = self.cos.to(x), self.sin.to(x)
         if cos.ndim == 3:
-            if len(cos) not in (1, len(x)):
+            if cos.shape[0] not in (1, x.shape[0]):
                 raise ValueError(f"this rotation is for a batch of {len(cos)}, got {len(x)} rows")
             cos, sin = cos[:, None], sin[:, None]  # the same for every head
         if self.pairing == "halves":
@@ -153,8 +160,7 @@ def rotation(
     Raises:
         ValueError: when `d_head` is odd, the pairing is unknown, or `positions` is not a vector.
     """
-    if pairing not in ("interleaved", "halves"):
-        raise ValueError(f"pairing must be 'interleaved' or 'halves', got {pairing!r}")
+    _check_pairing(pairing)
     if isinstance(positions, int):
         positions = torch.arange(positions)
     if positions.ndim != 1:
@@ -265,7 +271,7 @@ def relative_buckets(
     return later + torch.where(behind < n_exact, behind, wide)
 
 
-class RelativeBias(nn.Module):
+class RelativeBias(Part):
     """A learned number for each head and bucket of distances, added to the scores (T5)."""
 
     def __init__(
@@ -290,7 +296,7 @@ class RelativeBias(nn.Module):
         return self.table[buckets].movedim(-1, -3)
 
 
-class AlibiBias(nn.Module):
+class AlibiBias(Part):
     """ALiBi's penalty for distance, added to the scores; nothing is learned."""
 
     def __init__(self, n_heads: int) -> None:
@@ -309,7 +315,7 @@ class AlibiBias(nn.Module):
         return alibi_bias_between(slopes, queries, keys)
 
 
-class _FixedRows(nn.Module):
+class _FixedRows(Part):
     """Rows computed from their number on first use and cached, but never saved or copied."""
 
     def __init__(self) -> None:
@@ -327,7 +333,7 @@ class _FixedRows(nn.Module):
         if below is None or isinstance(positions, int):
             below = _end(positions, offset)
         table = self.table
-        if table is None or len(table) < below:
+        if table is None or table.shape[0] < below:
             with torch.inference_mode(False):  # what inference makes, training may use
                 longer = 2 ** max(0, below - 1).bit_length()
                 table = self.make(longer, self.like.dtype).to(self.like.device)
@@ -346,14 +352,18 @@ class _FixedRows(nn.Module):
 class SinusoidalPositions(_FixedRows):
     """Fixed sinusoidal vectors for any length; nothing is learned and nothing is stored in a checkpoint."""
 
-    def __init__(self, d_model: int, *, base: float = 10000.0) -> None:
+    def __init__(
+        self, d_model: int, *, base: float = 10000.0, pairing: Pairing = "interleaved"
+    ) -> None:
         super().__init__()
-        self.d_model, self.base = d_model, base
+        self.d_model, self.base, self.pairing = d_model, base, pairing
         self.make(1, torch.float64)
 
     def make(self, n: int, dtype: torch.dtype) -> Float[Tensor, "position width"]:
         """The vectors of positions 0 to n - 1. Raises ValueError when `d_model` is odd."""
-        return sinusoidal_encoding(n, self.d_model, base=self.base, dtype=dtype)
+        return sinusoidal_encoding(
+            n, self.d_model, base=self.base, pairing=self.pairing, dtype=dtype
+        )
 
     def forward(
         self,
@@ -422,7 +432,11 @@ class RotaryPositions(_FixedRows):
         offset: int = 0,
         below: int | None = None,
     ) -> Rotation:
-        """The rotation of the given positions; the arguments are those of `SinusoidalPositions`."""
+        """The rotation of the given positions; the arguments are those of `SinusoidalPositions`.
+
+        Raises:
+            ValueError: when a position is negative.
+        """
         if self.scaling is not None and self.scaling.grows:
             length = _end(
                 positions, offset
@@ -435,7 +449,7 @@ class RotaryPositions(_FixedRows):
         return Rotation(cos, sin, self.pairing, self.d_head - self.turned)
 
 
-class LearnedPositions(nn.Module):
+class LearnedPositions(Part):
     """One trained vector per position, up to a largest length (Gehring et al. 2017; BERT; GPT-2)."""
 
     def __init__(self, max_length: int, d_model: int) -> None:
@@ -454,9 +468,9 @@ class LearnedPositions(nn.Module):
         Raises:
             ValueError: when a position is negative or lies beyond the table.
         """
-        if below is None or below > len(self.table) or isinstance(positions, int):
+        if below is None or below > self.table.shape[0] or isinstance(positions, int):
             below = _end(positions, offset)
-        if below > len(self.table):
+        if below > self.table.shape[0]:
             raise ValueError(
                 f"learned positions reach to {len(self.table) - 1}, got position {below - 1}; "
                 "make the model with a larger max_length"
@@ -464,6 +478,11 @@ class LearnedPositions(nn.Module):
         rows = self.table[offset:below] if isinstance(positions, int) else self.table[positions]
         # Even without a graph, a slice of a parameter says that it requires gradients.
         return rows if torch.is_grad_enabled() else rows.detach()
+
+
+def _check_pairing(pairing: str) -> None:
+    if pairing not in ("interleaved", "halves"):
+        raise ValueError(f"pairing must be 'interleaved' or 'halves', got {pairing!r}")
 
 
 def _end(positions: int | Tensor, offset: int) -> int:

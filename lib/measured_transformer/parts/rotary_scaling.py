@@ -197,7 +197,9 @@ class Dynamic(RotaryScaling):
     grows = True
 
     def frequencies(self, d: int, base: float, length: int) -> Frequencies:
-        """Radians a position of each pair, float64."""
+        """Radians a position of each pair, float64. A single pair turns by one radian whatever the base is."""
+        if d == 2:  # no other base would slow it down
+            return frequencies(d, base=base)
         grown = self.factor * max(length, self.trained) / self.trained - (self.factor - 1)
         return frequencies(d, base=base * grown ** (d / (d - 2)))
 
@@ -287,7 +289,11 @@ class LongRope(RotaryScaling):
         return self.stretch
 
     def frequencies(self, d: int, base: float, length: int) -> Frequencies:
-        """Radians a position of each pair, float64."""
+        """Radians a position of each pair, float64.
+
+        Raises:
+            ValueError: when there is not one factor for each pair.
+        """
         factors = self.long if length > self.trained else self.short
         if len(factors) != d // 2:
             raise ValueError(f"expected a factor for each of {d // 2} pairs, got {len(factors)}")

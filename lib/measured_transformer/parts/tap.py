@@ -26,7 +26,7 @@ class Tap(nn.Module):
 
     @property
     def watched(self) -> bool:
-        """Whether a watcher is attached: parts compute optional values only then."""
+        """True if a watcher is attached: parts compute optional values only then."""
         return bool(self.watchers)
 
     def __getstate__(self) -> dict[str, Any]:

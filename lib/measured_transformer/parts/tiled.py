@@ -185,7 +185,7 @@ def _nothing(query: Tensor, d_value: int) -> Running:
 
 
 def _hidden(rows: slice, columns: slice, ahead: int, like: Tensor) -> Bool[Tensor, "query tile"]:
-    """Whether each key of the tile comes after each query of the tile."""
+    """Return whether each key of the tile comes after each query of the tile."""
     query = torch.arange(rows.start, rows.stop, device=like.device)[:, None] + ahead
     return torch.arange(columns.start, columns.stop, device=like.device) > query
 

@@ -361,7 +361,7 @@ class _Walk:
         return found
 
     def _is_used_from_outside(self, node: Node, seen: set[Node]) -> bool:
-        """Whether a class inherits from another package, which may then call any of its methods."""
+        """Return whether a class inherits from another package, which may then call any of its methods."""
         if node in seen:
             return False
         source = self._source(node[0])

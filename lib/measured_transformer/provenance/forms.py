@@ -70,12 +70,12 @@ def form_of(
 
 
 def is_idle(node: ast.AST) -> bool:
-    """Whether a statement has no effect: a string or an ellipsis on a line of its own."""
+    """Return whether a statement has no effect: a string or an ellipsis on a line of its own."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def is_import(node: ast.AST) -> bool:
-    """Whether a statement does nothing but import."""
+    """Return whether a statement does nothing but import."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return True
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -270,12 +270,12 @@ class _Writer:
 
 
 def _may_carry(name: str) -> bool:
-    """Whether an exception of that name may carry more than a message: any class but Python's own."""
+    """Return whether an exception of that name may carry more than a message: any class but Python's own."""
     return name not in _ERRORS and name.strip("_")[:1].isupper()
 
 
 def _is_text(node: ast.AST) -> bool:
-    """Whether an expression builds a text in place."""
+    """Return whether an expression builds a text in place."""
     if isinstance(node, ast.BinOp):
         return _is_text(node.left)
     if isinstance(node, ast.Call):
@@ -286,7 +286,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _declares(decorator: ast.AST) -> bool:
-    """Whether a decorator only declares a function's purpose, which changes no value that it computes."""
+    """Return whether a decorator only declares a function's purpose, and changes no value that it computes."""
     name = decorator.func if isinstance(decorator, ast.Call) else decorator
     return isinstance(name, ast.Name) and name.id in DECLARATIONS
 
@@ -345,7 +345,7 @@ def class_form(
 
 
 def _is_optional(made: ast.ClassDef, node: ast.stmt) -> bool:
-    """Whether a statement is a field of a dataclass that has a default of its own."""
+    """Return whether a statement is a field of a dataclass that has a default of its own."""
     names = [
         path[-1]
         for one in made.decorator_list

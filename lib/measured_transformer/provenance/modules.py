@@ -94,7 +94,7 @@ def file_of(module: str) -> Path | None:
 
 
 def is_comparing(name: str) -> bool:
-    """Whether a module or name belongs to this package, whose code changes no measured value."""
+    """Return whether a module or name belongs to this package, whose code changes no measured value."""
     return name == _ITSELF or name.startswith(f"{_ITSELF}.")
 
 
@@ -108,7 +108,7 @@ def _inside(folder: Path, module: str) -> Path | None:
 
 @lru_cache(maxsize=4096)
 def is_installed(file: str) -> bool:
-    """Whether a file lies in the interpreter's folder or among installed packages."""
+    """Return whether a file lies in the interpreter's folder or among installed packages."""
     path = Path(file)
     if not path.is_absolute() or not path.is_file():
         return True  # made while its package was loaded

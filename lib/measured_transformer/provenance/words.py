@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
 
 
 def _is_default(field: Field[Any], value: Any) -> bool:
-    """Whether a dataclass's field has the value that it has where nothing is given."""
+    """Return whether a dataclass's field has the value that it has where nothing is given."""
     if field.default is not MISSING:
         default = field.default
     elif field.default_factory is not MISSING:

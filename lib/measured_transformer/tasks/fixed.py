@@ -87,7 +87,7 @@ class FixedSet:
 
     @property
     def causal(self) -> bool:
-        """Whether a model must not see ahead, as the task has it."""
+        """True if a model must not see ahead, as the task has it."""
         return self.task.causal
 
     def sequences(self) -> Batch:

@@ -55,7 +55,7 @@ class MaskedChain:
 
     @property
     def causal(self) -> bool:
-        """Whether a model must not look ahead in what it gets."""
+        """True if a model must not look ahead in what it gets."""
         return self.side != "both"
 
     @property

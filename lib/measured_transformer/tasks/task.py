@@ -84,7 +84,7 @@ class Task(Protocol):
 
     @property
     def causal(self) -> bool:
-        """Whether a model of it must not see ahead (a `Decoder`) or may (an `Encoder`)."""
+        """True if a model of it must not see ahead (a `Decoder`), false if it may (an `Encoder`)."""
         ...
 
     def batch(self, generator: torch.Generator, size: int, *, length: int | None = None) -> Batch:

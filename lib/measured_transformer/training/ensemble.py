@@ -286,7 +286,7 @@ def available_cores() -> int:
 
 
 def _travels(job: Job) -> bool:
-    """Whether another process can rebuild the job; false for code defined in a notebook or script."""
+    """Return whether another process can rebuild the job; false for code defined in a notebook or script."""
     try:
         return b"__main__" not in pickle.dumps(job)
     except (pickle.PicklingError, AttributeError, TypeError):

@@ -311,7 +311,7 @@ def train(
 
 
 def _ends(after_step: AfterStep | None, model: Model, history: History) -> bool:
-    """Whether the hook, if any, ends the training after this step."""
+    """Return whether the hook, if any, ends the training after this step."""
     if after_step is None or not history.losses:
         return False
     step = Step(

@@ -55,7 +55,7 @@ def prepare_model(model: Model, prepare: Preparation | None, seed: int) -> None:
 
 
 def takes_seed(prepare: Preparation) -> bool:
-    """Whether a preparation has a parameter named `seed`."""
+    """Return whether a preparation has a parameter named `seed`."""
     try:
         return "seed" in inspect.signature(prepare).parameters
     except (TypeError, ValueError):  # a function written in C tells no parameters

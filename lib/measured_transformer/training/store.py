@@ -220,7 +220,7 @@ def unpack(data: bytes, config: Any, task: Any, prepare: Any = None) -> Run:
 
 
 def _holds(file: Path) -> bool:
-    """Whether a run is complete and from the current code, as far as can be determined."""
+    """Return whether a run is complete and from the current code, as far as can be determined."""
     try:
         _, about = contents(file.read_bytes())
     except (OSError, ValueError):
@@ -234,7 +234,7 @@ def _holds(file: Path) -> bool:
 
 
 def _is_ours(file: Path, key: str) -> bool:
-    """Whether a file begins like a stored run or checkpoint with this key, complete or truncated."""
+    """Return whether a file begins like a stored run or checkpoint with this key, complete or truncated."""
     try:
         with file.open("rb") as data:
             told = json.loads(data.read(int.from_bytes(data.read(8), "little")))["__metadata__"]
@@ -245,7 +245,7 @@ def _is_ours(file: Path, key: str) -> bool:
 
 
 def _is_left(file: Path, key: str) -> bool:
-    """Whether a file named like a leftover is one: an empty lock, or a file that a store began."""
+    """Return whether a file named like a leftover is one: an empty lock, or a file that a store began."""
     return file.stat().st_size == 0 or _is_ours(file, key)
 
 

@@ -398,7 +398,7 @@ class _Question:
 
 
 def _comes_back(loss: float, kept: Sequence[float], line: Line) -> bool:
-    """Whether a loss equals that of the first kept seed, as far as this machine can tell."""
+    """Return whether a loss equals that of the first kept seed, as far as this machine can tell."""
     if line.get("kind") == circumstances()["kind"]:
         return math.isclose(loss, kept[0], rel_tol=_AGREES)
     if not all(map(math.isfinite, (loss, *kept))):

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.parts.block import Block
+from measured_transformer.parts.experts import most_likely
 from measured_transformer.parts.feedforward import FeedForward
 from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.tap import Tap
@@ -35,23 +36,6 @@ from measured_transformer.training.loop import Model
 from measured_transformer.training.seeding import seeded
 
 # Routing ------------------------------------------------------------------------------------------
-
-
-def most_likely(scores: Float[Tensor, "*token expert"], k: int) -> Bool[Tensor, "*token expert"]:
-    """Which experts each token asks: those of its k largest scores.
-
-    Raises:
-        ValueError: unless k is between 1 and the number of experts.
-
-    >>> most_likely(torch.tensor([[0.1, 0.7, 0.2]]), 2).tolist()
-    [[False, True, True]]
-    """
-    experts = scores.shape[-1]
-    if not 1 <= k <= experts:
-        raise ValueError(f"expected k between 1 and the number of experts, {experts}, got {k}")
-    numbers = torch.arange(experts, device=scores.device)
-    places = scores.topk(k, dim=-1).indices
-    return (places.unsqueeze(-1) == numbers).any(-2)
 
 
 def capacity(tokens: int, experts: int, k: int, factor: float) -> int:

@@ -23,9 +23,10 @@ class _MeanMemory(EncoderDecoder):
         source: Int[Tensor, "batch source"],
         *,
         padding_mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch source d_model"]:
         """The encoder's final states, averaged."""
-        states = super().encode(source, padding_mask=padding_mask)
+        states = super().encode(source, padding_mask=padding_mask, positions=positions)
         if padding_mask is None:
             return states.mean(1, keepdim=True).expand_as(states)
         weights = padding_mask.unsqueeze(-1).to(states.dtype)
@@ -41,9 +42,10 @@ class _LastMemory(EncoderDecoder):
         source: Int[Tensor, "batch source"],
         *,
         padding_mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch source d_model"]:
         """The encoder's final state at the last real token."""
-        states = super().encode(source, padding_mask=padding_mask)
+        states = super().encode(source, padding_mask=padding_mask, positions=positions)
         if padding_mask is None:
             return states[:, -1:].expand_as(states)
         later = padding_mask.flip(1).long().cumsum(1).flip(1)  # real tokens from here on
@@ -59,9 +61,10 @@ class _NoMemory(EncoderDecoder):
         source: Int[Tensor, "batch source"],
         *,
         padding_mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "batch source d_model"]:
         """Zeros in the shape of the encoder's final states."""
-        return super().encode(source, padding_mask=padding_mask) * 0.0
+        return super().encode(source, padding_mask=padding_mask, positions=positions) * 0.0
 
 
 _KINDS: dict[str, type[EncoderDecoder]] = {

@@ -324,3 +324,19 @@ def test_a_bias_for_every_vector_works_as_in_pytorch(by_convolution, unhooked):
     x, weight, _ = drawn((1024, 128), 512)
     bias = torch.randn(1024, 512)
     assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_wide_map_multiplies_float16_in_float32(bias):
+    narrow = Linear(16, 4, bias=bias)
+    with torch.no_grad():
+        narrow.weight.copy_(300 * torch.randn(4, 16, generator=torch.Generator().manual_seed(0)))
+    wide = Linear(16, 4, bias=bias)
+    wide.wide = True
+    wide.load_state_dict(narrow.state_dict())
+    x = torch.full((2, 16), 200.0)
+    expected = narrow.half().float()(x)
+    assert expected.abs().max() > torch.finfo(torch.float16).max
+    assert torch.equal(wide.half()(x.half()), expected)
+    assert torch.equal(wide.float()(x), expected)
+    assert wide.bfloat16()(x.bfloat16()).dtype == torch.bfloat16

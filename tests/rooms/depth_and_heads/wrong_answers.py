@@ -67,7 +67,7 @@ def _last_only(step, width, length):
 
 WRONG = {
     "depth.luck": {
-        "three": ((1 / 3, 1 / 6), "three depths"),
+        "three": ((1 / 3, 1 / 6), "3 depths"),
         "last": ((1 / 9, 1 / 3), "deepest is the best"),
         "halves": ((1 / 9, 1 / 4), "not independent"),
     },

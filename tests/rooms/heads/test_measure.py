@@ -4,23 +4,21 @@ import numpy as np
 import pytest
 import torch
 from measured_book.rooms.heads import measure
-from measured_book.rooms.heads.measure import (
+from measured_book.rooms.heads.algebra import (
     CHECKS,
-    PATHS,
-    PairEffects,
     as_torch,
     best_numbers,
     concatenated,
     drawn_attention,
     heads_of,
+    parameters,
+)
+from measured_book.rooms.heads.paths import PATHS, PairEffects, pair_effects, patched, right
+from measured_book.rooms.heads.single_head import (
     map_values,
     on_a_circle,
     on_a_line,
     one_head_misses,
-    pair_effects,
-    parameters,
-    patched,
-    right,
     two_maps,
 )
 from measured_transformer.analysis.handmade import composed_model, heads_model, induction_model

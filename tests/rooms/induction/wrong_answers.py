@@ -16,9 +16,9 @@ def _ridge(x, y, asked, penalty):
 
 WRONG = {
     "induction.weight": {
-        "ten others": ((exp(3) / (exp(3) + 10), log(891)), "nine are left"),
+        "ten others": ((exp(3) / (exp(3) + 10), log(891)), "9 are left"),
         "scores as weights": ((0.3, log(891)), "exponential"),
-        "one other key": ((exp(3) / (exp(3) + 9), log(99)), "nine other keys"),
+        "one other key": ((exp(3) / (exp(3) + 9), log(99)), "9 other keys"),
         "a half": ((exp(3) / (exp(3) + 9), log(9)), "one half"),
     },
     "induction.copying": {

@@ -13,9 +13,7 @@ from measured_book.rooms.learning_rate.measure import (
     AtLevel,
     Space,
     adam_steps,
-    at_best,
     batch_gradients,
-    best_for_others,
     descend,
     draw_trials,
     hyperbola,
@@ -168,17 +166,6 @@ def test_steps_are_pytorchs_own():
         optimiser.step()
     moved = -0.25 * adam_steps([3.0, -1.0], betas=(0.9, 0.98)).sum()
     assert weight.item() == pytest.approx(moved)
-
-
-def test_a_rate_is_chosen_by_the_others():
-    # Seeds 1 and 2 like the first rate, 3 the second; without 1 or 2, the other two like the second.
-    losses = [[1.0, 2.0, 9.0], [1.0, 2.0, 9.0], [5.0, 1.0, 9.0]]
-    values = xarray.DataArray(
-        losses, dims=("seed", "rate"), coords={"seed": [1, 2, 3], "rate": [0.1, 0.2, 0.3]}
-    )
-    np.testing.assert_allclose(best_for_others(values), [0.2, 0.2, 0.1])
-    np.testing.assert_allclose(at_best(values), [2.0, 2.0, 5.0])
-    assert "rate" not in at_best(values).coords
 
 
 def steps_of(curvature: float, vertices: list[float]) -> xarray.Dataset:

@@ -5,6 +5,7 @@ from ast import literal_eval
 import numpy as np
 import pytest
 import torch
+from measured_book.rooms.neurons import looking, patterns
 from measured_book.rooms.neurons import measure as neurons
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
@@ -43,12 +44,12 @@ def test_columns_are_the_neurons_of_all_blocks(model):
     tokens = torch.tensor([[1, 2, 3], [4, 5, 0]])
     with capture(model, "*.neurons") as seen:
         model(tokens)
-    found = neurons.activations(model, tokens)
-    values = neurons.table(found)
+    found = looking.activations(model, tokens)
+    values = looking.table(found)
     assert values.shape == (6, 64)
     second = seen["blocks.1.feedforward.neurons"]
     assert np.array_equal(values[4, 32:], second[1, 1].double().numpy())
-    assert np.array_equal(neurons.table(found, first=2), values[[2, 5]])
+    assert np.array_equal(looking.table(found, first=2), values[[2, 5]])
 
 
 def test_silenced_and_forced_neurons_hold_their_value(model):
@@ -56,13 +57,13 @@ def test_silenced_and_forced_neurons_hold_their_value(model):
     before = model(tokens)
     which = np.zeros(64, dtype=bool)
     which[[5, 40]] = True
-    with neurons.zero_ablated(model, which):
-        values = neurons.table(neurons.activations(model, tokens))
+    with looking.zero_ablated(model, which):
+        values = looking.table(looking.activations(model, tokens))
     assert (values[:, which] == 0).all()
-    untouched = neurons.table(neurons.activations(model, tokens))
+    untouched = looking.table(looking.activations(model, tokens))
     assert np.array_equal(values[:, :32][:, ~which[:32]], untouched[:, :32][:, ~which[:32]])
-    with neurons.forced(model, 1, 7, 2.5):
-        values = neurons.table(neurons.activations(model, tokens))
+    with looking.forced(model, 1, 7, 2.5):
+        values = looking.table(looking.activations(model, tokens))
     assert (values[:, 32 + 7] == 2.5).all()
     assert np.array_equal(np.delete(values, 39, 1), np.delete(untouched, 39, 1))
     assert torch.equal(model(tokens), before)
@@ -71,10 +72,10 @@ def test_silenced_and_forced_neurons_hold_their_value(model):
 def test_only_neurons_that_there_are(model):
     with (
         pytest.raises(ValueError, match="2 blocks of 32"),
-        neurons.zero_ablated(model, np.zeros(32, dtype=bool)),
+        looking.zero_ablated(model, np.zeros(32, dtype=bool)),
     ):
         pass
-    with pytest.raises(ValueError, match=r"0\.\.31"), neurons.forced(model, 0, 32, 1.0):
+    with pytest.raises(ValueError, match=r"0\.\.31"), looking.forced(model, 0, 32, 1.0):
         pass
 
 
@@ -83,9 +84,9 @@ def test_silencing_hurts_where_the_neuron_is_needed(model):
     batch = task.batch(make_generator(0, "test"), 16)
     where = batch.inputs > 3
     which = np.zeros(64, dtype=bool)
-    assert neurons.rise(model, batch, which, where) == (0.0, 0.0)
+    assert looking.rise(model, batch, which, where) == (0.0, 0.0)
     which[:] = True
-    there, elsewhere = neurons.rise(model, batch, which, where)
+    there, elsewhere = looking.rise(model, batch, which, where)
     with torch.no_grad():
         before = nn.functional.cross_entropy(
             model(batch.inputs).transpose(1, 2), batch.targets, reduction="none"
@@ -98,7 +99,7 @@ def test_silencing_hurts_where_the_neuron_is_needed(model):
     assert there == pytest.approx(float((after - before)[where].mean()), abs=1e-5)
     assert elsewhere == pytest.approx(float((after - before)[~where].mean()), abs=1e-5)
     with pytest.raises(ValueError, match="not at others"):
-        neurons.rise(model, batch, which, torch.ones_like(where))
+        looking.rise(model, batch, which, torch.ones_like(where))
 
 
 # What a neuron responds to -------------------------------------------------------------------------
@@ -109,14 +110,14 @@ def test_the_area_is_that_of_mann_and_whitney():
     values = np.maximum(draws.normal(size=(80, 3)), 0)  # many equal ones
     token = draws.integers(0, 5, 80)
     sets = np.array([[1, 1, 0, 0, 0], [0, 1, 0, 1, 1]], dtype=bool)
-    found = neurons.set_auc(values, token, sets)
+    found = looking.set_auc(values, token, sets)
     for row, one in zip(found, sets, strict=True):
         label = one[token]
         for i, area in enumerate(row):
             u = mannwhitneyu(values[label, i], values[~label, i]).statistic
             assert area == pytest.approx(u / (label.sum() * (~label).sum()))
     with pytest.raises(ValueError, match="inside and outside"):
-        neurons.set_auc(values, token, np.ones((1, 5), dtype=bool))
+        looking.set_auc(values, token, np.ones((1, 5), dtype=bool))
 
 
 def test_a_neuron_built_to_fire_on_one_token_is_found(model):
@@ -132,11 +133,11 @@ def test_a_neuron_built_to_fire_on_one_token_is_found(model):
         up = model.blocks[0].feedforward.up
         others = normal[[0, 1, 2, 3, 5]]
         up.weight[9], up.bias[9] = key, -((others @ key).max() + key @ key) / 2
-    values = neurons.table(neurons.activations(model, tokens))
+    values = looking.table(looking.activations(model, tokens))
     only_four = np.arange(6)[None] == 4
-    assert neurons.set_auc(values, tokens[0].numpy(), only_four)[0, 9] == 1.0
-    assert neurons.variance_explained(values, tokens[0].numpy())[9] == pytest.approx(1.0)
-    assert neurons.firing_rates(values)[9] == pytest.approx(1 / 6)
+    assert looking.set_auc(values, tokens[0].numpy(), only_four)[0, 9] == 1.0
+    assert looking.variance_explained(values, tokens[0].numpy())[9] == pytest.approx(1.0)
+    assert looking.firing_rates(values)[9] == pytest.approx(1 / 6)
 
 
 def test_variance_between_kinds_is_that_of_a_regression():
@@ -146,39 +147,39 @@ def test_variance_between_kinds_is_that_of_a_regression():
     dummies = np.eye(4)[kind]
     fitted = dummies @ np.linalg.pinv(dummies) @ values
     rest = np.square(values - fitted).sum(0) / np.square(values - values.mean(0)).sum(0)
-    assert np.allclose(neurons.variance_explained(values, kind), 1 - rest)
-    assert neurons.variance_explained(np.zeros((50, 1)), kind).tolist() == [0.0]
+    assert np.allclose(looking.variance_explained(values, kind), 1 - rest)
+    assert looking.variance_explained(np.zeros((50, 1)), kind).tolist() == [0.0]
 
 
 def test_active_means_above_a_share_of_the_largest():
     values = np.array([[0.0, -0.1, -1.0], [0.5, 0.3, -2.0], [4.0, 2.0, -0.5], [0.0, 0.1, -1.0]])
-    assert neurons.firing_rates(values).tolist() == [0.5, 0.75, 0.0]
-    assert neurons.firing_rates(values, above=0.1).tolist() == [0.5, 0.5, 0.0]
+    assert looking.firing_rates(values).tolist() == [0.5, 0.75, 0.0]
+    assert looking.firing_rates(values, above=0.1).tolist() == [0.5, 0.5, 0.0]
     with pytest.raises(ValueError, match=r"\[0, 1\)"):
-        neurons.firing_rates(values, above=1.0)
+        looking.firing_rates(values, above=1.0)
 
 
 # Patterns ------------------------------------------------------------------------------------------
 
 
 def test_contexts_stand_in_the_order_of_the_table(gpt):
-    batch = neurons.windows("test", 3)
-    ends = neurons.contexts(batch)
-    assert len(ends) == 3 * (neurons.LENGTH - neurons.FROM)
+    batch = patterns.windows("test", 3)
+    ends = patterns.contexts(batch)
+    assert len(ends) == 3 * (patterns.LENGTH - patterns.FROM)
     assert len(neurons.units(gpt, batch)) == len(ends)
     # a window begins with the start token, which is no character: the text up to position 8 has eight
-    assert len(ends[0]) == neurons.FROM
-    whole = neurons.text_of(batch.inputs[1].tolist())
-    assert ends[neurons.LENGTH - neurons.FROM] == whole[: neurons.FROM]
+    assert len(ends[0]) == patterns.FROM
+    whole = patterns.text_of(batch.inputs[1].tolist())
+    assert ends[patterns.LENGTH - patterns.FROM] == whole[: patterns.FROM]
     last = [end[-1] for end in ends]
-    kept = batch.inputs[:, neurons.FROM :].flatten().tolist()
-    assert last == [neurons.text_of([token]) for token in kept]
+    kept = batch.inputs[:, patterns.FROM :].flatten().tolist()
+    assert last == [patterns.text_of([token]) for token in kept]
 
 
 def test_patterns_are_what_the_text_ends_with():
     ends = ["It is. ", "so\n", "x = (A", "a\n  ", "The "]
     grams, classes = ["e ", "\n"], [r"[A-Z]", r"\s\s", r"\.\s+", r"[aeiou]", r"\n"]
-    found = neurons.matches(grams, classes, ends)
+    found = patterns.matches(grams, classes, ends)
     rows = dict(zip([*grams, *classes], found.tolist(), strict=True))
     assert rows["e "] == [False, False, False, False, True]
     assert rows["\n"] == [False, True, False, False, False]
@@ -190,25 +191,25 @@ def test_patterns_are_what_the_text_ends_with():
 
 
 def test_only_frequent_strings_are_patterns():
-    names, longer, found, kept = neurons.patterns()
+    names, longer, found, kept = patterns.patterns()
     assert (
         found.shape
         == kept.shape
-        == (len(names), neurons.SEARCHED * (neurons.LENGTH - neurons.FROM))
+        == (len(names), patterns.SEARCHED * (patterns.LENGTH - patterns.FROM))
     )
-    strings = names[: -len(neurons.CLASSES)]
-    assert found[: len(strings)].sum(1).min() >= neurons.FEWEST
+    strings = names[: -len(patterns.CLASSES)]
+    assert found[: len(strings)].sum(1).min() >= patterns.FEWEST
     assert longer.tolist() == [
-        name not in neurons.CLASSES and len(literal_eval(name)) > 1 for name in names
+        name not in patterns.CLASSES and len(literal_eval(name)) > 1 for name in names
     ]
 
 
 def test_strings_that_are_equal_have_equal_numbers():
-    batch = neurons.windows("test", 4)
-    ends = neurons.contexts(batch)
-    for k in neurons.KNOWN:
+    batch = patterns.windows("test", 4)
+    ends = patterns.contexts(batch)
+    for k in patterns.KNOWN:
         of: dict[int, set[str]] = {}
-        for code, end in zip(neurons.last(batch, k).tolist(), ends, strict=True):
+        for code, end in zip(patterns.last(batch, k).tolist(), ends, strict=True):
             of.setdefault(code, set()).add(end[-k:])
         assert all(len(strings) == 1 for strings in of.values())
         assert len(of) == len({end[-k:] for end in ends})
@@ -225,14 +226,14 @@ def test_tables_say_means_that_lean_on_shorter_strings():
         own = [says[i] for i in range(9) if read[: i + 1].endswith(end[-k:]) and i + 1 >= k]
         if not own or len(end) < k:
             return said(end, k - 1)
-        return (np.sum(own, 0) + neurons.PRIOR * said(end, k - 1)) / (len(own) + neurons.PRIOR)
+        return (np.sum(own, 0) + patterns.PRIOR * said(end, k - 1)) / (len(own) + patterns.PRIOR)
 
     def codes(text: str, k: int) -> torch.Tensor:
         # at the beginning, where there are fewer characters, a number that nothing else has
         ends = [text[max(0, i + 1 - k) : i + 1].rjust(k, "_") for i in range(len(text))]
         return torch.tensor([int.from_bytes(end.encode(), "big") for end in ends])
 
-    found = neurons.predicted_by_last(
+    found = patterns.predicted_by_last(
         says[2:], truth[2:], [(codes(read, k)[2:], codes(kept, k)[2:]) for k in (1, 2)]
     )
     inner = says[2:]
@@ -244,7 +245,7 @@ def test_tables_say_means_that_lean_on_shorter_strings():
                 end = kept[i + 1 - n : i + 1]
                 own = [says[m] for m in range(2, 9) if read[m + 1 - n : m + 1] == end]
                 if own:
-                    guess = (np.sum(own, 0) + neurons.PRIOR * guess) / (len(own) + neurons.PRIOR)
+                    guess = (np.sum(own, 0) + patterns.PRIOR * guess) / (len(own) + patterns.PRIOR)
             wrong = wrong + np.square(truth[i] - guess)
         whole = np.square(truth[2:] - truth[2:].mean(0)).sum(0)
         assert np.allclose(share, 1 - wrong / whole)
@@ -277,7 +278,7 @@ def gpt():
 
 
 def test_random_keys_are_read_from_the_same_stream(gpt):
-    batch = neurons.windows("test", 4)
+    batch = patterns.windows("test", 4)
     found = neurons.units(gpt, batch, random_keys=3)
     draws = make_generator(3, "random keys")
     other = make_model(neurons.GPT, causal=True, seed=5).eval()
@@ -287,22 +288,22 @@ def test_random_keys_are_read_from_the_same_stream(gpt):
         longest = up.weight.norm(dim=1)
         up.weight.copy_(drawn / drawn.norm(dim=1)[:, None] * longest[:, None])
         up.bias.zero_()
-    first = neurons.table(neurons.activations(other, batch.inputs), neurons.FROM)[:, :256]
+    first = looking.table(looking.activations(other, batch.inputs), patterns.FROM)[:, :256]
     assert np.allclose(found[:, :256], first, atol=1e-5)
     own = neurons.units(gpt, batch)
-    assert own.shape == found.shape == (4 * (neurons.LENGTH - neurons.FROM), 512)
+    assert own.shape == found.shape == (4 * (patterns.LENGTH - patterns.FROM), 512)
     assert not np.allclose(own[:, 256:], found[:, 256:], atol=0.1)
 
 
 def test_agreement_is_a_correlation_for_each_neuron(gpt):
-    batch = neurons.windows("test", 40)
+    batch = patterns.windows("test", 40)
     said = neurons.units(gpt, batch)
     found = neurons.agreement(gpt, said, batch)
-    following = batch.targets[:, neurons.FROM :].flatten().numpy()
+    following = batch.targets[:, patterns.FROM :].flatten().numpy()
     often = [t for t in range(neurons.PROSE.vocab) if (following == t).sum() >= neurons.OFTEN]
     strong, favours = (
-        neurons.strongest(said, neurons.TOP),
-        neurons.direct_logit_effects(gpt, 1).double().numpy(),
+        patterns.strongest(said, patterns.TOP),
+        looking.direct_logit_effects(gpt, 1).double().numpy(),
     )
     by_hand = {0: [], 1: []}
     for i in range(256):
@@ -314,10 +315,10 @@ def test_agreement_is_a_correlation_for_each_neuron(gpt):
 
 
 def test_a_neuron_held_at_its_mean_is_a_constant(gpt):
-    batch = neurons.windows("test", 2)
+    batch = patterns.windows("test", 2)
     means = neurons.units(gpt, batch).mean(0)
     rises = neurons.held_at_mean(gpt, means, batch)
-    assert rises.shape == (512, 2 * (neurons.LENGTH - neurons.FROM))
+    assert rises.shape == (512, 2 * (patterns.LENGTH - patterns.FROM))
     other = make_model(neurons.GPT, causal=True, seed=5).eval()
     with torch.no_grad():
         network = other.blocks[1].feedforward
@@ -326,14 +327,14 @@ def test_a_neuron_held_at_its_mean_is_a_constant(gpt):
         losses = [
             nn.functional.cross_entropy(
                 m(batch.inputs).double().transpose(1, 2), batch.targets, reduction="none"
-            )[:, neurons.FROM :].flatten()
+            )[:, patterns.FROM :].flatten()
             for m in (other, gpt)
         ]
     assert np.allclose(rises[256 + 7], (losses[0] - losses[1]).numpy(), atol=1e-5)
 
 
 def test_what_is_promised_is_measured_at_the_end(gpt):
-    batch = neurons.windows("test", 20)
+    batch = patterns.windows("test", 20)
     both, fits = neurons.kept_promises(gpt, neurons.units(gpt, batch), batch, 4)
     assert both.shape == (2, 2, 256, neurons.PROSE.vocab)
     assert fits[1] > 0.99 > fits[0]
@@ -354,7 +355,7 @@ def test_size_is_asked_of_the_mirrored_digit():
 
 def test_areas_find_what_is_planted():
     batch = neurons.DIGITS.batch(make_generator(0, "test"), 64)
-    kind = neurons.kinds(batch)
+    kind = looking.kinds(batch)
     planted = {
         "digit above five": kind["token"] > 5, "answer above five": kind["answer"] > 5,
         "one digit": kind["token"] == 3, "one answer": kind["answer"] == 4,
@@ -379,7 +380,7 @@ def test_nobody_is_silenced_where_nobody_detects():
 
 def test_kinds_stand_in_the_order_of_the_table(model):
     batch = Reversal(vocab=6, length=3).batch(make_generator(0, "test"), 2)
-    found = neurons.kinds(batch)
+    found = looking.kinds(batch)
     assert found["token"].tolist() == batch.inputs.flatten().tolist()
     assert found["answer"].tolist() == batch.inputs.flip(1).flatten().tolist()
     assert found["position"].tolist() == [0, 1, 2, 0, 1, 2]
@@ -389,11 +390,11 @@ def test_the_strongest_inputs_are_active_ones():
     values = np.zeros((100, 2))
     values[:, 0] = np.arange(100)
     values[3, 1] = 1.0
-    found = neurons.strongest(values, 0.05)
+    found = patterns.strongest(values, 0.05)
     assert np.flatnonzero(found[:, 0]).tolist() == [95, 96, 97, 98, 99]
     assert np.flatnonzero(found[:, 1]).tolist() == [3]
     with pytest.raises(ValueError, match=r"\(0, 1\)"):
-        neurons.strongest(values, 0.0)
+        patterns.strongest(values, 0.0)
 
 
 def test_detectors_find_planted_patterns_and_score_them_elsewhere():
@@ -404,7 +405,7 @@ def test_detectors_find_planted_patterns_and_score_them_elsewhere():
     there, here = planted[1:5].T.copy(), kept[1:5].T.copy()
     half = np.flatnonzero(here[:, 3])[::2]
     here[half, 3] = False
-    found = neurons.detectors(planted, there, kept, here)
+    found = patterns.detectors(planted, there, kept, here)
     assert found.pattern.tolist() == [1, 2, 3, 4]
     assert found.f1[:3].tolist() == [1.0] * 3
     named, strong = kept[4], here[:, 3]
@@ -415,9 +416,9 @@ def test_detectors_find_planted_patterns_and_score_them_elsewhere():
     assert found.searched.tolist() == [1.0] * 4
     assert found.shuffled.max() < 0.4
     assert found.counted.all()
-    assert not neurons.detectors(planted, there & False, kept, here).counted.any()
+    assert not patterns.detectors(planted, there & False, kept, here).counted.any()
     with pytest.raises(ValueError, match="two neurons"):
-        neurons.detectors(planted, there[:, :1], kept, here[:, :1])
+        patterns.detectors(planted, there[:, :1], kept, here[:, :1])
 
 
 # Values --------------------------------------------------------------------------------------------
@@ -428,12 +429,12 @@ def test_without_a_norm_the_last_block_does_what_its_values_say():
     with seeded(0):
         model = Decoder(config).double().eval()
     tokens = torch.randint(7, (3, 5), generator=make_generator(0, "tokens"))
-    mean = neurons.table(neurons.activations(model, tokens)).mean(0)[32:]
-    changes = neurons.forced_changes(model, tokens, 1, mean + 2.0)
-    assert torch.allclose(changes, 2 * neurons.direct_logit_effects(model, 1), atol=1e-10)
-    first = neurons.table(neurons.activations(model, tokens)).mean(0)[:32]
-    below = neurons.forced_changes(model, tokens, 0, first + 2.0)
-    assert not torch.allclose(below, 2 * neurons.direct_logit_effects(model, 0), atol=1e-2)
+    mean = looking.table(looking.activations(model, tokens)).mean(0)[32:]
+    changes = looking.forced_changes(model, tokens, 1, mean + 2.0)
+    assert torch.allclose(changes, 2 * looking.direct_logit_effects(model, 1), atol=1e-10)
+    first = looking.table(looking.activations(model, tokens)).mean(0)[:32]
+    below = looking.forced_changes(model, tokens, 0, first + 2.0)
+    assert not torch.allclose(below, 2 * looking.direct_logit_effects(model, 0), atol=1e-2)
 
 
 def test_pushes_read_values_as_the_final_norm_does():
@@ -441,7 +442,7 @@ def test_pushes_read_values_as_the_final_norm_does():
         model = Decoder(Config(vocab=7, d_model=8, n_layers=1, n_heads=2)).double().eval()
         model.final_norm.weight.data = torch.rand(8, dtype=torch.float64) + 0.5
     network, norm = model.blocks[0].feedforward, model.final_norm
-    found = neurons.direct_logit_effects(model, 0)
+    found = looking.direct_logit_effects(model, 0)
     value = network.down.weight[:, 3].detach()
     # the norm of a far larger vector than its own: only the divisor is another
     read = norm(1e9 * value) - norm.bias
@@ -454,6 +455,6 @@ def test_pushes_read_values_as_the_final_norm_does():
 
 def test_a_model_without_unembedding_pushes_nothing():
     with pytest.raises(ValueError, match="linear unembedding"):
-        neurons.direct_logit_effects(
+        looking.direct_logit_effects(
             Encoder(Config(vocab=7, d_model=8, n_layers=1, n_heads=2, head="none")), 0
         )

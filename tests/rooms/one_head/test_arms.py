@@ -15,12 +15,10 @@ from measured_book.rooms.one_head.measure import (
     arm_job,
     batch_of,
     encoder_job,
-    gradient_importance,
-    keep_by_layer,
     mean_maps,
     pattern_falls,
-    prune_heads,
 )
+from measured_book.rooms.one_head.pruning import gradient_importance, keep_by_layer, prune_heads
 from measured_book.rooms.one_head.reading import ideal_share, same_label
 from measured_transformer.training.loop import make_model, train
 

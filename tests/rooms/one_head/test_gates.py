@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from measured_book.rooms.one_head.measure import (
+from measured_book.rooms.one_head.measure import pair_effects
+from measured_book.rooms.one_head.pruning import (
     ablation_rises,
     all_but,
     gated,
@@ -18,7 +19,6 @@ from measured_book.rooms.one_head.measure import (
     largest_share,
     losses_with,
     order,
-    pair_effects,
     prune_heads,
     pruning_curve,
     random_sets,
@@ -70,7 +70,7 @@ def test_many_sets_go_in_several_passes(monkeypatch):
     model, data = drawn(), batch(0)
     gates = all_but(model, random_sets(8, 3, 7, torch.Generator().manual_seed(0)))
     whole = losses_with(model, data, gates)
-    monkeypatch.setattr("measured_book.rooms.one_head.measure.ROWS_AT_ONCE", 30)
+    monkeypatch.setattr("measured_book.rooms.one_head.pruning.ROWS_AT_ONCE", 30)
     assert np.allclose(losses_with(model, data, gates), whole, atol=1e-13)
 
 

@@ -5,20 +5,19 @@ import math
 import numpy as np
 import pytest
 import torch
-from measured_book.rooms.one_head.measure import (
+from measured_book.rooms.one_head.observing import (
     CLASSES,
     DECLARED,
     STRICT,
     Thresholds,
-    apart,
     depends_on_tokens,
-    divergence,
     kappa,
     labels,
     memberships,
     observe,
     stability,
 )
+from measured_book.rooms.one_head.table import apart, divergence
 from measured_transformer.analysis.handmade import heads_model, induction_model
 from measured_transformer.internals.capture import capture
 from measured_transformer.parts.attention import causal_mask

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from measured_book.rooms.one_head.measure import (
+from measured_book.rooms.one_head.observing import observe
+from measured_book.rooms.one_head.table import (
     Attention,
     exchange_error,
     look,
-    observe,
     permute_heads,
     rows,
     study,

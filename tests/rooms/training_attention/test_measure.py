@@ -6,31 +6,28 @@ import numpy as np
 import pytest
 import torch
 from measured_book.evidence.results import load_results
-from measured_book.rooms.training_attention.measure import (
-    FACTORS,
-    LOOKUP,
-    WATCHED_RATES,
-    PreviousGiven,
-    Setting,
-    Watched,
-    alike,
-    area,
+from measured_book.rooms.training_attention.looking import (
     carried_lengths,
-    failed,
     fresh_pattern,
     head_entropy,
-    induction_looks,
     model_entropy,
     normalised_entropy,
-    pattern_entropy,
-    perfect_pattern,
     predicted_entropy,
     pulls,
     score_gradient,
     score_variance,
     self_similarity,
     spent,
-    watch,
+)
+from measured_book.rooms.training_attention.measure import (
+    FACTORS,
+    LOOKUP,
+    WATCHED_RATES,
+    PreviousGiven,
+    alike,
+    failed,
+    induction_looks,
+    perfect_pattern,
 )
 from measured_book.rooms.training_attention.reading import (
     areas,
@@ -38,6 +35,13 @@ from measured_book.rooms.training_attention.reading import (
     matched_pairs,
     sided,
     twins,
+)
+from measured_book.rooms.training_attention.watching import (
+    Setting,
+    Watched,
+    area,
+    pattern_entropy,
+    watch,
 )
 from measured_transformer.analysis.handmade import heads_model, induction_model, uniform_model
 from measured_transformer.internals.capture import capture

@@ -121,7 +121,7 @@ WRONG = {
     "training_attention.rows": {
         "nats": ((math.log(2), 0.0, HALF), "largest value"),
         "share of keys": ((0.25, 0.0, HALF), "counts doublings"),
-        "even": ((1.0, 0.0, HALF), "all eight"),
+        "even": ((1.0, 0.0, HALF), "all 8"),
         "one is even": ((1 / 3, 1.0, HALF), "least even"),
         "a share": ((1 / 3, 1 / 8, HALF), "is zero"),
         "nats again": ((1 / 3, 0.0, HALF * math.log(8)), "largest value"),

@@ -354,7 +354,7 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "parts.positions:sinusoidal_encoding",
-                "encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)",
+                "encoding = torch.stack((angles.sin(), angles.cos()), dim=axis).flatten(-2)",
                 "encoding = torch.cat((angles.sin(), angles.cos()), dim=-1)",
             ),
         ),
@@ -503,7 +503,7 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "parts.norms:LayerNorm.forward",
-                "return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)",
+                "return F.layer_norm(x, weight.shape, weight, bias, self.eps)",
                 "x = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + self.eps)\n"
                 "        return x * self.weight + (0.0 if self.bias is None else self.bias)",
             ),
@@ -522,7 +522,7 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "parts.norms:LayerNorm.forward",
-                "return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)",
+                "return F.layer_norm(x, weight.shape, weight, bias, self.eps)",
                 "x = F.layer_norm(x, x.shape[-2:], eps=self.eps) * self.weight\n"
                 "        return x if self.bias is None else x + self.bias",
             ),
@@ -559,8 +559,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "models.stack:Stack.apply_final_norm",
-                "return self.final_state(self.final_norm(x))",
-                "return self.final_state(x)",
+                "state = self.final_norm(x)",
+                "state = x",
             ),
         ),
         seen=Sighting(

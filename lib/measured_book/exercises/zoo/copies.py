@@ -41,7 +41,7 @@ class Print:
     grams: frozenset[str]
 
     def equals(self, public: Print) -> bool:
-        """Whether this test is a public one: the same, nearly the same, or with that one inside."""
+        """Return whether this test is a public one: the same, nearly the same, or with that one inside."""
         if self.exact == public.exact:
             return True
         shared = len(self.grams & public.grams)

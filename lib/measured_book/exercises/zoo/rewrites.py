@@ -75,7 +75,7 @@ _OTHERWISE: tuple[Edit, ...] = (
     ),
     Edit(
         "parts.positions:sinusoidal_encoding",
-        "encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)",
+        "encoding = torch.stack((angles.sin(), angles.cos()), dim=axis).flatten(-2)",
         "encoding = torch.cat((angles.sin()[..., None], angles.cos()[..., None]), -1).flatten(-2)",
     ),
     Edit(
@@ -115,15 +115,15 @@ _OTHERWISE: tuple[Edit, ...] = (
     ),
     Edit(
         "parts.norms:LayerNorm.forward",
-        "return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)",
-        "return F.layer_norm(x, (x.shape[-1],), None, None, self.eps) * self.weight + "
-        "(0 if self.bias is None else self.bias)",
+        "return F.layer_norm(x, weight.shape, weight, bias, self.eps)",
+        "return F.layer_norm(x, (x.shape[-1],), None, None, self.eps) * weight + "
+        "(0 if bias is None else bias)",
     ),
     Edit("parts.block:Block.forward", "x = self.residual_pre(x)", "x = 1 * self.residual_pre(x)"),
     Edit(
         "models.stack:Stack.apply_final_norm",
-        "return self.final_state(self.final_norm(x))",
-        "return self.final_state((self.final_norm)(1 * x))",
+        "state = self.final_norm(x)",
+        "state = (self.final_norm)(1 * x)",
     ),
     Edit("models.stack:Stack.run_blocks", "x = block(\n", "x = self.blocks[i](\n"),
     Edit(

@@ -108,7 +108,7 @@ class Tests:
 
     @classmethod
     def of_file(cls, file: Path, names: tuple[str, ...]) -> Tests:
-        """The functions `test_*` of a file."""
+        """The functions `test_*` of a file; ValueError, when they are made, where it is no Python file."""
         return cls(names, lambda: _imported(file), frozenset((str(file),)))
 
 

@@ -171,7 +171,7 @@ def watch(files: Collection[str], folder: Path, refuse: Callable[[str], None]) -
         return "" if inside else f"it calls {event} outside of the folder in which it runs"
 
     def by_test(direct: bool = False) -> bool:
-        """Whether a test did it, itself or, unless that shall not count, through the standard library."""
+        """Return whether a test did it: itself or, unless that shall not count, by the standard library."""
         frame: FrameType | None = getframe(1)
         while frame is not None:
             name = frame.f_code.co_filename

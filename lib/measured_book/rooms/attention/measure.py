@@ -57,7 +57,7 @@ def one_head(
 
 
 def in_hull(point: Float[Tensor, "dimension"], corners: Float[Tensor, "corner dimension"]) -> bool:
-    """Whether a point is a weighted average of the corners, found by a linear program.
+    """Return whether a point is a weighted average of the corners, found by a linear program.
 
     It asks for weights, none negative and of sum one, that bring the corners to the point.
 

@@ -387,7 +387,7 @@ def reach(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
 
 
 def reachable(arm: str, delay: int) -> bool:
-    """Whether an arm's pattern leads from a position to the one `delay` before it, a step for each layer."""
+    """Return whether an arm's pattern leads from a position to the one `delay` before it, a step a layer."""
     kind, depth = arm.split(", ")
     if kind in ("all pairs", "linear"):
         return True

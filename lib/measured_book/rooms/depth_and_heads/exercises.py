@@ -16,27 +16,39 @@ from measured_book.exercises.answers import (
     normal,
     number,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "depth"
 """The first word of the exercises' names."""
 _CHAPTER = "book/translation/depth-and-heads"
 
 
-@exercise(_CHAPTER)
-def luck(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two chances, where models differ by luck alone: (a) that one of {models}, named in advance, comes "
+        "first; (b) that {order} rise in the hoped-for order.",
+        lambda chance: {
+            "models": chance.choice((4, 16, 25, 36)),
+            "order": chance.choice((3, 4, 5)),
+        },
+    ),
+)
+def luck(answer: Answer, models: int = 9, order: int = 3) -> None:
     """Two chances: (a) that one of nine equals comes first; (b) that three rise in the hoped-for order."""
     first, rising = answer.numbers("(a)", "(b)")
-    slips = {1 / 3: "there are three depths, and three numbers of heads for each"}
-    way = "nine models that differ by luck alone: who is first?"
-    demand_number(first, 1 / 9, name="(a)", within=1e-3, way=way, slips=slips)
+    side = math.isqrt(models)
+    slips = {1 / side: f"there are {side} depths, and {side} numbers of heads for each"}
+    way = f"{models} models that differ by luck alone: who is first?"
+    demand_number(first, 1 / models, name="(a)", within=1e-3, way=way, slips=slips)
     slips = {
-        1 / 3: "that is the chance that the deepest is the best; the other two have an order too",
-        1 / 8: "the second comparison is not independent of the first: list the orders",
-        1 / 4: "the second comparison is not independent of the first: list the orders",
+        1 / order: "that is the chance that the deepest is the best; the others have an order too",
+        0.5**order: "the second comparison is not independent of the first: list the orders",
+        0.5
+        ** (order - 1): "the second comparison is not independent of the first: list the orders",
     }
-    way = "in how many orders can three models come out?"
-    demand_number(rising, 1 / 6, name="(b)", within=1e-3, way=way, slips=slips)
+    way = f"in how many orders can {order} models come out?"
+    demand_number(rising, 1 / math.factorial(order), name="(b)", within=1e-3, way=way, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -15,34 +15,45 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "induction"
 
 
-@exercise("book/inside/induction")
-def weight(answer: Answer) -> None:
+@exercise(
+    "book/inside/induction",
+    Drawing(
+        "Two numbers: the weight of an induction head on one match with a score of {score} among {keys} keys, "
+        "whose others have the score 0, and the score that gives the match a weight of {wanted}.",
+        lambda chance: {
+            "score": chance.choice((2, 4, 5)),
+            "keys": chance.randint(12, 40),
+            "wanted": chance.choice((0.9, 0.95, 0.98)),
+        },
+    ),
+)
+def weight(answer: Answer, score: int = 3, keys: int = 10, wanted: float = 0.99) -> None:
     """How sharp an induction head must be: its weight on one match among ten keys, and the score for 0.99."""
     found, needed = answer.numbers("(a)", "(b)")
-    match = math.exp(3)
+    match, others, odds = math.exp(score), keys - 1, wanted / (1 - wanted)
     demand_number(
         found,
-        match / (match + 9),
+        match / (match + others),
         name="(a)",
-        way="the match has the score 3, each of the nine other keys 0",
+        way=f"the match has the score {score}, each of the {others} other keys 0",
         slips={
-            match / (match + 10): "of ten keys one is the match, so nine are left",
-            0.3: "weights go with the exponential of the score",
+            match / (match + keys): f"of {keys} keys one is the match, so {others} are left",
+            score / keys: "weights go with the exponential of the score",
         },
     )
     demand_number(
         needed,
-        math.log(99 * 9),
+        math.log(odds * others),
         name="(b)",
-        way="solve e^s / (e^s + 9) = 0.99 for s",
+        way=f"solve e^s / (e^s + {others}) = {wanted} for s",
         slips={
-            math.log(99): "there are nine other keys, not one",
-            math.log(9): "this is the score for a weight of one half",
+            math.log(odds): f"there are {others} other keys, not one",
+            math.log(others): "this is the score for a weight of one half",
         },
     )
 

@@ -18,30 +18,42 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "language"
 """The first word of the exercises' names."""
 _CHAPTER = "book/translation/language-models"
 
 
-@exercise(_CHAPTER)
-def compared(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers: bits per byte of (a) a model of bytes with a perplexity of {byte} per byte and (b) one "
+        "with a perplexity of {token} per token, where a token stands for {length} bytes.",
+        lambda chance: {
+            "byte": chance.choice((5, 6, 7, 10, 12)),
+            "token": chance.choice((40, 50, 80, 100, 128, 200)),
+            "length": chance.choice((3, 5)),
+        },
+    ),
+)
+def compared(answer: Answer, byte: int = 8, token: int = 64, length: int = 4) -> None:
     """Two numbers: bits per byte of (a) a model of bytes and (b) one of longer tokens."""
     of_bytes, of_tokens = answer.numbers("(a)", "(b)")
     slips = {
-        8.0: "that is the perplexity",
-        math.log(8): "those are nats; bits use the logarithm to base 2",
+        float(byte): "that is the perplexity",
+        math.log(byte): "those are nats; bits use the logarithm to base 2",
     }
     way = "a byte costs the logarithm of its perplexity"
-    demand_number(of_bytes, 3.0, name="(a)", within=1e-3, way=way, slips=slips)
+    demand_number(of_bytes, math.log2(byte), name="(a)", within=1e-3, way=way, slips=slips)
+    cost = math.log2(token)
     slips = {
-        6.0: "that is the cost of a token; how many bytes does it stand for?",
-        16.0: "the logarithm comes first, the division second",
-        24.0: "a byte costs less than a token, not more",
+        cost: "that is the cost of a token; how many bytes does it stand for?",
+        token / length: "the logarithm comes first, the division second",
+        cost * length: "a byte costs less than a token, not more",
     }
     way = "what a token costs is shared by its bytes"
-    demand_number(of_tokens, 1.5, name="(b)", within=1e-3, way=way, slips=slips)
+    demand_number(of_tokens, cost / length, name="(b)", within=1e-3, way=way, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -14,6 +14,7 @@ from measured_transformer.viewer.style import COLOURS, look, theme, themed
 from numpy import ndarray
 from xarray import DataArray, Dataset
 
+from measured_book.evidence.functions import best_rate
 from measured_book.figures.plots import (
     legend_above,
     panel_letters,
@@ -25,7 +26,6 @@ from measured_book.rooms.learning_rate.measure import (
     DESCENTS,
     GUESS,
     RATES,
-    at_best,
     hyperbola,
 )
 from measured_book.rooms.learning_rate.reading import best_rates, log_steps
@@ -333,7 +333,7 @@ def plot_muon(muon: Dataset) -> Figure:
 
 
 def _at_best(muon: Dataset, optimiser: str) -> Array:
-    found: DataArray = at_best(muon.loss.sel(optimiser=optimiser))
+    found: DataArray = best_rate(muon.loss.sel(optimiser=optimiser))
     return np.asarray(found.values)
 
 

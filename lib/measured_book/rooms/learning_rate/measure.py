@@ -29,7 +29,6 @@ from numpy import ndarray
 from scipy.optimize import minimize_scalar
 from scipy.stats import qmc
 from torch import Tensor
-from xarray import DataArray
 
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
@@ -258,25 +257,6 @@ def loss_of(run: Run, seed: int) -> float:
     """The loss on 512 windows held out, at most that of a uniform guess."""
     loss = math.inf if run.diverged else evaluate(run.model, TEXT, seed=seed, size=512).loss
     return min(loss, GUESS) if math.isfinite(loss) else GUESS
-
-
-def best_for_others(values: DataArray) -> DataArray:
-    """For each seed the rate at which the *other* seeds have the smallest mean.
-
-    Args:
-        values: losses, or logarithms of steps, over seed and rate and nothing else.
-    """
-    rates = [
-        values.rate.values[int(values.drop_sel(seed=seed).mean("seed").argmin("rate"))]
-        for seed in values.seed.values
-    ]
-    return DataArray(rates, dims="seed", coords={"seed": values.seed.values})
-
-
-def at_best(values: DataArray) -> DataArray:
-    """What each seed has at the rate that is best for the others."""
-    found: DataArray = values.sel(rate=best_for_others(values)).drop_vars("rate")
-    return found
 
 
 # The rate alone -----------------------------------------------------------------------------------
@@ -542,7 +522,7 @@ class AtLevel:
     seed: int
 
     def __call__(self, step: Step) -> bool:
-        """Whether the training ends here."""
+        """Return whether the training ends here."""
         if step.number % self.every:
             return False
         return evaluate(step.model, TEXT, seed=self.seed).loss <= LEVEL

@@ -7,12 +7,12 @@ import xarray
 from numpy import ndarray
 from xarray import DataArray, Dataset
 
+from measured_book.evidence.functions import best_rate
 from measured_book.measuring import number
 from measured_book.rooms.learning_rate.measure import (
     BATCH_RATES,
     CAPS,
     adam_steps,
-    at_best,
     hyperbola,
 )
 
@@ -20,7 +20,7 @@ from measured_book.rooms.learning_rate.measure import (
 @number
 def log_steps(batches: Dataset) -> DataArray:
     """Logarithm of the steps of each seed and batch size, at the rate that is best for the other seeds."""
-    found = [at_best(np.log(batches.steps.sel(batch=size, drop=True))) for size in CAPS]
+    found = [best_rate(np.log(batches.steps.sel(batch=size, drop=True))) for size in CAPS]
     sizes = DataArray(list(CAPS), dims="batch", name="batch")
     joined: DataArray = xarray.concat(found, sizes).transpose("seed", "batch")
     return joined

@@ -21,17 +21,8 @@ from measured_book.figures.plots import (
     seed_strip,
     subplots,
 )
-from measured_book.rooms.neurons.measure import (
-    BLOCKS,
-    KNOWN,
-    LEVELS,
-    LINES,
-    RANKS,
-    RATES,
-    STEPS,
-    WIDE,
-    text_of,
-)
+from measured_book.rooms.neurons.measure import BLOCKS, LEVELS, LINES, RANKS, RATES, STEPS, WIDE
+from measured_book.rooms.neurons.patterns import KNOWN, text_of
 
 Array = Float[np.ndarray, "..."]
 ARMS: Mapping[str, tuple[str, str, str]] = {

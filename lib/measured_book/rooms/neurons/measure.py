@@ -11,14 +11,9 @@ blocks one after another.
 
 from __future__ import annotations
 
-import lzma
 import random
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -29,26 +24,52 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
-from measured_transformer.models.encoder import Encoder
 from measured_transformer.parts.feedforward import FeedForward, activation_function
-from measured_transformer.parts.norms import LayerNorm
 from measured_transformer.tasks.opened_text import TEXT, OpenedText
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.jobs import Job
-from measured_transformer.training.loop import Run, evaluate, make_model, predict
+from measured_transformer.training.loop import Run, evaluate, make_model
 from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
 from numpy import ndarray
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import spearmanr
 from torch import Tensor
 from torch.nn import functional as F
 
 from measured_book.measuring import job, measurement
+from measured_book.rooms.neurons.looking import (
+    Reader,
+    activations,
+    direct_logit_effects,
+    firing_rates,
+    forced,
+    forced_changes,
+    kinds,
+    position_losses,
+    rise,
+    set_auc,
+    table,
+    variance_explained,
+)
+from measured_book.rooms.neurons.patterns import (
+    ASKED,
+    FROM,
+    KNOWN,
+    LENGTH,
+    READ,
+    SEARCHED,
+    TOP,
+    alphabet,
+    detectors,
+    last,
+    patterns,
+    predicted_by_last,
+    strongest,
+    windows,
+)
 
 # Keys and values -----------------------------------------------------------------------------------
-
-Reader = Decoder | Encoder
 
 
 @torch.no_grad()
@@ -104,452 +125,6 @@ def identities(seed: int) -> dict[str, Any]:
         found[convention] = convention_error(seed, convention)
         found[f"{convention}_control"] = convention_error(seed, convention, exchanged=True)
     return found
-
-
-# Looking at neurons, and touching them -------------------------------------------------------------
-
-
-@torch.no_grad()
-def activations(
-    model: Reader, tokens: Int[Tensor, "batch position"]
-) -> Float[Tensor, "block batch position d_ff"]:
-    """What each neuron of each block says at each position."""
-    with capture(model, "blocks.*.feedforward.neurons") as seen:
-        model(tokens)
-    return torch.stack(
-        [seen[f"blocks.{i}.feedforward.neurons"] for i in range(model.config.n_layers)]
-    )
-
-
-def table(
-    values: Float[Tensor, "block batch position d_ff"], first: int = 0
-) -> Float[ndarray, "input neuron"]:
-    """Activations as a table: a row for each position of each sequence, a column for each neuron of each block.
-
-    Args:
-        values: from `activations`.
-        first: positions before this one are left out.
-    """
-    kept = values[:, :, first:]
-    columns = kept.permute(1, 2, 0, 3).reshape(-1, kept.shape[0] * kept.shape[3])
-    return columns.double().cpu().numpy()
-
-
-def kinds(batch: Batch) -> dict[str, Int[ndarray, "input"]]:
-    """The token, the right answer and the position of each input, in the order of `table`."""
-    positions = torch.arange(batch.inputs.shape[1]).expand_as(batch.inputs)
-    found = {"token": batch.inputs, "answer": batch.targets, "position": positions}
-    return {name: values.reshape(-1).cpu().numpy() for name, values in found.items()}
-
-
-@contextmanager
-def zero_ablated(model: Reader, neurons: Bool[ndarray, "neuron"]) -> Iterator[None]:
-    """Hold some neurons at zero while the `with` block runs.
-
-    Args:
-        model: whose neurons.
-        neurons: which ones, of all blocks one after another, as in `table`.
-
-    Raises:
-        ValueError: when their number is another than the model's.
-    """
-    blocks, d_ff = model.config.n_layers, model.config.neurons
-    if neurons.shape != (blocks * d_ff,):
-        raise ValueError(
-            f"the model has {blocks} blocks of {d_ff} neurons, so expected {blocks * d_ff} entries, got "
-            f"shape {neurons.shape}"
-        )
-    kept = torch.from_numpy(~neurons.reshape(blocks, d_ff))
-    changes: dict[str, Change] = {
-        f"blocks.{i}.feedforward.neurons": _kept(kept[i]) for i in range(blocks)
-    }
-    with intervene(model, changes):
-        yield
-
-
-def _kept(which: Bool[Tensor, "d_ff"]) -> Change:
-    return lambda value: value * which.to(value)
-
-
-@contextmanager
-def forced(model: Reader, block: int, neuron: int, value: float) -> Iterator[None]:
-    """Hold one neuron at a value, at every position, while the `with` block runs.
-
-    Raises:
-        ValueError: when there is no such neuron.
-        KeyError: when there is no such block.
-    """
-    if not 0 <= neuron < model.config.neurons:
-        raise ValueError(f"neuron must lie in 0..{model.config.neurons - 1}, got {neuron}")
-
-    def hold(there: Tensor) -> Tensor:
-        there[..., neuron] = value
-        return there
-
-    with intervene(model, {f"blocks.{block}.feedforward.neurons": hold}):
-        yield
-
-
-@torch.no_grad()
-def rise(
-    model: Reader,
-    batch: Batch,
-    neurons: Bool[ndarray, "neuron"],
-    where: Bool[Tensor, "batch position"],
-) -> tuple[float, float]:
-    """By how many nats the loss rises when neurons are silenced: where the mask holds, and elsewhere.
-
-    Raises:
-        ValueError: when the mask holds everywhere or nowhere.
-    """
-    if bool(where.all()) or not bool(where.any()):
-        raise ValueError("expected a mask that holds at some positions and not at others")
-    before = _losses(model, batch)
-    with zero_ablated(model, neurons):
-        more = _losses(model, batch) - before
-    return float(more[where].mean()), float(more[~where].mean())
-
-
-def _losses(model: Reader, batch: Batch) -> Float[Tensor, "batch position"]:
-    logits = predict(model, batch).double()
-    return F.cross_entropy(logits.transpose(1, 2), batch.targets, reduction="none")
-
-
-# What a neuron responds to -------------------------------------------------------------------------
-
-
-def set_auc(
-    values: Float[ndarray, "input neuron"],
-    token: Int[ndarray, "input"],
-    sets: Bool[ndarray, "set token"],
-) -> Float[ndarray, "set neuron"]:
-    """How well each neuron tells tokens of a set from all others: area under the ROC curve.
-
-    The probability that the neuron says more at a random input of the set than at a random other one, equal
-    activations counting half (Mann-Whitney). 1: always more; 0.5: tells nothing; 0: always less.
-
-    Args:
-        values: activations.
-        token: a number for each input.
-        sets: which numbers belong to each set.
-
-    Raises:
-        ValueError: when a set holds all inputs or none.
-    """
-    kinds = np.eye(sets.shape[1])[token]
-    inside = sets.astype(float) @ kinds.sum(0)
-    outside = len(token) - inside
-    if (inside == 0).any() or (outside == 0).any():
-        raise ValueError("expected sets with inputs inside and outside of them")
-    ranks = kinds.T @ rankdata(values, axis=0)
-    summed = sets.astype(float) @ ranks
-    return (summed - (inside * (inside + 1) / 2)[:, None]) / (inside * outside)[:, None]
-
-
-def variance_explained(
-    values: Float[ndarray, "input neuron"], kind: Int[ndarray, "input"]
-) -> Float[ndarray, "neuron"]:
-    """Share of each neuron's variance over inputs that is between kinds of inputs; 0 for one that never varies.
-
-    1: the kind says all; near 0: it says nothing.
-
-    >>> values = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0], [2.0, 1.0]])
-    >>> variance_explained(values, np.array([0, 0, 1, 1])).tolist()
-    [1.0, 0.0]
-    """
-    members = np.eye(int(kind.max()) + 1)[kind]
-    counts = members.sum(0)
-    present = counts > 0
-    means = (members.T @ values)[present] / counts[present, None]
-    between = counts[present] @ np.square(means - values.mean(0))
-    total = np.square(values - values.mean(0)).sum(0)
-    return np.divide(between, total, out=np.zeros_like(total), where=total > 1e-12)
-
-
-def firing_rates(
-    values: Float[ndarray, "input neuron"], *, above: float = 0.0
-) -> Float[ndarray, "neuron"]:
-    """Share of the inputs on which each neuron is active.
-
-    Args:
-        values: activations.
-        above: active means above this share of the neuron's largest activation; 0 for ReLU, which is
-            exactly zero elsewhere. A neuron that is never positive is never active.
-
-    Raises:
-        ValueError: when the share does not lie in [0, 1).
-
-    >>> firing_rates(np.array([[0.0, 0.05], [1.0, 1.0], [2.0, -1.0], [3.0, 0.2]]), above=0.1).tolist()
-    [0.75, 0.5]
-    """
-    if not 0 <= above < 1:
-        raise ValueError(f"above must lie in [0, 1), got {above}")
-    return (values > above * values.max(0)).mean(0)
-
-
-# Values --------------------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def direct_logit_effects(model: Reader, block: int) -> Float[Tensor, "neuron vocab"]:
-    """What one unit of each neuron adds to the logits by its value and the unembedding alone.
-
-    The value is read as the final norm reads the stream, up to the norm's divisor: centred where it is a
-    LayerNorm and multiplied by its weight. What all tokens share, which changes no prediction, is taken off.
-
-    Raises:
-        ValueError: when the model has no linear unembedding.
-        AttributeError: when there is no such block.
-    """
-    if model.unembedding is None or model.head_layer is not None:
-        raise ValueError(
-            f"expected a model with a linear unembedding, got head={model.config.head!r}"
-        )
-    network = model.get_submodule(f"blocks.{block}.feedforward")
-    assert isinstance(network, FeedForward)
-    values = as_memory(network).values
-    if isinstance(model.final_norm, LayerNorm):
-        values = values - values.mean(-1, keepdim=True)
-    weight = getattr(model.final_norm, "weight", None)
-    if weight is not None:
-        values = values * weight
-    pushed = values @ model.unembedding.weight.T
-    return pushed - pushed.mean(-1, keepdim=True)
-
-
-@torch.no_grad()
-def forced_changes(
-    model: Reader,
-    tokens: Int[Tensor, "batch position"],
-    block: int,
-    levels: Float[ndarray, "neuron"],
-) -> Float[Tensor, "neuron vocab"]:
-    """How the logits change, on average over positions, when each neuron alone is forced to its level.
-
-    What all tokens share is taken off.
-    """
-    before = model(tokens)
-    changes = []
-    for neuron, level in enumerate(levels.tolist()):
-        with forced(model, block, neuron, level):
-            changes.append((model(tokens) - before).mean((0, 1)))
-    found = torch.stack(changes)
-    return found - found.mean(-1, keepdim=True)
-
-
-# Patterns of text ----------------------------------------------------------------------------------
-
-CLASSES = (
-    *(r"[a-z]", r"[A-Z]", r"[0-9]", r"[aeiou]", r"\n", r"\s\s", r"\n\s+", r"[^\w\s]", r"[.,;:]"),
-    *(r"[(\[{]", r"[)\]}]", r"['\"`]", r"\W[a-z]", r"\W[a-z]{2}", r"[A-Z][a-z]", r"\w\s", r"\.\s+"),
-)
-"""Regular expressions that a context can end with, besides its n-grams."""
-LENGTH, FROM = 64, 8
-"""Characters in a window, and how many of them have seen too little to be asked."""
-FEWEST = 12
-"""So often an n-gram must end a context of the text that is searched."""
-TOP = 0.02
-"""The share of contexts that count as a neuron's strongest."""
-
-
-@cache
-def windows(part: Literal["train", "validation", "test"], size: int) -> Batch:
-    """Windows of the text, the same for every model."""
-    return OpenedText(LENGTH, part).batch(make_generator(0, "contexts"), size)
-
-
-@cache
-def _alphabet() -> str:
-    return "".join(sorted(set(lzma.decompress(TEXT.read_bytes()).decode("utf-8"))))
-
-
-def text_of(tokens: Sequence[int]) -> str:
-    """The characters that tokens stand for; the start token is none."""
-    return "".join(_alphabet()[token] for token in tokens if token < len(_alphabet()))
-
-
-def contexts(batch: Batch) -> list[str]:
-    """The text up to each place that is asked, in the order of `table`."""
-    texts = [text_of(row) for row in batch.inputs.tolist()]
-    return [text[:end] for text in texts for end in range(FROM, LENGTH)]
-
-
-def frequent(ends: Sequence[str], least: int) -> tuple[str, ...]:
-    """Strings of one to three characters that end so many contexts.
-
-    >>> frequent(["ab", "cab", "b"], 2)
-    ('ab', 'b')
-    """
-    counts = Counter(gram for end in ends for gram in {end[-n:] for n in (1, 2, 3)})
-    return tuple(sorted(gram for gram, count in counts.items() if count >= least))
-
-
-def matches(
-    grams: Sequence[str], classes: Sequence[str], ends: Sequence[str]
-) -> Bool[ndarray, "pattern input"]:
-    """Which contexts end with which strings, and with which regular expressions.
-
-    >>> matches(["b"], ["[a-z]"], ["ab", "aB"]).tolist()
-    [[True, False], [True, False]]
-    """
-    strings = [[end.endswith(gram) for end in ends] for gram in grams]
-    compiled = [re.compile(rf"(?:{one})\Z") for one in classes]
-    return np.array(strings + [[bool(one.search(end)) for end in ends] for one in compiled])
-
-
-@cache
-def patterns() -> tuple[
-    tuple[str, ...],
-    Bool[ndarray, "pattern"],
-    Bool[ndarray, "pattern found"],
-    Bool[ndarray, "pattern kept"],
-]:
-    """The patterns that a neuron may be described by, and where they hold.
-
-    Returns:
-        Their names (strings in quotes, then regular expressions), which of them are strings of more than one
-        character, and where they hold in the text that is searched and in the text that judges.
-    """
-    ends, kept = contexts(windows("validation", SEARCHED)), contexts(windows("test", SEARCHED))
-    grams = frequent(ends, FEWEST)
-    names = (*map(repr, grams), *CLASSES)
-    longer = np.array([len(gram) > 1 for gram in grams] + [False] * len(CLASSES))
-    return names, longer, matches(grams, CLASSES, ends), matches(grams, CLASSES, kept)
-
-
-SEARCHED, READ, ASKED = 200, 600, 32
-"""Windows that patterns are searched in (as many judge), that tables of characters are made from, and in which
-neurons are forced and silenced."""
-
-
-def strongest(
-    values: Float[ndarray, "input neuron"], share: float = 0.02
-) -> Bool[ndarray, "input neuron"]:
-    """For each neuron its strongest inputs: those in the top share that are above zero.
-
-    Raises:
-        ValueError: when the share does not lie in (0, 1).
-    """
-    if not 0 < share < 1:
-        raise ValueError(f"share must lie in (0, 1), got {share}")
-    return (values >= np.quantile(values, 1 - share, axis=0)) & (values > 0)
-
-
-@dataclass(frozen=True)
-class Detectors:
-    """The pattern that fits each neuron's strongest contexts best, and how it fares on contexts kept aside.
-
-    Attributes:
-        pattern: number of the pattern, found on the first half.
-        precision: of the contexts of the second half that it names, how many are strongest ones.
-        recall: of the strongest contexts of the second half, how many it names.
-        f1: harmonic mean of both.
-        searched: the pattern's F1 on the first half, for which it was chosen.
-        shuffled: the same F1 for the contexts of another neuron.
-        counted: neurons with at least five strongest contexts in each half; the others respond to nothing.
-    """
-
-    pattern: Int[ndarray, "neuron"]
-    precision: Float[ndarray, "neuron"]
-    recall: Float[ndarray, "neuron"]
-    f1: Float[ndarray, "neuron"]
-    searched: Float[ndarray, "neuron"]
-    shuffled: Float[ndarray, "neuron"]
-    counted: Bool[ndarray, "neuron"]
-
-
-def detectors(
-    found_on: Bool[ndarray, "pattern found"],
-    strong_there: Bool[ndarray, "found neuron"],
-    kept: Bool[ndarray, "pattern kept"],
-    strong_kept: Bool[ndarray, "kept neuron"],
-    *,
-    seed: int = 0,
-) -> Detectors:
-    """Choose for each neuron the pattern of highest F1 on one half, and score it on the other.
-
-    Args:
-        found_on: which patterns fit which contexts of the first half.
-        strong_there: the strongest contexts of each neuron there.
-        kept: the same patterns on the second half.
-        strong_kept: the strongest contexts there.
-        seed: of the order in which neurons are shuffled, so that none keeps its own contexts.
-
-    Raises:
-        ValueError: when there is only one neuron, so that none can be shuffled.
-    """
-    neurons = strong_there.shape[1]
-    if neurons < 2:
-        raise ValueError(f"expected at least two neurons, got {neurons}")
-    hits = found_on.astype(np.float32) @ strong_there.astype(np.float32)
-    sizes = found_on.sum(1)[:, None] + strong_there.sum(0)[None]
-    found = 2 * hits / np.maximum(sizes, 1)
-    chosen = np.argmax(found, axis=0)
-    order = np.random.default_rng(seed).permutation(neurons)
-    other = np.empty(neurons, dtype=int)
-    other[order] = np.roll(order, 1)  # one cycle: nobody stays in place
-    named = kept[chosen].T
-
-    def scores(strong: Bool[ndarray, "kept neuron"]) -> tuple[ndarray, ndarray, ndarray]:
-        both = (named & strong).sum(0)
-        return (
-            both / np.maximum(named.sum(0), 1),
-            both / np.maximum(strong.sum(0), 1),
-            2 * both / np.maximum(named.sum(0) + strong.sum(0), 1),
-        )
-
-    precision, recall, f1 = scores(strong_kept)
-    counted = (strong_there.sum(0) >= 5) & (strong_kept.sum(0) >= 5)
-    shuffled = scores(strong_kept[:, other])[2]
-    return Detectors(chosen, precision, recall, f1, found.max(0), shuffled, counted)
-
-
-# A neuron as a table of characters -----------------------------------------------------------------
-
-KNOWN = (1, 2, 3)
-"""How many of the last characters one may know."""
-PRIOR = 4
-"""A string's own mean counts against that of the shorter string as so many of its contexts."""
-
-
-def last(batch: Batch, k: int) -> Int[Tensor, "input"]:
-    """A number for the last `k` characters at each place that is asked."""
-    code = torch.zeros_like(batch.inputs)
-    for i in range(k):
-        code = code * OpenedText.vocab + batch.inputs.roll(i, 1)
-    return code[:, FROM:].flatten()
-
-
-def predicted_by_last(
-    read: Float[ndarray, "read neuron"],
-    kept: Float[ndarray, "kept neuron"],
-    codes: Sequence[tuple[Int[Tensor, "read"], Int[Tensor, "kept"]]],
-) -> Float[ndarray, "known neuron"]:
-    """Share of each neuron's variance, on other text, that a table says from the last characters.
-
-    For each string the table has the neuron's mean where the text ended with it, drawn towards the mean of the
-    string that is one shorter; a string that was not read is looked up as the shorter one.
-
-    Args:
-        read: activations that the table is made from.
-        kept: activations that it is judged by.
-        codes: for one, two, ... characters, a number for the string at each place of both.
-    """
-    there, here = torch.from_numpy(read), torch.from_numpy(kept)
-    said, says = there.mean(0).expand_as(there), there.mean(0).expand_as(here)
-    whole = (here - here.mean(0)).square().sum(0).clamp(min=1e-9)
-    shares = []
-    for of_read, of_kept in codes:
-        strings, row = of_read.unique(return_inverse=True)
-        count = row.bincount()[:, None]
-        zero = torch.zeros(len(strings), read.shape[1], dtype=there.dtype)
-        own, shorter = zero.index_add(0, row, there), zero.index_add(0, row, said) / count
-        entry = (own + PRIOR * shorter) / (count + PRIOR)
-        place = torch.searchsorted(strings, of_kept).clamp(max=len(strings) - 1)
-        says = torch.where((strings[place] == of_kept)[:, None], entry[place], says)
-        said = entry[row]
-        shares.append(1 - (here - says).square().sum(0) / whole)
-    return torch.stack(shares).numpy()
 
 
 # The book's language model -------------------------------------------------------------------------
@@ -702,7 +277,7 @@ PAIRINGS = ("mean", "other values")
 def agreement(
     model: Decoder, said: Float[ndarray, "input neuron"], batch: Batch
 ) -> Float[ndarray, "block 2"]:
-    """Whether values favour the characters that follow where their keys fit.
+    """Return whether values favour the characters that follow where their keys fit.
 
     For each neuron the correlation, over frequent characters, between what its value adds to their logits and
     by how much more often they come next at its strongest contexts than elsewhere.
@@ -757,10 +332,10 @@ def held_at_mean(
     model: Decoder, means: Float[ndarray, "neuron"], batch: Batch
 ) -> Float[ndarray, "neuron input"]:
     """By how many nats the loss at each place rises when one neuron after another is held at its mean."""
-    before, risen = _losses(model, batch)[:, FROM:], []
+    before, risen = position_losses(model, batch)[:, FROM:], []
     for neuron, mean in enumerate(means.tolist()):
         with forced(model, *divmod(neuron, GPT.neurons), mean):
-            risen.append((_losses(model, batch)[:, FROM:] - before).flatten())
+            risen.append((position_losses(model, batch)[:, FROM:] - before).flatten())
     return torch.stack(risen).numpy()
 
 
@@ -768,7 +343,7 @@ def held_at_mean(
 def loss_when(model: Decoder, block: int, change: Change, batch: Batch) -> float:
     """Nats a character with the activations of one block changed."""
     with intervene(model, {f"blocks.{block}.feedforward.neurons": change}):
-        return float(_losses(model, batch)[:, FROM:].mean())
+        return float(position_losses(model, batch)[:, FROM:].mean())
 
 
 @measurement(
@@ -831,7 +406,7 @@ def writing(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         ),
         "important": ("block", [float(spearmanr(f1[b], rise[b])[0]) for b in BLOCKS]),
         "changed": (("block", "change"), changed),
-        "loss": float(_losses(gpt, kept)[:, FROM:].mean().detach()),
+        "loss": float(position_losses(gpt, kept)[:, FROM:].mean().detach()),
     }
 
 
@@ -927,7 +502,7 @@ def _portrait(
         model(kept.inputs)
     before = seen[f"blocks.{block}.feedforward.pre_activation"][:, FROM:, i].flatten().numpy()
     current = kept.inputs[:, FROM:].flatten().numpy()
-    common = [t for t in range(len(_alphabet())) if (current == t).sum() >= OFTEN]
+    common = [t for t in range(len(alphabet())) if (current == t).sum() >= OFTEN]
     spread = {t: np.quantile(before[current == t], [0.1, 0.5, 0.9]) for t in common}
     top = sorted(common, key=lambda t: -float(spread[t][1]))[:NAMED]
     pushed = direct_logit_effects(model, block)[i].numpy()

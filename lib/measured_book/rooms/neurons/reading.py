@@ -5,7 +5,8 @@ from __future__ import annotations
 from xarray import DataArray, Dataset
 
 from measured_book.measuring import number
-from measured_book.rooms.neurons.measure import CLASSES, SMALL, patterns
+from measured_book.rooms.neurons.measure import SMALL
+from measured_book.rooms.neurons.patterns import CLASSES, patterns
 
 
 @number

@@ -14,24 +14,31 @@ from measured_book.exercises.answers import (
     normal,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/norms/norm-gradients"
 
 
-@exercise(_CHAPTER)
-def on_the_skip(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers: what is left of a gradient on the skip path of {blocks} blocks, post-norm and "
+        "pre-norm; each branch writes a vector as long as the stream and at right angles to it.",
+        lambda chance: {"blocks": chance.choice((4, 6, 8, 10, 14, 16, 18, 20))},
+    ),
+)
+def on_the_skip(answer: Answer, blocks: int = 12) -> None:
     """Two numbers: what is left of a gradient on the skip path of 12 blocks, post-norm and pre-norm."""
     post, pre = answer.numbers("post-norm", "pre-norm")
     slips = {
-        2.0**-24: "that is the factor of the squared length",
-        2.0**-6: "a block has two sublayers, and each has its norm",
+        2.0 ** (-2 * blocks): "that is the factor of the squared length",
+        2.0 ** (-blocks / 2): "a block has two sublayers, and each has its norm",
         2.0**-0.5: "that is one sublayer's factor",
-        0.0: "a factor, twenty-four times, is small, not zero",
+        0.0: f"a factor, {2 * blocks} times, is small, not zero",
     }
     way = "find one norm's factor on a gradient first; then count the norms on the path"
-    demand_number(post, 2.0**-12, way=way, name="post-norm", within=0.01, slips=slips)
-    slips = {2.0**-12: "which norms lie on the skip path of a pre-norm model?"}
+    demand_number(post, 2.0**-blocks, way=way, name="post-norm", within=0.01, slips=slips)
+    slips = {2.0**-blocks: "which norms lie on the skip path of a pre-norm model?"}
     way = "what stands on the skip path of a pre-norm model?"
     demand_number(pre, 1.0, way=way, name="pre-norm", within=0.001, slips=slips)
 
@@ -109,25 +116,33 @@ def score_gradient(answer: Answer) -> None:
     demand(close(found, torch.zeros(5)), "for equal values the output cannot depend on the scores")
 
 
-@exercise(_CHAPTER)
-def rate_factors(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers: by which factor W = {times} V, with V trained, changes W's first step: descent, Adam.",
+        lambda chance: {"times": chance.choice((2, 4, 5, 6, 7, 8))},
+    ),
+)
+def rate_factors(answer: Answer, times: int = 3) -> None:
     """Two numbers: by which factor W = 3 V, with V trained, changes W's first step: descent, Adam."""
     descent, adam = answer.numbers("gradient descent", "Adam")
     slips = {
-        3.0: "V's gradient is W's times something, too",
-        1 / 3: "the other way round: a step of V is how large a step of W?",
+        float(times): "V's gradient is W's times something, too",
+        1 / times: "the other way round: a step of V is how large a step of W?",
         1.0: "V's step is not W's",
-        1 / 9: "the other way round: a step of V is how large a step of W?",
+        1 / times**2: "the other way round: a step of V is how large a step of W?",
     }
     way = "by the chain rule, what is V's gradient; and what does a step of V do to W?"
-    demand_number(descent, 9.0, way=way, name="gradient descent", within=0.001, slips=slips)
+    demand_number(
+        descent, float(times**2), way=way, name="gradient descent", within=0.001, slips=slips
+    )
     slips = {
-        9.0: "Adam does not see how large a gradient is",
+        float(times**2): "Adam does not see how large a gradient is",
         1.0: "Adam's step of V does not depend on the factor, but W's step is not V's",
-        1 / 3: "the other way round: a step of V is how large a step of W?",
+        1 / times: "the other way round: a step of V is how large a step of W?",
     }
     way = "how long is Adam's first step of V, whatever its gradient?"
-    demand_number(adam, 3.0, way=way, name="Adam", within=0.001, slips=slips)
+    demand_number(adam, float(times), way=way, name="Adam", within=0.001, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -126,7 +126,7 @@ EXPLODED = 2 * math.log(TASK.vocab)
 
 
 def explosion(one: Trained) -> dict[str, bool]:
-    """Whether losses explode; they may be no number where a run has left those of the machine."""
+    """Return whether losses explode; they may be no number where a run has left those of the machine."""
     return {"exploded": not np.mean(one.run.losses[-20:]) < EXPLODED}
 
 

@@ -12,18 +12,20 @@ from measured_book.rooms.one_head.measure import (
     FRESH,
     MIRRORED,
     SETTINGS,
+    batch_of,
+    pair_effects,
+    tuned_rate,
+)
+from measured_book.rooms.one_head.pruning import (
     ablation_rises,
     all_but,
-    batch_of,
     greedy_order,
-    look,
     losses_with,
     order,
-    pair_effects,
     spread_over_tasks,
-    tuned_rate,
     twins,
 )
+from measured_book.rooms.one_head.table import look
 
 # What claims are judged by ------------------------------------------------------------------------------
 

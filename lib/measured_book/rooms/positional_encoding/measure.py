@@ -379,7 +379,7 @@ def repeating(n: int, d: int, period: int) -> Float[Tensor, "position d_model"]:
 
 
 def refuses(d: int) -> bool:
-    """Whether the library's module says that a width is no good."""
+    """Return whether the library's module says that a width is no good."""
     try:
         SinusoidalPositions(d)
     except ValueError:

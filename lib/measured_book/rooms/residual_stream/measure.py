@@ -553,7 +553,7 @@ def _wires(trained: Any, batch: Batch) -> list[list[float]]:
 
 
 def there_is(sender: int, reader: str) -> bool:
-    """Whether a reader comes after a part, so that it can see it."""
+    """Return whether a reader comes after a part, so that it can see it."""
     what, _, block = reader.partition(" ")
     if what == "logits":
         return True

@@ -17,8 +17,8 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
-from measured_book.rooms.training_attention.measure import area
+from measured_book.exercises.registry import Drawing, exercise
+from measured_book.rooms.training_attention.watching import area
 
 _CHAPTER = "book/attention/training-attention"
 
@@ -91,31 +91,38 @@ def couple(answer: Answer) -> None:
         )
 
 
-@exercise(_CHAPTER)
-def rows(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Three normalised entropies of rows over {keys} keys: two keys, one key, half and rest.",
+        lambda chance: {"keys": chance.choice((6, 10, 12, 16, 20))},
+    ),
+)
+def rows(answer: Answer, keys: int = 8) -> None:
     """Three normalised entropies of rows over eight keys: two keys, one key, half and rest."""
     two, one, half = answer.numbers("(a)", "(b)", "(c)")
     slips = {
-        math.log(2): "divide by the largest value, ln 8",
-        0.25: "a quarter of the keys, but the logarithm counts doublings",
-        1.0: "that is even attention over all eight",
+        math.log(2): f"divide by the largest value, ln {keys}",
+        2 / keys: "that is a share of the keys, but the logarithm counts doublings",
+        1.0: f"that is even attention over all {keys}",
     }
     way = "two equal weights have the entropy ln 2"
-    demand_number(two, 1 / 3, way=way, name="(a)", within=0.01, slips=slips)
+    demand_number(two, math.log(2) / math.log(keys), way=way, name="(a)", within=0.01, slips=slips)
     slips = {
         1.0: "one key is the least even attention there is",
-        1 / 8: "a logarithm of one is zero",
+        1 / keys: "a logarithm of one is zero",
     }
     demand_number(one, 0.0, way="what is 1 ln 1?", name="(b)", within=0.005, slips=slips)
-    right = math.log(2) + math.log(7) / 2
+    others = keys - 1
+    right = math.log(2) + math.log(others) / 2
     slips = {
-        right: "divide by the largest value, ln 8",
+        right: f"divide by the largest value, ln {keys}",
         0.5: "half the weight is not half the entropy",
-        (math.log(2) / 2 + math.log(7) / 2)
-        / math.log(8): "the seven share a half: their weights are 1/14",
+        (math.log(2) / 2 + math.log(others) / 2)
+        / math.log(keys): f"the others share a half: their weights are 1/{2 * others}",
     }
-    way = "one term for the leader, seven equal terms for the rest"
-    demand_number(half, right / math.log(8), way=way, name="(c)", within=0.005, slips=slips)
+    way = f"one term for the leader, {others} equal terms for the rest"
+    demand_number(half, right / math.log(keys), way=way, name="(c)", within=0.005, slips=slips)
 
 
 def _copied(pattern: Tensor, tokens: list[int], *, shift: int = 1, first: bool = False) -> float:

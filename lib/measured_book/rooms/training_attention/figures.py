@@ -17,14 +17,13 @@ from measured_book.figures.plots import (
     seed_strip,
     subplots,
 )
+from measured_book.rooms.training_attention.looking import predicted_entropy, score_variance
 from measured_book.rooms.training_attention.measure import (
     INDUCERS,
     KINDS,
     REPEATS,
     WATCHED_RATES,
     failed,
-    predicted_entropy,
-    score_variance,
 )
 from measured_book.rooms.training_attention.reading import areas
 

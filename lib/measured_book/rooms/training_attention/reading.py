@@ -11,17 +11,19 @@ from numpy import ndarray
 from xarray import DataArray, Dataset
 
 from measured_book.measuring import number
+from measured_book.rooms.training_attention.looking import (
+    normalised_entropy,
+    predicted_entropy,
+    score_variance,
+)
 from measured_book.rooms.training_attention.measure import (
     KINDS,
     LENGTHS,
     RECALL,
     WATCHED_RATES,
-    area,
     failed,
-    normalised_entropy,
-    predicted_entropy,
-    score_variance,
 )
+from measured_book.rooms.training_attention.watching import area
 
 # Before the first step --------------------------------------------------------------------------------
 

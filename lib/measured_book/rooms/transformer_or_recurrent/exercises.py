@@ -17,36 +17,46 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "recurrent"
 """The first word of the exercises' names."""
 _CHAPTER = "book/translation/transformer-or-recurrent"
 
 
-@exercise(_CHAPTER)
-def forget(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers: the half-life in tokens at a bias of {bias}, and the bias that keeps 1/e over {tokens} "
+        "tokens.",
+        lambda chance: {
+            "bias": chance.choice((0.5, 1.5, 2.0, 2.5, 3.0)),
+            "tokens": chance.choice((16, 28, 48, 100, 128, 200)),
+        },
+    ),
+)
+def forget(answer: Answer, bias: float = 1, tokens: int = 64) -> None:
     """Two numbers: the half-life in tokens at a bias of 1, and the bias that keeps 1/e over 64 tokens."""
-    half, bias = answer.numbers("(a)", "(b)")
-    gate = 1 / (1 + math.exp(-1))
+    half, long = answer.numbers("(a)", "(b)")
+    gate = 1 / (1 + math.exp(-bias))
     right = math.log(2) / -math.log(gate)
     slips = {
         1 / -math.log(gate): "that is until 1/e is left, not a half",
         math.log(2)
         / (1 - gate): "what is lost in each step is a share of what is left; use logarithms",
         0.5 / (1 - gate): "what is lost in each step is a share of what is left; use logarithms",
-        math.log(2): "the gate is the sigmoid of its bias, not its exponential",
+        math.log(2) / bias: "the gate is the sigmoid of its bias, not its exponential",
     }
-    way = "the gate is the sigmoid of 1; how often can you multiply by it?"
+    way = f"the gate is the sigmoid of {bias}; how often can you multiply by it?"
     demand_number(half, right, way=way, name="(a)", within=0.01, slips=slips)
     slips = {
-        64.0: "that is the number of tokens",
-        math.exp(-1 / 64): "that is the gate; which bias gives it?",
-        math.log2(64): "the logarithm is the natural one",
+        float(tokens): "that is the number of tokens",
+        math.exp(-1 / tokens): "that is the gate; which bias gives it?",
+        math.log2(tokens): "the logarithm is the natural one",
     }
-    way = "the 64th power of the gate is to be 1/e; invert the sigmoid"
-    right = -math.log(math.expm1(1 / 64))
-    demand_number(bias, right, way=way, name="(b)", within=0.002, slips=slips)
+    way = f"the {tokens}th power of the gate is to be 1/e; invert the sigmoid"
+    right = -math.log(math.expm1(1 / tokens))
+    demand_number(long, right, way=way, name="(b)", within=0.002, slips=slips)
 
 
 def _one_step(

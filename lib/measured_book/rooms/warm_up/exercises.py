@@ -85,7 +85,7 @@ def limit(answer: Answer) -> None:
 
 
 def _shrinks(strength: float, beta: float) -> bool:
-    """Whether a step of the averaged gradient, a matrix on (m, w), shrinks all in the long run."""
+    """Return whether a step of the averaged gradient, a matrix on (m, w), shrinks all in the long run."""
     kept = (1 - beta) * strength  # in units in which the curvature is 1
     step = torch.tensor([[beta, 1 - beta], [-strength * beta, 1 - kept]], dtype=torch.float64)
     return bool(torch.linalg.eigvals(step).abs().max() < 1)

@@ -18,6 +18,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.parts.part import Part
+
 Kernel = Literal["product", "convolution"]
 _chosen: Kernel | None = None
 
@@ -95,11 +97,23 @@ def linear(
     return _convolved(x, weight, bias)
 
 
-class Linear(nn.Linear):
-    """`torch.nn.Linear` with the function above: the same weights and names, results equal up to rounding."""
+class Linear(Part, nn.Linear):
+    """`torch.nn.Linear` with the function above: the same weights and names, results equal up to rounding.
+
+    Attributes:
+        wide: whether weights in float16 are multiplied, and the products summed, in float32, which is then the
+            precision of the result: for models whose stream overflows in float16 (T5).
+    """
+
+    wide: bool = False
 
     def forward(self, input: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
         """The map of each vector."""
+        if self.wide and self.weight.dtype == torch.float16:
+            bias = None if self.bias is None else self.bias.float()
+            return linear(input.float(), self.weight.float(), bias)
+        if _chosen is None:
+            return F.linear(input, self.weight, self.bias)
         return linear(input, self.weight, self.bias)
 
 
