@@ -12,7 +12,7 @@ _CHAPTER = "book/real-language-model/its-numbers"
 
 @exercise(_CHAPTER)
 def bits_and_bytes(answer: Answer) -> None:
-    """Two numbers: bits a weight with two scales of 16 bits for each 32, bytes that one token adds to a cache."""
+    """Two numbers: bits a weight with its group's two of 16 bits, bytes that a token adds to a cache."""
     bits, size = answer.numbers("(a)", "(b)")
     slips = {
         4: "the two numbers of each group take room, too",

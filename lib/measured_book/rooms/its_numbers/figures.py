@@ -158,7 +158,7 @@ def plot_drafts(drafts: Dataset) -> Figure:
 
 @themed
 def plot_confidence(reading: Dataset) -> Figure:
-    """Draw how often the most likely token is right, by the probability that it is given, for both kinds of text.
+    """Draw how often the likeliest token is right, by the probability that it is given, for both kinds of text.
 
     Args:
         reading: the result ``reading``.

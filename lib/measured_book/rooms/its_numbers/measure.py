@@ -7,6 +7,7 @@ the model is always the same. Modules by question: `neurons` (how many are neede
 
 from __future__ import annotations
 
+import functools
 import lzma
 import math
 import zlib
@@ -95,14 +96,14 @@ def sizes(seed: int) -> dict[str, Any]:
 
 # Drafts copied from the text itself -----------------------------------------------------------------
 
-LONG, EACH = 256, 2
+LONG = 256
 MATCH = {"one": 1, "two": 2, "three": 3}
 DRAFTS = (*MATCH, "random")
 
 
-def long_texts(seed: int, kind: Any) -> Int[Tensor, "text position"]:
-    """Texts of 256 tokens of one kind, behind the token that parts texts."""
-    return draw(seed, kind, EACH, LONG, first="end")
+def long_texts(seed: int, kind: Any, count: int) -> Int[Tensor, "text position"]:
+    """So many texts of 256 tokens of one kind, behind the token that parts texts."""
+    return draw(seed, kind, count, LONG, first="end")
 
 
 def chances(
@@ -154,7 +155,7 @@ def drafts(seed: int) -> dict[str, Any]:
     }
     places = 0
     for kind in KINDS:
-        for text in long_texts(seed, kind):
+        for text in long_texts(seed, kind, 2):
             said, tokens = chances(model, text), text.tolist()
             places += len(tokens) - SINCE
             for match, length in MATCH.items():
@@ -198,6 +199,13 @@ def packed(text: bytes) -> int:
     return len(lzma.compress(text, format=lzma.FORMAT_RAW, filters=how))
 
 
+@functools.cache
+def packed_source(kind: Any) -> float:
+    """Bits a byte of a whole source after LZMA."""
+    whole = "\n\n".join(source(kind)).encode("utf-8")
+    return 8 * packed(whole) / len(whole)
+
+
 @measurement(
     seeds=10,
     coords={"kind": KINDS, "bin": tuple(range(BINS))},
@@ -226,7 +234,7 @@ def reading(seed: int) -> dict[str, Any]:
     bins: dict[str, list[Any]] = {"promised": [], "kept": [], "held": []}
     for kind in KINDS:
         nats, sure, right, size, small = [], [], [], 0, 0
-        for text in long_texts(seed, kind):
+        for text in long_texts(seed, kind, 1):
             said = chances(lm.model, text)[:-1]
             nats.append(F.nll_loss(said, text[1:], reduction="none"))
             best, choice = said.max(-1)
@@ -235,12 +243,11 @@ def reading(seed: int) -> dict[str, Any]:
             passage = lm.tokenizer.decode(text[1:]).encode("utf-8")
             size, small = size + len(passage), small + deflated(passage)
         loss, confidences, hits = (torch.cat(one) for one in (nats, sure, right))
-        whole = "\n\n".join(source(kind)).encode("utf-8")
         binned = reliability(confidences.numpy(), hits.numpy(), bins=BINS)
         found["bits"].append(float(loss.double().sum()) / math.log(2) / size)
         found["nats"].append(float(loss.double().mean()))
         found["deflate"].append(8 * small / size)
-        found["lzma"].append(8 * packed(whole) / len(whole))
+        found["lzma"].append(packed_source(kind))
         found["confidence"].append(float(confidences.mean()))
         found["accuracy"].append(float(hits.double().mean()))
         found["error"].append(binned.error)

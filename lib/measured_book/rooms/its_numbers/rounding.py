@@ -115,8 +115,14 @@ def weights(seed: int) -> dict[str, Any]:
     return {
         "loss": ("grid", [loss(rounded_smollm2(grid), texts) for grid in GRIDS]),
         "whole": loss(smollm2().model, texts),
-        "moved": ("grid", [moved(smollm2().model, rounded_smollm2(grid)) for grid in GRIDS]),
+        "moved": ("grid", [moved_smollm2(grid) for grid in GRIDS]),
     }
+
+
+@functools.cache
+def moved_smollm2(grid: str) -> float:
+    """How far SmolLM2's matrices move to one of `GRIDS`; see `moved`."""
+    return moved(smollm2().model, rounded_smollm2(grid))
 
 
 @torch.no_grad()
