@@ -25,7 +25,9 @@ def with_fewer_bits(model: LanguageModel, text: str) -> str:
     """
     tokens = as_tokens(model, text)
     if tokens.shape[1] < 3:
-        raise ValueError(f"expected a text of three tokens or more, got {tokens.shape[1]}: {text!r}")
+        raise ValueError(
+            f"expected a text of three tokens or more, got {tokens.shape[1]}: {text!r}"
+        )
     known = taps(model.model)
     rotated = any(name.endswith("attention.rotated_keys") for name in known)
     keys = "blocks.*.attention.rotated_keys" if rotated else "blocks.*.attention.keys"
