@@ -1,4 +1,4 @@
-"""What a reader's own text shows: a model whose cache has fewer bits, or whose smallest activations are zero."""
+"""What a reader's own text shows: a model whose cache has fewer bits, or whose smallest activations are 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from measured_book.smollm2.sweeps import losses_of
 
 
 def with_fewer_bits(model: LanguageModel, text: str) -> str:
-    """A line for each change: what a text costs with keys and values in fewer bits, or with quiet neurons at zero.
+    """A line for each change: what a text costs with a cache in fewer bits, or with quiet neurons at zero.
 
     Args:
         model: any decoder with its tokenizer; keys are rounded after their rotation where it has one.
