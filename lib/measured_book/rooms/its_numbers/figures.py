@@ -88,7 +88,8 @@ def plot_sparse(sparse: Dataset) -> Figure:
     label = "rise of the loss (nats per token)"
     strips(axes, sparse.loss - sparse.whole, ZERO, over="zero", label=label)
     axes.set_xscale("symlog", linthresh=0.1)
-    axes.set_xlim(left=-0.02)
+    axes.set_xlim(left=-0.06)
+    plain_ticks(axes.xaxis, [0, 0.1, 1, 10])
     return figure
 
 
@@ -99,11 +100,12 @@ def plot_neurons(neurons: Dataset) -> Figure:
     Args:
         neurons: the result of this name.
     """
-    titles = ("neurons that write", "next token favoured over others")
+    titles = ("neurons that write", "next token favoured")
     figure, (left, right) = panels(1, 2, height=3.0, x="block", titles=titles)
     curves(left, neurons.writing, "block", TOKENS, over="token")
     left.set_yscale("log")
-    left.legend(fontsize=9)
+    left.set_ylim(bottom=0.2)  # room for the legend
+    left.legend(fontsize=9, loc="lower left")
     curves(right, neurons.favours, "block", OF, over="of")
     level(right, 0.5)
     right.legend(fontsize=9)
@@ -122,8 +124,6 @@ def plot_weights(weights: Dataset) -> Figure:
     figure, (axes,) = panels(height=2.0)
     label = "rise of the loss (nats per token)"
     strips(axes, weights.loss - weights.whole, GRIDS, over="grid", label=label)
-    axes.set_xscale("symlog", linthresh=0.1)
-    axes.set_xlim(left=-0.03)
     return figure
 
 
@@ -163,7 +163,7 @@ def plot_confidence(reading: Dataset) -> Figure:
     Args:
         reading: the result ``reading``.
     """
-    titles = ("probability and truth", "sure too often, or not often enough")
+    titles = ("probability and truth", "too sure to the right")
     figure, (left, right) = panels(1, 2, height=2.8, titles=titles)
     held = reading.held.fillna(0)
     for kind, (concept, name) in KINDS.items():
