@@ -177,7 +177,5 @@ def plot_confidence(reading: Dataset) -> Figure:
     left.set_ylabel("share that is right")
     left.legend(fontsize=9)
     gap = reading.confidence - reading.accuracy
-    strips(
-        right, gap, KINDS, over="kind", label="mean probability minus share right", reference=0.0
-    )
+    strips(right, gap, KINDS, over="kind", label="probability minus share right", reference=0.0)
     return figure
