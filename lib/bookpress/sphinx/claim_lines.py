@@ -126,11 +126,11 @@ class Lines:
                 f"By its own rule alone this claim would be {alone}; the correction over all "
                 "experiments of the chapter takes that away.",
             )
-        elif parts := _taken_away(record):
+        elif taken := _taken_away(record):
             yield (
                 "Holm's correction",
                 "By its own rule alone each of these parts would be decided; the correction over all "
-                f"experiments of the chapter leaves it inconclusive: {parts}.",
+                f"experiments of the chapter leaves it inconclusive: {taken}.",
             )
         beside = {n: (part, beside_in_words(part)) for n, part in parts_of(record).items()}
         lines = [f"- {p.get('label') or n}: {text}" for n, (p, text) in beside.items() if text]
