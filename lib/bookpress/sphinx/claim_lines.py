@@ -126,12 +126,28 @@ class Lines:
                 f"By its own rule alone this claim would be {alone}; the correction over all "
                 "experiments of the chapter takes that away.",
             )
+        elif taken := _taken_away(record):
+            yield (
+                "Holm's correction",
+                "By its own rule alone each of these parts would be decided; the correction over all "
+                f"experiments of the chapter leaves it inconclusive: {taken}.",
+            )
         beside = {n: (part, beside_in_words(part)) for n, part in parts_of(record).items()}
         lines = [f"- {p.get('label') or n}: {text}" for n, (p, text) in beside.items() if text]
         if list(beside) == [""]:
             lines = [sentence(beside[""][1])] if beside[""][1] else []
         if lines:
             yield "Computed beside", "\n".join(lines)
+
+
+def _taken_away(record: Record) -> str:
+    """Name the parts that the correction leaves inconclusive, with the verdicts of their rules alone."""
+    found = []
+    for name, part in parts_of(record).items():
+        told = part["statistics"]
+        if told.get("verdict_holm", told["verdict"]) != told["verdict"]:
+            found.append(f"{part.get('label') or name} ({told['verdict']})")
+    return ", ".join(found)
 
 
 def word_of(claim: Claim, record: Record | None) -> str:
