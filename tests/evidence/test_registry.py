@@ -133,7 +133,7 @@ LONG = " ".join(["word"] * 41)
             "field quote: expected at most 40 words of the source, got 41",
         ),
         (quoting('quote = ""'), "field quote: expected a text that is not empty, got ''"),
-        (quoting('quot = "One two three four five."'), "got quot (did you mean quote?)"),
+        (quoting('quot = "One two three four five."'), "got 'quot (did you mean quote?)'"),
         (
             quoting('quote = "One two three four five."\nours = "Nobody says so."'),
             "field quote, ours: expected one of the two, got both",
