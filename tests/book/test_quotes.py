@@ -1,4 +1,4 @@
-"""A source's own words stand above our restatement wherever a claim is shown; our own checks are counted apart."""
+"""A source's own words stand above ours wherever a claim is shown; our own checks are counted apart."""
 
 from __future__ import annotations
 

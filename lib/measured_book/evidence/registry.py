@@ -623,7 +623,7 @@ def claims(
 
     >>> rotary = claims(ids="DD-7.*", source="DD")
     >>> rotary["DD-7.6"].statement
-    'Rotary scores depend on the offset m - n only.'
+    'Rotary scores capture the relative position m - n.'
     >>> [claim_id for claim_id, found in rotary.items() if found.kind == "cited"]
     ['DD-7.9']
     >>> sorted({found.chapter for found in claims("book/training/w*").values()})
