@@ -83,7 +83,8 @@ def test_the_source_speaks_first_in_an_unfolded_line(printed):
     assert quote.name == "blockquote"
     assert "claim-quote" in quote["class"]
     assert words(quote).startswith(SHOWN)
-    assert words(quote.select_one(".claim-quote-place")).endswith("section 1.")
+    place = quote.select_one(".claim-quote-place")
+    assert words(place) == "Case study on the components, section 1."
     assert unfolding.name == "details"
     assert not unfolding.select(".claim-quote")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from docutils import nodes
-from measured_book.evidence.registry import Claim
+from measured_book.evidence.registry import SOURCES, Claim
 from measured_book.evidence.verdicts import MEANING, Verdict, parts_of
 
 from bookpress.sphinx.claim_nodes import MARKUP, Shows, badge, declared, measurement, sentence
@@ -66,7 +66,7 @@ class Lines:
         body += self._directive.terms(self._details(claim, record))
         body += score_outcome(claim=claim.id, what="link")
         unfolding = claim_fold("", summary, body)
-        above = quotation(claim, f"{self._source_words(claim)}.")
+        above = quotation(claim, f"{sentence(SOURCES[claim.source])[:-1]}, {claim.place}.")
         return claim_line("", *above, unfolding, claim=claim.id, verdict=word, ids=[anchor])
 
     def listed(self, claims: Mapping[str, Claim], summary: str) -> claims_list:
