@@ -15,10 +15,10 @@ Wang et al. (2023), "Interpretability in the Wild"; Chan et al. (2022), "Causal 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -59,6 +59,46 @@ class Component:
     def label(self) -> str:
         """The tap's name, with the head's number."""
         return self.tap if self.head is None else f"{self.tap} head {self.head}"
+
+
+Kind = TypeVar("Kind")
+
+
+def listed(name: str, given: Iterable[Kind] | Kind, *kinds: type[Kind]) -> list[Kind]:
+    """What an instrument was given, as a list: several components, or one by itself.
+
+    Args:
+        name: of the argument, for the error.
+        given: one object or several.
+        kinds: the classes that they may have; `Component` when none is given.
+
+    Raises:
+        ValueError: when one of them is another kind of thing, such as the bare name of a tap.
+
+    >>> listed("components", Component("embedding"))
+    [Component(tap='embedding', head=None)]
+    >>> listed("components", ["embedding"])
+    Traceback (most recent call last):
+    ValueError: components must be of the class Component, got 'embedding': write Component('embedding')
+    """
+    classes: tuple[type[Any], ...] = kinds or (Component,)
+    if isinstance(given, classes):
+        return [given]
+    several = isinstance(given, Iterable) and not isinstance(given, str | Tensor)
+    found = list(given) if several else [given]
+    for each in found:
+        if not isinstance(each, classes):
+            told, hint = " or ".join(one.__name__ for one in classes), ""
+            if isinstance(each, str) and Component in classes:
+                hint = f": write Component({each!r})"
+            elif (
+                isinstance(each, tuple)
+                and [*map(type, each)] == [str, int]
+                and Component in classes
+            ):
+                hint = f": write Component({each[0]!r}, {each[1]})"
+            raise ValueError(f"{name} must be of the class {told}, got {each!r}{hint}")
+    return found
 
 
 def of_head(value: Float[Tensor, "..."], head: int) -> int:
@@ -118,7 +158,7 @@ def feedforwards(model: Model) -> list[Component]:
 @contextmanager
 def ablated(
     model: Model,
-    components: Sequence[Component],
+    components: Sequence[Component] | Component,
     how: How = "mean",
     *,
     reference: Batch | None = None,
@@ -155,6 +195,7 @@ def ablated(
         raise ValueError(
             f"order must be one number of a sequence for each, got {order.dtype} of shape {tuple(order.shape)}"
         )
+    components = listed("components", components)
     seen: dict[str, Tensor] = {}
     if reference is not None and how != "zero":
         with capture(model, *{c.tap for c in components}) as seen, torch.no_grad():
@@ -229,7 +270,7 @@ def loss(model: Model, batch: Batch) -> float:
 @takes_text(batches=["batch", "reference"])
 def effects(
     model: Model,
-    components: Sequence[Component | Sequence[Component]],
+    components: Sequence[Component | Sequence[Component]] | Component,
     batch: Batch,
     *,
     how: How = "mean",
@@ -257,8 +298,7 @@ def effects(
     """
     whole = metric(model, batch)
     found = []
-    for each in components:
-        group = [each] if isinstance(each, Component) else list(each)
-        with ablated(model, group, how, reference=reference):
+    for each in [components] if isinstance(components, Component | str) else components:
+        with ablated(model, listed("components", each), how, reference=reference):
             found.append(metric(model, batch) - whole)
     return np.array(found)
