@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -61,10 +61,7 @@ class Component:
         return self.tap if self.head is None else f"{self.tap} head {self.head}"
 
 
-Kind = TypeVar("Kind")
-
-
-def listed(name: str, given: Iterable[Kind] | Kind, *kinds: type[Kind]) -> list[Kind]:
+def listed(name: str, given: Any, *kinds: type[Any]) -> list[Any]:
     """What an instrument was given, as a list: several components, or one by itself.
 
     Args:
