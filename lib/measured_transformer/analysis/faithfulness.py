@@ -257,10 +257,10 @@ def random_subsets(
 
 
 def _less(circuit: Sequence[Part] | Part, gone: Sequence[Part] | Part) -> list[Part]:
-    circuit, gone = (listed("parts", each, *_KINDS) for each in (circuit, gone))
-    if strange := set(gone) - set(circuit):
+    parts, others = (listed("parts", each, *_KINDS) for each in (circuit, gone))
+    if strange := set(others) - set(parts):
         raise ValueError(f"{next(iter(strange)).label} is no part of the circuit")
-    return [each for each in circuit if each not in set(gone)]
+    return [each for each in parts if each not in set(others)]
 
 
 def _mean(target: Tensor) -> float:

@@ -52,8 +52,8 @@ def memory(
     cache, texts, grouped = answer.numbers("(a)", "(b)", "(c)")
     size = 2 * layers * heads * width * length * 2 / 1e9
     free, share = memory - weights, heads // groups
-    fit = math.floor(free / size)
-    more = math.floor(free / (size / share))
+    fit = float(math.floor(free / size))
+    more = float(math.floor(free / (size / share)))
     demand_number(
         cache,
         size,
@@ -71,7 +71,7 @@ def memory(
         name="(b)",
         within=0.002,
         slips={
-            math.floor(memory / size): "the weights take their share of the memory",
+            float(math.floor(memory / size)): "the weights take their share of the memory",
             fit + 1: "the last one does not fit altogether",
         },
     )
@@ -85,7 +85,7 @@ def memory(
             share * fit: "divide the free bytes anew; there is room for more than that",
             more + 1: "the last one does not fit altogether",
             fit: f"keys and values of {groups} heads instead of {heads}",
-            math.floor(2 * free / size): "what share of the heads is left?",
+            float(math.floor(2 * free / size)): "what share of the heads is left?",
         },
     )
 

@@ -42,7 +42,7 @@ def equal(answer: Answer, gated: float = 8 / 3, share: int = 8, plain: int = 2) 
     of_gated, shared, other = answer.numbers("(a)", "(b)", "(c)")
     right = (6 * gated - 8) / 4
     slips = {
-        gated - 2: "a gated network has three matrices, not two",
+        float(gated - 2): "a gated network has three matrices, not two",
         6 * gated / 4: "attention has projections, too",
     }
     way = "count the network's three products; then set it equal to all of attention"
@@ -58,11 +58,11 @@ def equal(answer: Answer, gated: float = 8 / 3, share: int = 8, plain: int = 2) 
     way = "what is left of the eight n d d when keys and values have fewer heads?"
     demand_number(shared, right, way=way, name="(b)", within=0.005, slips=slips)
     slips = {
-        plain: "that is where the term in n n alone reaches the network",
+        float(plain): "that is where the term in n n alone reaches the network",
         1.0: "solve it, do not guess",
     }
     way = f"with a hidden width of {plain} d, how do the network and the projections compare?"
-    demand_number(other, plain - 2, way=way, name="(c)", within=0.005, slips=slips)
+    demand_number(other, float(plain - 2), way=way, name="(c)", within=0.005, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -44,14 +44,16 @@ def counts(answer: Answer, source: int = 9, target: int = 5, heads: int = 8) -> 
         float(heads * target**2): f"the columns belong to the source: {source} of them",
         float(source * target): "that is one head",
     }
-    demand_number(cross, heads * target * source, name="(a)", within=1e-6, way=way, slips=slips)
+    demand_number(
+        cross, float(heads * target * source), name="(a)", within=1e-6, way=way, slips=slips
+    )
     slips = {
         float(source**2): "that is one head",
         float(
             heads * target * source
         ): f"the source asks itself: {source} rows and {source} columns",
     }
-    demand_number(own, heads * source**2, name="(b)", within=1e-6, way=way, slips=slips)
+    demand_number(own, float(heads * source**2), name="(b)", within=1e-6, way=way, slips=slips)
     slips = {float(target): "does the memory change when a target word is written?"}
     way = "what of the encoder depends on the words that have been written?"
     demand_number(runs, 1.0, name="(c)", within=1e-6, way=way, slips=slips)

@@ -49,7 +49,7 @@ def by_hand(answer: Answer, one: int = 1, two: int = 3) -> None:
             free = max(sums[n] - biases[n], 0) - max(sums[n], 0)
             told = f"neuron {n + 1} has a bias, which comes before the ReLU"
             slips.setdefault(float(right + free * writes[n][i]), told)
-        demand_number(found[i], right, way=way, name=name, within=0.001, slips=slips)
+        demand_number(found[i], float(right), way=way, name=name, within=0.001, slips=slips)
 
 
 @exercise(_CHAPTER)

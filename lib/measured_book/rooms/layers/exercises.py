@@ -43,7 +43,7 @@ def idle(answer: Answer, words: int = 25, seen: int = 16, chosen: int = 4) -> No
         words / 2: "that is the last position, more or less; the mean goes over all of them",
         (words - 1) / 2: "that is the row of the last position; the mean goes over all of them",
         (words - 1) / 4: "the first position is left out of the mean",
-        words: "a query looks back at all earlier tokens, not only at the first",
+        float(words): "a query looks back at all earlier tokens, not only at the first",
     }
     way = "what is the distance in row i, and what is the mean of that from row 1 on?"
     demand_number(distance, words / 4, way=way, name="(a)", within=0.001, slips=slips)

@@ -76,10 +76,10 @@ def teams(
     demand_number(twice, end * one, way=way, name="(c)", within=0.001, slips=slips)
     slips = {
         0.0: "look again at the fourth step: what stands in slot three by then?",
-        2 * carried: "when the third member ran for the first time, slot three was empty",
+        2.0 * carried: "when the third member ran for the first time, slot three was empty",
     }
     way = "go through the members in this order and write down all four slots after each"
-    demand_number(relay, carried, way=way, name="(d)", within=0.001, slips=slips)
+    demand_number(relay, float(carried), way=way, name="(d)", within=0.001, slips=slips)
 
 
 @exercise(_CHAPTER)

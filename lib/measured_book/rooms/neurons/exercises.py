@@ -49,7 +49,7 @@ def by_hand(answer: Answer, one: int = 1, two: int = 2) -> None:
         slips[float(sum(writes))] = "without ReLU silent neurons would write, too"
         if i == 0:
             slips.setdefault(2.0, "that is a value; it is to be weighted by its activation")
-        demand_number(found[i], right, way=way, name=name, within=0.001, slips=slips)
+        demand_number(found[i], float(right), way=way, name=name, within=0.001, slips=slips)
 
 
 @exercise(_CHAPTER)
