@@ -15,7 +15,7 @@ Wang et al. (2023), "Interpretability in the Wild"; Chan et al. (2022), "Causal 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
@@ -59,6 +59,43 @@ class Component:
     def label(self) -> str:
         """The tap's name, with the head's number."""
         return self.tap if self.head is None else f"{self.tap} head {self.head}"
+
+
+def listed(name: str, given: Any, *kinds: type[Any]) -> list[Any]:
+    """What an instrument was given, as a list: several components, or one by itself.
+
+    Args:
+        name: of the argument, for the error.
+        given: one object or several.
+        kinds: the classes that they may have; `Component` when none is given.
+
+    Raises:
+        ValueError: when one of them is another kind of thing, such as the bare name of a tap.
+
+    >>> listed("components", Component("embedding"))
+    [Component(tap='embedding', head=None)]
+    >>> listed("components", ["embedding"])
+    Traceback (most recent call last):
+    ValueError: components must be of the class Component, got 'embedding': write Component('embedding')
+    """
+    classes: tuple[type[Any], ...] = kinds or (Component,)
+    if isinstance(given, classes):
+        return [given]
+    several = isinstance(given, Iterable) and not isinstance(given, str | Tensor)
+    found = list(given) if several else [given]
+    for each in found:
+        if not isinstance(each, classes):
+            told, hint = " or ".join(one.__name__ for one in classes), ""
+            if isinstance(each, str) and Component in classes:
+                hint = f": write Component({each!r})"
+            elif (
+                isinstance(each, tuple)
+                and [*map(type, each)] == [str, int]
+                and Component in classes
+            ):
+                hint = f": write Component({each[0]!r}, {each[1]})"
+            raise ValueError(f"{name} must be of the class {told}, got {each!r}{hint}")
+    return found
 
 
 def of_head(value: Float[Tensor, "..."], head: int) -> int:
@@ -118,7 +155,7 @@ def feedforwards(model: Model) -> list[Component]:
 @contextmanager
 def ablated(
     model: Model,
-    components: Sequence[Component],
+    components: Sequence[Component] | Component,
     how: How = "mean",
     *,
     reference: Batch | None = None,
@@ -148,6 +185,7 @@ def ablated(
     True
     """
     _check(how, reference, order)
+    components = listed("components", components)
     seen = {} if how == "zero" or reference is None else _seen(model, components, [reference])
     with _all(model, _changes(components, seen, how, order)):
         yield
@@ -251,7 +289,7 @@ def loss(model: Model, batch: Batch) -> float:
 @takes_text(batches=["batch", "reference"])
 def effects(
     model: Model,
-    components: Sequence[Component | Sequence[Component]],
+    components: Sequence[Component | Sequence[Component]] | Component,
     batch: Batch,
     *,
     how: How = "mean",
@@ -280,7 +318,8 @@ def effects(
     >>> [bool(fall < -0.5) for fall in effects(model, heads(model), batch, how="zero")]
     [False, True]
     """
-    groups = [[each] if isinstance(each, Component) else list(each) for each in components]
+    several = [components] if isinstance(components, Component | str) else components
+    groups = [listed("components", each) for each in several]
     if rows is not None:
         return _effects_by_rows(model, groups, batch, how, reference, metric, rows)
     whole = metric(model, batch)

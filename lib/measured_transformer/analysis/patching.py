@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from measured_transformer.analysis.ablation import Component, of_head
+from measured_transformer.analysis.ablation import Component, listed, of_head
 from measured_transformer.analysis.attribution import Explained, Target, embedded, explained
 from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.at import at
@@ -38,7 +38,7 @@ def patched(
     model: Explained,
     into: Int[Tensor, "example position"],
     source: Int[Tensor, "example position"],
-    components: Sequence[Component],
+    components: Sequence[Component] | Component,
     target: Target,
     *,
     positions: Places | None = None,
@@ -70,6 +70,7 @@ def patched(
     tensor([0.], dtype=torch.float64)
     """
     _check_alike("into", into, "source", source)
+    components = listed("components", components)
     with capture(model, *{each.tap for each in components}) as seen:
         _logits(model, source, read_at)
     with ExitStack() as stack:
@@ -144,7 +145,7 @@ def path_patched(
     clean: Int[Tensor, "example position"],
     corrupted: Int[Tensor, "example position"],
     sender: Component,
-    receivers: Sequence[Component],
+    receivers: Sequence[Component] | Component,
     target: Target,
     *,
     through_networks: bool = False,
@@ -170,6 +171,7 @@ def path_patched(
         KeyError: when there is no such tap.
     """
     _check_alike("clean", clean, "corrupted", corrupted)
+    (sender,), receivers = listed("sender", [sender]), listed("receivers", receivers)
     with capture(model, sender.tap) as seen:
         model(corrupted)
     sent = seen[sender.tap]
