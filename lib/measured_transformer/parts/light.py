@@ -17,7 +17,6 @@ True
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, TypeVar
 
 from torch import nn
@@ -26,6 +25,7 @@ from torch.nn.modules import module as torch_module
 from measured_transformer.parts.part import Part
 
 _TORCH = (nn.Embedding, nn.Identity, nn.Linear)
+_CLASSES: dict[type[nn.Module], type[nn.Module]] = {}
 _Kind = TypeVar("_Kind", bound=nn.Module)
 
 
@@ -39,7 +39,7 @@ def light(module: _Kind) -> _Kind:
         module: a model or a part of one, in the mode in which it is to be called.
     """
     made: dict[int, Any] = {}
-    hooked = torch_module._has_any_global_hook()  # type: ignore[no-untyped-call]
+    hooked = torch_module._has_any_global_hook()
     result: _Kind = module if hooked else _light(module, made)
     return result
 
@@ -67,10 +67,12 @@ def _light(module: nn.Module, made: dict[int, Any]) -> Any:
     return made[key]
 
 
-@cache
 def _light_class(kind: type[nn.Module]) -> type[nn.Module]:
     """A class whose objects are called by their `forward` alone."""
-    return type(kind.__name__, (kind,), {"__call__": kind.forward, "__module__": __name__})
+    if kind not in _CLASSES:
+        own = {"__call__": kind.forward, "__module__": __name__}
+        _CLASSES[kind] = type(kind.__name__, (kind,), own)
+    return _CLASSES[kind]
 
 
 def _has_light_form(module: nn.Module) -> bool:
