@@ -25,7 +25,9 @@ ELSEWHERE = {"IPython", "dask"}
 """What the library does without: the first is there in every notebook, the second serves clusters alone."""
 
 
-HOMES = metadata.packages_distributions()  # reads the files of every package that is installed: once
+HOMES = (
+    metadata.packages_distributions()
+)  # reads the files of every package that is installed: once
 
 
 def modules_of(requirements: list[str]) -> set[str]:
