@@ -11,7 +11,8 @@ RELATIONS: dict[str, dict[str, str]] = {
     "plural": {
         "cat": "cats", "dog": "dogs", "book": "books", "car": "cars", "house": "houses", "tree": "trees",
         "girl": "girls", "king": "kings", "bird": "birds", "child": "children", "man": "men", "woman": "women",
-        "foot": "feet", "road": "roads", "song": "songs", "horse": "horses", "city": "cities", "letter": "letters",
+        "foot": "feet", "road": "roads", "song": "songs", "horse": "horses",
+        "city": "cities", "letter": "letters",
     },
     "past": {
         "walk": "walked", "go": "went", "take": "took", "see": "saw", "make": "made", "come": "came",
