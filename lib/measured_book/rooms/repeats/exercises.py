@@ -35,7 +35,7 @@ def looks_behind(answer: Answer) -> None:
 
 @exercise(_CHAPTER)
 def matching(answer: Answer) -> None:
-    """Write `matching(pattern, tokens)`: the prefix-matching score of one head, (query, key) and (position,)."""
+    """Write `matching(pattern, tokens)`: the prefix-matching score of a head, from its weights (query, key)."""
     for length, vocab, seed in ((8, 3, 0), (12, 5, 1), (10, 4, 2)):
         generator = make_generator(seed, "prefix matching")
         tokens = torch.randint(vocab, (length,), generator=generator)
