@@ -7,12 +7,15 @@ import torch
 from measured_book.evidence.results import load_results
 from measured_book.rooms.repeats import figures, heads
 from measured_book.rooms.repeats import measure as m
+from measured_book.rooms.repeats.sentence import chosen, copied
 from measured_book.rooms.repeats.words import BETWEEN, NOUNS, RELATIONS, VERBS
 from measured_book.smollm2.model import is_installed
 from measured_book.smollm2.prompts import one_token
 from measured_book.smollm2.sweeps import begin
 from measured_transformer.analysis.handmade import induction_model
 from measured_transformer.internals.capture import capture
+from measured_transformer.interop.tokenizer import Tokenizer
+from measured_transformer.language.model import LanguageModel
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.viewer.style import ThemedFigure
@@ -137,3 +140,40 @@ def test_strings_and_texts_come_again() -> None:
         assert torch.equal(tokens[:, 0], tokens[:, 1])
         assert torch.equal(tokens[:, 0], tokens[:, 2])
     assert not torch.equal(m.strings(3, 2), m.strings(3 + m.OTHER, 2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "rms", "activation": "swiglu", "positions": "rotary", "qkv_bias": True},
+        {"norm": "layer", "activation": "gelu", "positions": "learned"},
+        {"norm": "layer", "activation": "gelu", "positions": "rotary", "parallel": True},
+    ],
+    ids=["like Qwen", "like GPT-2", "like NeoX"],
+)
+def test_a_reader_can_put_another_model_in_its_place(changes: dict) -> None:
+    torch.manual_seed(1)
+    config = Config(vocab=256, d_model=32, n_layers=3, n_heads=4, max_length=64, **changes)
+    model = LanguageModel(Decoder(config), Tokenizer.of_bytes()).eval()
+    lines = copied(model, "Rain falls on hills.").splitlines()
+    assert lines[0].startswith("20 tokens; ")
+    numbers = [tuple(float(word) for word in line.split()[-2:]) for line in lines[1:4]]
+    twice = torch.tensor([list(b"Rain falls on hills.") * 2])
+    losses = torch.nn.functional.cross_entropy(
+        model.model(twice)[0, :-1], twice[0, 1:], reduction="none"
+    )
+    assert numbers[0] == pytest.approx(
+        (float(losses[:19].mean()), float(losses[20:].mean())), abs=0.006
+    )
+    assert len(set(numbers)) == 3
+    with pytest.raises(ValueError, match="three tokens or more, got 2"):
+        copied(model, "Hi")
+    with pytest.raises(ValueError, match="at most half of 12 heads, got 7"):
+        copied(model, "Rain", count=7)
+
+
+def test_heads_of_a_readers_model_are_chosen_by_what_they_look_at() -> None:
+    model = LanguageModel(induction_model(vocab=256, length=64), Tokenizer.of_bytes())
+    best, others = chosen(model, 1)
+    assert best[0][0] == 1, "the head of induction is in the second block"
+    assert others != best
