@@ -50,9 +50,9 @@ def plot_found(found: Dataset) -> Figure:
     figure, axes = panels(1, 2, height=2.8, x="block", titles=titles, sharey=True)
     for one, (name, (concept, _)) in zip(axes, KINDS.items(), strict=True):
         values = found[name].mean("seed")
-        for head in values.head:
+        for head in values["head"]:
             one.plot(
-                values.block, values.sel(head=head), "o", ms=4, alpha=0.7, color=COLOURS[concept]
+                values["block"], values.sel(head=head), "o", ms=4, alpha=0.7, color=COLOURS[concept]
             )
         level(one, 0.5)
         one.set_ylim(0, 1)
