@@ -33,7 +33,7 @@ EXAMPLES: Arms = {
 }
 AT: Arms = {
     "subject": ("attention", "the subject"),
-    "the": ("none", "the word *the* between"),
+    "the": ("none", "the word “the” between"),
     "last": ("rotary", "the word before the verb"),
 }
 _TICKS = [1, 5, 10, 15, 20, 25, 30]
@@ -69,7 +69,7 @@ def plot_repeated(repeated: Dataset) -> Figure:
         repeated: the result of this name.
     """
     titles = ("random words", "text")
-    figure, axes = panels(1, 2, height=2.0, titles=titles)
+    figure, axes = panels(1, 2, height=2.0, titles=titles, sharey=True)
     for one, of in zip(axes, ("strings", "texts"), strict=True):
         loss = repeated.loss.sel(of=of)
         loss = loss.assign_coords(time=[str(int(time)) for time in loss.time])
@@ -86,7 +86,7 @@ def plot_removed(removed: Dataset) -> Figure:
     """
     names = {"strings": "random words", "texts": "text"}
     titles = tuple(f"{name}, {how}" for name in names.values() for how in ("zero", "mean"))
-    figure, axes = panels(2, 2, height=3.4, titles=titles)
+    figure, axes = panels(2, 2, height=1.7, titles=titles, sharey=True)
     rise = removed.loss - removed.plain
     cells = [(of, how) for of in names for how in ("zero", "mean")]
     for one, (of, how) in zip(axes, cells, strict=True):
@@ -102,10 +102,11 @@ def plot_ordinary(ordinary: Dataset) -> Figure:
         ordinary: the result of this name.
     """
     titles = ("targets that repeat a pair", "all others")
-    figure, axes = panels(1, 2, height=1.8, titles=titles)
+    figure, axes = panels(1, 2, height=1.8, titles=titles, sharey=True)
     rise = ordinary.loss - ordinary.plain
     for one, targets in zip(axes, ("repeat", "other"), strict=True):
         strips(one, rise.sel(targets=targets), GROUPS, over="heads", label="rise (nats per token)")
+        one.locator_params(axis="x", nbins=4)
     return figure
 
 
@@ -129,9 +130,9 @@ def plot_shots(shots: Dataset) -> Figure:
     Args:
         shots: the result of this name.
     """
-    titles = ("by examples", "six right examples, without heads")
+    titles = ("by examples", "without heads")
     figure, (left, right) = panels(1, 2, height=2.0, titles=titles)
-    label = "loss of the answer (nats)"
+    label = "nats for the answer"
     strips(left, shots.loss.mean("relation"), EXAMPLES, over="examples", label=label)
     strips(right, shots.without.mean("relation"), GROUPS, over="heads", label=label)
     return figure
@@ -145,8 +146,7 @@ def plot_agreement(agreement: Dataset) -> Figure:
         agreement: the result of this name.
     """
     figure, (axes,) = panels(height=2.8, x="moved before this block", y="share of the change")
-    arms = {name: (concept, label.replace("*", "")) for name, (concept, label) in AT.items()}
-    curves(axes, agreement.carried, "before", arms, over="at")
+    curves(axes, agreement.carried, "before", AT, over="at")
     level(axes, 0.0)
     plain_ticks(axes.xaxis, [1, 7, 13, 19, 25, 31])
     legend_over(figure, axes, columns=3, size=9)
