@@ -154,7 +154,7 @@ def test_strings_and_texts_come_again() -> None:
 def test_a_reader_can_put_another_model_in_its_place(changes: dict) -> None:
     torch.manual_seed(1)
     config = Config(vocab=256, d_model=32, n_layers=3, n_heads=4, max_length=64, **changes)
-    model = LanguageModel(Decoder(config), Tokenizer.of_bytes()).eval()
+    model = LanguageModel(Decoder(config), Tokenizer.of_bytes()).eval().requires_grad_(False)
     lines = copied(model, "Rain falls on hills.").splitlines()
     assert lines[0].startswith("20 tokens; ")
     numbers = [tuple(float(word) for word in line.split()[-2:]) for line in lines[1:4]]
