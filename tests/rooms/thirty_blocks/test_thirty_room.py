@@ -9,6 +9,7 @@ import pytest
 import torch
 from measured_book.evidence.results import load_results
 from measured_book.rooms.thirty_blocks import (
+    again,
     far,
     figures,
     measure,
@@ -60,7 +61,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> LanguageModel:
     """A small model of the same architecture in the place of the real one."""
     torch.manual_seed(0)
     model = LanguageModel(Decoder(CONFIG), Tokenizer.of_bytes()).eval().requires_grad_(False)
-    for module in (far, measure, passages, repair, scores, taking):
+    for module in (again, far, measure, passages, repair, scores, taking):
         if hasattr(module, "smollm2"):
             monkeypatch.setattr(module, "smollm2", lambda: model)
     monkeypatch.setattr("measured_book.smollm2.sweeps.smollm2", lambda: model)
@@ -129,6 +130,42 @@ def test_block_by_block_is_the_loss_of_each_change(small: LanguageModel) -> None
     same = (logits.argmax(-1) == whole.argmax(-1)).double().mean()
     assert found["same"][1][0, 1] == pytest.approx(float(same))
     assert np.isnan(found["loss"][1][1]).tolist() == [False, False, False, True]
+
+
+@pytest.fixture
+def few(small: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> LanguageModel:
+    """The small model, asked again on texts that are given."""
+    found = {0: (TOKENS[:2], TOKENS), 1: (TOKENS[1:], TOKENS.flip(1))}
+    monkeypatch.setattr(again, "passages", lambda seed, *_: found[seed - again.FRESH])
+    monkeypatch.setattr(again, "MIDDLE", (2, 3))
+    monkeypatch.setattr(again, "RUN", 2)
+    monkeypatch.setattr(again, "inner", lambda _: range(1, 3))
+    monkeypatch.setattr(again, "FROM", 4)
+    monkeypatch.setattr(again, "changed", lambda how, block: order.changed(how, block, n=4))
+    return small
+
+
+def test_what_is_asked_again_is_what_was_asked(few: LanguageModel) -> None:
+    whole = order.block_by_block(begin(TOKENS[:2], model=few))["same"][1]
+    assert again.out_again(0)["same"][1].tolist() == whole[0, 1:3].tolist()
+
+    states = begin(TOKENS.flip(1), model=few).states[:, :, -1]
+    apart = [
+        sum(
+            float(torch.arccos(F.cosine_similarity(a, b, dim=0))) for a, b in zip(x, y, strict=True)
+        )
+        for x, y in ((states[1], states[3]), (states[2], states[4]))
+    ]
+    assert again.place_again(1)["place"] == 1 + 1 + int(np.argmin(apart))
+
+
+def test_the_largest_weight_is_looked_for_behind_the_first_key(few: LanguageModel) -> None:
+    found = again.largest_again(1)["largest"][1]
+    with capture(few, "blocks.*.attention.pattern") as seen:
+        few(TOKENS[1:])
+    rows = [float(row[1:].max()) for one in seen.values() for row in one[:, :, 4:].flatten(0, 2)]
+    assert found[0] == pytest.approx(float(np.mean(rows)))
+    assert found[1] > found[0]
 
 
 def test_heads_are_taken_away_as_said(small: LanguageModel) -> None:

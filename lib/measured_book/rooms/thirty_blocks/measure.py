@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_book.measuring import measurement
+from measured_book.rooms.thirty_blocks.again import largest_again, out_again, place_again
 from measured_book.rooms.thirty_blocks.far import far, pairs
 from measured_book.rooms.thirty_blocks.order import blocks, middle, runs
 from measured_book.rooms.thirty_blocks.passages import BLOCKS, passages
@@ -34,9 +35,12 @@ __all__ = [
     "blocks",
     "far",
     "heads",
+    "largest_again",
     "lens",
     "middle",
+    "out_again",
     "pairs",
+    "place_again",
     "repair",
     "runs",
     "scores",
