@@ -81,7 +81,8 @@ def listed(name: str, given: Any, *kinds: type[Any]) -> list[Any]:
     classes: tuple[type[Any], ...] = kinds or (Component,)
     if isinstance(given, classes):
         return [given]
-    several = isinstance(given, Iterable) and not isinstance(given, str | Tensor)
+    place = isinstance(given, tuple) and [*map(type, given)] == [str, int]  # a tap and a head
+    several = isinstance(given, Iterable) and not isinstance(given, str | Tensor) and not place
     found = list(given) if several else [given]
     for each in found:
         if not isinstance(each, classes):

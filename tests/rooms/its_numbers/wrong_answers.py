@@ -23,7 +23,7 @@ def _draft(*, first=False, last=False, at=False, short=False):
             i for i in range(size - 1, len(tokens) - 1) if tokens[i - size + 1 : i + 1] == wanted
         ]
         if not places:
-            return tokens[-1] if last else None
+            return tokens[-1] if last else -1
         place = places[0] if first else places[-1]
         return tokens[place] if at else tokens[place + 1]
 
@@ -46,7 +46,7 @@ WRONG = {
     },
     "its_numbers.draft": {
         "the first": (_draft(first=True), "latest earlier place"),
-        "always one": (_draft(last=True), "None"),
+        "always one": (_draft(last=True), "no draft: -1"),
         "at the place": (_draft(at=True), "should be 8"),
         "one token": (_draft(short=True), "must match"),
     },

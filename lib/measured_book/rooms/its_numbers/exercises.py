@@ -15,18 +15,18 @@ def bits_and_bytes(answer: Answer) -> None:
     """Two numbers: bits a weight with its group's two of 16 bits, bytes that a token adds to a cache."""
     bits, size = answer.numbers("(a)", "(b)")
     slips = {
-        4: "the two numbers of each group take room, too",
+        4.0: "the two numbers of each group take room, too",
         4.5: "each group has two numbers: the least and the step",
     }
     way = "(32 * 4 + 2 * 16) / 32"
-    demand_number(bits, 5, way=way, name="(a)", within=1e-6, slips=slips)
+    demand_number(bits, 5.0, way=way, name="(a)", within=1e-6, slips=slips)
     slips = {
-        2 * 30 * 9 * 64 * 2: "nine heads of queries share three of keys and values",
-        30 * 3 * 64 * 2: "a cache keeps keys and values",
-        2 * 3 * 64 * 2: "each of the 30 blocks has a cache of its own",
+        2.0 * 30 * 9 * 64 * 2: "nine heads of queries share three of keys and values",
+        30.0 * 3 * 64 * 2: "a cache keeps keys and values",
+        2.0 * 3 * 64 * 2: "each of the 30 blocks has a cache of its own",
     }
     way = "2 * 30 blocks * 3 heads * 64 numbers * 2 bytes"
-    demand_number(size, 23040, way=way, name="(b)", within=0.5, slips=slips)
+    demand_number(size, 23040.0, way=way, name="(b)", slips=slips)
 
 
 @exercise(_CHAPTER)
@@ -74,13 +74,13 @@ def _stepped(
 
 @exercise(_CHAPTER)
 def draft(answer: Answer) -> None:
-    """Write `draft(tokens, length)`: what followed the last time that the last tokens stood there, or None."""
+    """Write `draft(tokens, length)`: what followed the last time that the last tokens stood there, or -1."""
     for tokens, length, right, slip, text in (
         ([5, 7, 8, 5, 7], 2, 8, None, ""),
         ([1, 2, 3, 1, 2, 4, 1, 2], 2, 4, 3, "take the latest earlier place, not the first"),
-        ([1, 2, 3], 1, None, 3, "where nothing matches there is no draft: None"),
+        ([1, 2, 3], 1, -1, 3, "where nothing matches there is no draft: -1"),
         ([9, 4, 4], 1, 4, None, "a place may be the one just before"),
-        ([6, 3, 2, 3], 2, None, 2, "all of the last `length` tokens must match"),
+        ([6, 3, 2, 3], 2, -1, 2, "all of the last `length` tokens must match"),
         ([3, 1, 3], 1, 1, 3, "the draft is the token behind the place, not the one at it"),
     ):
         found = answer(list(tokens), length)
