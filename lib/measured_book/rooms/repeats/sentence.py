@@ -35,11 +35,12 @@ def copied(model: LanguageModel, text: str, *, count: int = CHOSEN) -> str:
         raise ValueError(f"expected a text of three tokens or more, got {length}: {text!r}")
     best, others = chosen(model, count)
     rows = [f"{length} tokens; loss a token   first time   second time"]
-    for name, heads in (
+    arms: list[tuple[str, list[Head]]] = [
         ("all heads", []),
         (f"without {count} induction heads", best),
         (f"without {count} others", others),
-    ):
+    ]
+    for name, heads in arms:
         with silent(model.model, heads):
             losses = losses_of(tokens.repeat(1, 2), model=model.model)[0]
         first, second = losses[: length - 1].mean(), losses[length:].mean()
