@@ -19,17 +19,17 @@ def looks_behind(answer: Answer) -> None:
     key, letter = answer.numbers("(a)", "(b)")
     demand_number(
         key,
-        2,
+        2.0,
         way="the copy of the last token stands at position 1; look behind it",
         name="(a)",
-        slips={1: "that is the earlier copy itself", 4: "that is the token before the query"},
+        slips={1.0: "that is the earlier copy itself", 4.0: "that is the token before the query"},
     )
     demand_number(
         letter,
-        9,
+        9.0,
         way="the token that stands at the position looked at",
         name="(b)",
-        slips={5: "that is the token that is repeated, not the one behind it"},
+        slips={5.0: "that is the token that is repeated, not the one behind it"},
     )
 
 
