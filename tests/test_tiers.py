@@ -38,7 +38,7 @@ def test_other_tests_take_no_turns(monkeypatch):
 def test_every_pattern_names_tests_that_exist(pytestconfig):
     for pattern in tiers.NIGHTLY | tiers.IN_TURN:
         file, _, name = pattern.partition("::")
-        if "*" in file.removesuffix("*"):
+        if not file.removesuffix("*").endswith(".py"):  # a kind of test of many files
             continue
         source = (pytestconfig.rootpath / file.removesuffix("*")).read_text(encoding="utf-8")
         if name:

@@ -2,7 +2,8 @@
 
 `make test` runs on every change and is to take minutes; `make test-all` runs everything, each week and before a
 release. What stands here tells nothing that a faster check of `make test` does not tell first, or concerns what
-seldom changes; and of many cases of one kind it runs a share. A bare `pytest`, or one with the name of a file, runs what it is asked for.
+seldom changes; and of many cases of one kind `make test` runs a share. A bare `pytest`, or one with the name of a
+file, runs what it is asked for.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ NIGHTLY = {
 
 IN_TURN = {
     "tests/exercises/test_every_exercise.py::test_a_wrong_answer_fails*": (
-        "a thousand mistakes, each in a process of its own: they change with an exercise, and `make check` runs "
-        "all of them for those that a change reaches"
+        "a thousand mistakes, each in a process of its own: they change with an exercise, and `make check` "
+        "runs all of them for those that a change reaches"
     ),
     "tests/exercises/test_draws.py::test_a_function_that_is_right*": "the same, of solutions on other inputs",
 }
