@@ -2,8 +2,8 @@
 
 `make test` runs on every change and is to take minutes; `make test-all` runs everything, each week and before a
 release. What stands here tells nothing that a faster check of `make test` does not tell first, or concerns what
-seldom changes; and of many cases of one kind `make test` runs a share. A bare `pytest`, or one with the name of a
-file, runs what it is asked for.
+seldom changes; and of many cases of one kind `make test` runs a share. A bare `pytest`, or one with the name
+of a file, runs what it is asked for.
 """
 
 from __future__ import annotations
