@@ -118,6 +118,9 @@ def build(source: Path) -> tuple[BeautifulSoup, BeautifulSoup]:
         settings = {
             "extensions": ["myst_parser"],
             "root_doc": "errata",
+            "source_suffix": {
+                ".md": "markdown"
+            },  # Sphinx's own default keeps what other books registered
             "measured_errata": "errata",
             "exclude_patterns": ["_build"],
         }

@@ -107,7 +107,7 @@ EVERY = 5
     seeds=10, coords={"how": HOW, "block": BLOCKS, "head": HEADS}, pretrained=NEEDS, data=DATA,
 )  # fmt: skip
 def heads(seed: int) -> dict[str, Any]:
-    """Loss without single heads, in three ways; the draw takes every fifth head, others are missing (NaN)."""
+    """Loss without single heads, in three ways; a draw takes every fifth head."""
     texts, others = passages(seed, 40, 2, OTHERS)
     sweep, other = begin(texts), stand_ins(others)
     found: list[tuple[int, int, int]] = []
