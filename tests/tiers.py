@@ -40,14 +40,49 @@ NIGHTLY = {
     "tests/measuring/test_settings.py*": "repeats in processes of their own, under each kind of kernels",
 }
 
+_MACHINERY = (
+    "the laboratory's and the press's own machinery, in processes and books of their own: it changes seldom, "
+    "`make check` runs all of it that a change reaches, and every run uses it to repeat, execute and print"
+)
+_EXERCISES = (
+    "each in a process of its own: they change with an exercise, and `make check` runs all of those that a "
+    "change reaches"
+)
+_DERIVED = (
+    "what is derived from kept results, once more: it changes with a room's results or claims alone"
+)
+
 IN_TURN = {
-    "tests/exercises/test_every_exercise.py::test_a_wrong_answer_fails*": (
-        "a thousand mistakes, each in a process of its own: they change with an exercise, and `make check` "
-        "runs all of them for those that a change reaches"
-    ),
-    "tests/exercises/test_draws.py::test_a_function_that_is_right*": "the same, of solutions on other inputs",
+    "tests/exercises/test_every_exercise.py::*": _EXERCISES,
+    "tests/exercises/test_draws.py::*": _EXERCISES,
+    "tests/exercises/test_hostile_answers.py::*": _EXERCISES,
+    "tests/exercises/zoo/*": _EXERCISES,
+    "tests/measuring/test_changes.py::*": _MACHINERY,
+    "tests/measuring/test_fingerprints.py::*": _MACHINERY,
+    "tests/measuring/test_judging.py::*": _MACHINERY,
+    "tests/measuring/test_scheduler.py::*": _MACHINERY,
+    "tests/measuring/test_slices.py::*": _MACHINERY,
+    "tests/measuring/test_work.py::*": _MACHINERY,
+    "tests/book/test_roles.py::*": _MACHINERY,
+    "tests/book/test_rooms.py::*": _MACHINERY,
+    "tests/book/test_scorecard.py::*": _MACHINERY,
+    "tests/bookpress/test_execute.py::*": _MACHINERY,
+    "tests/bookpress/test_printed.py::*": _MACHINERY,
+    "tests/bookpress/test_troubles.py::*": _MACHINERY,
+    "tests/training/test_device.py::*": _MACHINERY,
+    "tests/training/test_store.py::*": _MACHINERY,
+    "tests/benchmarks/*": _MACHINERY,
+    "tests/test_packaging.py::*": _MACHINERY,
+    "tests/measuring/test_printed_numbers.py::test_nothing_leaves_its_interval*": _DERIVED,
+    "tests/rooms/test_moved_rooms.py::*": _DERIVED,
+    "tests/rooms/test_rooms.py::test_every_result_is_valid*": "the repeat says so of every result",
 }
 """Of which cases `make test` runs a tenth, another one after each commit, so that ten commits run all."""
+
+FILES_IN_TURN = {
+    "tests/evidence/test_rederived_verdicts.py": _DERIVED,
+}
+"""Which files `make test` runs whole after one commit of ten: what costs there is what all cases share."""
 
 
 def is_quick() -> bool:
@@ -59,12 +94,15 @@ def is_another_turn(nodeid: str) -> bool:
     """Return whether this run leaves a case to the runs of other commits."""
     if os.environ.get("MEASURED_TIER", "all") != "test":
         return False
+    file = nodeid.partition("::")[0]
+    if file in FILES_IN_TURN:
+        return turn_of(file) != _due()
     return any(fnmatch(nodeid, pattern) for pattern in IN_TURN) and turn_of(nodeid) != _due()
 
 
-def turn_of(nodeid: str) -> int:
-    """In which share a case is, from its name alone."""
-    return zlib.crc32(nodeid.encode()) % SHARES
+def turn_of(name: str) -> int:
+    """In which share a case or a file is, from its name alone."""
+    return zlib.crc32(name.encode()) % SHARES
 
 
 @cache

@@ -84,6 +84,30 @@ def test_it_bites_on_any_machine(
     assert [bool(item.differences) for item in report.items].count(True) == 1
 
 
+def test_of_what_is_not_in_turn_nothing_is_computed_but_what_is_kept_is_looked_at(
+    measured: Room, inline: Inline
+) -> None:
+    first, *others = measured.all
+    told: list[str] = []
+    report = repeat(measured.all, full=[], in_turn=[first], executor=inline, say=told.append)
+    assert report.passed
+    assert [item.in_turn for item in report.items] == [True, *(False for _ in others)]
+    assert [line.split()[0] for line in told] == [first.label]
+    assert all(item.seconds == 0 for item in report.items[1:])
+    (measured.results / f"{others[0].name}.json").write_text("{", "utf-8")
+    report = repeat(measured.all, full=[], in_turn=[first], executor=inline, say=told.append)
+    assert not report.passed
+    assert others[0].label in told[-1]
+
+
+def test_what_is_measured_in_full_has_its_fingerprint_taken_too(
+    measured: Room, inline: Inline
+) -> None:
+    last = measured.all[-1]
+    report = repeat(measured.all, full=[last], in_turn=[], executor=inline, say=lambda _: None)
+    assert [item.measurement for item in report.items if item.in_turn] == [last]
+
+
 def test_on_the_same_kind_of_machine_the_last_bit_counts(
     measured: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from measured_book.measuring.progress import Shown
 from measured_book.measuring.repeating import Report, repeat
 from measured_book.measuring.scheduler import Report as Measured
 from measured_book.measuring.scheduler import measure_all
-from measured_book.measuring.shares import SHARES, divided, due_share
+from measured_book.measuring.shares import SHARES, TURNS, divided, due_share
 from measured_book.measuring.slices import Slice, TimeUpError, positive
 from measured_book.measuring.state import check_folder_is_there, status
 
@@ -154,13 +155,18 @@ def _attest(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
 
 
 def _repeat(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
-    """Take all fingerprints again, measure the first seeds of a share in full, and compare."""
+    """Take fingerprints again, measure the first seeds of a share in full, and compare."""
     check_folder_is_there()
     start = time.monotonic()
-    full, words = _in_full(chosen, options.share)
-    _say(words)
+    due = _due(chosen, options.share)
+    _say(due.words)
     report = repeat(
-        chosen, full=full, executor=options.executor, progress=_shown(options), say=_say
+        chosen,
+        full=due.full,
+        in_turn=due.in_turn,
+        executor=options.executor,
+        progress=_shown(options),
+        say=_say,
     )
     for claim, (before, after) in report.verdicts.items():
         print(f"{claim}: {before} becomes {after} with the values measured now", file=sys.stderr)
@@ -193,7 +199,8 @@ def _summary(report: Report, seconds: float) -> str:
     ]
     lines = [words for _, words in sorted(places, key=lambda one: -one[0])[:10]]
     left_out = [item for item in report.items if item.lacks]
-    taken = len([item for item in report.items if not item.problem and not item.lacks])
+    due = [item for item in report.items if item.in_turn]
+    taken = len([item for item in due if not item.problem and not item.lacks])
     other = len([item for item in report.items if item.differences])
     gone = sum(map(len, report.numbers.values()))
     fragile = f" and {len(report.fragile)} fragile ones" if report.fragile else ""
@@ -208,13 +215,28 @@ def _summary(report: Report, seconds: float) -> str:
     return "\n".join(found)
 
 
-def _in_full(chosen: Sequence[Measurement], share: str | None) -> tuple[list[Measurement], str]:
-    """What a repeat measures in full: all, or the share that is named or due."""
+@dataclass(frozen=True)
+class _Due:
+    """What a repeat measures again.
+
+    Attributes:
+        full: what it measures in full.
+        in_turn: of what it takes the fingerprint.
+        words: both, said in a line.
+    """
+
+    full: Sequence[Measurement]
+    in_turn: Sequence[Measurement]
+    words: str
+
+
+def _due(chosen: Sequence[Measurement], share: str | None) -> _Due:
+    """What a repeat measures again: all, or the share that is named or due, and what is not attested."""
     if share is None:
-        return list(chosen), "all measurements are repeated in full"
+        return _Due(chosen, chosen, "all measurements are repeated in full")
     if share != "due" and share not in map(str, range(SHARES)):
         raise ValueError(f"expected a share from 0 to {SHARES - 1}, or 'due', got {share!r}")
-    due = due_share() if share == "due" else int(share)
+    which = due_share() if share == "due" else int(share)
     seconds = {}
     for one in chosen:
         at = status(one)
@@ -222,14 +244,16 @@ def _in_full(chosen: Sequence[Measurement], share: str | None) -> tuple[list[Mea
             took = float(at.result.provenance.get("seconds", 1.0)) / len(at.result.seeds)
             # of some the openings of their trainings are all that is measured again, and not everywhere
             seconds[one.label] = 1.0 if one.repeat == "opening" else took * one.repeated
-    full = divided(chosen, seconds)[due]
-    changed = [one for one in chosen if not status(one).is_valid and one not in full]
+    full = divided(chosen, seconds)[which]
+    changed = [one for one in chosen if not status(one).is_valid]
+    in_turn = divided(chosen, seconds, TURNS)[which % TURNS]
     words = (
-        f"share {due} of {SHARES} is repeated in full: {len(full)} of {len(chosen)} measurements"
+        f"share {which} of {SHARES} is repeated in full: {len(full)} of {len(chosen)} measurements; "
+        f"with a third of all, {len({*full, *changed, *in_turn})} fingerprints are taken"
     )
     if changed:
-        words += f", and {len(changed)} whose code is not attested"
-    return full + changed, words
+        words += f"; the code of {len(changed)} is not attested, and those are repeated in full"
+    return _Due([*full, *(one for one in changed if one not in full)], in_turn, words)
 
 
 def _status(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
-"""Measuring again: everything in its fingerprint, and a share of it in full.
+"""Measuring again: fingerprints, and a share of everything in full.
 
-Each repeat takes the fingerprint of every measurement, which any change of what is computed alters on any
-processor, and measures the first seeds of a share in full. It fails for what rounding cannot explain: another
+Each repeat takes fingerprints, which any change of what is computed alters on any processor, and measures the
+first seeds of a share in full. A measurement whose code is not attested always has both; of the others a run
+of `make test` takes those whose turn it is (see `shares`). It fails for what rounding cannot explain: another
 fingerprint, a verdict that changes and is not fragile (see `printed`), a printed number that leaves its own
 interval, and, on the kind of machine that a result was measured on, any value that is not equal to the last
 bit. All else is counted and reported.
@@ -48,6 +49,7 @@ class Repeated:
         seconds: what it took, added up over processes.
         problem: why it could not be repeated; empty where it was.
         lacks: fetched files that it reads and that do not lie here, so that it was left out.
+        in_turn: whether its fingerprint is taken; of the others only what is kept is looked at.
         trials: what was measured in full.
     """
 
@@ -60,6 +62,7 @@ class Repeated:
     seconds: float = 0.0
     problem: str = ""
     lacks: Sequence[str] = ()
+    in_turn: bool = True
     trials: list[Trial] = field(default_factory=list)
     failed: dict[int, Exception] = field(default_factory=dict)
 
@@ -121,11 +124,12 @@ def repeat(
     measurements: Iterable[Measurement],
     *,
     full: Iterable[Measurement] | None = None,
+    in_turn: Iterable[Measurement] | None = None,
     executor: Executor | None = None,
     progress: Shown = "nothing",
     say: Say = print,
 ) -> Report:
-    """Take the fingerprint of each measurement, measure some in full, and compare with what is kept.
+    """Take the fingerprints of measurements, measure some in full, and compare with what is kept.
 
     Writes nothing. What has no result, or a damaged one, or no fingerprint, fails; what reads a fetched file
     or a checkpoint that is not here is left out.
@@ -133,19 +137,25 @@ def repeat(
     Args:
         measurements: what to repeat.
         full: those whose first seeds are measured again in full; all when not given.
+        in_turn: those whose fingerprints are taken, beside those of `full`; all when not given. The others
+            still fail where nothing valid is kept of them.
         executor: what computes; the cores of this machine when not given.
         progress: how to show how far it is.
         say: takes a line on each measurement as it ends.
     """
     wanted = list(measurements)
     in_full = set(wanted if full is None else full)
+    taken = set(wanted if in_turn is None else in_turn) | in_full
     items = [_planned(one, in_full) for one in wanted]
+    for item in items:
+        item.in_turn = item.measurement in taken
     with Progress(progress, say) as shown, Workers(executor, shown) as work:
-        _take_fingerprints([i for i in items if not i.problem and not i.lacks], work, shown)
+        due = [i for i in items if i.in_turn and not i.problem and not i.lacks]
+        _take_fingerprints(due, work, shown)
         again = [item for item in items if item.seeds and not item.failures]
         _measure(again, work, shown)
     for item in items:
-        if not item.is_complete or not item.seeds:
+        if (item.problem or item.lacks) and not item.failed:  # all others were told as they ended
             say(line_of(item))
     return Report(items, *consequences(items))
 

@@ -1,5 +1,7 @@
 """The shares of a repeat: which measurements a run measures again, so that ten runs measure all.
 
+Fingerprints, which cost less, are taken of a third in each run, so that any four runs in a row take all.
+
 Which share it is follows from the commit alone, so that a run can be made once more anywhere: the number of
 commits that lead to it, modulo the number of shares. Ten commits in a row repeat everything.
 """
@@ -13,6 +15,10 @@ from pathlib import Path
 from measured_book.measuring.measurement import Measurement
 
 SHARES = 10
+"""Runs that measure everything again in full."""
+
+TURNS = 3
+"""Into how many parts fingerprints are divided; a run takes those of one, and of what it measures in full."""
 
 
 def share_of(commits: int, shares: int = SHARES) -> int:

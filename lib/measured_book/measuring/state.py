@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from measured_transformer.provenance import keep_walks
 from measured_transformer.training.device import ARITHMETIC, circumstances
 from measured_transformer.training.folders import build_folder
 
@@ -61,6 +62,10 @@ class Status:
     def is_valid(self) -> bool:
         """True if a page shows the result without a mark."""
         return self.state in VALID
+
+
+if (_build := build_folder()) is not None:
+    keep_walks(_build / "walks")
 
 
 def folder_for(room: str, offset: int | None = None) -> Path:

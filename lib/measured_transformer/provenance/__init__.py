@@ -32,6 +32,7 @@ from measured_transformer.provenance.digests import (
     roots,
     versions,
 )
+from measured_transformer.provenance.kept import keep_walks
 from measured_transformer.provenance.modules import unchanging
 from measured_transformer.provenance.words import plain
 
@@ -41,6 +42,7 @@ __all__ = [
     "digest_source",
     "files",
     "files_of_source",
+    "keep_walks",
     "plain",
     "reach",
     "reach_source",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from measured_transformer.provenance.forms import ClassForm, Form, form_of, is_import
+from measured_transformer.provenance.kept import keep, kept
 from measured_transformer.provenance.modules import (
     LOOSE,
     Source,
@@ -88,6 +89,7 @@ def versions(*things: object) -> dict[str, str]:
     return found
 
 
+@functools.cache
 def _version(package: str) -> str:
     try:
         return metadata.version(package).partition("+")[0]
@@ -97,7 +99,7 @@ def _version(package: str) -> str:
 
 def reach(*things: object) -> dict[str, str]:
     """All definitions that things reach, as ``module:name``, with the digest of each one's own tree."""
-    return _walked(tuple(_roots(things))).own
+    return _walked(tuple(_roots(things)), in_full=True).own
 
 
 def roots(*things: object) -> list[str]:
@@ -209,6 +211,8 @@ def _known(module: str, name: str, said: str) -> list[Node]:
 
 @dataclass(frozen=True)
 class _Walked:
+    """What a walk found; of a kept one, `own` is empty."""
+
     digest: str
     own: dict[str, str]
     stamps: tuple[tuple[str, int, int], ...]
@@ -218,13 +222,36 @@ class _Walked:
 _memory: dict[tuple[Node, ...], _Walked] = {}
 
 
-def _walked(roots: tuple[Node, ...]) -> _Walked:
+def _walked(roots: tuple[Node, ...], *, in_full: bool = False) -> _Walked:
     """The walk from some definitions, cached until one of its files changes."""
     known = _memory.get(roots)
-    if known is None or any(_stamp(m) != (m, t, s) for m, t, s in known.stamps):
+    if known is not None and any(_stamp(m) != (m, t, s) for m, t, s in known.stamps):
+        known = None
+    if known is None and not in_full:
+        known = _kept(roots)
+    if known is None or (in_full and roots and not known.own):
         with unchanging():
-            known = _memory[roots] = _Walk(roots, {}).finish()
+            known = _Walk(roots, {}).finish()
+        keep(_key(roots), _as_kept(known))
+    _memory[roots] = known
     return known
+
+
+def _key(roots: tuple[Node, ...]) -> str:
+    return json.dumps(roots)
+
+
+def _as_kept(walk: _Walked) -> dict[str, Any]:
+    modules = [module for module, _, _ in walk.stamps]
+    return {"digest": walk.digest, "packages": sorted(walk.packages), "modules": modules}
+
+
+def _kept(roots: tuple[Node, ...]) -> _Walked | None:
+    found = kept(_key(roots))
+    if found is None:
+        return None
+    stamps = tuple(map(_stamp, found["modules"]))
+    return _Walked(found["digest"], {}, stamps, frozenset(found["packages"]))
 
 
 def _stamp(module: str) -> tuple[str, int, int]:

@@ -139,6 +139,11 @@ def source_of(module: str) -> Source | None:
     return found
 
 
+def is_looking_elsewhere() -> bool:
+    """Return whether packages are looked for in a folder of their own first; see `unchanging`."""
+    return _first.get() is not None
+
+
 @contextmanager
 def unchanging(folder: Path | None = None) -> Iterator[None]:
     """Read each file once: inside the block, files are assumed not to change.
