@@ -1,4 +1,4 @@
-"""A walk that another process made gives the same digest; what has changed, or reaches other files, is walked."""
+"""A walk that another process made gives the same digest; what changed or reaches other files is walked."""
 
 from __future__ import annotations
 
