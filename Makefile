@@ -78,7 +78,7 @@ $(call stage,2/9,format (ruff format),$(PY) -m ruff format --check .)
 $(call stage,3/9,types (mypy strict on lib/),$(PY) -m mypy)
 $(call stage,4/9,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
 $(call stage,5/9,prose (no bare measured numbers),$(PY) -m bookpress.prose)
-$(call stage,6/9,repeat (fingerprints of all and a share in full),$(PY) -m measured_book.measuring --repeat $(1))
+$(call stage,6/9,repeat (what is not attested, and a share of the rest),$(PY) -m measured_book.measuring --repeat $(1))
 $(call stage,7/9,chapters (every cell executed again),$(PY) -m bookpress execute --force)
 $(call stage,8/9,book (warnings are errors),$(PY) -m bookpress build)
 endef
@@ -94,7 +94,7 @@ check: environment
 	@printf '\n[7/7] tests that the change reaches (pytest, two processes)\n'
 	@$(PY) -m bookpress.reached tests --since '$(SINCE)' | MEASURED_TIER=check OMP_NUM_THREADS=1 xargs -r $(PY) -m pytest -n 2 --dist loadfile $(QUICK)
 
-# What protects main: every fingerprint, a share of all repeats, every cell, a strict print, the library's tests.
+# What protects main: every digest, a share of all repeats, every cell, a strict print, the library's tests.
 test: environment
 	$(call checks,--share due)
 	@printf '\n[9/9] unit tests and printed pages (pytest, two processes)\n'

@@ -30,23 +30,11 @@ def test_a_contributors_loop_and_the_weekly_run_leave_no_case_to_another(monkeyp
         assert run_at(monkeypatch, 0, tier) == set(CASES)
 
 
-def test_a_file_that_takes_its_turn_whole_is_not_torn_apart(monkeypatch):
-    monkeypatch.setenv("MEASURED_TIER", "test")
-    file = next(iter(tiers.FILES_IN_TURN))
-    cases = [f"{file}::test_a_verdict[{number}]" for number in range(40)]
-    kept = []
-    for share in range(SHARES):
-        monkeypatch.setattr(tiers, "_due", lambda share=share: share)
-        kept.append(len([case for case in cases if not tiers.is_another_turn(case)]))
-    assert sorted(kept) == [0] * (SHARES - 1) + [len(cases)]
-
-
 @pytest.mark.parametrize(
     "folder", ["models", "parts", "internals", "inference", "interop", "tasks"]
 )
 def test_every_test_of_the_library_runs_each_time(folder):
-    patterns = [*tiers.IN_TURN, *tiers.FILES_IN_TURN]
-    assert not [one for one in patterns if one.startswith(f"tests/{folder}/")]
+    assert not [one for one in tiers.IN_TURN if one.startswith(f"tests/{folder}/")]
 
 
 def test_other_tests_take_no_turns(monkeypatch):
@@ -56,7 +44,7 @@ def test_other_tests_take_no_turns(monkeypatch):
 
 
 def test_every_pattern_names_tests_that_exist(pytestconfig):
-    for pattern in tiers.NIGHTLY | tiers.IN_TURN | tiers.FILES_IN_TURN:
+    for pattern in tiers.NIGHTLY | tiers.IN_TURN:
         file, _, name = pattern.partition("::")
         if not file.removesuffix("*").endswith(".py"):  # a kind of test of many files
             continue

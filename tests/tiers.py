@@ -79,11 +79,6 @@ IN_TURN = {
 }
 """Of which cases `make test` runs a tenth, another one after each commit, so that ten commits run all."""
 
-FILES_IN_TURN = {
-    "tests/evidence/test_rederived_verdicts.py": _DERIVED,
-}
-"""Which files `make test` runs whole after one commit of ten: what costs there is what all cases share."""
-
 
 def is_quick() -> bool:
     """Return whether this run leaves out what is nightly."""
@@ -94,15 +89,12 @@ def is_another_turn(nodeid: str) -> bool:
     """Return whether this run leaves a case to the runs of other commits."""
     if os.environ.get("MEASURED_TIER", "all") != "test":
         return False
-    file = nodeid.partition("::")[0]
-    if file in FILES_IN_TURN:
-        return turn_of(file) != _due()
     return any(fnmatch(nodeid, pattern) for pattern in IN_TURN) and turn_of(nodeid) != _due()
 
 
-def turn_of(name: str) -> int:
-    """In which share a case or a file is, from its name alone."""
-    return zlib.crc32(name.encode()) % SHARES
+def turn_of(nodeid: str) -> int:
+    """In which share a case is, from its name alone."""
+    return zlib.crc32(nodeid.encode()) % SHARES
 
 
 @cache

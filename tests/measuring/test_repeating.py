@@ -1,5 +1,6 @@
 """Repeating: everything comes back, or the run fails and says what did not."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from demo_room import Inline, Room
 from measured_book.evidence import seeds
 from measured_book.evidence.results import read_result, write_result
+from measured_book.measuring import __main__ as command
 from measured_book.measuring import comparing, printed, repeating, shares
 from measured_book.measuring.attesting import keep_fingerprints
 from measured_book.measuring.judging import judge_room
@@ -373,3 +375,21 @@ def test_the_share_follows_from_the_commit(tmp_path: Path, monkeypatch: pytest.M
     assert due_share(tmp_path) == 5
     monkeypatch.undo()
     assert due_share(tmp_path) == 0  # no repository
+
+
+def test_ten_runs_measure_everything_once_and_take_each_fingerprint_three_times(
+    measured: Room,
+) -> None:
+    labels = [one.label for one in measured.all]
+    dues = [command._due(measured.all, str(share)) for share in range(shares.SHARES)]
+    assert Counter(one.label for due in dues for one in due.full) == Counter(labels)
+    taken = Counter(one.label for due in dues for one in due.in_turn)
+    assert all(3 <= taken[label] <= 4 for label in labels)
+
+
+def test_what_is_not_attested_is_repeated_in_full_in_every_run(measured: Room) -> None:
+    measured.edit("RATE = 0.01", "RATE = 0.0101")
+    for share in range(shares.SHARES):
+        due = command._due(measured.all, str(share))
+        assert "demo.losses" in [one.label for one in due.full]
+        assert "the code of 1 is not attested" in due.words

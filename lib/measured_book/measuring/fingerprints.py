@@ -50,7 +50,7 @@ STEADY = 1e-8
 SAME = 1e-6
 """By how much kept sums may differ on any processor: times the root of the variable's size."""
 SLOW = 2.5
-"""Seconds of reading, in processor time, after which values are left out: a repeat takes all fingerprints."""
+"""Seconds of reading, in processor time, after which values are left out: a repeat takes many fingerprints."""
 OTHERS = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
