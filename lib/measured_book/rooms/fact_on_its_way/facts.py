@@ -1,4 +1,4 @@
-"""Facts of four relations, split into those that choose and those that judge, and the prompts that ask for them."""
+"""Facts of four relations, split into those that choose and those that judge, and prompts for them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ OPPOSITES: tuple[tuple[str, str], ...] = (
     ("full", "empty"),
     ("clean", "dirty"),
 )
-"""Subjects and answers of every list are single tokens behind a space. Entries of even place choose, of odd place judge."""
+"""Subjects and answers are single tokens behind a space. Entries of even place choose, of odd place judge."""
 
 WORDINGS: dict[str, tuple[str, str]] = {
     "capital": ("The capital of {subject} is", "Question: capital of {subject}? Answer:"),
