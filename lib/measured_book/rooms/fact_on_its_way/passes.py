@@ -161,7 +161,7 @@ def draw_facts(
 @torch.no_grad()
 def blurred(batch: Batch, sweep: Sweep, seed: int) -> Float[Tensor, "state row position d_model"]:
     """The stream before each block and after the last one, when noise lies on the subject's embedding."""
-    width = NOISE * float(smollm2().model.embedding.weight.std())
+    width = NOISE * float(smollm2().model.token_embedding.weight.std())
     chance = make_generator(seed, "noise on the subject")
     state = sweep.states[0].clone()
     noise = torch.randn(len(state), state.shape[-1], generator=chance, dtype=torch.float32)
