@@ -60,8 +60,6 @@ PLACES = [
 @pytest.mark.parametrize("name", CHANGES)
 def test_gradients_are_those_of_the_changed_run(name, tap, inside):
     """Inside the block of the intervention or after it, with blocks that are computed again or not."""
-    if name == "part" and tap == "*.mixed":
-        pytest.skip("the same as the others")
     for every in (1, 2):
         found = []
         for model in pair(every=every):

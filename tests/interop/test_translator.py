@@ -1,11 +1,14 @@
 """A translator and its tokenizer: kept together, refused where they do not fit, never half written."""
 
+import json
+
 import pytest
 import torch
 from measured_transformer.interop import translator
 from measured_transformer.interop.translator import SPECIAL, load_translator, save_translator
 from measured_transformer.models.config import Config
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.models.kept_config import config_to_json
 from measured_transformer.tasks.text import byte_tokenizer
 
 TEXT = "zwei hunde spielen im schnee two dogs play in the snow"
@@ -71,8 +74,8 @@ def test_other_files_are_refused(tmp_path):
     save_file({"a": torch.zeros(2)}, tmp_path / "weights")
     with pytest.raises(ValueError, match="lacks config, tokenizer"):
         load_translator(tmp_path / "weights")
-    config = '{"vocab": 274, "d_model": 8, "n_heads": 2, "n_layers": 1}'
-    about = {"config": config, "tokenizer": PIECES.to_str()}
+    config = config_to_json(Config(vocab=274, d_model=8, n_heads=2, n_layers=1))
+    about = {"config": json.dumps(config), "tokenizer": PIECES.to_str()}
     save_file({"a": torch.zeros(2)}, tmp_path / "alien", metadata=about)
     with pytest.raises(ValueError, match=r"alien.*do not fit the config"):
         load_translator(tmp_path / "alien")

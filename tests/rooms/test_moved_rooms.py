@@ -46,7 +46,9 @@ def test_values_judged_and_printed_are_those_before_the_move(room):
     ]:
         pytest.skip(f"{', '.join(changed)}: measured again since the move")
     assert differences(then["claims"], now["claims"]) == []
-    assert differences(then["pages"], now["pages"]) == []
+    # A page that came later may print the room's numbers too.
+    pages = {page: shown for page, shown in now["pages"].items() if page in then["pages"]}
+    assert differences(then["pages"], pages) == []
 
 
 def test_a_changed_value_would_be_found():

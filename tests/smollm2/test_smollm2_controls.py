@@ -7,8 +7,7 @@ import torch
 from measured_book.smollm2 import controls
 from measured_transformer.training.seeding import make_generator
 from scipy.stats import kstest
-
-from tests.smollm2.conftest import small_model
+from small_smollm2 import small_model
 
 
 def norms(seed=0):

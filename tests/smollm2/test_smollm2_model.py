@@ -6,8 +6,7 @@ import measured_book.smollm2.model as m
 import measured_transformer.language.published as pretrained
 import pytest
 import torch
-
-from tests.smollm2.conftest import needs_smollm2
+from small_smollm2 import needs_smollm2
 
 
 @needs_smollm2

@@ -6,8 +6,7 @@ import pytest
 import torch
 from measured_book.smollm2 import prompts
 from measured_transformer.interop.tokenizer import Tokenizer
-
-from tests.smollm2.conftest import needs_smollm2, small_model
+from small_smollm2 import needs_smollm2, small_model
 
 BYTES = Tokenizer.of_bytes()
 MODEL = small_model(vocab=256)

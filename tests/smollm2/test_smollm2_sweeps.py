@@ -10,9 +10,8 @@ from measured_transformer.internals.at import at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.tasks.task import Batch
+from small_smollm2 import needs_smollm2, small_model
 from torch.nn import functional as F
-
-from tests.smollm2.conftest import needs_smollm2, small_model
 
 TOKENS = torch.randint(60, (3, 7), generator=torch.Generator().manual_seed(1))
 KINDS = {

@@ -11,8 +11,7 @@ from jaxtyping import TypeCheckError
 from measured_book.smollm2 import texts
 from measured_book.smollm2.sentences import sentence
 from measured_transformer.interop.tokenizer import Tokenizer
-
-from tests.smollm2.conftest import needs_smollm2
+from small_smollm2 import needs_smollm2
 
 BYTES = Tokenizer.of_bytes()
 

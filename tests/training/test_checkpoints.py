@@ -64,6 +64,8 @@ def test_a_killed_process_goes_on_from_its_last_checkpoint(tmp_path):
     script = textwrap.dedent(f"""
         import time
         from measured_transformer.models.config import Config
+        from measured_transformer.parts.attention_schemes import MultiHead
+        from measured_transformer.parts.networks import Plain
         from measured_transformer.tasks.reversal import Reversal
         from measured_transformer.training import checkpoints, loop
         from measured_transformer.training.schedules import WarmupCosine

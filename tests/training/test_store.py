@@ -341,6 +341,8 @@ def in_a_process(folder: Path, traces: Path, *, seconds: float, seeds: list[int]
         import torch
         from disturbed import Watched
         from measured_transformer.models.config import Config
+        from measured_transformer.parts.attention_schemes import MultiHead
+        from measured_transformer.parts.networks import Plain
         from measured_transformer.tasks.reversal import Reversal
         from measured_transformer.training.ensemble import train_ensemble
         train_ensemble({CONFIG!r}, {TASK!r}, {seeds}, store={str(folder)!r},

@@ -40,6 +40,7 @@ from sphinx.application import Sphinx
 
 from bookpress.sphinx import (
     cards,
+    carry,
     citations,
     cite,
     courses,
@@ -116,6 +117,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         scorecard,
         scorefill,
         ranks,
+        carry,
         summaries,
         exports,
         landing,

@@ -97,7 +97,7 @@ def _judged_room(
     room: str, shown: Mapping[str, Shown], only: Collection[str] | None = None
 ) -> Judged:
     datasets = {n: one.result.dataset for n, one in shown.items() if one.result is not None}
-    known = {c: claim for c, claim in claims().items() if _room(claim) == room}
+    known = {c: claim for c, claim in claims().items() if room_of(claim) == room}
     found: dict[str, Any] = {}
     values: dict[str, Any] = {}
     reads: dict[str, tuple[str, ...]] = {}
@@ -244,6 +244,30 @@ def _given(judged: Judged, rule: Rule, evidence: Evidence) -> dict[str, Any]:
     return found
 
 
+def judged_by(
+    judged: Judged, where: str, rule: Rule, evidence: Evidence
+) -> tuple[dict[str, Any] | None, str]:
+    """Judge values of a room by a rule that none of its claims declares.
+
+    Args:
+        judged: the room.
+        where: what is judged, for errors.
+        rule: what it is judged by.
+        evidence: the rule's values, as expressions over the room's results.
+
+    Returns:
+        Rule, values and statistics, as a part of a record has them; and nothing, or None and why there is none.
+
+    Raises:
+        ValueError: an expression names what is not there, or gives values that the rule does not take.
+    """
+    for one in (one for many in evidence.values() for one in many):
+        for name in reads_of(judged, one):
+            if judged.results[name].result is None:
+                return None, judged.results[name].why
+    return _part(where, rule, _given(judged, rule, evidence)), ""
+
+
 def _evaluated(judged: Judged, written: Written) -> Any:
     try:
         return judged.scope.evaluate(written.text)
@@ -311,7 +335,8 @@ def value_of(judged: Judged, text: str) -> str:
 # Records ------------------------------------------------------------------------------------------
 
 
-def _room(claim: Claim) -> str:
+def room_of(claim: Claim) -> str:
+    """The room that judges a claim: that of its chapter."""
     return claim.chapter.rpartition("/")[2].replace("-", "_")
 
 

@@ -134,11 +134,14 @@ def numbers_of(
     return torch.tensor([known.token(one) if isinstance(one, str) else one for one in answers])
 
 
+_ARROW = "{question} -> {answer}"
+
+
 def few_shot(
     examples: Sequence[tuple[str, str]],
     question: str,
     *,
-    form: str = "{question} -> {answer}",
+    form: str | None = None,
     between: str = "\n",
 ) -> str:
     r"""A prompt of solved examples and a question, which ends where the answer is to come.
@@ -146,7 +149,8 @@ def few_shot(
     Args:
         examples: questions and answers.
         question: the last one.
-        form: of one line; what stands behind the question's answer is left out, and the space before it too,
+        form: of one line, with the names question and answer in braces; an arrow stands between the two when
+            not given. What stands behind the question's answer is left out, and the space before it too,
             as a token has its own.
         between: what stands between lines.
 
@@ -156,6 +160,7 @@ def few_shot(
     >>> few_shot([("hot", "cold"), ("up", "down")], "big")
     'hot -> cold\nup -> down\nbig ->'
     """
+    form = _ARROW if form is None else form
     if "{question}" not in form or "{answer}" not in form:
         raise ValueError(f"expected a form with {{question}} and {{answer}}, got {form!r}")
     lines = [form.format(question=asked, answer=answer) for asked, answer in examples]

@@ -91,7 +91,11 @@ class Sweep:
     def run(
         self, block: int, state: Float[Tensor, "row position d_model"]
     ) -> Float[Tensor, "row position d_model"]:
-        """The stream after one block; for sweeps that leave blocks out, swap or repeat them."""
+        """The stream after one block; for sweeps that leave blocks out, swap or repeat them.
+
+        Raises:
+            ValueError: when the rows are no multiple of those of the batch.
+        """
         copies, rest = divmod(len(state), len(self.tokens))
         if rest:
             raise ValueError(

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from measured_transformer.analysis.sums import held_norm, require_sum
 from measured_transformer.internals.capture import capture
@@ -238,7 +239,13 @@ def _adds_up(model: Reader, heads: Tensor, seen: Mapping[str, Tensor], logits: T
     try:
         through, constant = held_norm(model.final_norm, _scale(seen))
         state = through(state) if constant is None else through(state) + constant
-        read = [unembedding(model.config.logit_scale * state)]
+        # The scale of a norm is single precision where weights are half: so is then the state.
+        weight, bias = (
+            None if one is None else one.to(state.dtype)
+            for one in (unembedding.weight, unembedding.bias)
+        )
+        assert weight is not None
+        read = [F.linear(model.config.logit_scale * state, weight, bias)]
         require_sum(read, logits, what="the logits", model=model)
     except ValueError:
         return False
@@ -254,7 +261,8 @@ def _direct(
     unembedding = cast(nn.Linear, model.unembedding).weight * model.config.logit_scale
     tokens, logits, of_target = [], [], []
     for write in heads:  # a layer at a time: with a large vocabulary all of them would not fit
-        each = (through(write) @ unembedding.T).double()
+        write = through(write)
+        each = (write @ unembedding.T.to(write.dtype)).double()
         each = each - each.mean(-1, keepdim=True)
         up, down = each.topk(named), each.topk(named, largest=False)
         tokens.append(torch.cat((up.indices, down.indices), -1))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 from measured_transformer.interop.proof import prove_same
 from measured_transformer.models.config import Config
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.models.kept_config import config_from_json, config_to_json
 
 SPECIAL = 4
 """Tokens behind the tokenizer's own: padding, start, end and the unknown word."""
@@ -42,7 +42,7 @@ def save_translator(file: Path | str, model: EncoderDecoder, tokenizer: str) -> 
     tensors = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
     rebuilt = _rebuilt(model.config, tensors)
     prove_same(model, rebuilt)
-    about = {"config": json.dumps(asdict(model.config)), "tokenizer": tokenizer}
+    about = {"config": json.dumps(config_to_json(model.config)), "tokenizer": tokenizer}
     path = Path(file)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -75,7 +75,7 @@ def load_translator(
         raise ValueError(f"{file} is damaged: {error}") from error
     if missing := {"config", "tokenizer"} - set(about):
         raise ValueError(f"{file} is no translator: it lacks {', '.join(sorted(missing))}")
-    config = Config(**json.loads(about["config"]))
+    config = config_from_json(json.loads(about["config"]))
     _check_fit(about["tokenizer"], config.vocab)
     if tokenizer is not None and _pieces(tokenizer) != _pieces(about["tokenizer"]):
         raise ValueError(

@@ -182,4 +182,7 @@ REWRITES: tuple[Edit, ...] = (
     *_OTHERWISE,
     *dict.fromkeys(edit for bug in BUGS for edit in bug.edits if edit.aside),
 )
-"""Edits that change no result beyond rounding, one at least for every function that a bug changes."""
+"""Edits that change no result beyond rounding, one at least for every function that a bug changes.
+
+:meta hide-value:
+"""

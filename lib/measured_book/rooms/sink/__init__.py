@@ -1,0 +1,1 @@
+"""The chapter *The life of a sink*: what it claims and measures."""

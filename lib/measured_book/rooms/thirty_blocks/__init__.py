@@ -1,0 +1,1 @@
+"""The chapter *Thirty blocks*: what it claims and measures."""

@@ -1,0 +1,268 @@
+"""What the room *Thirty blocks* does to blocks, heads and positions, against runs that are written out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from measured_book.evidence.results import load_results
+from measured_book.rooms.thirty_blocks import (
+    far,
+    figures,
+    measure,
+    order,
+    passages,
+    repair,
+    scores,
+)
+from measured_book.rooms.thirty_blocks.sentence import without_each_block
+from measured_book.smollm2.sweeps import begin
+from measured_transformer import Config, Decoder, capture
+from measured_transformer.interop.tokenizer import Tokenizer
+from measured_transformer.language.model import LanguageModel
+from measured_transformer.parts.positions import frequencies
+from measured_transformer.viewer.style import ThemedFigure
+from torch.nn import functional as F
+
+RESULTS = load_results("thirty_blocks")
+DRAWN = {
+    "plot_growth": ("stream",),
+    "plot_kept": ("stream",),
+    "plot_lens": ("lens",),
+    "plot_blocks": ("blocks",),
+    "plot_runs": ("runs", "middle"),
+    "plot_repair": ("repair",),
+    "plot_far": ("far",),
+    "plot_pairs": ("pairs",),
+    "plot_scores": ("scores",),
+}
+TOKENS = torch.arange(36).view(3, 12) * 7 % 50
+CONFIG = Config(
+    vocab=256,
+    d_model=32,
+    n_layers=4,
+    n_heads=4,
+    n_kv_heads=2,
+    norm="rms",
+    activation="swiglu",
+    positions="rotary",
+    tie_embeddings=True,
+)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> LanguageModel:
+    """A small model of the same architecture in the place of the real one."""
+    torch.manual_seed(0)
+    model = LanguageModel(Decoder(CONFIG), Tokenizer.of_bytes()).eval().requires_grad_(False)
+    for module in (far, measure, passages, repair, scores):
+        if hasattr(module, "smollm2"):
+            monkeypatch.setattr(module, "smollm2", lambda: model)
+    monkeypatch.setattr("measured_book.smollm2.sweeps.smollm2", lambda: model)
+    for module in (far, passages, repair, scores):
+        if hasattr(module, "BLOCKS"):
+            monkeypatch.setattr(module, "BLOCKS", (1, 2, 3, 4))
+        if hasattr(module, "HEADS"):
+            monkeypatch.setattr(module, "HEADS", (1, 2, 3, 4))
+    return model
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_figure_is_drawn_for_both_themes(name: str) -> None:
+    drawn = getattr(figures, name)(*(RESULTS[one] for one in DRAWN[name]))
+    assert isinstance(drawn, ThemedFigure)
+    assert drawn.light != drawn.dark
+
+
+def test_every_figure_function_is_tried() -> None:
+    assert {name for name in vars(figures) if name.startswith("plot_")} == set(DRAWN)
+
+
+def run(model: Decoder, plan: list[int]) -> torch.Tensor:
+    sweep = begin(TOKENS, model=model)
+    x = sweep.states[0]
+    for block in plan:
+        x = sweep.run(block, x)
+    return x
+
+
+@pytest.mark.parametrize("change", ["out", "twice", "reversed", "swapped"])
+def test_variants_that_share_what_nobody_changed_are_those_that_run_alone(
+    small: LanguageModel, change: str
+) -> None:
+    cases = [
+        (first, length)
+        for length in (1, 2, 3)
+        for first in range(5 - length)
+        if change != "swapped" or (length == 1 and first < 3)
+    ]
+    plans = [order.changed(change, first, length, n=4) for first, length in cases]
+    together = order.onward(begin(TOKENS, model=small), plans).split(len(TOKENS))
+    for plan, found in zip(plans, together, strict=True):
+        torch.testing.assert_close(found, run(small, plan))
+
+
+def test_any_order_can_be_run(small: LanguageModel) -> None:
+    plans = [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 2, 3], []]
+    together = order.onward(begin(TOKENS, model=small), plans).split(len(TOKENS))
+    for plan, found in zip(plans, together, strict=True):
+        torch.testing.assert_close(found, run(small, plan))
+
+
+def test_block_by_block_is_the_loss_of_each_change(small: LanguageModel) -> None:
+    found = order.block_by_block(begin(TOKENS, model=small))
+    logits = small.unembed(run(small, [0, 2, 3]))[:, passages.LATER : -1]
+    right = TOKENS[:, passages.LATER + 1 :]
+    whole = small(TOKENS)[:, passages.LATER : -1]
+    loss = F.cross_entropy(logits.flatten(0, 1), right.flatten())
+    assert found["loss"][1][0, 1] == pytest.approx(float(loss), abs=1e-5)
+    same = (logits.argmax(-1) == whole.argmax(-1)).double().mean()
+    assert found["same"][1][0, 1] == pytest.approx(float(same))
+    assert np.isnan(found["loss"][1][1]).tolist() == [False, False, False, True]
+
+
+def test_angles_of_the_model_itself_change_nothing(small: LanguageModel) -> None:
+    omega = frequencies(8)
+    angles = torch.arange(12).double()[:, None] * omega
+    whole = begin(TOKENS).states[-1]
+    torch.testing.assert_close(far.turned_by(small, TOKENS, angles), whole)
+    assert not torch.allclose(far.turned_by(small, TOKENS, 2 * angles), whole)
+    shifted = (torch.arange(12).double() + 100)[:, None] * omega
+    torch.testing.assert_close(far.turned_by(small, TOKENS, shifted), whole, atol=1e-4, rtol=1e-3)
+
+
+def test_stretched_positions_end_where_the_trained_length_does(small: LanguageModel) -> None:
+    raw, one = far.speeds(small, "raw", 8.0)
+    assert one == 1.0
+    squeezed, _ = far.speeds(small, "interpolated", 8.0)
+    torch.testing.assert_close(squeezed, raw / 8)
+    for scheme in ("NTK", "YaRN"):
+        omega, _ = far.speeds(small, scheme, 8.0)
+        assert float(omega[0]) == pytest.approx(float(raw[0]))
+        assert bool((omega <= raw * (1 + 1e-12)).all())
+        assert bool((omega >= raw / 8 * (1 - 1e-12)).all())
+    assert float(far.speeds(small, "NTK", 8.0)[0][-1]) == pytest.approx(float(raw[-1]) / 8)
+    assert far.speeds(small, "YaRN", 8.0)[1] == pytest.approx(0.1 * math.log(8) + 1)
+    torch.testing.assert_close(far.speeds(small, "YaRN", 1.0)[0], raw)
+
+
+def test_scores_over_distance_are_those_of_turned_queries(small: LanguageModel) -> None:
+    with capture(small, "blocks.1.attention.queries", "blocks.1.attention.keys") as seen:
+        small(TOKENS[:2])
+    queries, keys = (
+        seen[f"blocks.1.attention.{name}"][:, :, 1:].double() for name in ("queries", "keys")
+    )
+    keys = keys.repeat_interleave(2, 1)
+    rotary = small.rotary
+    assert rotary is not None
+    pairs = [
+        torch.stack(x.chunk(2, -1), -1) if rotary.pairing == "halves" else x.unflatten(-1, (-1, 2))
+        for x in (queries, keys)
+    ]
+    omega = frequencies(8)
+    found = far.over_distance(*pairs, omega)
+
+    def mean_score(distance: int) -> torch.Tensor:
+        angle = distance * omega
+        total = torch.zeros(4, dtype=torch.float64)
+        a, b = pairs
+        for text in (0, 1):
+            q, k = a[text], b[1 - text]
+            x = q[..., 0] * angle.cos() - q[..., 1] * angle.sin()
+            y = q[..., 0] * angle.sin() + q[..., 1] * angle.cos()
+            scores_ = torch.einsum("hqp,hkp->hqk", x, k[..., 0]) + torch.einsum(
+                "hqp,hkp->hqk", y, k[..., 1]
+            )
+            total += scores_.mean((1, 2)) / 2
+        return total
+
+    near, there, distant = (mean_score(one) for one in (3, 64, 500))
+    ratio = (found[:, 2] / found[:, 499]).tolist()
+    assert ratio == pytest.approx(((near - there) / (distant - there)).tolist(), rel=1e-6)
+
+
+def test_parts_of_a_repair_add_up(small: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, others = TOKENS[:2], (TOKENS + 11) % 50
+    monkeypatch.setattr(repair, "passages", lambda *_: (texts, others))
+    found = {name: np.asarray(value) for name, (_, value) in repair.repair(0).items()}
+    sums = found["direct"] + found["later"] + found["norm"]
+    np.testing.assert_allclose(sums, found["total"], atol=1e-6)
+    assert found["later"][-1] != pytest.approx(
+        0
+    )  # the last network comes behind the last attention
+
+    from measured_transformer import intervene
+
+    name = "blocks.2.attention.out"
+    with capture(small, name) as seen:
+        small(others)
+    right = texts[:, passages.LATER + 1 :]
+
+    def above_mean() -> float:
+        logits = small(texts)[:, passages.LATER : -1].double()
+        return float((logits.gather(-1, right[..., None])[..., 0] - logits.mean(-1)).mean())
+
+    whole = above_mean()
+    with intervene(small, {name: seen[name].mean(0, keepdim=True)}):
+        silenced = above_mean()
+    assert found["total"][2] == pytest.approx(silenced - whole, abs=1e-5)
+
+
+def test_growth_is_told_from_a_straight_line() -> None:
+    curve, line = measure.fits(1.1 ** np.arange(29.0))
+    assert curve == pytest.approx(1)
+    assert line < 0.95
+    curve, line = measure.fits(1 + np.arange(29.0))
+    assert line == pytest.approx(1)
+    assert curve < 0.95
+
+
+def test_a_linear_map_finds_a_linear_relation() -> None:
+    draws = torch.Generator().manual_seed(0)
+    x = torch.randn(600, 12, generator=draws) * torch.logspace(-2, 2, 12)
+    y = x @ torch.randn(12, 12, generator=draws) / torch.logspace(-2, 2, 12) + 5
+    mapped = measure.linear_map(x, y, 450)
+    left = (mapped(x[450:]) - y[450:]).square().mean() / (y - y.mean(0)).square().mean()
+    assert float(left) < 1e-3
+
+
+def test_spreads_leave_out_the_first_key_and_what_lies_ahead() -> None:
+    raw = torch.zeros(1, 1, 10, 10)
+    raw[..., 0] = 100
+    raw += torch.ones(10, 10).triu(1) * 1000
+    raw[..., 1] = 3.0
+    spread, height = scores.spreads(raw)
+    expected = [np.std([3.0] + [0.0] * (row - 1)) for row in (8, 9)]
+    assert spread == pytest.approx(float(np.mean(expected)))
+    assert height == 3.0
+    even = torch.full((1, 1, 1, 2, 10), 0.1)
+    even[..., 0, :] = torch.tensor([1 / 9] * 9 + [0])
+    torch.testing.assert_close(scores.evenness(even.double()).flatten(), torch.ones(2).double())
+
+
+TEXT = "A river begins as rain, and it runs down to the sea."
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "rms", "activation": "swiglu", "positions": "rotary", "qkv_has_bias": True},
+        {"norm": "layer", "activation": "gelu", "positions": "learned"},
+        {"norm": "layer", "activation": "gelu", "positions": "rotary", "parallel": True},
+    ],
+    ids=["like Qwen", "like GPT-2", "like NeoX"],
+)
+def test_a_reader_can_put_another_model_in_its_place(changes: dict) -> None:
+    torch.manual_seed(1)
+    bias = changes.pop("qkv_has_bias", None)
+    extra = {} if bias is None else {"qkv_bias": True}
+    config = Config(vocab=256, d_model=32, n_layers=3, n_heads=4, max_length=64, **changes, **extra)
+    model = LanguageModel(Decoder(config), Tokenizer.of_bytes()).eval()
+    lines = without_each_block(model, TEXT).splitlines()
+    assert lines[0].startswith(f"{len(TEXT)} tokens, ")
+    assert len(lines) == 3 + 3
+    assert len(lines[-1].split()) == 4  # the last block has no next one
+    with pytest.raises(ValueError, match="ten tokens or more, got 5"):
+        without_each_block(model, "Rain!")
