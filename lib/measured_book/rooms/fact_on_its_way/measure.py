@@ -6,15 +6,16 @@ relations that the model knows, from the half that judges. What is chosen, is ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from measured_transformer.internals.capture import capture
-from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
@@ -24,21 +25,23 @@ from measured_book.rooms.fact_on_its_way.passes import (
     FLOOR,
     Asked,
     Batch,
-    batch_of,
+    batches_of,
     blurred,
     candidates,
     draw_facts,
     edit,
     hidden,
     known,
+    network_writes,
     networks_back,
     put_back,
     rewritten,
     whole,
 )
+from measured_book.rooms.fact_on_its_way.tails import Tail, begin_at
 from measured_book.smollm2.controls import directions_of_equal_length, matched_heads
-from measured_book.smollm2.model import NEEDS, smollm2
-from measured_book.smollm2.sweeps import Sweep, begin, heads_of
+from measured_book.smollm2.model import NEEDS
+from measured_book.smollm2.sweeps import begin
 from measured_book.smollm2.texts import DATA, KINDS, draw
 
 FACTS = 3
@@ -56,28 +59,45 @@ def share(changed: Tensor, base: Tensor, whole_gap: Tensor) -> float:
 # Where the fact is ------------------------------------------------------------------------------------
 
 
+def joined(parts: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The values of several batches, one behind the other on their last axis."""
+    given = list(parts)
+    return {name: torch.cat([one[name] for one in given], -1) for name in given[0]}
+
+
+def traced_in(batch: Batch, seed: int) -> dict[str, Tensor]:
+    """Logit differences of one batch: whole, with each base, with one state put back, and by the lens."""
+    clean, right, other, wrong = whole(batch)
+    noisy = blurred(batch, clean, seed)
+    bases = torch.stack([batch.gap(noisy[-1]), wrong])
+    # Before the first block the subject is all that differs.
+    first = torch.stack([right.expand_as(bases), bases], 1)
+    later = [put_back(batch, clean, [noisy, other.states], before) for before in STATES[1:]]
+    lens = torch.stack([batch.gap(clean.states[before]) for before in STATES])
+    return {"right": right, "base": bases, "back": torch.stack([first, *later]), "lens": lens}
+
+
 @measurement(
     seeds=10,
-    coords={"base": BASES, "position": PLACES, "state": STATES, "relation": RELATIONS},
+    coords={"base": BASES, "position": PLACES, "state": STATES},
     tolerance={"effect": 0.03, "depth": 0.4, "lens": 0.4, "lens_share": 0.03, "gap": 0.2},
     pretrained=NEEDS,
 )
 @torch.no_grad()
 def traced(seed: int) -> dict[str, Any]:
     """Share that returns with one state; what the lens reads; both as depths in blocks."""
-    batch, knows = draw_facts(seed, FACTS)
-    clean, right, other, wrong = whole(batch)
-    noisy = blurred(batch, clean, seed)
-    effects = []
-    for states, base in ((noisy, batch.gap(noisy[-1])), (other.states, wrong)):
-        for place in (batch.subject, batch.last):
-            effects.append(
-                [share(put_back(batch, clean, states, at, place), base, right) for at in STATES]
-            )
-    effect = np.array(effects).reshape(len(BASES), len(PLACES), len(STATES))
+    batches, knows = draw_facts(seed, FACTS)
+    all_of = joined(traced_in(batch, seed) for batch in batches)
+    right, back = all_of["right"], all_of["back"]
+    effect = np.array(
+        [
+            [[share(state, base, right) for state in back[:, i, j]] for j in range(len(PLACES))]
+            for i, base in enumerate(all_of["base"])
+        ]
+    )
     held = effect.mean(-1) * DEPTH
     held[:, 1] = DEPTH - held[:, 1]
-    lens = [float(batch.gap(clean.states[at]).sum() / right.sum()) for at in STATES]
+    lens = (all_of["lens"].sum(-1) / right.sum()).tolist()
     return {
         "effect": (("base", "position", "state"), effect),
         "depth": (("base", "position"), held),
@@ -85,7 +105,7 @@ def traced(seed: int) -> dict[str, Any]:
         "lens_share": ("state", lens),
         "known": knows,
         "gap": float(right.mean()),
-        "facts": len(batch.asked),
+        "facts": len(right),
     }
 
 
@@ -94,83 +114,109 @@ def traced(seed: int) -> dict[str, Any]:
 WINDOWS = (5, 10, 15, 20, 25, 30)
 """The last block of each run of five, from 1."""
 HALVES = ("lower", "upper")
-HIDDEN = ("subject", "behind")
+HIDDEN = {"subject": 0, "before": -1}
+"""The key that is hidden, by its place from the subject."""
 
 
-def network_writes(sweep: Sweep) -> dict[str, Tensor]:
-    """What every network wrote in the run."""
-    with capture(sweep.model, "blocks.*.feedforward.out") as seen:
-        sweep.onward(0)
+def networks_in(batch: Batch, seed: int) -> dict[str, Tensor]:
+    """Logit differences of one batch: whole, blurred, with networks put back, with a key hidden."""
+    clean = begin_at(batch.tokens, batch.start)
+    noisy, writes = blurred(batch, clean, seed), network_writes(clean)
+    back = [networks_back(batch, clean, noisy, writes, range(end - 5, end)) for end in WINDOWS]
+    unseen = [
+        hidden(batch, clean, blocks, tuple(HIDDEN.values()))
+        for blocks in (range(10), range(15, 25))
+    ]
     return {
-        f"blocks.{i}.feedforward.out": seen[f"blocks.{i}.feedforward.out"] for i in range(DEPTH)
+        "right": batch.gap(clean.states[-1]),
+        "base": batch.gap(noisy[-1]),
+        "back": torch.stack(back, 1),
+        "hidden": torch.stack(unseen, 1),
     }
 
 
 @measurement(
     seeds=10,
-    coords={"position": PLACES, "window": WINDOWS, "hidden": HIDDEN, "blocks": HALVES},
+    coords={"position": PLACES, "window": WINDOWS, "hidden": tuple(HIDDEN), "blocks": HALVES},
     tolerance={"effect": 0.03, "fall": 0.03},
     pretrained=NEEDS,
 )
 @torch.no_grad()
 def networks(seed: int) -> dict[str, Any]:
     """Share that returns with networks of five blocks; fall when the last token does not see the subject."""
-    batch, _ = draw_facts(seed, FACTS)
-    clean = begin(batch.tokens)
-    right, noisy, writes = (
-        batch.gap(clean.states[-1]),
-        blurred(batch, clean, seed),
-        network_writes(clean),
-    )
-    base = batch.gap(noisy[-1])
-    effect = [
-        [
-            share(
-                networks_back(batch, clean, noisy, writes, range(end - 5, end), place), base, right
-            )
-            for end in WINDOWS
-        ]
-        for place in (batch.subject, batch.last)
-    ]
-    halves = (range(10), range(15, 25))
-    fall = [
-        [1 - float(hidden(batch, clean, blocks, place).sum() / right.sum()) for blocks in halves]
-        for place in (batch.subject, batch.subject + 1)
-    ]
-    return {"effect": (("position", "window"), effect), "fall": (("hidden", "blocks"), fall)}
+    batches, _ = draw_facts(seed, FACTS)
+    all_of = joined(networks_in(batch, seed) for batch in batches)
+    right, base = all_of["right"], all_of["base"]
+    effect = [[share(one, base, right) for one in place] for place in all_of["back"]]
+    fall = 1 - all_of["hidden"].sum(-1) / right.sum()
+    return {
+        "effect": (("position", "window"), effect),
+        "fall": (("hidden", "blocks"), fall.numpy()),
+    }
 
 
 HEADS, SETS = 10, 3
 GROUPS = ("chosen", "random", "matched")
 
 
-def written_for(batch: Batch, sweep: Sweep) -> Tensor:
-    """What each head of each block writes at the last token along right minus other answer; mean over facts."""
-    state = sweep.states[-1].clone().requires_grad_(True)
+def mixed_at_last(tail: Tail) -> list[Tensor]:
+    """What each head of each block hands on at the last token, (row head d_head)."""
+    names = [f"blocks.{i}.attention.mixed" for i in range(tail.blocks)]
+    with torch.no_grad(), capture(tail.model, *names) as seen:
+        tail.onward(0)
+    return [seen[name][:, :, -1] for name in names]
+
+
+def written_for(batch: Batch, tail: Tail) -> Float[Tensor, "block head row"]:
+    """What each head of each block writes at the last token along right minus other answer."""
+    state = tail.states[-1].clone().requires_grad_(True)
     with torch.enable_grad():
         (slope,) = torch.autograd.grad(batch.gap(state).sum(), state)
-    along = slope[batch.rows, batch.last]
-    mixed = mixed_at_last(batch, sweep)
     found = []
-    for block, some in zip(sweep.model.blocks, mixed, strict=True):
-        out = block.attention.output.weight.unflatten(1, (block.attention.n_heads, -1))
-        found.append(torch.einsum("rhe,dhe,rd->h", some, out, along) / len(along))
+    for block, some in zip(tail.model.blocks, mixed_at_last(tail), strict=True):
+        attention: Any = block.attention
+        out = attention.output.weight.unflatten(1, (attention.n_heads, -1))
+        found.append(torch.einsum("rhe,dhe,rd->hr", some, out, slope[:, -1]))
     return torch.stack(found)
 
 
-def mixed_at_last(batch: Batch, sweep: Sweep) -> list[Tensor]:
-    """What each head of each block hands on at the last token, (row head d_head)."""
-    names = [f"blocks.{i}.attention.mixed" for i in range(sweep.blocks)]
-    with torch.no_grad(), capture(sweep.model, *names) as seen:
-        sweep.onward(0)
-    return [seen[name][batch.rows, :, batch.last] for name in names]
+def worth_and_norms(seed: int) -> tuple[Tensor, Tensor]:
+    """Of each head of each block, on facts that choose: what it writes for the answer, and how much at all.
+
+    Both at the last token, as means over facts.
+    """
+    worth, norms, rows = [], [], []
+    for batch in draw_facts(seed, FACTS, judge=False)[0]:
+        tail = begin_at(batch.tokens, batch.start)
+        worth.append(written_for(batch, tail))
+        norms.append(tail.write_norms(skip=range(tail.tokens.shape[1] - 1)))
+        rows.append(len(batch.asked))
+    share_of = torch.tensor(rows) / sum(rows)
+    return torch.cat(worth, -1).mean(-1), (torch.stack(norms, -1) * share_of).sum(-1)
 
 
-def _other_heads(batch: Batch, which: list[int], new: Tensor, value: Tensor) -> Tensor:
-    changed = value.clone()
-    for head in which:
-        changed[batch.rows, head, batch.last] = new[:, head]
-    return changed
+def without(batch: Batch, sets: Sequence[Sequence[tuple[int, int]]]) -> dict[str, Tensor]:
+    """Logit differences of one batch: whole, and when heads hand on what they do for the other subject."""
+    clean, right, other, wrong = whole(batch)
+    mixed, rows = mixed_at_last(other), len(batch.asked)
+    of_block: dict[int, list[tuple[int, int]]] = {}
+    for i, some in enumerate(sets):
+        for block, head in some:
+            of_block.setdefault(block, []).append((i, head))
+
+    def hand_on(block: int, value: Tensor) -> Tensor:
+        changed = value.clone()
+        for i, head in of_block[block]:
+            changed[i * rows : (i + 1) * rows, head, -1] = mixed[block][:, head]
+        return changed
+
+    first = min(of_block)
+    changes: dict[str, Change] = {
+        f"blocks.{block}.attention.mixed": partial(hand_on, block) for block in of_block
+    }
+    with intervene(clean.model, changes):
+        after = clean.onward(first, clean.states[first].repeat(len(sets), 1, 1))
+    return {"right": right, "wrong": wrong, "after": batch.gap(after).view(len(sets), rows)}
 
 
 @measurement(
@@ -182,38 +228,25 @@ def _other_heads(batch: Batch, which: list[int], new: Tensor, value: Tensor) -> 
 @torch.no_grad()
 def heads(seed: int) -> dict[str, Any]:
     """Fall of the logit difference when ten heads hand on what they do for the other subject."""
-    choosing, _ = draw_facts(seed, FACTS, judge=False)
-    first = begin(choosing.tokens)
-    worth, norms = written_for(choosing, first), first.write_norms()
+    worth, norms = worth_and_norms(seed)
     every = [(block, head) for block in range(DEPTH) for head in range(worth.shape[1])]
     chosen = [every[i] for i in worth.flatten().topk(HEADS).indices.tolist()]
     rest, chance = [one for one in every if one not in chosen], make_generator(seed, "random heads")
-    random = [
-        [rest[i] for i in torch.randperm(len(rest), generator=chance)[:HEADS].tolist()]
-        for _ in range(SETS)
-    ]
-    batch, _ = draw_facts(seed, FACTS)
-    clean, right, other, wrong = whole(batch)
-    mixed = mixed_at_last(batch, other)
-
-    def fall(some: Sequence[tuple[int, int]]) -> float:
-        of_block = heads_of(some)
-        changes = {
-            f"blocks.{block}.attention.mixed": partial(_other_heads, batch, which, mixed[block])
-            for block, which in of_block.items()
-        }
-        with intervene(clean.model, changes):
-            gap = batch.gap(clean.onward(min(of_block)))
-        return share(gap, right, wrong)
-
     sets = {
         "chosen": [chosen],
-        "random": random,
+        "random": [
+            [rest[i] for i in torch.randperm(len(rest), generator=chance)[:HEADS].tolist()]
+            for _ in range(SETS)
+        ],
         "matched": matched_heads(norms, chosen, SETS, seed),
     }
+    in_turn = [one for name in GROUPS for one in sets[name]]
+    all_of = joined(without(batch, in_turn) for batch in draw_facts(seed, FACTS)[0])
+    right, wrong = all_of["right"], all_of["wrong"]
+    falls = iter([share(one, right, wrong) for one in all_of["after"]])
     counts = [sum(block == one for block, _ in chosen) for one in range(DEPTH)]
     return {
-        "fall": ("heads", [float(np.mean([fall(one) for one in sets[name]])) for name in GROUPS]),
+        "fall": ("heads", [float(np.mean([next(falls) for _ in sets[name]])) for name in GROUPS]),
         "chosen": ("block", counts),
     }
 
@@ -224,11 +257,28 @@ EDITED = (3, 8, 13, 18, 23, 28)
 """Blocks, from 1, whose networks are edited."""
 WHERE = ("found", "edited")
 ASKED = ("same", "others")
+COUNTRIES_EDITED = 4
 
 
 def shares(changed: Tensor, base: Tensor, whole_gap: Tensor) -> Tensor:
     """How much of a difference comes back for each fact; differences below `FLOOR` count as that."""
     return (changed - base) / (whole_gap - base).abs().clamp_min(FLOOR)
+
+
+def edited_in(batch: Batch, seed: int) -> dict[str, Tensor]:
+    """Shares of one batch, by block and fact: what networks restore, and what an edit of one turns."""
+    clean, right, _, wrong = whole(batch)
+    noisy, writes = blurred(batch, clean, seed), network_writes(clean)
+    base = batch.gap(noisy[-1])
+    found = [
+        networks_back(batch, clean, noisy, writes, range(block - 2, block + 1))[0]
+        for block in EDITED
+    ]
+    _, gaps = edit(batch, clean, writes, [block - 1 for block in EDITED])
+    return {
+        "found": torch.stack([shares(one, base, right) for one in found]),
+        "edited": (right - gaps) / (right - wrong).clamp_min(FLOOR),
+    }
 
 
 @measurement(
@@ -240,19 +290,8 @@ def shares(changed: Tensor, base: Tensor, whole_gap: Tensor) -> Tensor:
 @torch.no_grad()
 def edited(seed: int) -> dict[str, Any]:
     """What the network of a block restores, and what an edit of it turns, for one fact of each relation."""
-    batch, _ = draw_facts(seed, 1)
-    clean, right, _, wrong = whole(batch)
-    noisy, writes = blurred(batch, clean, seed), network_writes(clean)
-    base = batch.gap(noisy[-1])
-    found, turned = [], []
-    for block in EDITED:
-        near = range(block - 2, block + 1)
-        back = networks_back(batch, clean, noisy, writes, near, batch.subject)
-        found.append(shares(back, base, right))
-        write = writes[f"blocks.{block - 1}.feedforward.out"][batch.rows, batch.subject]
-        _, gap = edit(batch, clean, block - 1, write)
-        turned.append((right - gap) / (right - wrong).clamp_min(FLOOR))
-    both = torch.stack([torch.stack(found), torch.stack(turned)])
+    all_of = joined(edited_in(batch, seed) for batch in draw_facts(seed, 1)[0])
+    both = torch.stack([all_of[what] for what in WHERE])
     return {
         "effect": (("what", "block"), both.mean(-1).numpy()),
         "correlation": float(torch.corrcoef(both.flatten(1))[0, 1]),
@@ -260,15 +299,13 @@ def edited(seed: int) -> dict[str, Any]:
 
 
 def best_block(seed: int) -> int:
-    """The block, from 1, whose edit turns capitals best, on facts that choose."""
-    batch = batch_of(candidates(seed, "capital", judge=False, tried=2))
-    clean = begin(batch.tokens)
-    writes = network_writes(clean)
-    after = []
-    for block in EDITED[:4]:
-        write = writes[f"blocks.{block - 1}.feedforward.out"][batch.rows, batch.subject]
-        after.append(float(edit(batch, clean, block - 1, write)[1].mean()))
-    return EDITED[int(np.argmin(after))]
+    """The block, from 1, whose edit turns capitals best, on two facts that choose."""
+    blocks, after = EDITED[:4], torch.zeros(4)
+    for batch in batches_of(candidates(seed, "capital", judge=False, tried=2)):
+        clean = begin_at(batch.tokens, batch.start)
+        _, gaps = edit(batch, clean, network_writes(clean), [block - 1 for block in blocks])
+        after += gaps.sum(-1)
+    return blocks[int(after.argmin())]
 
 
 def of_countries(seed: int, names: Sequence[str], relation: str) -> list[Asked]:
@@ -290,25 +327,25 @@ def ripples(seed: int) -> dict[str, Any]:
     """Fall of the logit difference of other facts after the capital of a country has been rewritten."""
     block = best_block(seed)
     asked = of_countries(seed, with_all(), "capital")
-    batch = batch_of([one for one, yes in zip(asked, known(asked), strict=True) if yes][:4])
-    clean = begin(batch.tokens)
+    kept = [one for one, yes in zip(asked, known(asked), strict=True) if yes][:COUNTRIES_EDITED]
+    (batch,), names = batches_of(kept), [one.subject for one in kept]
+    clean = begin_at(batch.tokens, batch.start)
     with capture(clean.model, f"blocks.{block - 1}.feedforward.neurons") as seen:
         clean.onward(block - 1, until=block)
-    neurons = seen[f"blocks.{block - 1}.feedforward.neurons"][batch.rows, batch.subject]
-    write = network_writes(clean)[f"blocks.{block - 1}.feedforward.out"][batch.rows, batch.subject]
-    vectors, _ = edit(batch, clean, block - 1, write)
-    names = [one.subject for one in batch.asked]
-    probes = batch_of(
-        [one for name in ("language", "continent") for one in of_countries(seed, names, name)]
-    )
-    before, own = probes.gap(smollm2().model.stream(probes.tokens)), batch.gap(clean.states[-1])
+    keys = seen[f"blocks.{block - 1}.feedforward.neurons"][:, 0]
+    (vectors,), _ = edit(batch, clean, network_writes(clean), [block - 1])
+    # The edited capitals first, then what else is asked; all as statements, so that they are one batch.
+    probes = [one for name in RELATIONS[1:3] for one in of_countries(seed, names, name)]
+    (every,) = batches_of([*kept, *probes])
+    sweep = begin(every.tokens)
+    before = every.gap(sweep.states[-1])
     same, others, done = [], [], []
     for i, name in enumerate(names):
-        fall = before - rewritten(probes, block - 1, neurons[i], vectors[i])
-        mine = torch.tensor([one.subject == name for one in probes.asked])
-        same.append(float(fall[mine].mean()))
-        others.append(float(fall[~mine].mean()))
-        done.append(float((own - rewritten(batch, block - 1, neurons[i], vectors[i]))[i]))
+        fall = before - rewritten(every, sweep, block - 1, keys[i], vectors[i])
+        mine = torch.tensor([one.subject == name for one in probes])
+        done.append(float(fall[i]))
+        same.append(float(fall[len(kept) :][mine].mean()))
+        others.append(float(fall[len(kept) :][~mine].mean()))
     return {
         "fall": ("asked", [float(np.mean(same)), float(np.mean(others))]),
         "done": float(np.mean(done)),
@@ -325,14 +362,8 @@ DIRECTIONS = ("relation", "random")
 COUNTRIES_STEERED, RANDOM = 6, 3
 
 
-def states_of(batch: Batch) -> Tensor:
-    """The last token's state before the block where vectors are added."""
-    sweep = begin(batch.tokens)
-    return sweep.states[BEFORE][batch.rows, batch.last]
-
-
-def pair_of(seed: int, *, judge: bool) -> tuple[Batch, Batch]:
-    """The same countries asked for their capital and for their language, one wording for each."""
+def pair_of(seed: int, *, judge: bool) -> tuple[list[Batch], list[Batch]]:
+    """The same countries asked for their capital and for their language, each in one wording."""
     languages = {
         one.subject: one for one in candidates(seed, "language", judge=judge, tried=len(COUNTRIES))
     }
@@ -347,7 +378,24 @@ def pair_of(seed: int, *, judge: bool) -> tuple[Batch, Batch]:
         replace(other, right=one.right, wrong=other.right)
         for one, other in zip(capitals, same, strict=True)
     ]
-    return batch_of(first), batch_of(second)
+    return batches_of(first), batches_of(second)
+
+
+def relation_vector(seed: int) -> Float[Tensor, "d_model"]:
+    """Mean over countries that choose: the last token's state, asked for the language minus the capital."""
+    means = []
+    for batches in pair_of(seed, judge=False):
+        tails = [begin_at(batch.tokens, batch.start) for batch in batches]
+        means.append(torch.cat([tail.states[BEFORE][:, -1] for tail in tails]).mean(0))
+    capital, language = means
+    return language - capital
+
+
+def steered_in(batch: Batch, tail: Tail, vectors: Float[Tensor, "vector d_model"]) -> Tensor:
+    """The logit differences of one batch with each vector added at the last token, (vector, fact)."""
+    state = tail.states[BEFORE].repeat(len(vectors), 1, 1)
+    state[:, -1] += vectors.repeat_interleave(len(batch.asked), 0)
+    return batch.gap(tail.onward(BEFORE, state)).view(len(vectors), -1)
 
 
 @measurement(
@@ -360,36 +408,39 @@ def pair_of(seed: int, *, judge: bool) -> tuple[Batch, Batch]:
 @torch.no_grad()
 def steered(seed: int) -> dict[str, Any]:
     """How far a vector turns capitals into languages, and what it costs ordinary text, by dose."""
-    capitals, languages = pair_of(seed, judge=False)
-    vector = (states_of(languages) - states_of(capitals)).mean(0)
+    vector = relation_vector(seed)
     random = directions_of_equal_length(vector.expand(RANDOM, -1), seed)
-    batch, asked = pair_of(seed, judge=True)
-    sweep, start = begin(batch.tokens), begin(asked.tokens)
-    before, there = batch.gap(sweep.states[-1]), asked.gap(start.states[-1])
+    # The vector, then random ones, each at every dose.
+    vectors = torch.cat([dose * torch.cat([vector[None], random]) for dose in DOSES])
+    parts = []
+    for batch, asked in zip(*pair_of(seed, judge=True), strict=True):
+        tail, goal = (begin_at(one.tokens, one.start) for one in (batch, asked))
+        parts.append(
+            {
+                "before": batch.gap(tail.states[-1]),
+                "there": asked.gap(goal.states[-1]),
+                "after": steered_in(batch, tail, vectors),
+                "length": tail.states[BEFORE][:, -1].norm(dim=-1),
+            }
+        )
+    all_of = joined(parts)
     texts = begin(torch.cat([draw(seed, kind, 1, 64, begin="middle") for kind in KINDS]))
     plain = texts.losses()
-
-    def turned(by: Tensor) -> float:
-        state = sweep.states[BEFORE].clone()
-        state[batch.rows, batch.last] += by
-        return share(batch.gap(sweep.onward(BEFORE, state)), before, there)
 
     def price(by: Tensor) -> float:
         state = texts.states[BEFORE].clone()
         state[:, 1:] += by
         return float((texts.losses(texts.onward(BEFORE, state)) - plain).mean())
 
-    ways = {"relation": [vector], "random": list(random)}
+    turned = [share(after, all_of["before"], all_of["there"]) for after in all_of["after"]]
+
+    def by_direction(values: list[float]) -> np.ndarray:
+        table = np.array(values).reshape(len(DOSES), 1 + RANDOM)
+        return np.stack([table[:, 0], table[:, 1:].mean(-1)])
+
     return {
-        name: (
-            ("direction", "dose"),
-            [
-                [float(np.mean([what(dose * one) for one in ways[way]])) for dose in DOSES]
-                for way in DIRECTIONS
-            ],
-        )
-        for name, what in (("turned", turned), ("price", price))
-    } | {
+        "turned": (("direction", "dose"), by_direction(turned)),
+        "price": (("direction", "dose"), by_direction([price(one) for one in vectors])),
         "length": float(vector.norm()),
-        "stream": float(sweep.states[BEFORE][batch.rows, batch.last].norm(dim=-1).mean()),
+        "stream": float(all_of["length"].mean()),
     }

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from measured_transformer.internals.intervene import intervene
+from measured_transformer.internals.capture import capture
+from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 from torch.nn import functional as F
 
 from measured_book.rooms.fact_on_its_way.facts import RELATIONS, WORDINGS, facts
+from measured_book.rooms.fact_on_its_way.tails import Tail, begin_at
 from measured_book.smollm2.model import smollm2
-from measured_book.smollm2.sweeps import Sweep, begin
+from measured_book.smollm2.sweeps import Sweep
 
 TRIED = 10
 """Facts of a relation that the model is asked for, so that enough are found that it knows."""
@@ -48,65 +51,73 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Prompts side by side, filled up at the right, where no token before sees it.
+    """Prompts of one wording side by side; all are equally long, as subjects and answers are single tokens.
 
     Attributes:
         asked: what each row asks for.
         tokens: the prompts.
         swapped: the same with the other subject.
-        subject, last: where the subject and the last token of each prompt stand.
+        start: where the subjects stand. `tails.begin_at` runs prompts from there on.
         right, wrong: the two answers.
     """
 
     asked: tuple[Asked, ...]
     tokens: Int[Tensor, "row position"]
     swapped: Int[Tensor, "row position"]
-    subject: Int[Tensor, "row"]
-    last: Int[Tensor, "row"]
+    start: int
     right: Int[Tensor, "row"]
     wrong: Int[Tensor, "row"]
 
-    @property
-    def rows(self) -> Int[Tensor, "row"]:
-        """The rows' numbers."""
-        return torch.arange(len(self.asked))
+    def gap(self, state: Float[Tensor, "some position d_model"]) -> Float[Tensor, "some"]:
+        """Logit of the right answer minus that of the other one, after the last token.
 
-    def gap(self, state: Float[Tensor, "row position d_model"]) -> Float[Tensor, "row"]:
-        """Logit of the right answer minus that of the other one, from a state at the last token."""
-        logits = smollm2().model.unembed(state[self.rows, self.last][:, None])[:, 0]
-        return logits[self.rows, self.right] - logits[self.rows, self.wrong]
+        The state may have several times as many rows as there are prompts.
+        """
+        rows, copies = unembedding_rows(), len(state) // len(self.asked)
+        along = (rows[self.right] - rows[self.wrong]).repeat(copies, 1)
+        return (smollm2().model.apply_final_norm(state[:, -1:])[:, 0] * along).sum(-1)
 
 
-def batch_of(asked: Sequence[Asked]) -> Batch:
-    """The batch that asks for these facts.
+def unembedding_rows() -> Float[Tensor, "vocab d_model"]:
+    """What the logit of each token is a product with, behind the final norm.
+
+    All logits of a state would take as long as eight blocks; few are asked for.
+    """
+    unembedding: Any = smollm2().model.unembedding
+    rows: Tensor = unembedding.weight
+    return rows
+
+
+def batches_of(asked: Sequence[Asked]) -> list[Batch]:
+    """A batch for each wording that is asked in.
 
     Raises:
-        ValueError: when a subject or an answer is not one token.
+        ValueError: when a subject or an answer is not one token, or the prompts of a wording are not alike.
     """
-    known = smollm2().tokenizer
-    rows = [known.encode(one.prompt()) for one in asked]
-    length = max(len(row) for row in rows)
-    tokens = torch.tensor([row + [row[-1]] * (length - len(row)) for row in rows])
-    names = [known.token(f" {one.subject}") for one in asked]
-    subject = torch.tensor(
-        [
-            max(place for place, number in enumerate(row) if number == name)
-            for row, name in zip(rows, names, strict=True)
-        ]
-    )
+    of_wording = [[one for one in asked if one.wording == wording] for wording in (0, 1)]
+    return [_batch_of(some) for some in of_wording if some]
+
+
+def _batch_of(asked: Sequence[Asked]) -> Batch:
+    lm = smollm2().tokenizer
+    rows = [lm.encode(one.prompt()) for one in asked]
+    names = [lm.token(f" {one.subject}") for one in asked]
+    starts = {
+        max(place for place, number in enumerate(row) if number == name)
+        for row, name in zip(rows, names, strict=True)
+    }
+    if len(starts) > 1 or len({len(row) for row in rows}) > 1:
+        raise ValueError(
+            f"expected prompts of one length with their subjects at one place, got {asked}"
+        )
+    tokens, start = torch.tensor(rows), starts.pop()
     swapped = tokens.clone()
-    swapped[torch.arange(len(rows)), subject] = torch.tensor(
-        [known.token(f" {one.other}") for one in asked]
+    swapped[:, start] = torch.tensor([lm.token(f" {one.other}") for one in asked])
+    right, wrong = (
+        torch.tensor([lm.token(f" {answer}") for answer in answers])
+        for answers in ([one.right for one in asked], [one.wrong for one in asked])
     )
-    return Batch(
-        tuple(asked),
-        tokens,
-        swapped,
-        subject,
-        torch.tensor([len(row) - 1 for row in rows]),
-        torch.tensor([known.token(f" {one.right}") for one in asked]),
-        torch.tensor([known.token(f" {one.wrong}") for one in asked]),
-    )
+    return Batch(tuple(asked), tokens, swapped, start, right, wrong)
 
 
 def candidates(seed: int, relation: str, *, judge: bool, tried: int = TRIED) -> list[Asked]:
@@ -133,20 +144,26 @@ def candidates(seed: int, relation: str, *, judge: bool, tried: int = TRIED) -> 
 @torch.no_grad()
 def known(asked: Sequence[Asked]) -> list[bool]:
     """Whether the answer to each has the largest logit of all answers of its relation."""
-    batch, model = batch_of(asked), smollm2().model
-    state = model.stream(batch.tokens)
-    logits = model.unembed(state[batch.rows, batch.last][:, None])[:, 0]
-    found = []
-    for row, one in zip(logits, asked, strict=True):
-        every = {answer for half in (False, True) for _, answer in facts(one.relation, judge=half)}
-        answers = [smollm2().tokenizer.token(f" {answer}") for answer in sorted(every)]
-        found.append(bool(row[answers].max() == row[smollm2().tokenizer.token(f" {one.right}")]))
-    return found
+    lm, found, rows = smollm2(), {}, unembedding_rows()
+    answers = {
+        name: [
+            lm.tokenizer.token(f" {answer}")
+            for answer in sorted(
+                {one for half in (0, 1) for _, one in facts(name, judge=bool(half))}
+            )
+        ]
+        for name in {one.relation for one in asked}
+    }
+    for batch in batches_of(asked):
+        read = lm.model.apply_final_norm(lm.model.stream(batch.tokens)[:, -1:])[:, 0]
+        for state, one, right in zip(read, batch.asked, batch.right, strict=True):
+            found[one] = bool((rows[answers[one.relation]] @ state).max() <= rows[right] @ state)
+    return [found[one] for one in asked]
 
 
 def draw_facts(
     seed: int, number: int, *, judge: bool = True, relations: Iterable[str] = RELATIONS
-) -> tuple[Batch, float]:
+) -> tuple[list[Batch], float]:
     """So many facts of each relation that the model knows, and the share of those asked for that it knows."""
     asked = [one for name in relations for one in candidates(seed, name, judge=judge)]
     knows = known(asked)
@@ -155,120 +172,149 @@ def draw_facts(
         if yes:
             kept.setdefault(one.relation, []).append(one)
     chosen = [one for some in kept.values() for one in some[:number]]
-    return batch_of(chosen), sum(knows) / len(knows)
+    return batches_of(chosen), sum(knows) / len(knows)
 
 
 @torch.no_grad()
-def blurred(batch: Batch, sweep: Sweep, seed: int) -> Float[Tensor, "state row position d_model"]:
+def blurred(batch: Batch, tail: Tail, seed: int) -> Float[Tensor, "state row position d_model"]:
     """The stream before each block and after the last one, when noise lies on the subject's embedding."""
     width = NOISE * float(smollm2().model.token_embedding.weight.std())
-    chance = make_generator(seed, "noise on the subject")
-    state = sweep.states[0].clone()
+    chance = make_generator(seed, f"noise on the subject, wording {batch.asked[0].wording}")
+    state = tail.states[0].clone()
     noise = torch.randn(len(state), state.shape[-1], generator=chance, dtype=torch.float32)
-    state[batch.rows, batch.subject] += width * noise
+    state[:, 0] += width * noise
     states = [state]
-    for number in range(sweep.blocks):
-        states.append(sweep.run(number, states[-1]))
+    for number in range(tail.blocks):
+        states.append(tail.run(number, states[-1]))
     return torch.stack(states)
 
 
 def put_back(
     batch: Batch,
-    sweep: Sweep,
-    base: Float[Tensor, "state row position d_model"],
+    tail: Tail,
+    bases: Sequence[Float[Tensor, "state row position d_model"]],
     before: int,
-    place: Int[Tensor, "row"],
-) -> Float[Tensor, "row"]:
-    """The logit difference when the state at one place, before one block, is that of the whole run."""
-    state = base[before].clone()
-    state[batch.rows, place] = sweep.states[before][batch.rows, place]
-    return batch.gap(sweep.onward(before, state))
+) -> Float[Tensor, "base place row"]:
+    """The logit differences when the state at the subject, or at the last token, is that of the whole run.
 
-
-def placed(
-    rows: Int[Tensor, "row"], place: Int[Tensor, "row"], new: Tensor, value: Tensor
-) -> Tensor:
-    """A write in which one place of each row is another one's."""
-    changed = value.clone()
-    changed[rows, place] = new
-    return changed
+    Args:
+        batch, tail: the prompts and their whole run.
+        bases: states of other runs, each of which gets one state before one block.
+        before: this block, from 0.
+    """
+    states = []
+    for base in bases:
+        for place in (0, -1):
+            state = base[before].clone()
+            state[:, place] = tail.states[before][:, place]
+            states.append(state)
+    gaps = batch.gap(tail.onward(before, torch.cat(states)))
+    return gaps.view(len(bases), 2, len(batch.asked))
 
 
 def networks_back(
     batch: Batch,
-    sweep: Sweep,
+    tail: Tail,
     base: Float[Tensor, "state row position d_model"],
     writes: dict[str, Tensor],
     blocks: Sequence[int],
-    place: Int[Tensor, "row"],
-) -> Float[Tensor, "row"]:
-    """The logit difference when networks of some blocks write at one place what they wrote in the whole run."""
-    changes: dict[str, Callable[[Tensor], Tensor]] = {}
-    for number in blocks:
-        name = f"blocks.{number}.feedforward.out"
-        changes[name] = partial(placed, batch.rows, place, writes[name][batch.rows, place])
-    with intervene(sweep.model, changes):
-        return batch.gap(sweep.onward(blocks[0], base[blocks[0]]))
+) -> Float[Tensor, "place row"]:
+    """The logit differences when networks of some blocks write what they did in the whole run.
+
+    Once at the subject and once at the last token.
+    """
+    rows = len(batch.asked)
+
+    def put(own: Tensor, value: Tensor) -> Tensor:
+        changed = value.clone()
+        changed[:rows, 0], changed[rows:, -1] = own[:, 0], own[:, -1]
+        return changed
+
+    changes: dict[str, Change] = {
+        _out(number): partial(put, writes[_out(number)]) for number in blocks
+    }
+    with intervene(tail.model, changes):
+        return batch.gap(tail.onward(blocks[0], base[blocks[0]].repeat(2, 1, 1))).view(2, rows)
 
 
 def hidden(
-    batch: Batch, sweep: Sweep, blocks: Sequence[int], place: Int[Tensor, "row"]
-) -> Float[Tensor, "row"]:
-    """The logit difference when the last token does not see one place in some blocks."""
+    batch: Batch, tail: Tail, blocks: Sequence[int], offsets: Sequence[int]
+) -> Float[Tensor, "key row"]:
+    """The logit differences when the last token does not see one key in some blocks.
+
+    Args:
+        batch, tail: the prompts and their whole run.
+        blocks: their numbers, from 0.
+        offsets: where each key stands, from the subject; each is hidden by itself.
+    """
+    rows = len(batch.asked)
 
     def hide(scores: Tensor) -> Tensor:
         changed = scores.clone()
-        changed[batch.rows, :, batch.last, place] = -torch.inf
+        for i, offset in enumerate(offsets):
+            changed[i * rows : (i + 1) * rows, :, -1, batch.start + offset] = -torch.inf
         return changed
 
-    with intervene(sweep.model, {f"blocks.{i}.attention.scores": hide for i in blocks}):
-        return batch.gap(sweep.onward(blocks[0]))
+    state = tail.states[blocks[0]].repeat(len(offsets), 1, 1)
+    with intervene(tail.model, {f"blocks.{i}.attention.scores": hide for i in blocks}):
+        return batch.gap(tail.onward(blocks[0], state)).view(len(offsets), rows)
 
 
 def edit(
-    batch: Batch, sweep: Sweep, block: int, write: Float[Tensor, "row d_model"], steps: int = 5
-) -> tuple[Float[Tensor, "row d_model"], Float[Tensor, "row"]]:
-    """The vector that turns the answer, added to a network's write at the subject, and the difference then.
+    batch: Batch, tail: Tail, writes: dict[str, Tensor], blocks: Sequence[int], steps: int = 5
+) -> tuple[Float[Tensor, "block row d_model"], Float[Tensor, "block row"]]:
+    """The vectors that turn answers, added to one network's write at the subject, and the differences then.
 
     Each vector is as long as the write; each step turns it along the gradient.
+
+    Args:
+        batch, tail, writes: the prompts, their whole run, and what networks wrote in it.
+        blocks: the numbers of the networks, from 0, in increasing order; each is edited by itself.
+        steps: of gradient ascent.
     """
-    length = write.norm(dim=-1, keepdim=True)
-    vector = torch.zeros_like(write)
-    how = sweep._how[1]
-    for _ in range(steps):
-        vector.requires_grad_(True)
-        with torch.enable_grad(), intervene(sweep.model, {_out(block): _adding(batch, vector)}):
-            state = sweep.states[block]
-            for number in range(block, sweep.blocks):
-                state = sweep.model.blocks[number](state, causal=True, **how[number])
-            (slope,) = torch.autograd.grad(batch.gap(state).sum(), vector)
-        vector = vector.detach() / length - F.normalize(slope, dim=-1)
-        vector = F.normalize(vector, dim=-1) * length
-    with torch.no_grad(), intervene(sweep.model, {_out(block): _adding(batch, vector)}):
-        return vector, batch.gap(sweep.onward(block))
+    rows = len(batch.asked)
+    length = torch.stack([writes[_out(block)][:, 0].norm(dim=-1) for block in blocks])[..., None]
+    vectors = torch.zeros(len(blocks), rows, tail.states.shape[-1])
+
+    def add(i: int, value: Tensor) -> Tensor:
+        changed = value.clone()
+        changed[i * rows : (i + 1) * rows, 0] += vectors[i]
+        return changed
+
+    def onward() -> Tensor:
+        state = tail.states[blocks[0]].repeat(len(blocks), 1, 1)
+        for number in range(blocks[0], tail.blocks):
+            state = tail.run(number, state)
+        return batch.gap(state).view(len(blocks), rows)
+
+    changes: dict[str, Change] = {_out(block): partial(add, i) for i, block in enumerate(blocks)}
+    with intervene(tail.model, changes):
+        for _ in range(steps):
+            vectors.requires_grad_(True)
+            with torch.enable_grad():
+                (slope,) = torch.autograd.grad(onward().sum(), vectors)
+            turned = vectors.detach() / length - F.normalize(slope, dim=-1)
+            vectors = F.normalize(turned, dim=-1) * length
+        with torch.no_grad():
+            return vectors, onward()
 
 
 def _out(block: int) -> str:
     return f"blocks.{block}.feedforward.out"
 
 
-def _adding(batch: Batch, vector: Tensor) -> Callable[[Tensor], Tensor]:
-    def add(value: Tensor) -> Tensor:
-        here = torch.zeros(value.shape[:2], dtype=torch.bool)
-        here[batch.rows, batch.subject] = True
-        return value + here[..., None] * vector[:, None]
-
-    return add
-
-
 @torch.no_grad()
 def rewritten(
     batch: Batch,
+    sweep: Sweep,
     block: int,
     key: Float[Tensor, "neuron"],
     vector: Float[Tensor, "d_model"],
 ) -> Float[Tensor, "row"]:
-    """The logit differences after a change of rank one of a network's matrix: a key brings a vector."""
+    """The logit differences after a change of rank one of a network's matrix: a key brings a vector.
+
+    The change is felt at every token of the prompts, so the sweep has to be one of whole prompts.
+    """
     seen: dict[str, Tensor] = {}
 
     def keep(neurons: Tensor) -> Tensor:
@@ -279,12 +325,20 @@ def rewritten(
         share = seen["neurons"] @ key / (key @ key)
         return value + share[..., None] * vector
 
-    model = smollm2().model
-    with intervene(model, {f"blocks.{block}.feedforward.neurons": keep, _out(block): add}):
-        return batch.gap(model.stream(batch.tokens))
+    changes = {f"blocks.{block}.feedforward.neurons": keep, _out(block): add}
+    with intervene(sweep.model, changes):
+        return batch.gap(sweep.onward(block))
 
 
-def whole(batch: Batch) -> tuple[Sweep, Float[Tensor, "row"], Sweep, Float[Tensor, "row"]]:
+def network_writes(tail: Tail) -> dict[str, Tensor]:
+    """What every network wrote in the run."""
+    names = [_out(number) for number in range(tail.blocks)]
+    with capture(tail.model, *names) as seen:
+        tail.onward(0)
+    return {name: seen[name] for name in names}
+
+
+def whole(batch: Batch) -> tuple[Tail, Float[Tensor, "row"], Tail, Float[Tensor, "row"]]:
     """The run of a batch and of that with the other subjects, and both logit differences."""
-    clean, other = begin(batch.tokens), begin(batch.swapped)
+    clean, other = (begin_at(tokens, batch.start) for tokens in (batch.tokens, batch.swapped))
     return clean, batch.gap(clean.states[-1]), other, batch.gap(other.states[-1])
