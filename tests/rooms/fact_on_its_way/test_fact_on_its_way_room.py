@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from measured_book.rooms.fact_on_its_way import passes
 from measured_book.rooms.fact_on_its_way import measure as m
+from measured_book.rooms.fact_on_its_way import passes
 from measured_book.rooms.fact_on_its_way.facts import COUNTRIES, OPPOSITES, RELATIONS, facts
 from measured_book.rooms.fact_on_its_way.passes import Asked, Batch
 from measured_book.rooms.fact_on_its_way.sentence import held
