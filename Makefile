@@ -92,7 +92,7 @@ check: environment
 	$(call stage,5/7,types (mypy strict on lib/),$(PY) -m mypy)
 	$(call stage,6/7,pages that the change reaches,$(PY) -m bookpress.reached pages --since '$(SINCE)' | xargs -r $(PY) -m bookpress execute)
 	@printf '\n[7/7] tests that the change reaches (pytest, two processes)\n'
-	@$(PY) -m bookpress.reached tests --since '$(SINCE)' | MEASURED_TIER=test OMP_NUM_THREADS=1 xargs -r $(PY) -m pytest -n 2 --dist loadfile $(QUICK)
+	@$(PY) -m bookpress.reached tests --since '$(SINCE)' | MEASURED_TIER=check OMP_NUM_THREADS=1 xargs -r $(PY) -m pytest -n 2 --dist loadfile $(QUICK)
 
 # What protects main: every fingerprint, a share of all repeats, every cell, a strict print, the library's tests.
 test: environment

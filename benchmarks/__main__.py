@@ -34,6 +34,7 @@ from benchmarks.generation import (
 from benchmarks.linear import SHAPES, linear_maps
 from benchmarks.measure import Timing, Workload, in_turns, peak_bytes
 from benchmarks.norms import LAYER, norms
+from benchmarks.smollm2 import DOINGS, LANGUAGE_MODELS, SMOLLM2, doing
 from benchmarks.sublayers import NETWORK, lengths, sublayers
 from benchmarks.workloads import captured, decoding, inference, training_step, written_out
 
@@ -41,6 +42,7 @@ PARTS = (
     *("training", "inference", "capture", "decoding", "memory"),  # of whole models
     *("linear", "ensemble", "sublayers", "norms"),
     *("step", "kernel", "checkpointing"),
+    "smollm2",
 )
 EVERYTHING = ", everything"
 Row = dict[str, Any]
@@ -88,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "checkpointing" in options.parts:
         made = {n: checkpointed(n, device=options.device) for n in options.depths}
         rows += _beside("checkpointing", "layers", made, PLAIN, options, console)
+    if "smollm2" in options.parts:
+        rows += _smollm2(options, console)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         report = {"machine": _machine(options.device), "rounds": options.rounds, "rows": rows}
@@ -360,6 +364,44 @@ def _beside(
             row |= {"each": list(timing.seconds), "ratio": [ratio, low, high]}
             rows.append(row | {"peak": peaks[name]})
     console.print(table)
+    return rows
+
+
+def _smollm2(options: argparse.Namespace, console: Console) -> list[Row]:
+    """A language model that people use: times and, where all is kept, memory at its fullest."""
+    size = replace(SMOLLM2, device=options.device)
+    contenders = [
+        kind(size) for kind in LANGUAGE_MODELS if kind is LANGUAGE_MODELS[0] or kind.version()
+    ]
+    rows = []
+    for what in DOINGS:
+        works = {
+            one.name: doing(one, what) for one in contenders if one.captures or what != "everything"
+        }
+        peaks = {}
+        if what == "everything":
+            peaks = {name: peak_bytes(work, options.device) for name, work in works.items()}
+        timings = in_turns(
+            works, rounds=options.rounds, seconds=options.seconds, device=options.device
+        )
+        table = Table(title=f"smollm2, {what}", title_justify="left")
+        table.add_column("")
+        for column in ("ms", "its time / ours", "95 % of this run", "MiB", "of ours"):
+            table.add_column(column, justify="right")
+        for name, timing in timings.items():
+            ratio, low, high = timings[Ours.name].times_faster_than(timing)
+            own, peak = name == Ours.name, peaks.get(name)
+            table.add_row(
+                name,
+                f"{1000 * timing.median:.1f}",
+                "" if own else f"{ratio:.2f}",
+                "" if own else f"{low:.2f} to {high:.2f}",
+                "" if peak is None else f"{peak / 2**20:.1f}",
+                "" if peak is None else f"{peak / peaks[Ours.name]:.2f}",
+            )
+            row = {"part": "smollm2", "what": what, "name": name, "seconds": timing.median}
+            rows.append(row | {"ratio": [ratio, low, high]} | ({} if not peak else {"bytes": peak}))
+        console.print(table)
     return rows
 
 

@@ -30,7 +30,7 @@ def training_step(contender: Contender) -> Workload:
 
     def work() -> None:
         optimiser.zero_grad()
-        with _precision(contender):
+        with precision(contender):
             logits = contender.logits(inputs)
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         loss.backward()
@@ -46,7 +46,7 @@ def inference(contender: Contender) -> Workload:
     contender.model.eval()
 
     def work() -> None:
-        with torch.inference_mode(), _precision(contender):
+        with torch.inference_mode(), precision(contender):
             contender.logits(inputs)
 
     return work
@@ -59,7 +59,7 @@ def captured(contender: Contender, *, everything: bool) -> Workload:
     contender.model.eval()
 
     def work() -> None:
-        with torch.inference_mode(), _precision(contender):
+        with torch.inference_mode(), precision(contender):
             contender.capture(inputs, everything)
 
     return work
@@ -72,7 +72,7 @@ def written_out(contender: Ours) -> Workload:
     contender.model.eval()
 
     def work() -> None:
-        with torch.inference_mode(), _precision(contender):
+        with torch.inference_mode(), precision(contender):
             contender.explicit(inputs)
 
     return work
@@ -86,14 +86,15 @@ def decoding(contender: Contender) -> Workload:
     contender.model.eval()
 
     def work() -> None:
-        with torch.inference_mode(), _precision(contender):
+        with torch.inference_mode(), precision(contender):
             written = contender.decode(prompt, size.length - size.prompt)
         assert written.shape == (size.batch, size.length - size.prompt), written.shape
 
     return work
 
 
-def _precision(contender: Contender) -> AbstractContextManager[object]:
+def precision(contender: Contender) -> AbstractContextManager[object]:
+    """The precision of the device: float32 on a CPU, autocast to bfloat16 on a GPU."""
     if contender.size.device == "cpu":
         return nullcontext()
     return torch.autocast("cuda", dtype=torch.bfloat16)

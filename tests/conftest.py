@@ -5,7 +5,7 @@ import os
 import jaxtyping
 import pytest
 import torch
-from tiers import is_quick, reason
+from tiers import is_another_turn, is_quick, reason
 
 # Where the pages are published, these say which edition is printed. Books inside tests are no edition of it;
 # what looks at the printed pages reads it from the note beside them.
@@ -30,9 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what `make test` leaves to `make test-all`; skip what needs a GPU where there is none."""
     if is_quick():
-        nightly = [item for item in items if reason(item.nodeid)]
-        config.hook.pytest_deselected(items=nightly)
-        items[:] = [item for item in items if not reason(item.nodeid)]
+        left = [one for one in items if reason(one.nodeid) or is_another_turn(one.nodeid)]
+        config.hook.pytest_deselected(items=left)
+        out = set(left)
+        items[:] = [one for one in items if one not in out]
     needing = [item for item in items if item.get_closest_marker("gpu")]
     if needing and not torch.cuda.is_available():
         for item in needing:

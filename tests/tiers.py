@@ -2,13 +2,18 @@
 
 `make test` runs on every change and is to take minutes; `make test-all` runs everything, each week and before a
 release. What stands here tells nothing that a faster check of `make test` does not tell first, or concerns what
-seldom changes. A bare `pytest`, or one with the name of a file, runs what it is asked for.
+seldom changes; and of many cases of one kind `make test` runs a share. A bare `pytest`, or one with the name
+of a file, runs what it is asked for.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from fnmatch import fnmatch
+from functools import cache
+
+from measured_book.measuring.shares import SHARES, due_share
 
 NIGHTLY = {
     "tests/measuring/test_rooms_on_the_accelerator.py::test_every_*": (
@@ -35,10 +40,36 @@ NIGHTLY = {
     "tests/measuring/test_settings.py*": "repeats in processes of their own, under each kind of kernels",
 }
 
+IN_TURN = {
+    "tests/exercises/test_every_exercise.py::test_a_wrong_answer_fails*": (
+        "a thousand mistakes, each in a process of its own: they change with an exercise, and `make check` "
+        "runs all of them for those that a change reaches"
+    ),
+    "tests/exercises/test_draws.py::test_a_function_that_is_right*": "the same, of solutions on other inputs",
+}
+"""Of which cases `make test` runs a tenth, another one after each commit, so that ten commits run all."""
+
 
 def is_quick() -> bool:
     """Return whether this run leaves out what is nightly."""
-    return os.environ.get("MEASURED_TIER", "all") == "test"
+    return os.environ.get("MEASURED_TIER", "all") in ("test", "check")
+
+
+def is_another_turn(nodeid: str) -> bool:
+    """Return whether this run leaves a case to the runs of other commits."""
+    if os.environ.get("MEASURED_TIER", "all") != "test":
+        return False
+    return any(fnmatch(nodeid, pattern) for pattern in IN_TURN) and turn_of(nodeid) != _due()
+
+
+def turn_of(nodeid: str) -> int:
+    """In which share a case is, from its name alone."""
+    return zlib.crc32(nodeid.encode()) % SHARES
+
+
+@cache
+def _due() -> int:
+    return due_share()
 
 
 def reason(nodeid: str) -> str:

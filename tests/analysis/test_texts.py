@@ -306,7 +306,12 @@ def test_texts_of_other_lengths_are_refused():
 def test_the_signature_and_the_words_of_an_instrument_stay():
     import inspect
 
-    assert list(inspect.signature(lens.lens_logits).parameters) == ["model", "tokens"]
+    assert list(inspect.signature(lens.lens_logits).parameters) == [
+        "model",
+        "tokens",
+        "positions",
+        "keep",
+    ]
     assert "logit lens at each depth" in inspect.getdoc(lens.lens_logits)
     assert lens.lens_logits.__qualname__ == "lens_logits"
     with pytest.raises(TypeError, match="missing a required argument: 'tokens'"):

@@ -16,6 +16,7 @@ from benchmarks.contenders import CONTENDERS, Contender, Gpt2, Ours, Size, Torch
 from benchmarks.generation import CHECKPOINTED, checkpointed, kernels, steps
 from benchmarks.linear import SHAPES, linear_maps
 from benchmarks.measure import Timing, in_turns, peak_bytes
+from benchmarks.smollm2 import DOINGS, LanguageModel, Llama, OurLanguageModel, doing
 from benchmarks.sublayers import ATTENTION, NETWORK, lengths, sublayers
 from benchmarks.workloads import decoding, drawn_tokens, training_step
 
@@ -307,6 +308,26 @@ def test_blocks_that_run_again_take_less_memory():
     assert peaks[CHECKPOINTED] < peaks["plain"]
 
 
+TINY_MODEL = LanguageModel(
+    width=12, layers=2, heads=3, kv_heads=1, neurons=20, vocab=40, length=24, prompt=4, new=6
+)
+
+
+@torch.no_grad()
+def test_the_language_models_have_the_same_sizes_and_write_what_their_logits_say():
+    made = [OurLanguageModel(TINY_MODEL), Llama(TINY_MODEL)]
+    of_one, of_other = (Counter(p.shape for p in one.model.parameters()) for one in made)
+    assert of_one == of_other
+    for one in made:
+        for what in DOINGS:
+            if one.captures or what != "everything":
+                doing(one, what)()
+        for weight in one.model.parameters():
+            weight.mul_(4)
+        text = torch.arange(8)[None]
+        assert torch.equal(one.decode(text, 1), one.logits(text)[:, -1:].argmax(-1))
+
+
 # --- the command ------------------------------------------------------------------------------------
 
 
@@ -333,6 +354,7 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(command, "SHAPES", SHAPES[-1:])
+    monkeypatch.setattr(command, "SMOLLM2", TINY_MODEL)
     file = tmp_path / "new" / "figures.json"
     assert command.main([*TINY, "--json", str(file)]) == 0
     printed = capsys.readouterr().out
@@ -354,6 +376,8 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
 
     here = [kind for kind in CONTENDERS if kind.version()]
     rows = {part: [r for r in report["rows"] if r["part"] == part] for part in command.PARTS}
+    assert {row["what"] for row in rows["smollm2"]} == set(DOINGS)
+    assert all(("bytes" in row) == (row["what"] == "everything") for row in rows["smollm2"])
     for part in ("training", "inference", "memory"):
         assert [row["name"] for row in rows[part]] == [kind.name for kind in here]
     assert [row["name"] for row in rows["decoding"]] == [k.name for k in here if k.decodes]

@@ -526,7 +526,7 @@ def test_what_did_not_appear_is_not_listed_as_wrong():
         "CS-1.6": "cited",
     }
     rows = {
-        claim: {"verdict": verdict, "outcome": None, "chapter": "book/a"}
+        claim: {"verdict": verdict, "outcome": None, "chapter": "book/a", "group": "CS"}
         for claim, verdict in verdicts.items()
     }
     said = {}

@@ -49,6 +49,14 @@ def plain(text):
     return text.replace("\u00a0", " ")
 
 
+def corrected(level: str) -> str:
+    """What the rules of experiments end with."""
+    return (
+        f" A p above {level} after Holm's correction, over all experiments of the chapter, leaves it "
+        "inconclusive."
+    )
+
+
 RULES = [
     (
         Identity(tolerance=1e-9, control_above=1e-3),
@@ -72,29 +80,30 @@ RULES = [
     (
         Difference(direction="greater", smallest_effect=0.1),
         "The mean difference, paired by seed, lies above 0.1, and its 95 % interval lies wholly "
-        "above 0.",
+        "above 0." + corrected("5 %"),
     ),
     (
         Difference(direction="less", smallest_effect=0.1, paired=False, confidence=0.9),
         "The mean difference, of independent seeds, lies below −0.1, and its 90 % interval lies "
-        "wholly below 0.",
+        "wholly below 0." + corrected("10 %"),
     ),
     (
         Equivalence(margin=0.01),
         "The mean difference, paired by seed, is smaller than 0.01 either way, by two one-sided "
-        "tests at 5 %.",
+        "tests at 5 %." + corrected("5 %"),
     ),
     (
         Proportion(at_least=0.8),
-        "The share is at least 0.8, with its whole exact 95 % interval.",
+        "The share is at least 0.8, with its whole exact 95 % interval." + corrected("5 %"),
     ),
     (
         Threshold(at_most=0.9),
-        "The mean over seeds is at most 0.9, with its whole 95 % t interval.",
+        "The mean over seeds is at most 0.9, with its whole 95 % t interval." + corrected("5 %"),
     ),
     (
         Threshold(at_least=0.1, at_most=0.2),
-        "The mean over seeds is from 0.1 to 0.2, with its whole 95 % t interval.",
+        "The mean over seeds is from 0.1 to 0.2, with its whole 95 % t interval."
+        + corrected("5 %"),
     ),
 ]
 

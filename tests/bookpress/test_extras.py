@@ -25,11 +25,15 @@ ELSEWHERE = {"IPython", "dask"}
 """What the library does without: the first is there in every notebook, the second serves clusters alone."""
 
 
+HOMES = (
+    metadata.packages_distributions()
+)  # reads the files of every package that is installed: once
+
+
 def modules_of(requirements: list[str]) -> set[str]:
     """The top modules that requirements bring by themselves."""
     wanted = {canonicalize_name(Requirement(line).name) for line in requirements}
-    homes = metadata.packages_distributions()
-    return {top for top, names in homes.items() if wanted & {canonicalize_name(n) for n in names}}
+    return {top for top, names in HOMES.items() if wanted & {canonicalize_name(n) for n in names}}
 
 
 BROUGHT = {name: modules_of(lines) for name, lines in PROJECT["optional-dependencies"].items()} | {
@@ -134,7 +138,7 @@ def test_the_checkpoint_is_installed_for_the_pages_about_it_alone():
         for chapter in BOOK.chapters
         if "pretrained" in extras_of(cells_of(chapter), room_of(chapter))
     }
-    language = {"carry-over", "sink", "thirty-blocks"}
+    language = {"carry-over", "its-numbers", "repeats", "sink", "thirty-blocks"}
     assert asking == {"real-model", "your-own-checkpoint", *language}
     for page in asking:
         folder = "real-language-model" if page in language else "inside"

@@ -104,6 +104,54 @@ def test_the_documented_short_form_is_the_same_claim() -> None:
     assert parse_values(text, "a.toml")["excess"].where == "a.toml, line 3"
 
 
+def quoting(quote: str, *, text: str = PLAIN) -> str:
+    return change('statement = "Words."', f'{quote}\nstatement = "Words."', text)
+
+
+def test_a_claim_quotes_its_source_or_says_why_it_is_asked() -> None:
+    said = quoting('quote = "The source says this [...] and a little later it says that."')
+    said = said.replace("says this", "says these five words")
+    found = parse_claims(said, "a.toml")["CS-1.3"]
+    assert found.quote.startswith("The source says these five words [...] and a little")
+    assert found.ours == ""
+    asked = parse_claims(quoting('ours = "Nobody says so."'), "a.toml")["CS-1.3"]
+    assert (asked.quote, asked.ours) == ("", "Nobody says so.")
+
+
+LONG = " ".join(["word"] * 41)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            quoting('quote = "Too short it is"'),
+            "field quote: expected at least 5 words in a row, so that they can be found, got 4: ",
+        ),
+        (
+            quoting(f'quote = "{LONG}"'),
+            "field quote: expected at most 40 words of the source, got 41",
+        ),
+        (quoting('quote = ""'), "field quote: expected a text that is not empty, got ''"),
+        (quoting('quot = "One two three four five."'), "got 'quot (did you mean quote?)'"),
+        (
+            quoting('quote = "One two three four five."\nours = "Nobody says so."'),
+            "field quote, ours: expected one of the two, got both",
+        ),
+        (
+            quoting('quote = "One two three four five."')
+            .replace('"CS', '"LT')
+            .replace("expected =", 'reference = "a2020b"\nexpected ='),
+            "field quote: expected none for a paper, which `reference` names, got 'One two",
+        ),
+    ],
+)
+def test_a_wrong_quotation_is_named(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        parse_claims(text, "a.toml")
+    assert str(caught.value).startswith("a.toml, claim ")
+
+
 def test_the_documented_example_is_valid() -> None:
     found = parse_claims("\n".join(examples()[:2]), "example.toml")
     assert list(found) == ["CS-1.3", "DD-7.7"]

@@ -49,7 +49,129 @@ def sparse(highest, second, lowest):
     return highest - cut, second - cut, 0.0, cut
 
 
+def needed(weight, few, many, copies):
+    margin = math.log(weight * (few - 1) / (1 - weight))
+    among = [n / (n + (many - n) * math.exp(-margin)) for n in (1, copies)]
+    return margin, among[0], math.log((many - 1) / (few - 1)), among[1]
+
+
+def texts(layers, heads, width, length, weights, memory, groups):
+    def fits(kv_heads):
+        return int((memory - weights) * 1e9 // (2 * 2 * layers * kv_heads * width * length))
+
+    return 4e-9 * layers * heads * width * length, fits(heads), fits(groups)
+
+
+def crossings(gated, share, plain):
+    """Projections, pairs and the network, in units of n d d: 4 of x are the pairs."""
+    return (2 * 3 * gated - 8) / 4, (16 - (4 + 4 / share)) / 4, (2 * 2 * plain - 8) / 4
+
+
+def taken(start, first, second, third, carried):
+    def run(*parts):
+        left = start
+        for part in parts:
+            left -= left / part
+        return left
+
+    slots = [carried, 0, 0, 0]
+    for member in (0, 2, 1, 2):
+        slots[member + 1] = slots[member + 1] or slots[member]
+    return run(first, second, third), run(first, third), run(first, second, third, first), slots[3]
+
+
+def idle(words, seen, chosen):
+    row = [0.0] * (seen - chosen) + [1 / chosen] * chosen
+    gini = sum((2 * i - seen - 1) * w for i, w in enumerate(row, 1)) / (seen - 1)
+    distances = [sum(range(i + 1)) / (i + 1) for i in range(1, words)]
+    return sum(distances) / len(distances), math.log(chosen) / math.log(seen), gini
+
+
+def balance(first, second, third):
+    mean = (first + second + third) / 3
+    return 1 - third, 2 * (2 / 3 * mean + 1 / 3 * (1 - mean))
+
+
+def spared(tokens, lead):
+    def loss(logit):
+        return -math.log(math.exp(logit) / (math.exp(logit) + tokens - 1))
+
+    return (
+        0.75 * (loss(lead) - loss(2 * lead)),
+        0.75 * (loss(0) - loss(2 * lead)),
+        0.25 * (loss(0) - loss(lead)),
+    )
+
+
+def spent(travel, peak, ramp):
+    root = (travel - ramp * peak / 2) / peak / 2 / ramp**0.5 + ramp**0.5
+    return travel / peak - 0.5, 1 - math.exp(-1), root**2
+
+
+def rested(score, others, shorter):
+    weight = 1 / (1 + others * math.exp(-score))
+    return weight, weight / (weight + shorter * (1 - weight))
+
+
+def four(a, b):
+    inputs = (a + b, -a - b, a - b, b - a)
+    signs = (1, 1, -1, -1)
+
+    def summed(g):
+        return sum(sign * g(x) for sign, x in zip(signs, inputs, strict=True))
+
+    logistic = summed(lambda x: abs(x) * math.tanh(abs(x) / 2) / 2)
+    return summed(lambda x: max(x, 0)) / 2, summed(lambda x: max(x, 0) ** 2) / 4, logistic / 2
+
+
+def written(one, two, keys, biases, values):
+    active = [max(0, one * k + two * m + b) for (k, m), b in zip(keys, biases, strict=True)]
+    return tuple(sum(a * v[i] for a, v in zip(active, values, strict=True)) for i in range(2))
+
+
+def nearest(back):
+    heads = range(1, 9)
+    return min(heads, key=lambda h: abs(math.exp(-back / 2**h) - 0.1)), 1 - math.exp(-0.5)
+
+
+def alike(base):
+    s = {k: math.cos(k) + math.cos(k * base**-0.5) for k in range(1, 10)}
+    return s[1], s[2], max(s, key=s.__getitem__)
+
+
 RIGHT: dict[str, Any] = {
+    "activations_and_widths.four_neurons": four,
+    "allocation.needle": needed,
+    "at_inference.memory": texts,
+    "carry_over.chance": lambda even, lopsided: tuple(p * p + (1 - p) * (1 - p) for p in (even, lopsided)),
+    "cost.equal": crossings,
+    "encdec.counts": lambda source, target, heads: (heads * target * source, heads * source * source, 1),
+    "feed_forward.by_hand": lambda one, two: written(
+        one, two, ((1, -1), (1, 1), (-1, 0)), (0, -2, 0), ((1, 0), (-2, 1), (1, 3))
+    ),
+    "heads.virtual": lambda stay: (stay * stay, 2 * stay * (1 - stay), (1 - stay) * (1 - stay)),
+    "layers.idle": idle,
+    "layers_as_steps.teams": taken,
+    "metrics.counted": lambda right, padding, printed, most: (
+        padding + right * (1 - padding), (printed - most) / (1 - most)
+    ),
+    "mixture_of_experts.by_hand": balance,
+    "neurons.by_hand": lambda one, two: written(
+        one, two, ((2, 1), (1, -1), (-1, 0)), (0, 0, 0), ((2, 1), (3, 3), (5, -5))
+    ),
+    "one_head.spare": spared,
+    "positions.diluted": lambda sublayers: (0.5 / sublayers, math.sqrt(0.5) ** sublayers),
+    "positions.similarity": alike,
+    "positions.slopes": nearest,
+    "real_model.budget": lambda pieces, width, blocks: (pieces / (pieces + 12 * blocks * width), 8 / 12),
+    "schedules.budget": spent,
+    "sink.nothing_left": rested,
+    "thirty_blocks.growth": lambda percent, blocks, write: (
+        math.exp(blocks * math.log1p(percent / 100)), math.cos(math.atan(write))
+    ),
+    "training_attention.even": lambda rows, level, deviation: (
+        4 / (rows + 1) ** 2, math.exp(2 / (rows + 1) ** 2 / (1 - level)), 2 / (rows + 1) / deviation**2
+    ),
     "attention.padding": padded,
     "depth.luck": lambda models, order: (1 / models, 1 / math.gamma(order + 1)),
     "induction.weight": lambda score, keys, wanted: (

@@ -192,7 +192,7 @@ def test_what_cannot_be_done_is_said_in_a_line(tmp_path, capsys):
             ["grade", str(tmp_path / "in"), "--out", out, "--exercises", "x.y"],
             "the name of an exercise",
         ),
-        (["draw", "real_model.budget", "--for", "ada"], "of its page alone"),
+        (["draw", "initialisation.he_gains", "--for", "ada"], "of its page alone"),
     ]:
         assert main(arguments) == 2
         assert words in capsys.readouterr().err

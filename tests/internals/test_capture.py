@@ -460,3 +460,21 @@ def test_an_encoder_decoder_reads_its_source_once():
         "encoder": 1,
         "decoder": 4,
     }
+
+
+@pytest.mark.parametrize("kind", [list, tuple, set])
+@pytest.mark.parametrize("other", [made(), torch.nn.Sequential(torch.nn.Linear(2, 2))])
+def test_names_in_a_list_are_asked_for_one_by_one(unhooked, kind, other):
+    """Of a model with taps and of one without: a tuple of one name would else match by accident."""
+    given = kind(["embedding"])
+    wanted = f"a {kind.__name__}: write capture(model, 'embedding'), or capture(model, *names)"
+    with pytest.raises(ValueError, match=re.escape(wanted)), capture(other, given):
+        pass
+
+
+def test_a_name_that_is_no_text_and_a_model_that_is_none_are_refused(unhooked):
+    with pytest.raises(ValueError, match="is a text, such as"), capture(made(), 3):
+        pass
+    with pytest.raises(ValueError, match=r"torch\.nn\.Module .*, got str"), capture("x", "*"):
+        pass
+    assert [*matching(made(), "logits")] == ["logits"]  # and not six names of a letter each

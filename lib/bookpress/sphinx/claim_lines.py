@@ -1,7 +1,8 @@
 """Claims on a page: one line each, which unfolds; and all of the page's claims, folded at its end.
 
-A line is the claim's own sentence, its verdict, and the effect with its interval. It unfolds to what stands
-behind it: source, test, rule, scope, seeds, each part's own effect, and the way to the Scorecard.
+A line is the claim's sentence, its verdict, and the effect with its interval. It unfolds to the source's own
+words, which stand above it, and to what stands behind it: source, test, rule, scope, seeds, each part's own
+effect, and the way to the Scorecard.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from docutils import nodes
-from measured_book.evidence.registry import Claim
+from measured_book.evidence.registry import SOURCES, Claim
 from measured_book.evidence.verdicts import MEANING, Verdict, parts_of
 
 from bookpress.sphinx.claim_nodes import MARKUP, Shows, badge, declared, measurement, sentence
@@ -25,6 +26,7 @@ from bookpress.sphinx.nodes import (
 )
 from bookpress.sphinx.outcomes import outcome_of
 from bookpress.sphinx.page import warn
+from bookpress.sphinx.quotes import quotation
 from bookpress.sphinx.words import beside_in_words, result_in_words, seeds_behind
 
 Record = Mapping[str, Any]
@@ -64,7 +66,8 @@ class Lines:
         body += self._directive.terms(self._details(claim, record))
         body += score_outcome(claim=claim.id, what="link")
         unfolding = claim_fold("", summary, body)
-        return claim_line("", unfolding, claim=claim.id, verdict=word, ids=[anchor])
+        above = quotation(claim, f"{sentence(SOURCES[claim.source])[:-1]}, {claim.place}.")
+        return claim_line("", *above, unfolding, claim=claim.id, verdict=word, ids=[anchor])
 
     def listed(self, claims: Mapping[str, Claim], summary: str) -> claims_list:
         """Return claims as a folded list, to be completed when the page is: see `link_items`."""
@@ -77,6 +80,7 @@ class Lines:
             words += self._effect(claim, record)
             item = claim_item("", words, claim=claim.id, section=claim.section)
             item["statement"], item["verdict"] = claim.statement, word
+            item[0:0] = quotation(claim)
             items += item
             if claim.kind == "cited":
                 words += nodes.Text(" ")
@@ -126,12 +130,28 @@ class Lines:
                 f"By its own rule alone this claim would be {alone}; the correction over all "
                 "experiments of the chapter takes that away.",
             )
+        elif taken := _taken_away(record):
+            yield (
+                "Holm's correction",
+                "By its own rule alone each of these parts would be decided; the correction over all "
+                f"experiments of the chapter leaves it inconclusive: {taken}.",
+            )
         beside = {n: (part, beside_in_words(part)) for n, part in parts_of(record).items()}
         lines = [f"- {p.get('label') or n}: {text}" for n, (p, text) in beside.items() if text]
         if list(beside) == [""]:
             lines = [sentence(beside[""][1])] if beside[""][1] else []
         if lines:
             yield "Computed beside", "\n".join(lines)
+
+
+def _taken_away(record: Record) -> str:
+    """Name the parts that the correction leaves inconclusive, with the verdicts of their rules alone."""
+    found = []
+    for name, part in parts_of(record).items():
+        told = part["statistics"]
+        if told.get("verdict_holm", told["verdict"]) != told["verdict"]:
+            found.append(f"{part.get('label') or name} ({told['verdict']})")
+    return ", ".join(found)
 
 
 def word_of(claim: Claim, record: Record | None) -> str:
@@ -198,8 +218,8 @@ def _link_item(item: nodes.Element, anchor: str, doctree: nodes.document) -> str
         )
         return anchor
     title = _title(doctree, target)
-    words = item.children[0]
-    if isinstance(words, nodes.Element):
+    words = next((child for child in item.children if isinstance(child, nodes.paragraph)), None)
+    if words is not None:
         link = nodes.reference("", title, internal=True, refid=target, classes=["claim-where"])
         words[-1:-1] = [nodes.Text("\N{MIDDLE DOT} "), link, nodes.Text(" \N{MIDDLE DOT} ")]
     return target

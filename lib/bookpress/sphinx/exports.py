@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from sphinx.application import Sphinx
 
 from bookpress.sphinx.claim_nodes import claims_of
 from bookpress.sphinx.outcomes import Outcome
-from bookpress.sphinx.scores import SCORECARD, Row, page_with, rows_of
+from bookpress.sphinx.scores import OURS, SCORECARD, Row, page_with, rows_of
 from bookpress.sphinx.words import rule_in_words
 
 FORMATS = ("json", "csv")
@@ -27,9 +27,14 @@ def exported(claims: Mapping[str, Claim], rows: Mapping[str, Row]) -> dict[str, 
     return {
         "title": "Scorecard",
         "sources": dict(SOURCES),
-        "counts": dict(Counter(row["verdict"] for row in rows.values())),
+        "counts": _counts(row for row in rows.values() if row["group"] != OURS),
+        "counts_of_our_checks": _counts(row for row in rows.values() if row["group"] == OURS),
         "claims": [_claim(claims[claim_id], row) for claim_id, row in rows.items()],
     }
+
+
+def _counts(rows: Iterable[Row]) -> dict[str, int]:
+    return dict(Counter(row["verdict"] for row in rows))
 
 
 def _claim(claim: Claim, row: Row) -> dict[str, Any]:
@@ -41,6 +46,8 @@ def _claim(claim: Claim, row: Row) -> dict[str, Any]:
         "id": claim.id,
         "source": claim.source,
         "place": claim.place,
+        "quote": claim.quote,
+        "our_check": claim.ours,
         "statement": claim.statement,
         "kind": claim.kind,
         "scope": claim.scope,
@@ -63,7 +70,18 @@ def as_json(data: Mapping[str, Any]) -> str:
 
 def as_csv(data: Mapping[str, Any]) -> str:
     """Return the claims of the export as a table, a line a claim, its parts in one cell."""
-    names = ["id", "source", "place", "kind", "status", "statement", "scope", "test"]
+    names = [
+        "id",
+        "source",
+        "place",
+        "kind",
+        "status",
+        "quote",
+        "our_check",
+        "statement",
+        "scope",
+        "test",
+    ]
     names += ["chapter", "link", "verdict", "measured", *_RUN]
     text = io.StringIO()
     table = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\r\n")

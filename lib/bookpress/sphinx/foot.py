@@ -13,7 +13,7 @@ from measured_book.evidence.results import chapters_folder
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from bookpress.sphinx import data, lab_notes, rooms
+from bookpress.sphinx import data, errata, lab_notes, rooms
 from bookpress.sphinx.downloads import repository_of
 from bookpress.sphinx.editions import edition_in
 from bookpress.sphinx.nodes import fold, notebook_link, ran_line
@@ -92,6 +92,8 @@ def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.para
         ways.append(notebook_link(docname=env.docname, words="Notebook"))
     if notes := lab_notes.way_to(env, env.docname):
         ways.append(notes)
+    if wrong := errata.way_to(env, env.docname):
+        ways.append(wrong)
     listed = nodes.inline(classes=["way"])
     for number, way in enumerate(ways):
         listed += nodes.Text(" \N{MIDDLE DOT} " if number else "")

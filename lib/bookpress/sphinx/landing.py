@@ -36,7 +36,8 @@ _PAGE = """<!DOCTYPE html>
 <header><a href="../index.html">{book}</a>, {edition}</header>
 <main>
 <h1>Claim {pinned}</h1>
-<blockquote>{statement}</blockquote>
+{quote}
+<div class="restated">{statement}</div>
 <div class="verdict-line">{verdict}</div>
 {where}
 <h2>Source, test and rule</h2>
@@ -92,6 +93,7 @@ def _page(printed: Tag, docname: str, claim: Claim, row: Row, made: Edition) -> 
         return "\n".join(str(node) for node in printed.select(selector))
 
     whole = {
+        "quote": outer(".claim-quote"),
         "statement": inner(".claim-statement"),
         "verdict": inner(".score-verdict") + outer(".score-build .claim-measured"),
         "where": outer(".score-build .score-where"),

@@ -33,7 +33,8 @@ from bookpress.sphinx.nodes import (
 )
 from bookpress.sphinx.outcomes import base_of, order
 from bookpress.sphinx.page import warn
-from bookpress.sphinx.scores import SCORECARD, SHOWS_ROWS, SOURCE
+from bookpress.sphinx.quotes import quotation
+from bookpress.sphinx.scores import SCORECARD, SHOWS_ROWS, SOURCE, group_of
 
 _SHOWN = "measured_source_shows"
 _SELF, _PLACE, _BADGE, _MEASURED, _WHERE = ("self", "place", "badge", "measured", "where")
@@ -90,6 +91,7 @@ class _Scorecard(_Rows):
     def _row(self, claim: Claim) -> score_row:
         said = nodes.entry(classes=["score-said"])
         said += self.head(claim.id)
+        said += quotation(claim)
         said += self.paragraph(claim.statement, "claim-statement")
         said += nodes.paragraph("", "", self.outcome(claim.id, _PLACE), classes=["claim-source"])
         said += self.folded("Test and scope", self._texts(claim))
@@ -97,7 +99,8 @@ class _Scorecard(_Rows):
         came += nodes.paragraph("", "", self.outcome(claim.id, _BADGE), classes=["score-verdict"])
         came += [self.outcome(claim.id, what) for what in (_MEASURED, _WHERE)]
         row = score_row("", said, came, claim=claim.id, ids=[claim.id])
-        row["source"], row["chapter"] = claim.source, claim.chapter.rpartition("/")[2]
+        row["source"] = group_of(claim)
+        row["chapter"] = claim.chapter.rpartition("/")[2]
         row["verdict"] = ""
         return row
 
@@ -181,6 +184,7 @@ class _SourceClaims(_Rows):
         self.set_source_info(item)
         place = nodes.inline("", claim.place, classes=["claim-place"])
         item += self.head(claim.id, self.outcome(claim.id, _BADGE), place)
+        item += quotation(claim)
         item += self.paragraph(claim.statement, "claim-statement")
         item += [self.outcome(claim.id, what) for what in (_MEASURED, _WHERE)]
         return item

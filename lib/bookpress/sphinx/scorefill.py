@@ -11,7 +11,7 @@ from measured_book.evidence.registry import SOURCES
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from bookpress.sphinx.claim_nodes import badge, measurement, sentence
+from bookpress.sphinx.claim_nodes import badge, counted, measurement, sentence
 from bookpress.sphinx.exports import FORMATS
 from bookpress.sphinx.nodes import (
     score_counts,
@@ -20,11 +20,22 @@ from bookpress.sphinx.nodes import (
     score_row,
 )
 from bookpress.sphinx.ranks import selects_html
-from bookpress.sphinx.scores import PLANNED, SCORECARD, SOURCE, UNRECORDED, Row, page_with, rows_of
+from bookpress.sphinx.scores import (
+    OURS,
+    PLANNED,
+    SCORECARD,
+    SOURCE,
+    UNRECORDED,
+    Row,
+    page_with,
+    rows_of,
+)
 from bookpress.sphinx.words import SIGNS, SYMBOLS
 
 VERDICTS = (*SYMBOLS, UNRECORDED, PLANNED)
 """Every word that a row can have as its verdict, in the order of the pages."""
+_GROUPS: Mapping[str, str] = {**SOURCES, OURS: "our own checks"}
+"""What rows are counted with, in words."""
 
 
 class FillScores(SphinxPostTransform):
@@ -99,7 +110,8 @@ class FillScores(SphinxPostTransform):
         if form == "sources":
             yield self._sources(rows)
             return
-        chosen = [row for row in rows.values() if source in (None, row["source"])]
+        within = [row for row in rows.values() if source in (None, row["source"])]
+        chosen = [row for row in within if row["group"] != OURS]
         counts = Counter(row["verdict"] for row in chosen)
         covered = sum(row["covered"] for row in chosen)
         here = {"source": source} if source else {}
@@ -113,6 +125,11 @@ class FillScores(SphinxPostTransform):
             else ", all covered by a chapter."
         )
         yield words
+        yield self._list_of(counts, here)
+        if ours := len(within) - len(chosen):
+            yield self._apart(ours, [row for row in within if row["group"] == OURS])
+
+    def _list_of(self, counts: Mapping[str, int], here: Mapping[str, str]) -> nodes.bullet_list:
         listed = nodes.bullet_list(classes=["score-counts"])
         for verdict in VERDICTS:
             if counts[verdict]:
@@ -120,7 +137,16 @@ class FillScores(SphinxPostTransform):
                 inner = nodes.inline("", "", badge(verdict), number)
                 link = self._filtered(inner, {**here, "verdict": verdict})
                 listed += nodes.list_item("", nodes.paragraph("", "", link))
-        yield listed
+        return listed
+
+    def _apart(self, ours: int, rows: Iterable[Row]) -> nodes.paragraph:
+        """Count the rows of which the source says nothing, for themselves."""
+        words = nodes.paragraph("", "Counted apart: ", classes=["score-apart"])
+        told = "1 check of our own" if ours == 1 else f"{ours} checks of our own"
+        words += self._filtered(told, {"source": OURS})
+        verdicts = counted(row["verdict"] for row in rows)
+        words += nodes.Text(f", of which the source says nothing ({verdicts}).")
+        return words
 
     def _sources(self, rows: Mapping[str, Row]) -> nodes.table:
         """Return a table: a row for each source document, a column for each verdict there is."""
@@ -130,8 +156,8 @@ class FillScores(SphinxPostTransform):
         for title in ("Source", "claims", *verdicts):
             header += nodes.entry("", nodes.paragraph("", title))
         body = nodes.tbody()
-        for source, words in SOURCES.items():
-            own = [row for row in rows.values() if row["source"] == source]
+        for source, words in _GROUPS.items():
+            own = [row for row in rows.values() if row["group"] == source]
             if not own:
                 continue
             page = page_with(self.env, SOURCE, source)
@@ -203,8 +229,8 @@ def form_html(rows: Mapping[str, Row]) -> str:
         if verdicts[word]
     )
     sources = _options(
-        (source, sentence(words)[:-1], sum(row["source"] == source for row in rows.values()))
-        for source, words in SOURCES.items()
+        (source, sentence(words)[:-1], sum(row["group"] == source for row in rows.values()))
+        for source, words in _GROUPS.items()
     )
     return f"""<form class="score-filter" role="search" aria-label="Filter the claims" hidden>
 <fieldset><legend>Verdict</legend>{boxes}</fieldset>

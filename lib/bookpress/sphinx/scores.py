@@ -28,6 +28,8 @@ SCORECARD = "measured_scorecard"
 SOURCE = "measured_source"
 """Page metadata: the source document whose claims the page walks through."""
 PLANNED, UNRECORDED = "planned", "not recorded"
+OURS = "ours"
+"""The group of the rows of which their source says nothing; all others are grouped by their source."""
 
 Row = dict[str, Any]
 
@@ -85,6 +87,7 @@ def gather(env: BuildEnvironment) -> dict[str, Row]:
             "verdict": verdict,
             "covered": claim.status == "covered",
             "source": claim.source,
+            "group": group_of(claim),
             "place": claim.place,
             "chapter": claim.chapter,
             "title": _title(env, claim.chapter),
@@ -95,6 +98,11 @@ def gather(env: BuildEnvironment) -> dict[str, Row]:
             "doubt": kept.get("doubt", ""),
         }
     return rows
+
+
+def group_of(claim: Claim) -> str:
+    """Return what a claim is counted with: its source, or our own checks."""
+    return OURS if claim.ours else claim.source
 
 
 def _title(env: BuildEnvironment, chapter: str) -> str:

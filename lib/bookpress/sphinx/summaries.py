@@ -19,7 +19,7 @@ from bookpress.sphinx.claim_nodes import Shows, claims_of, note_registry
 from bookpress.sphinx.outcomes import base_of, order
 from bookpress.sphinx.page import warn
 from bookpress.sphinx.ranks import sharpness, surprise_rank
-from bookpress.sphinx.scores import SHOWS_ROWS, Row, rows_of
+from bookpress.sphinx.scores import OURS, SHOWS_ROWS, Row, rows_of
 
 MANY = 5
 """Claims that a list shows at most."""
@@ -72,25 +72,26 @@ class FillSummaries(SphinxPostTransform):
 
 def _summary(said: Mapping[str, nodes.Element], rows: Mapping[str, Row]) -> Iterator[nodes.Node]:
     decided = {word for _, words in _LISTS for word in words}
-    tested = [claim for claim in said if rows[claim]["verdict"] in decided]
+    own = [claim for claim in said if rows[claim]["group"] != OURS]
+    tested = [claim for claim in own if rows[claim]["verdict"] in decided]
     holder = nodes.container(classes=["source-summary"])
     for title, words in _LISTS:
-        own = [claim for claim in tested if rows[claim]["verdict"] in words]
-        if own:
+        fit = [claim for claim in tested if rows[claim]["verdict"] in words]
+        if fit:
             counts = ", ".join(
                 f"{many} {word}"
                 for word in words
-                if (many := sum(rows[claim]["verdict"] == word for claim in own))
+                if (many := sum(rows[claim]["verdict"] == word for claim in fit))
             )
             head = nodes.paragraph("", "", nodes.strong("", title))
             head += nodes.Text(f": {counts} of {len(tested)} claims.")
-            chosen = choose(own, rows, {claim: said[claim]["kind"] for claim in own})
+            chosen = choose(fit, rows, {claim: said[claim]["kind"] for claim in fit})
             listed = nodes.bullet_list()
             for claim in chosen:
                 listed += _item(claim, said[claim], rows[claim])
             holder += nodes.container("", head, listed)
     yield holder
-    if rest := len(said) - len(tested):
+    if rest := len(own) - len(tested):
         others = "One more is" if rest == 1 else f"{rest} more are"
         yield nodes.paragraph("", f"{others} cited, undecided or still to be tested.")
 

@@ -160,6 +160,15 @@ def _bound_rule(rule: Mapping[str, Any]) -> str:
     return f"Every number is {_bounds(rule)}{control}."
 
 
+def _corrected(rule: Mapping[str, Any]) -> str:
+    """Say what all experiments of a chapter together demand; the rule alone is not the whole of it."""
+    level = _percent(1 - rule["confidence"])
+    return (
+        f" A p above {level} after Holm's correction, over all experiments of the chapter, leaves it "
+        "inconclusive."
+    )
+
+
 def _difference_rule(rule: Mapping[str, Any]) -> str:
     side = "above" if rule["direction"] == "greater" else "below"
     size = number_text(rule["smallest_effect"])
@@ -167,7 +176,7 @@ def _difference_rule(rule: Mapping[str, Any]) -> str:
     paired = "paired by seed" if rule["paired"] else "of independent seeds"
     return (
         f"The mean difference, {paired}, lies {side} {size}, and its "
-        f"{_percent(rule['confidence'])} interval lies wholly {side} 0."
+        f"{_percent(rule['confidence'])} interval lies wholly {side} 0." + _corrected(rule)
     )
 
 
@@ -176,7 +185,7 @@ def _equivalence_rule(rule: Mapping[str, Any]) -> str:
     level = _percent(1 - rule["confidence"])
     return (
         f"The mean difference, {paired}, is smaller than {number_text(rule['margin'])} either way, "
-        f"by two one-sided tests at {level}."
+        f"by two one-sided tests at {level}." + _corrected(rule)
     )
 
 
@@ -190,13 +199,17 @@ def _threshold_words(rule: Mapping[str, Any]) -> str:
 
 def _proportion_rule(rule: Mapping[str, Any]) -> str:
     confidence = _percent(rule["confidence"])
-    return f"The share is {_threshold_words(rule)}, with its whole exact {confidence} interval."
+    return (
+        f"The share is {_threshold_words(rule)}, with its whole exact {confidence} interval."
+        + _corrected(rule)
+    )
 
 
 def _threshold_rule(rule: Mapping[str, Any]) -> str:
     confidence = _percent(rule["confidence"])
     return (
         f"The mean over seeds is {_threshold_words(rule)}, with its whole {confidence} t interval."
+        + _corrected(rule)
     )
 
 

@@ -100,6 +100,10 @@ def long_text(found: Mapping[str, Claim], width: int) -> Iterator[str]:
 def _fields(claim: Claim) -> Iterator[tuple[str, str]]:
     yield "id", f"{claim.id} ({claim.kind}, {claim.status})"
     yield "source", f"{SOURCES[claim.source]}, {claim.place}"
+    if claim.quote:
+        yield "quote", claim.quote
+    if claim.ours:
+        yield "our check", claim.ours
     yield "statement", claim.statement
     yield "chapter", claim.chapter
     yield "scope", claim.scope

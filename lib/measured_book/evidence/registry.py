@@ -9,6 +9,7 @@ and then lists claims::
     id = "CS-1.3"                     # SOURCE-section.row, with a letter when a row was split
     source = "CS"                     # CS, DA, DD, EX or IW; LT for a paper, named by `reference`
     place = "section 1"               # where in the source
+    quote = "The similarity depends primarily on the relative distance"    # its own words, 40 at most
     statement = "Similarity depends on the offset alone."     # in our own words
     kind = "identity"                 # identity | arithmetic | experiment | pretrained | cited
     scope = "Sinusoidal encodings themselves, before any learned projection."
@@ -82,6 +83,9 @@ text of the page::
 Fields beside those of the examples:
 
 - ``chapter`` may stand in a claim instead of at the top of the file.
+- ``quote``: what the source says, letter by letter, with ``[...]`` for what is left out: see `quotations`.
+  Where it says nothing of what is tested, ``ours`` says in its place why we ask; such a row is shown as *our
+  check*, and counted apart. Each claim of a document has one of the two; a paper is named by its ``reference``.
 - ``seeds``: required for experiments, and for any rule that takes one value a seed: the number of
   values that each arm has.
 - ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"`` and when the
@@ -109,6 +113,7 @@ from pathlib import Path
 from typing import Any
 
 from measured_book.evidence.grammar import ExpressionError, parse
+from measured_book.evidence.quotations import TITLES, wrong_form
 from measured_book.evidence.schema import (
     KINDS,
     RULES,
@@ -404,6 +409,20 @@ def _expected(table: _Table) -> Verdict | None:
     return Verdict(value)
 
 
+def _quotation(table: _Table, source: str) -> tuple[str, str]:
+    """The source's own words, or why the row is ours."""
+    quote = table.text("quote", needed=False) or ""
+    ours = table.text("ours", needed=False) or ""
+    if quote and ours:
+        raise table.error("quote, ours", "one of the two", _Words("both"))
+    if quote and source not in TITLES:
+        raise table.error("quote", "none for a paper, which `reference` names", quote)
+    if quote and (problem := wrong_form(quote)) is not None:
+        expected, came = problem
+        raise table.error("quote", expected, _Words(came))
+    return quote, ours
+
+
 def _references(table: _Table) -> tuple[str, ...]:
     value = table.take("reference")
     if value is None:
@@ -428,6 +447,7 @@ def _claim(row: object, lines: _Lines, number: int, chapter: object) -> Claim:
     if not claim_id.startswith(source + "-"):
         raise table.error("source", f"{claim_id[:2]}, as in the id", source)
     place = table.needed_text("place")
+    quote, ours = _quotation(table, source)
     statement = table.needed_text("statement")
     kind = table.choice("kind", KINDS)
     scope = table.needed_text("scope")
@@ -500,6 +520,8 @@ def _claim(row: object, lines: _Lines, number: int, chapter: object) -> Claim:
         references=references,
         expected=expected,
         evidence=evidence,
+        quote=quote,
+        ours=ours,
     )
 
 
@@ -601,7 +623,7 @@ def claims(
 
     >>> rotary = claims(ids="DD-7.*", source="DD")
     >>> rotary["DD-7.6"].statement
-    'Rotary scores depend on the offset m - n only.'
+    'Rotary scores capture the relative position m - n.'
     >>> [claim_id for claim_id, found in rotary.items() if found.kind == "cited"]
     ['DD-7.9']
     >>> sorted({found.chapter for found in claims("book/training/w*").values()})

@@ -386,6 +386,8 @@ class Claim:
     """A row of the registry.
 
     Attributes:
+        quote: the source's own words, see `quotations`; empty for papers, and where the source says nothing.
+        ours: why we ask although the source says nothing of it; empty for what a source says.
         seeds: how many values each arm has, where a rule takes one value a seed.
         evidence: the rule's values as expressions, for a claim without parts; empty where a function of the
             room gives them.
@@ -410,6 +412,8 @@ class Claim:
     references: tuple[str, ...] = ()
     expected: Verdict | None = None
     evidence: Evidence = field(default_factory=dict, hash=False)
+    quote: str = ""
+    ours: str = ""
 
     @property
     def is_written(self) -> bool:

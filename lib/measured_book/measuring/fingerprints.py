@@ -287,9 +287,11 @@ def opening(job: Job, steps: int = STEPS, *, nudged: bool = False) -> Run:
         nudged: whether its fresh weights are moved in their thirteenth digit.
     """
     every, prepare = job.settings["evaluate_every"], job.settings["prepare"]
+    taken = min(steps, job.settings["steps"])
     changed = {
-        "steps": min(steps, job.settings["steps"]),
-        "evaluate_every": None if every is None else 1,
+        "steps": taken,
+        # once, at the end: an evaluation takes longer than a step, and each would tell what the last one tells
+        "evaluate_every": None if every is None else taken,
         "prepare": Nudged(prepare) if nudged else prepare,
     }
     return replace(job, settings={**job.settings, **changed}, checkpoint_every=None).train()

@@ -128,7 +128,7 @@ def turned(
     """
     if matrix.shape[0] < matrix.shape[1]:
         return turned(matrix.T, generator).T
-    middle = torch.linalg.qr(matrix).R  # the same singular values, in a square
+    middle = torch.linalg.qr(matrix, mode="r").R  # the same singular values, in a square
     left = orthonormal(matrix.shape[0], matrix.shape[1], generator)
     right = orthonormal(matrix.shape[1], matrix.shape[1], generator)
     return (left.to(matrix) @ middle) @ right.to(matrix)

@@ -28,6 +28,7 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.internals.places import Places, select, select_one
 from measured_transformer.models.decoder import Decoder
+from measured_transformer.parts.attention import MultiHeadAttention
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -147,7 +148,8 @@ class Sweep:
             self.onward(0)
         found = []
         for name, block in zip(names, self.model.blocks, strict=True):
-            attention: Any = block.attention
+            attention = block.attention
+            assert isinstance(attention, MultiHeadAttention)
             written = attention.output.weight.unflatten(1, (attention.n_heads, -1))
             # as long as the product with the whole matrix, by a square one
             short = torch.linalg.qr(written.transpose(0, 1)).R  # head, d_head, d_head

@@ -154,7 +154,7 @@ def repeated_strings(
 
 def with_first(
     texts: Int[Tensor, "text position"], first: First, *, tokenizer: Tokenizer | None = None
-) -> Int[Tensor, "text position"]:
+) -> Int[Tensor, "text longer"]:
     """The texts behind a first token; see `draw`."""
     return _opened(texts, first, smollm2().tokenizer if tokenizer is None else tokenizer)
 

@@ -15,10 +15,10 @@ Wang et al. (2023), "Interpretability in the Wild"; Chan et al. (2022), "Causal 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -59,6 +59,44 @@ class Component:
     def label(self) -> str:
         """The tap's name, with the head's number."""
         return self.tap if self.head is None else f"{self.tap} head {self.head}"
+
+
+def listed(name: str, given: Any, *kinds: type[Any]) -> list[Any]:
+    """What an instrument was given, as a list: several components, or one by itself.
+
+    Args:
+        name: of the argument, for the error.
+        given: one object or several.
+        kinds: the classes that they may have; `Component` when none is given.
+
+    Raises:
+        ValueError: when one of them is another kind of thing, such as the bare name of a tap.
+
+    >>> listed("components", Component("embedding"))
+    [Component(tap='embedding', head=None)]
+    >>> listed("components", ["embedding"])
+    Traceback (most recent call last):
+    ValueError: components must be of the class Component, got 'embedding': write Component('embedding')
+    """
+    classes: tuple[type[Any], ...] = kinds or (Component,)
+    if isinstance(given, classes):
+        return [given]
+    place = isinstance(given, tuple) and [*map(type, given)] == [str, int]  # a tap and a head
+    several = isinstance(given, Iterable) and not isinstance(given, str | Tensor) and not place
+    found = list(given) if several else [given]
+    for each in found:
+        if not isinstance(each, classes):
+            told, hint = " or ".join(one.__name__ for one in classes), ""
+            if isinstance(each, str) and Component in classes:
+                hint = f": write Component({each!r})"
+            elif (
+                isinstance(each, tuple)
+                and [*map(type, each)] == [str, int]
+                and Component in classes
+            ):
+                hint = f": write Component({each[0]!r}, {each[1]})"
+            raise ValueError(f"{name} must be of the class {told}, got {each!r}{hint}")
+    return found
 
 
 def of_head(value: Float[Tensor, "..."], head: int) -> int:
@@ -118,7 +156,7 @@ def feedforwards(model: Model) -> list[Component]:
 @contextmanager
 def ablated(
     model: Model,
-    components: Sequence[Component],
+    components: Sequence[Component] | Component,
     how: How = "mean",
     *,
     reference: Batch | None = None,
@@ -147,6 +185,14 @@ def ablated(
     ...     bool((model(tokens) == 0).all())
     True
     """
+    _check(how, reference, order)
+    components = listed("components", components)
+    seen = {} if how == "zero" or reference is None else _seen(model, components, [reference])
+    with _all(model, _changes(components, seen, how, order)):
+        yield
+
+
+def _check(how: How, reference: Batch | None, order: Tensor | None) -> None:
     if how not in get_args(How):
         raise ValueError(f"components are ablated by {', '.join(get_args(How))}; got {how!r}")
     if how != "zero" and reference is None:
@@ -155,11 +201,27 @@ def ablated(
         raise ValueError(
             f"order must be one number of a sequence for each, got {order.dtype} of shape {tuple(order.shape)}"
         )
-    seen: dict[str, Tensor] = {}
-    if reference is not None and how != "zero":
-        with capture(model, *{c.tap for c in components}) as seen, torch.no_grad():
-            predict(model, reference)
-    # One change for each tap and head, each in a context of its own: they nest.
+
+
+@torch.no_grad()
+def _seen(
+    model: Model, components: Sequence[Component], reference: Sequence[Batch]
+) -> dict[str, Tensor]:
+    """What passes the components' taps on sequences that are run part by part."""
+    found: list[dict[str, Tensor]] = []
+    for part in reference:
+        with capture(model, *{c.tap for c in components}) as seen:
+            predict(model, part)
+        found.append(seen)
+    if len(found) == 1:
+        return found[0]
+    return {tap: torch.cat([seen[tap] for seen in found]) for tap in found[0]}
+
+
+def _changes(
+    components: Sequence[Component], seen: Mapping[str, Tensor], how: How, order: Tensor | None
+) -> list[Mapping[str, Change]]:
+    """One change for each tap and head, each for a context of its own: they nest."""
     changes: list[Mapping[str, Change]] = []
     for component in components:
         value = _replacement(seen.get(component.tap), how, order)
@@ -170,8 +232,7 @@ def ablated(
             if isinstance(value, Tensor):
                 own = value[:, [of_head(value, component.head)]]
             changes.append({component.tap: at(_same_shape(own, how), heads=component.head)})
-    with _all(model, changes):
-        yield
+    return changes
 
 
 @contextmanager
@@ -229,12 +290,13 @@ def loss(model: Model, batch: Batch) -> float:
 @takes_text(batches=["batch", "reference"])
 def effects(
     model: Model,
-    components: Sequence[Component | Sequence[Component]],
+    components: Sequence[Component | Sequence[Component]] | Component,
     batch: Batch,
     *,
     how: How = "mean",
     reference: Batch | None = None,
     metric: Metric = accuracy,
+    rows: int | None = None,
 ) -> Float[ndarray, "component"]:
     """The change of a metric when each component is ablated on its own: ablated minus whole.
 
@@ -244,9 +306,11 @@ def effects(
         batch: what the metric is measured on.
         how, reference: as in `ablated`.
         metric: `accuracy`, `loss`, or any function of model and batch.
+        rows: how many sequences are run at once; all when None. Few take less memory, as a large vocabulary
+            asks for. The metric must then be a mean over scored positions, as `accuracy` and `loss` are.
 
     Raises:
-        ValueError: as `ablated`.
+        ValueError: as `ablated`, and when `rows` is not positive.
 
     >>> from measured_transformer.analysis.handmade import heads_model
     >>> from measured_transformer.tasks.reversal import Reversal
@@ -255,10 +319,68 @@ def effects(
     >>> [bool(fall < -0.5) for fall in effects(model, heads(model), batch, how="zero")]
     [False, True]
     """
+    several = [components] if isinstance(components, Component | str) else components
+    groups = [listed("components", each) for each in several]
+    if rows is not None:
+        return _effects_by_rows(model, groups, batch, how, reference, metric, rows)
     whole = metric(model, batch)
     found = []
-    for each in components:
-        group = [each] if isinstance(each, Component) else list(each)
+    for group in groups:
         with ablated(model, group, how, reference=reference):
             found.append(metric(model, batch) - whole)
     return np.array(found)
+
+
+def _effects_by_rows(
+    model: Model,
+    groups: Sequence[Sequence[Component]],
+    batch: Batch,
+    how: How,
+    reference: Batch | None,
+    metric: Metric,
+    rows: int,
+) -> Float[ndarray, "component"]:
+    _check(how, reference, None)
+    if rows < 1:
+        raise ValueError(f"rows must be a positive number of sequences, got {rows}")
+    count = len(batch.inputs)
+    if reference is not None and how == "resample" and len(reference.inputs) != count:
+        raise ValueError(
+            f"'resample' needs a reference of as many sequences as are changed, got {len(reference.inputs)} "
+            f"for {count}"
+        )
+    places = torch.arange(count).split(rows)
+    parts = [_part(batch, some) for some in places]
+    shares = [float(part.scored.sum()) / float(batch.scored.sum()) for part in parts]
+    replacing = [] if how == "zero" or reference is None else _split(reference, rows)
+
+    def measured(group: Sequence[Component], seen: Mapping[str, Tensor]) -> float:
+        total = 0.0
+        for some, part, share in zip(places, parts, shares, strict=True):
+            order = (some + 1) % count if how == "resample" else None
+            if share:
+                with _all(model, _changes(group, seen, how, order)):
+                    total += share * metric(model, part)
+        return total
+
+    whole, found = measured([], {}), []
+    taps_seen: frozenset[str] = frozenset()
+    seen: dict[str, Tensor] = {}
+    for group in groups:
+        wanted = frozenset(one.tap for one in group)
+        if replacing and wanted != taps_seen:  # heads of one layer share a run of the reference
+            seen, taps_seen = _seen(model, group, replacing), wanted
+        found.append(measured(group, seen) - whole)
+    return np.array(found)
+
+
+def _split(batch: Batch, rows: int) -> list[Batch]:
+    return [_part(batch, some) for some in torch.arange(len(batch.inputs)).split(rows)]
+
+
+def _part(batch: Batch, rows: Int[Tensor, "row"]) -> Batch:
+    """Some sequences of a batch."""
+    given: dict[str, Any] = {one.name: getattr(batch, one.name) for one in fields(batch)}
+    gold = {name: tensor[rows] for name, tensor in given.pop("gold").items()}
+    given = {name: x if x is None else x[rows] for name, x in given.items()}
+    return Batch(**given, gold=gold)

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from scipy.stats import rankdata
 from torch import Tensor
 
-from measured_transformer.analysis.ablation import Component
+from measured_transformer.analysis.ablation import Component, listed
 from measured_transformer.analysis.attribution import Explained, Target, embedded
 from measured_transformer.analysis.patching import patched
 from measured_transformer.analysis.references import part_of, seen_on
@@ -38,7 +38,7 @@ def attribution_patched(
     model: Explained,
     into: Int[Tensor, "example position"],
     source: Int[Tensor, "example position"],
-    components: Sequence[Component],
+    components: Sequence[Component] | Component,
     target: Target,
     *,
     steps: int = 1,
@@ -76,6 +76,7 @@ def attribution_patched(
         )
     if steps < 1:
         raise ValueError(f"a gradient is taken at one point at least, got steps={steps}")
+    components = listed("components", components)
     own, other = (seen_on(model, tokens, components).values for tokens in (into, source))
     slopes = _slopes(model, into, source, list(own), target, steps)
     found = {}
@@ -154,7 +155,7 @@ def compare_patching(
     model: Explained,
     into: Int[Tensor, "example position"],
     source: Int[Tensor, "example position"],
-    components: Sequence[Component],
+    components: Sequence[Component] | Component,
     target: Target,
     *,
     positions: Places | None = None,
@@ -179,6 +180,7 @@ def compare_patching(
     >>> found.patched[:, 0], found.largest_error
     (tensor([0., 1.], dtype=torch.float64), 0.0)
     """
+    components = listed("components", components)
     by_position = attribution_patched(model, into, source, components, target, steps=steps)
     # With a last axis each stands as a stream does, so that `at` finds the positions.
     estimated = [

@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from measured_transformer.analysis.ablation import Component, feedforwards, heads
+from measured_transformer.analysis.ablation import Component, feedforwards, heads, listed
 from measured_transformer.analysis.attribution import Explained, Target
 from measured_transformer.analysis.edges import Edge
 from measured_transformer.analysis.path_patching import edges_replaced
@@ -37,6 +37,7 @@ from measured_transformer.analysis.texts import takes_text
 
 Part = Component | Edge
 """What a circuit is made of: components, or edges between them."""
+_KINDS: tuple[type[Component], type[Edge]] = (Component, Edge)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Ablations:
     values: Values
 
     @torch.no_grad()
-    def only(self, kept: Iterable[Part]) -> Float[Tensor, "example"]:
+    def only(self, kept: Iterable[Part] | Part) -> Float[Tensor, "example"]:
         """The target when only these parts are left whole and all others are ablated.
 
         Raises:
@@ -75,7 +76,7 @@ class Ablations:
         with replaced(self.model, components, self.values):
             return self.target(self.model(self.tokens))
 
-    def without(self, gone: Iterable[Part]) -> Float[Tensor, "example"]:
+    def without(self, gone: Iterable[Part] | Part) -> Float[Tensor, "example"]:
         """The target when these parts are ablated and all others are left whole.
 
         Raises:
@@ -84,8 +85,8 @@ class Ablations:
         gone = self._known(gone)
         return self.only([each for each in self.parts if each not in gone])
 
-    def _known(self, parts: Iterable[Part]) -> set[Part]:
-        found = set(parts)
+    def _known(self, parts: Iterable[Part] | Part) -> set[Part]:
+        found = set(listed("parts", parts, *_KINDS))
         if strange := found - set(self.parts):
             raise ValueError(
                 f"{next(iter(strange)).label} is none of the {len(self.parts)} parts that may be ablated"
@@ -100,7 +101,7 @@ def ablations(
     target: Target,
     how: Replaced,
     *,
-    parts: Sequence[Part] | None = None,
+    parts: Sequence[Part] | Part | None = None,
     reference: Int[Tensor, "sequence position"] | None = None,
     generator: torch.Generator | None = None,
 ) -> Ablations:
@@ -121,7 +122,8 @@ def ablations(
             needs.
         KeyError: when there is no such tap.
     """
-    every = tuple([*heads(model), *feedforwards(model)] if parts is None else parts)
+    all_parts: Sequence[Part] = [*heads(model), *feedforwards(model)]
+    every = tuple(all_parts if parts is None else listed("parts", parts, *_KINDS))
     if not every or len({type(each) for each in every}) > 1:
         raise ValueError(
             "the parts that may be ablated are components alone or edges alone, at least one, got "
@@ -165,7 +167,7 @@ class CircuitScore:
         return (value - self.nothing) / whole if whole else float("nan")
 
 
-def circuit_score(setting: Ablations, circuit: Sequence[Part]) -> CircuitScore:
+def circuit_score(setting: Ablations, circuit: Sequence[Part] | Part) -> CircuitScore:
     """Compare a circuit with the model, and the model without it with nothing.
 
     Args:
@@ -194,7 +196,7 @@ def circuit_score(setting: Ablations, circuit: Sequence[Part]) -> CircuitScore:
 
 
 def incompleteness(
-    setting: Ablations, circuit: Sequence[Part], subsets: Iterable[Sequence[Part]]
+    setting: Ablations, circuit: Sequence[Part] | Part, subsets: Iterable[Sequence[Part]]
 ) -> Float[Tensor, "subset"]:
     r"""How far circuit and model are apart once both lost the same: $|F(C \setminus K) - F(M \setminus K)|$.
 
@@ -215,7 +217,7 @@ def incompleteness(
 
 
 def minimality(
-    setting: Ablations, circuit: Sequence[Part], *, gone: Sequence[Part] = ()
+    setting: Ablations, circuit: Sequence[Part] | Part, *, gone: Sequence[Part] | Part = ()
 ) -> dict[Part, float]:
     r"""What each part of a circuit adds: $F(C \setminus K) - F(C \setminus (K \cup \{v\}))$.
 
@@ -238,7 +240,7 @@ def minimality(
 
 
 def random_subsets(
-    circuit: Sequence[Part], count: int, generator: torch.Generator
+    circuit: Sequence[Part] | Part, count: int, generator: torch.Generator
 ) -> list[list[Part]]:
     """Draw sets of a circuit's parts, each part in or out with equal chance.
 
@@ -247,16 +249,18 @@ def random_subsets(
     >>> sorted({len(each) for each in drawn})
     [0, 1, 2, 3]
     """
+    circuit = listed("parts", circuit, *_KINDS)
     chosen = torch.rand(count, len(circuit), generator=generator) < 0.5
     return [
         [part for part, is_in in zip(circuit, row, strict=True) if is_in] for row in chosen.tolist()
     ]
 
 
-def _less(circuit: Sequence[Part], gone: Sequence[Part]) -> list[Part]:
-    if strange := set(gone) - set(circuit):
+def _less(circuit: Sequence[Part] | Part, gone: Sequence[Part] | Part) -> list[Part]:
+    parts, others = (listed("parts", each, *_KINDS) for each in (circuit, gone))
+    if strange := set(others) - set(parts):
         raise ValueError(f"{next(iter(strange)).label} is no part of the circuit")
-    return [each for each in circuit if each not in set(gone)]
+    return [each for each in parts if each not in set(others)]
 
 
 def _mean(target: Tensor) -> float:

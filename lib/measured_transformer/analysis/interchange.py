@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from measured_transformer.analysis.ablation import Component
+from measured_transformer.analysis.ablation import Component, listed
 from measured_transformer.analysis.attribution import Explained
 from measured_transformer.analysis.references import part_of, seen_on
 from measured_transformer.analysis.texts import takes_text
@@ -47,7 +47,7 @@ class Aligned:
             when None.
     """
 
-    components: tuple[Component, ...]
+    components: Sequence[Component] | Component
     positions: Places | None = None
     source_positions: Places | None = None
     subspace: Float[Tensor, "width direction"] | None = None
@@ -85,8 +85,9 @@ def interchanged(
         for variable, source in sources:
             where = variable.positions
             places = where if variable.source_positions is None else variable.source_positions
-            seen = seen_on(model, source, variable.components).values
-            for each in variable.components:
+            components = listed("components", variable.components)
+            seen = seen_on(model, source, components).values
+            for each in components:
                 part = part_of(seen[each.tap], head=each.head, positions=places)
                 change = at(_exchange(part, variable.subspace), heads=each.head, positions=where)
                 stack.enter_context(intervene(model, {each.tap: change}))

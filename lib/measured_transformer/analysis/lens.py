@@ -12,23 +12,27 @@ Lenses take a model with its tokenizer and texts as well, see `texts`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional as F
 
 from measured_transformer.analysis.residual import ledger
+from measured_transformer.analysis.states import of_positions
 from measured_transformer.analysis.texts import takes_text
+from measured_transformer.internals.places import Places
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.losses import cross_entropy
 from measured_transformer.training.seeding import make_generator
 
+Rows = Int[Tensor, "row"] | slice
 Reader = Decoder | Encoder
 """A model whose final norm and unembedding can read any state of its stream."""
 
@@ -75,8 +79,12 @@ def logit_lens(model: Reader, batch: Batch) -> EarlyReading:
 @takes_text("tokens")
 @torch.no_grad()
 def lens_logits(
-    model: Reader, tokens: Int[Tensor, "batch position"]
-) -> Float[Tensor, "depth batch position vocab"]:
+    model: Reader,
+    tokens: Int[Tensor, "batch position"],
+    *,
+    positions: Places | None = None,
+    keep: Callable[[Tensor], Tensor] | None = None,
+) -> Shaped[Tensor, "depth *kept"]:
     """The logit lens at each depth, for sequences without known answers.
 
     The last ones are the model's own. Of BERT's head the layer before the unembedding is part of the reading.
@@ -84,16 +92,24 @@ def lens_logits(
     Args:
         model: with a head; of an encoder-decoder its `interop.sides.TargetSide`.
         tokens: what it reads.
+        positions: which are read; all when None.
+        keep: what to keep of the logits (batch position vocab) of each depth, such as those of some tokens.
+            The logits of one depth alone are then there at once, which a large vocabulary asks for.
+
+    Returns:
+        (depth batch position vocab), or (depth ...) of what `keep` gives.
 
     Raises:
-        ValueError: when the model has no head.
+        ValueError: when the model has no head, or a position lies outside.
 
     >>> from measured_transformer.analysis.handmade import reversal_model
     >>> lens_logits(reversal_model(vocab=5, length=4), torch.tensor([[3, 1, 4, 2]]))[-1, 0].argmax(-1)
     tensor([2, 4, 1, 3])
     """
     _check_head(model)
-    return torch.stack([model.unembed(each) for each in ledger(model, tokens).blocks])
+    states = of_positions(ledger(model, tokens).blocks, positions)
+    read = (model.unembed(each) for each in states)
+    return torch.stack([logits if keep is None else keep(logits) for logits in read])
 
 
 def _check_head(model: Reader) -> None:
@@ -152,6 +168,7 @@ def fit_tuned_lens(
     steps: int = 300,
     size: int = 1024,
     rate: float = 3e-3,
+    at_once: int | None = None,
 ) -> TunedLens:
     """Fit a map for each depth, so that its reading approaches the model's own prediction.
 
@@ -166,42 +183,76 @@ def fit_tuned_lens(
         steps: number of steps.
         size: positions a step.
         rate: the first learning rate.
+        at_once: how many depths have their logits there at once, those of `size` positions each; all depths and
+            all positions when None. Few take less memory, as a large vocabulary asks for; the maps are the same
+            up to rounding. See `tuned_lens.train_tuned_lens` for a fit that takes less time, too.
 
     Raises:
-        ValueError: when steps, size or rate are not positive, or the model has no head.
+        ValueError: when steps, size, rate or `at_once` are not positive, or the model has no head.
     """
     _check_head(model)
     if steps < 1 or size < 1 or not rate > 0:
         raise ValueError(f"expected positive steps, size and rate, got {steps}, {size} and {rate}")
+    if at_once is not None and at_once < 1:
+        raise ValueError(f"at_once must be a positive number of depths, got {at_once}")
     states = depths(model, batch)[:, batch.scored].detach()  # depth, position, d_model
     last = len(states) - 1
-    with torch.no_grad():
-        final = model.unembed(states[-1:])[0].log_softmax(-1)
+    final = None
+    if at_once is None:
+        with torch.no_grad():
+            final = model.unembed(states[-1:])[0].log_softmax(-1)
     width = states.shape[-1]
     weight = torch.zeros(last, width, width, dtype=states.dtype, requires_grad=True)
     bias = torch.zeros(last, width, dtype=states.dtype, requires_grad=True)
+    together = [slice(i, i + (at_once or last)) for i in range(0, last, at_once or last)]
 
-    def gaps(rows: Int[Tensor, "row"] | slice) -> Float[Tensor, "depth"]:
-        some = states[:-1, rows]
+    def predicted(rows: Rows) -> Float[Tensor, "row vocab"]:
+        if final is not None:
+            return final[rows]
+        with torch.no_grad():
+            found: Tensor = model.unembed(states[-1:, rows])[0].log_softmax(-1)
+        return found
+
+    def gaps(
+        rows: Rows, wanted: Tensor, depths: slice, weight: Tensor, bias: Tensor
+    ) -> Float[Tensor, "depth"]:
+        some = states[:-1, rows][depths]
         log_read = model.unembed(some + some @ weight + bias[:, None]).log_softmax(-1)
-        wanted = final[rows]
         return (wanted.exp() * (wanted - log_read)).sum(-1).mean(-1)
 
-    everything = slice(None)
-    with torch.no_grad():
-        before = gaps(everything)
+    @torch.no_grad()
+    def all_gaps() -> Float[Tensor, "depth"]:
+        count = states.shape[1]
+        per = count if at_once is None else size
+        total = torch.zeros(last, dtype=states.dtype, device=states.device)
+        for start in range(0, count, per):
+            rows = slice(start, min(start + per, count)) if per < count else slice(None)
+            wanted = predicted(rows)
+            found = [gaps(rows, wanted, one, weight[one], bias[one]) for one in together]
+            share = 1.0 if per >= count else len(wanted) / count
+            total = total + share * torch.cat(found)
+        return total
+
+    def gradients(rows: Rows) -> tuple[Tensor, Tensor]:
+        wanted, found = predicted(rows), []
+        for one in together:
+            own = [part.detach()[one].requires_grad_() for part in (weight, bias)]
+            # Not `backward`: the model's own weights shall get no gradients.
+            found.append(torch.autograd.grad(gaps(rows, wanted, one, *own).sum(), own))
+        of_weight, of_bias = (torch.cat(each) for each in zip(*found, strict=True))
+        return of_weight, of_bias
+
+    before = all_gaps()
     updates = torch.optim.Adam([weight, bias], lr=rate)
     falling = torch.optim.lr_scheduler.LinearLR(updates, 1.0, 0.0, total_iters=steps)
     draws = make_generator(seed, "tuned lens")
     for _ in range(steps):
         rows = torch.randint(states.shape[1], (size,), generator=draws)
         updates.zero_grad()
-        # Not `backward`: the model's own weights shall get no gradients.
-        weight.grad, bias.grad = torch.autograd.grad(gaps(rows).sum(), [weight, bias])
+        weight.grad, bias.grad = gradients(rows)
         updates.step()
         falling.step()
-    with torch.no_grad():
-        after = gaps(everything)
+    after = all_gaps()
     return TunedLens(
         F.pad(weight.detach(), (0, 0, 0, 0, 0, 1)),
         F.pad(bias.detach(), (0, 0, 0, 1)),
@@ -211,10 +262,13 @@ def fit_tuned_lens(
 
 def _read(model: Reader, states: Tensor, batch: Batch) -> EarlyReading:
     _check_head(model)
-    read = torch.stack([model.unembed(each) for each in states])
-    losses = [float(cross_entropy(each, batch.targets, batch.scored)) for each in read]
-    right = (read.argmax(-1) == batch.targets)[:, batch.scored]
-    return EarlyReading(np.array(losses), _numpy(right.double().mean(-1)))
+    losses, accuracies = [], []
+    for each in states:  # the logits of one depth at a time
+        read = model.unembed(each)
+        losses.append(float(cross_entropy(read, batch.targets, batch.scored)))
+        right = (read.argmax(-1) == batch.targets)[batch.scored]
+        accuracies.append(float(right.double().mean()))
+    return EarlyReading(np.array(losses), np.array(accuracies))
 
 
 def largest_rise(losses: Float[ndarray, "*seed depth"]) -> Float[ndarray, "*seed"]:

@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from measured_transformer.analysis.ablation import Component
+from measured_transformer.analysis.ablation import Component, listed
 from measured_transformer.analysis.attribution import Explained, Target
 from measured_transformer.analysis.edges import (
     Edge,
@@ -48,7 +48,7 @@ from measured_transformer.internals.places import Places
 def edges_replaced(
     model: Explained,
     tokens: Int[Tensor, "example position"],
-    chosen: Sequence[Edge],
+    chosen: Sequence[Edge] | Edge,
     values: Values,
     *,
     positions: Places | None = None,
@@ -67,6 +67,7 @@ def edges_replaced(
         ValueError: when the model has no such edge, or a value does not fit.
         KeyError: when a sender's tap has no value.
     """
+    chosen = listed("chosen", chosen, Edge)
     *parts, last = sublayers(model)
     cut = senders_by_receiver([*parts, last], chosen)
     fixed: dict[
@@ -139,7 +140,7 @@ def edge_patched(
     model: Explained,
     into: Int[Tensor, "example position"],
     source: Int[Tensor, "example position"],
-    chosen: Sequence[Edge],
+    chosen: Sequence[Edge] | Edge,
     target: Target,
     *,
     positions: Places | None = None,
@@ -170,6 +171,7 @@ def edge_patched(
     0.25
     1.0
     """
+    chosen = listed("chosen", chosen, Edge)
     if not chosen:
         with torch.no_grad():
             return target(model(into))
@@ -183,7 +185,7 @@ def patched_along(
     model: Explained,
     clean: Int[Tensor, "example position"],
     corrupted: Int[Tensor, "example position"],
-    path: Sequence[Edge],
+    path: Sequence[Edge] | Edge,
     target: Target,
 ) -> Float[Tensor, "example"]:
     """The target of the clean run when a sender's corrupted value acts along one path alone.
@@ -201,6 +203,7 @@ def patched_along(
     Raises:
         ValueError: when there is no edge, the model has no such edge, or two of them do not meet.
     """
+    path = listed("path", path, Edge)
     parts = sublayers(model)
     senders_by_receiver(parts, path)
     if not path:

@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from measured_transformer.analysis.ablation import Component
+from measured_transformer.analysis.ablation import Component, listed
 from measured_transformer.analysis.attribution import Explained
 from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.at import at
@@ -104,7 +104,9 @@ class Reference:
 @takes_text("tokens")
 @torch.no_grad()
 def seen_on(
-    model: Explained, tokens: Int[Tensor, "sequence position"], components: Sequence[Component]
+    model: Explained,
+    tokens: Int[Tensor, "sequence position"],
+    components: Sequence[Component] | Component,
 ) -> Reference:
     """Run the model on a reference set, and keep what passes these components' taps.
 
@@ -124,6 +126,7 @@ def seen_on(
     tensor([[0.0000, 1.0000, 0.0000],
             [0.5000, 0.0000, 0.5000]])
     """
+    components = listed("components", components)
     if not components or not len(tokens):
         raise ValueError(
             "a reference needs at least one component and one sequence, got "
@@ -138,7 +141,7 @@ def seen_on(
 def replacements(
     model: Explained,
     tokens: Int[Tensor, "example position"],
-    components: Sequence[Component],
+    components: Sequence[Component] | Component,
     how: Replaced,
     *,
     reference: Int[Tensor, "sequence position"] | None = None,
@@ -174,7 +177,7 @@ def replacements(
 @contextmanager
 def replaced(
     model: Explained,
-    components: Sequence[Component],
+    components: Sequence[Component] | Component,
     values: Values,
     *,
     positions: Places | None = None,
@@ -199,6 +202,7 @@ def replaced(
     ...     model(tokens).argmax(-1)
     tensor([[3, 4, 1, 3]])
     """
+    components = listed("components", components)
     if missing := [each.label for each in components if each.tap not in values]:
         raise KeyError(
             f"no value is given for {missing[0]}; the taps with values are {', '.join(values)}"

@@ -18,8 +18,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from measured_transformer.analysis.states import of_positions
 from measured_transformer.analysis.texts import takes_text
 from measured_transformer.internals.capture import capture
+from measured_transformer.internals.places import Places
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
@@ -85,31 +87,69 @@ def mean_norm(x: Float[Tensor, "... d_model"]) -> float:
 
 
 def stream_norms(
-    states: Float[Tensor, "state batch position d_model"],
+    states: Float[Tensor, "state batch position d_model"], *, positions: Places | None = None
 ) -> Float[np.ndarray, "state"]:
-    """Mean length of the stream at each state."""
-    return _numpy(states.norm(dim=-1).mean(dim=(1, 2)))
+    """Mean length of the stream at each state.
+
+    Args:
+        states: of the stream.
+        positions: which the mean is over; all when None. In large models the state of the first token is many
+            times as long as all others and decides the mean: `slice(1, None)` leaves it out.
+
+    Raises:
+        ValueError: when a position lies outside.
+    """
+    return _numpy(of_positions(states, positions).norm(dim=-1).mean(dim=(1, 2)))
 
 
-def write_ratios(account: Ledger) -> Float[np.ndarray, "sublayer"]:
-    """Mean length of each write, divided by the mean length of the stream that it is added to."""
-    return _numpy(account.writes.norm(dim=-1).mean(dim=(1, 2))) / stream_norms(account.states)[:-1]
+def write_ratios(
+    account: Ledger, *, positions: Places | None = None
+) -> Float[np.ndarray, "sublayer"]:
+    """Mean length of each write, divided by the mean length of the stream that it is added to.
+
+    Args:
+        account: of a forward pass.
+        positions: as for `stream_norms`.
+
+    Raises:
+        ValueError: when a position lies outside.
+    """
+    written = of_positions(account.writes, positions).norm(dim=-1).mean(dim=(1, 2))
+    return _numpy(written) / stream_norms(account.states, positions=positions)[:-1]
 
 
-def write_cosines(account: Ledger) -> Float[np.ndarray, "sublayer"]:
-    """Mean cosine between each write and the stream it is added to; negative: it erases."""
-    cosines = F.cosine_similarity(account.writes, account.states[:-1], dim=-1)
-    return _numpy(cosines.mean(dim=(1, 2)))
+def write_cosines(
+    account: Ledger, *, positions: Places | None = None
+) -> Float[np.ndarray, "sublayer"]:
+    """Mean cosine between each write and the stream it is added to; negative: it erases.
+
+    Args:
+        account: of a forward pass.
+        positions: as for `stream_norms`.
+
+    Raises:
+        ValueError: when a position lies outside.
+    """
+    writes, states = (of_positions(x, positions) for x in (account.writes, account.states[:-1]))
+    return _numpy(F.cosine_similarity(writes, states, dim=-1).mean(dim=(1, 2)))
 
 
 def token_spread(
-    states: Float[Tensor, "state batch position d_model"],
+    states: Float[Tensor, "state batch position d_model"], *, positions: Places | None = None
 ) -> Float[np.ndarray, "state"]:
     """Share of the stream's size that differs between the tokens of a sequence.
 
     The root of sum |x_i - mean|^2 / sum |x_i|^2 over the positions i of a sequence, averaged over
     sequences: about 1 for tokens without anything in common, 0 when all positions hold the same vector.
+
+    Args:
+        states: of the stream.
+        positions: as for `stream_norms`; mean and sums are over these alone.
+
+    Raises:
+        ValueError: when a position lies outside.
     """
+    states = of_positions(states, positions)
     apart = (states - states.mean(dim=2, keepdim=True)).square().sum(dim=(2, 3))
     return _numpy((apart / states.square().sum(dim=(2, 3))).sqrt().mean(dim=1))
 

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
-from measured_transformer.analysis.ablation import Component
+from measured_transformer.analysis.ablation import Component, listed
 from measured_transformer.analysis.attribution import Explained, Target
 from measured_transformer.analysis.references import part_of, seen_on
 from measured_transformer.analysis.texts import takes_text
@@ -90,6 +90,7 @@ def mean_difference(
     >>> found.vector[:4]    # towards token 3, away from tokens 1 and 2
     tensor([ 0.0000, -0.5000, -0.5000,  1.0000], dtype=torch.float64)
     """
+    (component,) = listed("component", [component])
     ends = [_states(model, prompts, component, positions).mean(0) for prompts in (towards, away)]
     return SteeringVector(component, ends[0] - ends[1])
 

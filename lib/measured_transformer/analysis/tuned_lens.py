@@ -14,13 +14,17 @@ Source: Belrose et al. (2023), "Eliciting Latent Predictions from Transformers w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from measured_transformer.analysis.lens import Reader, TunedLens
 from measured_transformer.analysis.residual import ledger
+from measured_transformer.analysis.states import of_positions
 from measured_transformer.analysis.texts import takes_text
+from measured_transformer.internals.places import Places
 from measured_transformer.training.seeding import make_generator
 
 
@@ -95,17 +99,26 @@ def train_tuned_lens(
 @takes_text("tokens")
 @torch.no_grad()
 def tuned_logits(
-    model: Reader, lens: TunedLens, tokens: Int[Tensor, "batch position"]
-) -> Float[Tensor, "depth batch position vocab"]:
+    model: Reader,
+    lens: TunedLens,
+    tokens: Int[Tensor, "batch position"],
+    *,
+    positions: Places | None = None,
+    keep: Callable[[Tensor], Tensor] | None = None,
+) -> Shaped[Tensor, "depth *kept"]:
     """What the lens reads at each depth; at the last one the model's own logits.
 
     Args:
         model: the one that the lens was fitted to.
         lens: from `train_tuned_lens` or `lens.fit_tuned_lens`.
         tokens: any sequences.
+        positions, keep: as for `lens.lens_logits`.
+
+    Returns:
+        (depth batch position vocab), or (depth ...) of what `keep` gives.
 
     Raises:
-        ValueError: when the lens is for another number of layers or another width.
+        ValueError: when the lens is for another number of layers or another width, or a position lies outside.
     """
     shape = (len(model.blocks) + 1, model.config.d_model)
     if tuple(lens.bias.shape) != shape:
@@ -113,8 +126,9 @@ def tuned_logits(
             f"this lens is for {lens.bias.shape[0] - 1} layers of width {lens.bias.shape[1]}, and the model "
             f"has {shape[0] - 1} of width {shape[1]}"
         )
-    translated = lens.translated(ledger(model, tokens).blocks)
-    return torch.stack([model.unembed(each) for each in translated])
+    translated = lens.translated(of_positions(ledger(model, tokens).blocks, positions))
+    read = (model.unembed(each) for each in translated)
+    return torch.stack([logits if keep is None else keep(logits) for logits in read])
 
 
 def _sample(

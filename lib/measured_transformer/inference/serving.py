@@ -21,6 +21,7 @@ from measured_transformer.inference.prompts import Prompts, whole_numbers
 from measured_transformer.inference.reading import last_logits
 from measured_transformer.inference.sampling import Sampling, draw, require_finite
 from measured_transformer.models.decoder import Decoder
+from measured_transformer.parts.light import light
 from measured_transformer.parts.position_schemes import SCHEMES
 
 
@@ -132,9 +133,10 @@ def serve(
     def read(some: Sequence[_Request], new: list[list[int]]) -> Float[Tensor, "row vocab"]:
         tokens = torch.tensor(new, device=next(model.parameters()).device)
         rows = cache.rows([one.number for one in some], tokens.shape[1])
-        return last_logits(model, tokens, cache=rows)[:, -1]
+        return last_logits(reader, tokens, cache=rows)[:, -1]
 
     with evaluating(model), torch.inference_mode():
+        reader = light(model)
         while waiting or running:
             joined = []
             while waiting and len(running) < at_once:

@@ -25,6 +25,7 @@ from measured_transformer.inference.reading import join_projections, last_logits
 from measured_transformer.inference.sampling import Sampling, draw, require_finite
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.decoder import Decoder
+from measured_transformer.parts.light import light
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,7 @@ class _Reader:
     """A model that has read part of a text and can read on."""
 
     def __init__(self, model: Decoder) -> None:
-        self.model = model
+        self.model = light(model)
         self.cache: KeyValueCache = model.make_cache()
         if not torch.is_grad_enabled():
             join_projections(model, self.cache)

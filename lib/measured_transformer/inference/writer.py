@@ -13,6 +13,7 @@ from measured_transformer.inference.reading import join_projections, last_logits
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.light import light
 from measured_transformer.parts.position_schemes import SCHEMES
 
 
@@ -60,6 +61,7 @@ class Writer:
         check_reach(model, int(tokens.shape[1]), length)
         self.tokens, self.real, self.chunk = tokens, real, chunk
         self.cache: KeyValueCache = model.make_cache(length)
+        self._light = light(model)
         if not torch.is_grad_enabled():
             stack = model.decoder if isinstance(model, EncoderDecoder) else model
             join_projections(stack, self.cache)
@@ -92,7 +94,7 @@ class Writer:
 
     def _read(self, tokens: Tensor, real: Tensor | None) -> Tensor:
         logits = last_logits(
-            self.model,
+            self._light,
             tokens,
             padding_mask=real,
             source=self.source,

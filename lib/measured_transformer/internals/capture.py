@@ -63,8 +63,9 @@ def capture(
 
     Raises:
         KeyError: when a pattern matches no tap or module.
-        ValueError: when a pattern matches a tap that stands at several places (see `names.matching`), or
-            `transform` is given together with `gradients`.
+        ValueError: when a pattern is no text (names in a list are given as `*names`); when it matches a tap
+            that stands at several places (see `names.matching`), or `transform` is given together with
+            `gradients`.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config

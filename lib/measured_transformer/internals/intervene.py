@@ -37,9 +37,9 @@ def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]
 
     Raises:
         KeyError: when a name matches no tap or module.
-        ValueError: when a name matches a tap that stands at several places (see `names.matching`), or a change
-            is neither a function nor a tensor nor a number; in the forward pass, when a replacement has another
-            shape than the value.
+        ValueError: when the changes are no dictionary or a name is no text; when a name matches a tap that
+            stands at several places (see `names.matching`), or a change is neither a function nor a tensor nor
+            a number; in the forward pass, when a replacement has another shape than the value.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config
@@ -66,6 +66,11 @@ def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]
 
         return watch
 
+    if not isinstance(changes, Mapping):
+        raise ValueError(
+            "changes are a dictionary from the name of a tap to its change, such as "
+            f"{{'blocks.0.attention.out': 0.0}}, got {type(changes).__name__}"
+        )
     checked = {pattern: _checked(pattern, change) for pattern, change in changes.items()}
     with ExitStack() as stack:
         for pattern, change in checked.items():

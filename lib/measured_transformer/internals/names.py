@@ -29,9 +29,16 @@ def matching(model: nn.Module, patterns: Iterable[str]) -> Mapping[str, Tap | Si
 
     Raises:
         KeyError: when a pattern matches no tap or module; the message gives the nearest names.
-        ValueError: when a pattern matches a tap of a module that stands at several places of the model: the
-            values of those places could not be told apart; and see `modules.matching_sites`.
+        ValueError: when a pattern is no text or the model no module; when a pattern matches a tap of a module
+            that stands at several places of the model: the values of those places could not be told apart; and
+            see `modules.matching_sites`.
     """
+    patterns = _names(patterns)
+    if not isinstance(model, nn.Module):
+        raise ValueError(
+            "taps are those of a model, an object of torch.nn.Module (of a LanguageModel its `model`), got "
+            f"{type(model).__name__}"
+        )
     known = taps(model)
     if not known:
         return matching_sites(model, patterns)
@@ -54,6 +61,23 @@ def matching(model: nn.Module, patterns: Iterable[str]) -> Mapping[str, Tap | Si
                 )
         found.update(hits)
     return {name: tap for name, tap in known.items() if name in found}
+
+
+def _names(patterns: Iterable[str]) -> list[str]:
+    """The patterns, when each is a text by itself: another object would match by accident or not at all."""
+    found = [patterns] if isinstance(patterns, str) else list(patterns)
+    for each in found:
+        if isinstance(each, list | tuple | set | frozenset | dict):
+            told = ", ".join(repr(one) for one in each)
+            raise ValueError(
+                f"each name or glob of a tap is a text of its own, got a {type(each).__name__}: write "
+                f"capture(model, {told}), or capture(model, *names) for names in a list"
+            )
+        if not isinstance(each, str):
+            raise ValueError(
+                f"the name or glob of a tap is a text, such as 'blocks.*.residual_post', got {each!r}"
+            )
+    return found
 
 
 def _at_several_places(model: nn.Module) -> dict[str, list[str]]:

@@ -42,9 +42,7 @@ __all__ = ["LanguageModel", "TextEncoder", "pretrained"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        # Kept: an import of `pretrained` would else find the module of that name, which this has loaded.
-        globals()[name] = found = getattr(import_module(_HOMES[name]), name)
-        return found
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

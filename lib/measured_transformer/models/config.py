@@ -83,10 +83,18 @@ class Layer:
     network: Network | None = None
     attention: AttentionScheme | None = None
 
+    def __repr__(self) -> str:
+        return _told(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Sizes and choices of a model. Frozen: make a variant with `config.replace(n_layers=4)`.
+
+    It is shown as the call that makes it: what differs from the defaults.
+
+    >>> Config(vocab=10, n_layers=6, norm="layer", layers=(Layer(window=8), Layer()))
+    Config(vocab=10, n_layers=6, layers=(Layer(window=8), Layer()))
 
     Attributes:
         vocab: number of different tokens.
@@ -229,6 +237,9 @@ class Config:
     wide_stream: bool = False
     initialisation: Initialisation = "xavier"
     layers: tuple[Layer, ...] = ()
+
+    def __repr__(self) -> str:
+        return _told(self)
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -515,6 +526,16 @@ class Config:
         if unknown := sorted(set(changes) - known):
             raise ValueError(f"unknown fields {unknown}; Config has {sorted(known)}")
         return dataclasses.replace(self, **changes)
+
+
+def _told(made: Config | Layer) -> str:
+    """The call that makes it again: what differs from the defaults."""
+    told = [
+        f"{field.name}={value!r}"
+        for field in fields(made)
+        if (value := getattr(made, field.name)) != field.default
+    ]
+    return f"{type(made).__name__}({', '.join(told)})"
 
 
 def _turns(layer: Layer) -> bool:

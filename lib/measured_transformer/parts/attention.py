@@ -546,10 +546,12 @@ class MultiHeadAttention(Part):
             if past is not None:
                 allowed = past if allowed is None else allowed & past
             return self._with_sinks(self.scores(scores), allowed, self.sinks)
-        if past is not None and allowed is None and not self.scores.watched:
-            # Nobody else holds these scores, and every query sees itself: hide the rest in place.
+        if past is not None and allowed is None:
+            # Every query sees itself: no row is without keys.
+            if self.scores.watched:
+                return torch.where(past, self.scores(scores), -math.inf).softmax(dim=-1)
             hidden = torch.zeros_like(past, dtype=scores.dtype).masked_fill(~past, -math.inf)
-            return scores.add_(hidden).softmax(dim=-1)
+            return scores.add_(hidden).softmax(dim=-1)  # in place: nobody else holds these scores
         if past is not None:
             allowed = past if allowed is None else allowed & past
         return attention_pattern(self.scores(scores), mask=allowed)

@@ -25,7 +25,13 @@ from torch import nn
 
 
 class Part(nn.Module):
-    """A module whose weights and parts are found about as fast as plain attributes."""
+    """A module whose weights and parts are found about as fast as plain attributes.
+
+    Attributes:
+        keeps_state: whether a call leaves something in the module for the next one, see `parts.light`.
+    """
+
+    keeps_state: bool = False
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Keep the value where `nn.Module` keeps it, and remember the name of a weight or part."""

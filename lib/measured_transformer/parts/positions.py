@@ -318,6 +318,8 @@ class AlibiBias(Part):
 class _FixedRows(Part):
     """Rows computed from their number on first use and cached, but never saved or copied."""
 
+    keeps_state = True
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("like", torch.empty(0), persistent=False)  # tells dtype and device

@@ -18,7 +18,7 @@ WRONG = {
         "no weights": ((CACHE, 37, 123), "their share of the memory"),
         "rounded up": ((CACHE, 31, 123), "fit altogether"),
         "four times thirty": ((CACHE, 30, 120), "anew"),
-        "the same": ((CACHE, 30, 30), "instead of thirty-two"),
+        "the same": ((CACHE, 30, 30), "instead of 32"),
         "something else": ((7.0, 30, 123), "each layer and token"),
     },
     "at_inference.slot": {

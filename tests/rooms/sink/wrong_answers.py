@@ -29,7 +29,7 @@ def _constant(*, itself=False, cosine=True, centred=False):
 
 WRONG = {
     "sink.nothing_left": {
-        "one other": ((0.9933, 0.25), "nine other keys"),
+        "one other": ((0.9933, 0.25), "9 other keys"),
         "no exponential": ((5 / 14, 0.25), "exponential"),
         "not divided": ((0.9428, 0.01886), "divide by all"),
     },

@@ -9,6 +9,7 @@ import pytest
 import torch
 from measured_book.evidence.results import load_results
 from measured_book.rooms.thirty_blocks import (
+    again,
     far,
     figures,
     measure,
@@ -16,6 +17,7 @@ from measured_book.rooms.thirty_blocks import (
     passages,
     repair,
     scores,
+    taking,
 )
 from measured_book.rooms.thirty_blocks.sentence import without_each_block
 from measured_book.smollm2.sweeps import begin
@@ -33,6 +35,8 @@ DRAWN = {
     "plot_lens": ("lens",),
     "plot_blocks": ("blocks",),
     "plot_runs": ("runs", "middle"),
+    "plot_heads": ("heads",),
+    "plot_sets": ("sets",),
     "plot_repair": ("repair",),
     "plot_far": ("far",),
     "plot_pairs": ("pairs",),
@@ -57,11 +61,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> LanguageModel:
     """A small model of the same architecture in the place of the real one."""
     torch.manual_seed(0)
     model = LanguageModel(Decoder(CONFIG), Tokenizer.of_bytes()).eval().requires_grad_(False)
-    for module in (far, measure, passages, repair, scores):
+    for module in (again, far, measure, passages, repair, scores, taking):
         if hasattr(module, "smollm2"):
             monkeypatch.setattr(module, "smollm2", lambda: model)
     monkeypatch.setattr("measured_book.smollm2.sweeps.smollm2", lambda: model)
-    for module in (far, passages, repair, scores):
+    for module in (far, passages, repair, scores, taking):
         if hasattr(module, "BLOCKS"):
             monkeypatch.setattr(module, "BLOCKS", (1, 2, 3, 4))
         if hasattr(module, "HEADS"):
@@ -78,6 +82,11 @@ def test_figure_is_drawn_for_both_themes(name: str) -> None:
 
 def test_every_figure_function_is_tried() -> None:
     assert {name for name in vars(figures) if name.startswith("plot_")} == set(DRAWN)
+
+
+def test_draws_take_every_head_twice() -> None:
+    taken = RESULTS["heads"].loss.notnull().sum("seed").values
+    assert (taken == 2).all()
 
 
 def run(model: Decoder, plan: list[int]) -> torch.Tensor:
@@ -121,6 +130,107 @@ def test_block_by_block_is_the_loss_of_each_change(small: LanguageModel) -> None
     same = (logits.argmax(-1) == whole.argmax(-1)).double().mean()
     assert found["same"][1][0, 1] == pytest.approx(float(same))
     assert np.isnan(found["loss"][1][1]).tolist() == [False, False, False, True]
+
+
+@pytest.fixture
+def few(small: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> LanguageModel:
+    """The small model, asked again on texts that are given."""
+    found = {0: (TOKENS[:2], TOKENS), 1: (TOKENS[1:], TOKENS.flip(1))}
+    monkeypatch.setattr(again, "passages", lambda seed, *_: found[seed - again.FRESH])
+    monkeypatch.setattr(again, "MIDDLE", (2, 3))
+    monkeypatch.setattr(again, "RUN", 2)
+    monkeypatch.setattr(again, "inner", lambda _: range(1, 3))
+    monkeypatch.setattr(again, "FROM", 4)
+    monkeypatch.setattr(again, "changed", lambda how, block: order.changed(how, block, n=4))
+    return small
+
+
+def test_what_is_asked_again_is_what_was_asked(few: LanguageModel) -> None:
+    whole = order.block_by_block(begin(TOKENS[:2], model=few))["same"][1]
+    assert again.out_again(0)["same"][1].tolist() == whole[0, 1:3].tolist()
+
+    states = begin(TOKENS.flip(1), model=few).states[:, :, -1]
+    apart = [
+        sum(
+            float(torch.arccos(F.cosine_similarity(a, b, dim=0))) for a, b in zip(x, y, strict=True)
+        )
+        for x, y in ((states[1], states[3]), (states[2], states[4]))
+    ]
+    assert again.place_again(1)["place"] == 1 + 1 + int(np.argmin(apart))
+
+
+def test_the_largest_weight_is_looked_for_behind_the_first_key(few: LanguageModel) -> None:
+    found = again.largest_again(1)["largest"][1]
+    with capture(few, "blocks.*.attention.pattern") as seen:
+        few(TOKENS[1:])
+    rows = [float(row[1:].max()) for one in seen.values() for row in one[:, :, 4:].flatten(0, 2)]
+    assert found[0] == pytest.approx(float(np.mean(rows)))
+    assert found[1] > found[0]
+
+
+def test_heads_are_taken_away_as_said(small: LanguageModel) -> None:
+    others = (TOKENS + 3) % 50
+    other, sweep = taking.stand_ins(others), begin(TOKENS)
+    with capture(small, "blocks.2.attention.mixed") as seen:
+        small(others)
+    there = seen["blocks.2.attention.mixed"][:, 1]
+    with capture(small, "blocks.2.attention.mixed") as whole:
+        small(TOKENS)
+    usual = whole["blocks.2.attention.mixed"]
+    variants = [(how, taking.one_head(2, 1)) for how in (*taking.WAYS,)]
+    with taking.without(variants, other), capture(small, "blocks.2.attention.mixed") as seen:
+        sweep.onward(0, sweep.states[0].repeat(len(variants), 1, 1))
+    rows = seen["blocks.2.attention.mixed"].split(len(TOKENS))
+    found = dict(zip(taking.WAYS, rows, strict=True))
+    for one in rows:
+        torch.testing.assert_close(one[:, [0, 2, 3]], usual[:, [0, 2, 3]])
+    assert bool((found["zero"][:, 1] == 0).all())
+    assert bool((found["zero behind"][:, 1, 1:] == 0).all())
+    torch.testing.assert_close(found["zero behind"][:, 1, 0], usual[:, 1, 0])
+    torch.testing.assert_close(found["resample"][:, 1], there)
+    torch.testing.assert_close(found["mean"][0, 1, 0], there[:, 0].mean(0))
+    torch.testing.assert_close(found["mean"][1, 1, 5], there[:, 1:].mean((0, 1)))
+
+
+def test_derivatives_are_slopes_of_the_loss(small: LanguageModel) -> None:
+    other = taking.stand_ins((TOKENS + 3) % 50)
+    gone = torch.zeros(4, 4, dtype=torch.bool)
+    gone[1, 2] = True
+    slopes = taking.derivatives(TOKENS, other, gone)
+    assert bool((slopes[:, 1, 2] == 0).all())
+
+    def loss(factor: float) -> float:
+        """The first text's loss when head 4 of block 3 hands on so much beyond its mean."""
+        from measured_transformer import intervene
+
+        def change(block: int):
+            def gated(mixed: torch.Tensor) -> torch.Tensor:
+                mean = other.of("mean", block, mixed)
+                gate = torch.ones(4)
+                gate[3 if block == 2 else 2] = (
+                    factor if block == 2 else (0.0 if block == 1 else 1.0)
+                )
+                return mean + gate[:, None, None] * (mixed - mean)
+
+            return gated
+
+        with intervene(small, {f"blocks.{i}.attention.mixed": change(i) for i in range(4)}):
+            logits = small(TOKENS[:1])[0, passages.LATER : -1].double()
+        return float(F.cross_entropy(logits, TOKENS[0, passages.LATER + 1 :]))
+
+    slope = (loss(1.05) - loss(0.95)) / 0.1
+    assert float(slopes[0, 2, 3]) == pytest.approx(slope, rel=0.05, abs=2e-5)
+
+
+def test_every_order_holds_every_head_once(
+    small: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "SIZES", (2, 4, 8))
+    monkeypatch.setattr(taking, "STEP", 2)
+    found = taking.rankings(TOKENS, taking.stand_ins(TOKENS))
+    assert set(found) == set(taking.BY)
+    for one in found.values():
+        assert sorted(one.tolist()) == list(range(16))
 
 
 def test_angles_of_the_model_itself_change_nothing(small: LanguageModel) -> None:

@@ -97,14 +97,14 @@ def _other_way(score, failed, group):
 WRONG = {
     "training_attention.even": {
         "a query's entry": ((0.5, N, 1250), "multiplies queries"),
-        "square": ((1.0, N, 1250), "three times the rows"),
+        "square": ((1.0, N, 1250), "several times the rows"),
         "divided twice": ((1 / 16, N, 1250), "once"),
         "logarithm": ((0.25, 12.5, 1250), "logarithm"),
         "variance one": ((0.25, math.exp(50), 1250), "variance of one"),
         "not halved": ((0.25, math.exp(25), 1250), "halves"),
         "common logarithm": ((0.25, 10**12.5, 1250), "natural"),
         "twice as wide": ((0.25, N, 2500), "variance of one"),
-        "half as wide": ((0.25, N, 625), "sixteenth"),
+        "half as wide": ((0.25, N, 625), "square of that variance"),
     },
     "training_attention.nudge": {
         "no average": (without_average, "could rise together"),

@@ -81,7 +81,7 @@ _NO_SHORTCUT = Edit(
 )
 _SPELLED_OUT = Edit(
     f"{_ATTENTION}._pattern",
-    "if past is not None and allowed is None and not self.scores.watched:",
+    "if past is not None and allowed is None:",
     "if False:",
     aside=True,
 )

@@ -18,35 +18,44 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/feed-forward/activations-and-widths"
 
 
-@exercise(_CHAPTER)
-def four_neurons(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "What the four neurons of the chapter write for a = {a}, b = {b}: with ReLU (factor one half), with "
+        "its square (factor a quarter), with SiLU in place of ReLU (factor one half).",
+        lambda chance: {"a": chance.randint(4, 8), "b": chance.choice((-3, -1))},
+    ),
+)
+def four_neurons(answer: Answer, a: int = 3, b: int = -2) -> None:
     """What the four neurons write for (3, -2): with ReLU, with its square, with SiLU in place of both."""
     relu, squared, silu = answer.numbers("ReLU", "squared ReLU", "SiLU")
+    near, far = float(abs(a + b)), float(abs(a - b))
+    bent, product = (near - far) / 2, float(a * b)
     slips = {
-        2.0: "one pair is written with a plus, the other with a minus: which neurons are awake?",
-        -4.0: "the factor in front is one half",
-        -6.0: "that is the product; bends that are straight on both sides cannot give it",
+        -bent: "one pair is written with a plus, the other with a minus: which neurons are awake?",
+        2 * bent: "the factor in front is one half",
+        product: "that is the product; bends that are straight on both sides cannot give it",
     }
     way = "write down what enters the four neurons, and what ReLU leaves of it"
-    demand_number(relu, -2.0, way=way, name="with ReLU", within=0.005, slips=slips)
+    demand_number(relu, bent, way=way, name="with ReLU", within=0.005, slips=slips)
     slips = {
-        -24.0: "the factor in front is a quarter",
-        -2.0: "the square of ReLU, not ReLU",
-        6.0: "look at the signs with which neurons are written",
+        4 * product: "the factor in front is a quarter",
+        bent: "the square of ReLU, not ReLU",
+        -product: "look at the signs with which neurons are written",
     }
     way = "only one neuron of each pair is awake, and it is squared"
-    demand_number(squared, -6.0, way=way, name="with its square", within=0.005, slips=slips)
-    pairs = {s: s * math.tanh(s / 2) for s in (1.0, 5.0)}
-    right = (pairs[1.0] - pairs[5.0]) / 2
+    demand_number(squared, product, way=way, name="with its square", within=0.005, slips=slips)
+    pairs = {s: s * math.tanh(s / 2) for s in (near, far)}
+    right = (pairs[near] - pairs[far]) / 2
     way = "SiLU is s times the logistic function of s; both neurons of a pair are awake"
     slips = {
-        -2.0: "that is ReLU again",
-        (F.silu(torch.tensor(1.0)).item() - F.silu(torch.tensor(5.0)).item()) / 2: (
+        bent: "that is ReLU again",
+        (F.silu(torch.tensor(near)).item() - F.silu(torch.tensor(far)).item()) / 2: (
             "negative inputs do not vanish here"
         ),
         2 * right: "the factor in front is one half",

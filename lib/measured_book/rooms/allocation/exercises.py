@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 from measured_book.exercises.answers import (
     Answer,
@@ -12,41 +13,66 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/attention/allocation"
 
 
-@exercise(_CHAPTER)
-def needle(answer: Answer) -> None:
+def _needle(chance: random.Random) -> dict[str, float]:
+    few, copies = chance.choice((500, 2000, 5000)), chance.choice((4, 16, 32))
+    weight = chance.choice((0.7, 0.8, 0.95))
+    return {"weight": weight, "few": few, "many": few * copies, "copies": copies}
+
+
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "A model attends to one needed token among {few} with a weight of {weight}. Four numbers: (a) its "
+        "margin; (b) its weight among {many} tokens, where the scores stay as they are; (c) the margin to "
+        "add that restores it; (d) the total weight of {copies} such tokens among the {many}.",
+        _needle,
+    ),
+)
+def needle(
+    answer: Answer, weight: float = 0.9, few: int = 1000, many: int = 8000, copies: int = 8
+) -> None:
     """Four numbers: the lead, the mass in the longer sequence, the lead to add, and the mass of eight."""
     lead, after, more, together = answer.numbers("(a)", "(b)", "(c)", "(d)")
-    right = math.log(9) + math.log(999)
+    odds = weight / (1 - weight)
+    right = math.log(odds) + math.log(few - 1)
     slips = {
-        math.log(9): "those are the log-odds of the mass; how many others are there?",
-        math.log(999): "those are the others alone; what mass does that lead give?",
-        math.log10(9 * 999): "the exponential of the softmax asks for the natural logarithm",
-        math.log(0.9 * 1000): "a mass is not a ratio; what are its odds?",
+        math.log(odds): "those are the log-odds of the mass; how many others are there?",
+        math.log(few - 1): "those are the others alone; what mass does that lead give?",
+        math.log10(
+            odds * (few - 1)
+        ): "the exponential of the softmax asks for the natural logarithm",
+        math.log(weight * few): "a mass is not a ratio; what are its odds?",
     }
     way = "write the log-odds of the mass as the lead minus something"
     demand_number(lead, right, way=way, name="(a)", within=0.003, slips=slips)
-    mass = 1 / (1 + 7999 * math.exp(-right))
+    mass = 1 / (1 + (many - 1) * math.exp(-right))
     slips = {
-        0.9
-        / 8: "the mass is not shared evenly; its odds change, not the mass, by a factor of about eight",
+        weight / copies: (
+            "the mass is not shared evenly; its odds change, not the mass, by about the factor of the lengths"
+        ),
         1 - mass: "that is what the others get",
     }
     way = "the lead is what it was; what has changed is the number of others"
     demand_number(after, mass, way=way, name="(b)", within=0.01, slips=slips)
     slips = {
-        right + math.log(7999 / 999): "that is the whole lead; asked for is what has to be added",
-        3.0: "three doublings; what does each cost in natural units?",
+        right
+        + math.log(
+            (many - 1) / (few - 1)
+        ): "that is the whole lead; asked for is what has to be added",
+        math.log2(copies): "that counts doublings; what does each cost in natural units?",
     }
     way = "each others-per-needed ratio has its price; take the difference"
-    demand_number(more, math.log(7999 / 999), way=way, name="(c)", within=0.01, slips=slips)
-    slips = {0.9 / 8: "that is one of the eight; asked for is what they get together"}
+    demand_number(
+        more, math.log((many - 1) / (few - 1)), way=way, name="(c)", within=0.01, slips=slips
+    )
+    slips = {weight / copies: f"that is one of the {copies}; asked for is what they get together"}
     way = "how many others are there for each needed token, before and after?"
-    demand_number(together, 0.9, way=way, name="(d)", within=0.005, slips=slips)
+    demand_number(together, weight, way=way, name="(d)", within=0.005, slips=slips)
 
 
 @exercise(_CHAPTER)

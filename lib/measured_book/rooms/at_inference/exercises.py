@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -14,47 +15,77 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/attention/at-inference"
 
 
-@exercise(_CHAPTER)
-def memory(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "A model has {layers} layers, {heads} heads of width {width}, weights of {weights} gigabytes and a "
+        "GPU of {memory} (of 10^9 bytes); numbers take two bytes. Three numbers: (a) the gigabytes of the "
+        "cache of a text of {length} tokens; (b) how many such texts fit beside the weights; (c) and with "
+        "{groups} key-value heads, the weights unchanged.",
+        lambda chance: {
+            "layers": chance.choice((24, 40, 48)),
+            "heads": chance.choice((16, 24, 40)),
+            "width": chance.choice((64, 96)),
+            "length": chance.choice((1024, 2048, 3072)),
+            "weights": chance.choice((9.5, 14.6, 21.4)),
+            "memory": chance.choice((48, 96)),
+            "groups": chance.choice((2, 4)),
+        },
+    ),
+)
+def memory(
+    answer: Answer,
+    layers: int = 32,
+    heads: int = 32,
+    width: int = 128,
+    length: int = 4096,
+    weights: float = 13.5,
+    memory: int = 80,
+    groups: int = 8,
+) -> None:
     """Gigabytes of a cache, texts that fit beside the weights, and the same with eight key-value heads."""
     cache, texts, grouped = answer.numbers("(a)", "(b)", "(c)")
+    size = 2 * layers * heads * width * length * 2 / 1e9
+    free, share = memory - weights, heads // groups
+    fit = float(math.floor(free / size))
+    more = float(math.floor(free / (size / share)))
     demand_number(
         cache,
-        2 * 32 * 4096 * 4096 * 2 / 1e9,
+        size,
         way="two vectors for each layer and token",
         name="(a)",
         slips={
-            32 * 4096 * 4096 * 2 / 1e9: "keys and values are two vectors, of two bytes a number",
-            2 * 4096 * 4096 * 2 / 1e9: "every layer has a cache of its own",
+            size / 2: "keys and values are two vectors, of two bytes a number",
+            size / layers: "every layer has a cache of its own",
         },
     )
     demand_number(
         texts,
-        30.0,
+        fit,
         way="take the weights from the memory first, and round down",
         name="(b)",
         within=0.002,
         slips={
-            37.0: "the weights take their share of the memory",
-            31.0: "the last one does not fit altogether",
+            float(math.floor(memory / size)): "the weights take their share of the memory",
+            fit + 1: "the last one does not fit altogether",
         },
     )
     demand_number(
         grouped,
-        123.0,
+        more,
         way="what does a text's cache shrink by?",
         name="(c)",
         within=0.002,
         slips={
-            120.0: "divide the free bytes anew; there is room for more than four times thirty",
-            124.0: "the last one does not fit altogether",
-            30.0: "keys and values of eight heads instead of thirty-two",
-            61.0: "eight heads of thirty-two are a quarter",
+            share * fit: "divide the free bytes anew; there is room for more than that",
+            more + 1: "the last one does not fit altogether",
+            fit: f"keys and values of {groups} heads instead of {heads}",
+            float(math.floor(2 * free / size)): "what share of the heads is left?",
         },
     )
 

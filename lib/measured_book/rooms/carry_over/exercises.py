@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from measured_book.exercises.answers import Answer, demand, demand_number
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/real-language-model/carry-over"
 
@@ -38,13 +38,24 @@ def outcome(answer: Answer) -> None:
         )
 
 
-@exercise(_CHAPTER)
-def chance(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two models' verdicts have nothing to do with one another. Two numbers: the share of the rows that "
+        "agree by chance, (a) if each has the effect in a share {even} of the rows, (b) in {lopsided}.",
+        lambda chance: {
+            "even": chance.choice((0.3, 0.4, 0.55)),
+            "lopsided": chance.choice((0.75, 0.8, 0.9)),
+        },
+    ),
+)
+def chance(answer: Answer, even: float = 0.5, lopsided: float = 0.7) -> None:
     """Two numbers: the share of rows that agree by chance, with even odds and with seven confirmed of ten."""
-    even, lopsided = answer.numbers("(a)", "(b)")
+    first, second = answer.numbers("(a)", "(b)")
     way = "both say yes, or both say no: p q + (1 - p)(1 - q)"
-    demand_number(
-        even, 0.5, way=way, name="(a)", within=0.001, slips={0.25: "both may say no, too"}
-    )
-    slips = {0.49: "that is the case in which both say yes; both may say no"}
-    demand_number(lopsided, 0.7 * 0.7 + 0.3 * 0.3, way=way, name="(b)", within=0.001, slips=slips)
+    slips = {even**2: "both may say no, too"}
+    right = even**2 + (1 - even) ** 2
+    demand_number(first, right, way=way, name="(a)", within=0.001, slips=slips)
+    slips = {lopsided**2: "that is the case in which both say yes; both may say no"}
+    right = lopsided**2 + (1 - lopsided) ** 2
+    demand_number(second, right, way=way, name="(b)", within=0.001, slips=slips)

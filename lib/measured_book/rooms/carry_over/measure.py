@@ -167,7 +167,7 @@ def statistics(pattern: Patterns) -> dict[str, Tensor]:
     }
 
 
-def unevenness(pattern: Patterns) -> Float[Tensor, "text head query"]:
+def unevenness(pattern: Patterns) -> Float[Tensor, "text head later"]:
     """The Gini coefficient of each row's weights over the keys that it may see, all rows but the first."""
     n = pattern.shape[-1]
     rising = pattern.sort(dim=-1).values

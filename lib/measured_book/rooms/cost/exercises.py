@@ -18,35 +18,51 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/attention/cost"
 
 
-@exercise(_CHAPTER)
-def equal(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Three numbers: at what n/d all of attention costs as much as the network, (a) for a gated network "
+        "with three matrices and a hidden width of {gated} d; (b) for the plain network of width 4 d, when "
+        "there are {share} times fewer key-value heads; (c) for a plain network with a hidden width of "
+        "{plain} d.",
+        lambda chance: {
+            "gated": chance.choice((3, 4, 5)),
+            "share": chance.choice((2, 4, 16)),
+            "plain": chance.choice((3, 5, 6, 8)),
+        },
+    ),
+)
+def equal(answer: Answer, gated: float = 8 / 3, share: int = 8, plain: int = 2) -> None:
     """Three lengths in units of d at which attention and network cost the same: gated, shared, narrow."""
-    gated, shared, narrow = answer.numbers("(a)", "(b)", "(c)")
+    of_gated, shared, other = answer.numbers("(a)", "(b)", "(c)")
+    right = (6 * gated - 8) / 4
     slips = {
-        2 / 3: "a gated network has three matrices, not two",
-        4.0: "attention has projections, too",
+        float(gated - 2): "a gated network has three matrices, not two",
+        6 * gated / 4: "attention has projections, too",
     }
     way = "count the network's three products; then set it equal to all of attention"
-    demand_number(gated, 2.0, way=way, name="(a)", within=0.01, slips=slips)
+    demand_number(of_gated, right, way=way, name="(a)", within=0.01, slips=slips)
+    right = (16 - 4 - 4 / share) / 4
     slips = {
-        3.75: "queries and output are not shared; only keys and values become cheaper",
-        2.4375: "both keys and values become cheaper",
+        (16 - 8 / share)
+        / 4: "queries and output are not shared; only keys and values become cheaper",
+        (16 - 6 - 2 / share) / 4: "both keys and values become cheaper",
         2.0: "fewer numbers come out of the projections of keys and values",
-        2.875 / 8: "all query heads still meet all keys: the pairs cost what they did",
+        right / share: "all query heads still meet all keys: the pairs cost what they did",
     }
-    way = "what is left of the eight n d d when keys and values have an eighth of the heads?"
-    demand_number(shared, 2.875, way=way, name="(b)", within=0.005, slips=slips)
+    way = "what is left of the eight n d d when keys and values have fewer heads?"
+    demand_number(shared, right, way=way, name="(b)", within=0.005, slips=slips)
     slips = {
-        2.0: "that is where the term in n n alone reaches the network",
+        float(plain): "that is where the term in n n alone reaches the network",
         1.0: "solve it, do not guess",
     }
-    way = "with a hidden width of 2 d, how do the network and the projections compare?"
-    demand_number(narrow, 0.0, way=way, name="(c)", within=0.005, slips=slips)
+    way = f"with a hidden width of {plain} d, how do the network and the projections compare?"
+    demand_number(other, float(plain - 2), way=way, name="(c)", within=0.005, slips=slips)
 
 
 @exercise(_CHAPTER)

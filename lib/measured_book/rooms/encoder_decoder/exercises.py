@@ -14,27 +14,47 @@ from measured_book.exercises.answers import (
     demand_number,
     number,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "encdec"
 """The first word of the exercises' names."""
 _CHAPTER = "book/translation/encoder-decoder"
 
 
-@exercise(_CHAPTER)
-def counts(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "A source has {source} tokens, a target {target}, and each attention layer {heads} heads. Three "
+        "numbers: (a) the attention weights of the cross-attention of one block; (b) those of the "
+        "self-attention of an encoder block; (c) how often the encoder runs while the decoder writes the "
+        "{target} tokens one by one.",
+        lambda chance: {
+            "source": chance.randint(10, 14),
+            "target": chance.randint(3, 7),
+            "heads": chance.choice((4, 6, 12)),
+        },
+    ),
+)
+def counts(answer: Answer, source: int = 9, target: int = 5, heads: int = 8) -> None:
     """Three numbers: weights of a cross-attention, of the encoder's self-attention, and runs of the encoder."""
     cross, own, runs = answer.numbers("(a)", "(b)", "(c)")
     way = "a head has a row for each asking position and a column for each position that is asked"
     slips = {
-        648.0: "the rows belong to the target: 5 of them",
-        200.0: "the columns belong to the source: 9 of them",
-        45.0: "that is one head",
+        float(heads * source**2): f"the rows belong to the target: {target} of them",
+        float(heads * target**2): f"the columns belong to the source: {source} of them",
+        float(source * target): "that is one head",
     }
-    demand_number(cross, 360.0, name="(a)", within=1e-6, way=way, slips=slips)
-    slips = {81.0: "that is one head", 360.0: "the source asks itself: 9 rows and 9 columns"}
-    demand_number(own, 648.0, name="(b)", within=1e-6, way=way, slips=slips)
-    slips = {5.0: "does the memory change when a target word is written?"}
+    demand_number(
+        cross, float(heads * target * source), name="(a)", within=1e-6, way=way, slips=slips
+    )
+    slips = {
+        float(source**2): "that is one head",
+        float(
+            heads * target * source
+        ): f"the source asks itself: {source} rows and {source} columns",
+    }
+    demand_number(own, float(heads * source**2), name="(b)", within=1e-6, way=way, slips=slips)
+    slips = {float(target): "does the memory change when a target word is written?"}
     way = "what of the encoder depends on the words that have been written?"
     demand_number(runs, 1.0, name="(c)", within=1e-6, way=way, slips=slips)
 

@@ -212,7 +212,7 @@ def plot_methods(
         trained: the trained length, which is shaded.
         places: where to write each method's name in the first panel.
     """
-    figure, axes = subplots(2, 1, height=3.3)
+    figure, axes = subplots(2, 1, height=3.4)
     zero = text.limited.sel(kept="window")
     for method, at in places.items():
         concept, name = METHODS[method]
@@ -248,7 +248,7 @@ def plot_methods(
     )
     axes[1].set_ylim(before.method.size - 0.5, -0.5)
     axes[1].grid(visible=False, axis="y")
-    axes[1].set_xlabel("nats per character more than with a window, positions 128 to 255")
+    axes[1].set_xlabel("nats per character more than with a window,\npositions 128 to 255")
     panel_letters(axes)
     return figure
 

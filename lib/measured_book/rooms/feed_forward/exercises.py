@@ -17,30 +17,39 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/feed-forward/feed-forward"
 
 
-@exercise(_CHAPTER)
-def by_hand(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "The two numbers that the chapter's network of three neurons writes for the token ({one}, {two}).",
+        lambda chance: {"one": chance.randint(-5, 5), "two": chance.randint(4, 8)},
+    ),
+)
+def by_hand(answer: Answer, one: int = 1, two: int = 3) -> None:
     """The two numbers that the network of three neurons writes for the token (1, 3)."""
-    first, second = answer.numbers("first", "second")
+    found = answer.numbers("first", "second")
+    sums, biases = (one - two, one + two - 2, -one), (0, -2, 0)
+    writes = ((1, 0), (-2, 1), (1, 3))
     way = "one neuron at a time: weighted sum, bias, ReLU; then its row of W2"
-    added = "the network's own two numbers are asked for, before they are added to the stream"
-    slips = {
-        -3.0: added,
-        -6.0: "neuron 1 has a negative sum; what does ReLU make of it?",
-        -8.0: "neuron 2 has a bias, which comes before the ReLU",
-        -5.0: "neuron 3 has a negative sum; what does ReLU make of it?",
-    }
-    demand_number(first, -4.0, way=way, name="the first number", within=0.001, slips=slips)
-    slips = {
-        5.0: added,
-        4.0: "neuron 2 has a bias, which comes before the ReLU",
-        -1.0: "neuron 3 has a negative sum; what does ReLU make of it?",
-    }
-    demand_number(second, 2.0, way=way, name="the second number", within=0.001, slips=slips)
+    for i, name in enumerate(("the first number", "the second number")):
+        right = sum(max(each, 0) * write[i] for each, write in zip(sums, writes, strict=True))
+        slips = {
+            float(right + (one, two)[i]): (
+                "the network's own two numbers are asked for, before they are added to the stream"
+            )
+        }
+        for n in range(3):
+            if sums[n] < 0:
+                told = f"neuron {n + 1} has a negative sum; what does ReLU make of it?"
+                slips.setdefault(float(right + sums[n] * writes[n][i]), told)
+            free = max(sums[n] - biases[n], 0) - max(sums[n], 0)
+            told = f"neuron {n + 1} has a bias, which comes before the ReLU"
+            slips.setdefault(float(right + free * writes[n][i]), told)
+        demand_number(found[i], float(right), way=way, name=name, within=0.001, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -16,7 +16,7 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/attention/heads"
 
@@ -101,8 +101,16 @@ def blend(answer: Answer) -> None:
     )
 
 
-@exercise(_CHAPTER)
-def virtual(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "A head of layer zero gives {stay} of its attention to its own position and the rest to the one "
+        "before; a head of layer one does the same, and they compose by values. Three weights of the "
+        "virtual head, far from the start: on the own position, one place back and two places back.",
+        lambda chance: {"stay": chance.choice((0.2, 0.3, 0.4, 0.6, 0.7, 0.8))},
+    ),
+)
+def virtual(answer: Answer, stay: float = 0.5) -> None:
     """Three weights of a virtual head: on the own position, one place back and two places back."""
     found = answer.numbers("the own position", "one back", "two back")
     demand(
@@ -111,7 +119,8 @@ def virtual(answer: Answer) -> None:
     )
     way = "over how many paths does the second head reach that position, and what is each worth?"
     names = ("the weight on the own position", "the weight one back", "the weight two back")
-    for value, right, name in zip(found, (0.25, 0.5, 0.25), names, strict=True):
+    weights = (stay**2, 2 * stay * (1 - stay), (1 - stay) ** 2)
+    for value, right, name in zip(found, weights, names, strict=True):
         demand_number(value, right, name=name, way=way)
 
 

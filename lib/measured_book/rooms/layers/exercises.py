@@ -18,36 +18,50 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/attention/layers"
 
 
-@exercise(_CHAPTER)
-def idle(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Three numbers: (a) the mean distance of a causal head that attends evenly in sequences of {words} "
+        "words; of a row that may see {seen} keys and shares its weight evenly among {chosen} of them (b) "
+        "the normalised entropy and (c) the Gini coefficient.",
+        lambda chance: {
+            "words": chance.choice((17, 33, 41, 49)),
+            "seen": chance.choice((20, 24, 32, 40)),
+            "chosen": chance.choice((3, 5, 8)),
+        },
+    ),
+)
+def idle(answer: Answer, words: int = 25, seen: int = 16, chosen: int = 4) -> None:
     """Three numbers: the distance of an even head, the normalised entropy and the Gini coefficient of a row."""
     distance, entropy, unevenness = answer.numbers("(a)", "(b)", "(c)")
     slips = {
-        12.5: "that is the last position, more or less; the mean goes over all of them",
-        12.0: "that is the row of the last position; the mean goes over all of them",
-        6.0: "the first position is left out of the mean",
-        25.0: "a query looks back at all earlier tokens, not only at the first",
+        words / 2: "that is the last position, more or less; the mean goes over all of them",
+        (words - 1) / 2: "that is the row of the last position; the mean goes over all of them",
+        (words - 1) / 4: "the first position is left out of the mean",
+        float(words): "a query looks back at all earlier tokens, not only at the first",
     }
     way = "what is the distance in row i, and what is the mean of that from row 1 on?"
-    demand_number(distance, 6.25, way=way, name="(a)", within=0.001, slips=slips)
+    demand_number(distance, words / 4, way=way, name="(a)", within=0.001, slips=slips)
     slips = {
-        math.log(4): "those are nats; asked for is the share of the largest possible entropy",
-        2.0: "those are bits; asked for is the share of the largest possible entropy",
-        0.25: "that is the share of the keys; entropy takes a logarithm",
+        math.log(chosen): "those are nats; asked for is the share of the largest possible entropy",
+        math.log2(chosen): "those are bits; asked for is the share of the largest possible entropy",
+        chosen / seen: "that is the share of the keys; entropy takes a logarithm",
     }
     way = "compare the logarithms of two numbers of keys"
-    demand_number(entropy, 0.5, way=way, name="(b)", within=0.001, slips=slips)
+    demand_number(entropy, math.log(chosen, seen), way=way, name="(b)", within=0.001, slips=slips)
+    right = (seen - chosen) / (seen - 1)
     slips = {
-        0.75: "that is the usual coefficient; with its factor m / (m - 1) a single key has 1",
-        0.2: "that is what is missing to 1",
+        (seen - chosen)
+        / seen: "that is the usual coefficient; with its factor m / (m - 1) a single key has 1",
+        1 - right: "that is what is missing to 1",
     }
-    way = "put the sixteen weights in rising order; only the last four are not zero"
-    demand_number(unevenness, 0.8, way=way, name="(c)", within=0.001, slips=slips)
+    way = f"put the {seen} weights in rising order; only the last {chosen} are not zero"
+    demand_number(unevenness, right, way=way, name="(c)", within=0.001, slips=slips)
 
 
 def _drawn(n: int, seed: int, heads: int = 2) -> Tensor:

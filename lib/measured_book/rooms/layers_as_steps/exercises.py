@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,36 +17,69 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/residual/layers-as-steps"
 # Seeds and numbers of blocks at which every mistake gives another share.
 _OPPOSED = ((2, 5), (5, 6), (8, 6))
 
 
-@exercise(_CHAPTER)
-def teams(answer: Answer) -> None:
+def _team(chance: random.Random) -> dict[str, int]:
+    first, second, third = chance.sample((2, 3, 4, 5, 6), 3)
+    start, carried = 60 * chance.randint(1, 3), chance.randint(8, 13)
+    return {"start": start, "first": first, "second": second, "third": third, "carried": carried}
+
+
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Three refiners take away 1/{first}, 1/{second} and 1/{third} of what is left, in this order, "
+        "beginning at {start}. Four numbers: where the team ends (a) as built, (b) without the second, (c) "
+        "with the first working twice; and (d) what is in the last slot when the relay of the chapter, "
+        "whose stream is ({carried}, 0, 0, 0) at first, works in the order first, third, second, third.",
+        _team,
+    ),
+)
+def teams(
+    answer: Answer,
+    start: int = 24,
+    first: int = 2,
+    second: int = 3,
+    third: int = 4,
+    carried: int = 7,
+) -> None:
     """Four numbers: where a team of refiners ends, without one, with one twice, and what a relay brings."""
     whole, without, twice, relay = answer.numbers("(a)", "(b)", "(c)", "(d)")
+    one, two, three = (1 - 1 / each for each in (first, second, third))
+    end = start * one * two * three
     slips = {
-        -2.0: "each takes away a share of what is *left*, not of what there was at first",
-        18.0: "that is what the three have taken away; asked for is what is left",
-        1.0: "that multiplies what each takes away; what each leaves is to be multiplied",
+        start
+        * (
+            1 - 1 / first - 1 / second - 1 / third
+        ): "each takes away a share of what is *left*, not of what there was at first",
+        start - end: "that is what the three have taken away; asked for is what is left",
+        start
+        / (
+            first * second * third
+        ): "that multiplies what each takes away; what each leaves is to be multiplied",
     }
     way = "what share of the distance does each of the three leave?"
-    demand_number(whole, 6.0, way=way, name="(a)", within=0.001, slips=slips)
-    slips = {8.0: "that is without the third", 12.0: "that is without the first"}
+    demand_number(whole, end, way=way, name="(a)", within=0.001, slips=slips)
+    slips = {end / three: "that is without the third", end / one: "that is without the first"}
     way = "leave one of the three factors out"
-    demand_number(without, 9.0, way=way, name="(b)", within=0.001, slips=slips)
-    slips = {4.0: "that runs the second one twice", 4.5: "that runs the third one twice"}
+    demand_number(without, end / two, way=way, name="(b)", within=0.001, slips=slips)
+    slips = {
+        end * two: "that runs the second one twice",
+        end * three: "that runs the third one twice",
+    }
     way = "one of the three factors comes twice"
-    demand_number(twice, 3.0, way=way, name="(c)", within=0.001, slips=slips)
+    demand_number(twice, end * one, way=way, name="(c)", within=0.001, slips=slips)
     slips = {
         0.0: "look again at the fourth step: what stands in slot three by then?",
-        14.0: "when the third member ran for the first time, slot three was empty",
+        2.0 * carried: "when the third member ran for the first time, slot three was empty",
     }
     way = "go through the members in this order and write down all four slots after each"
-    demand_number(relay, 7.0, way=way, name="(d)", within=0.001, slips=slips)
+    demand_number(relay, float(carried), way=way, name="(d)", within=0.001, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -16,7 +16,7 @@ from measured_book.exercises.answers import (
     demand_number,
     number,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "metrics"
 """The first word of the exercises' names."""
@@ -24,23 +24,48 @@ _CHAPTER = "book/translation/metric-traps"
 _WORDS = ("the", "cat", "sat", "on", "a", "mat")
 
 
-@exercise(_CHAPTER)
-def counted(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers: (a) the accuracy over all positions of a model that is right at {right} of the real "
+        "tokens, where a share {padding} of the positions is padding, predicted perfectly; (b) the accuracy "
+        "on real tokens where it is {printed} over all positions, a share {most} of them padding, all of it "
+        "predicted correctly.",
+        lambda chance: {
+            "right": chance.choice((0.3, 0.4, 0.6)),
+            "padding": chance.choice((0.6, 0.7, 0.8)),
+            "printed": chance.choice((0.94, 0.96, 0.98)),
+            "most": chance.choice((0.92, 0.85)),
+        },
+    ),
+)
+def counted(
+    answer: Answer,
+    right: float = 0.5,
+    padding: float = 0.9,
+    printed: float = 0.97,
+    most: float = 0.95,
+) -> None:
     """Two numbers: (a) an accuracy with padding from that on real tokens; (b) the other way round."""
     everywhere, real = answer.numbers("(a)", "(b)")
     slips = {
-        0.45: "the padding is right as well, all of it",
-        0.55: "the share of padding counts once, and what is left of the positions is right at one half",
+        padding * right: "the padding is right as well, all of it",
+        1
+        - padding
+        * right: "the share of padding counts once, and of what is left of the positions only a part is right",
     }
     way = "add what padding brings and what real tokens bring"
-    demand_number(everywhere, 0.95, name="(a)", within=1e-3, way=way, slips=slips)
+    demand_number(
+        everywhere, padding + (1 - padding) * right, name="(a)", within=1e-3, way=way, slips=slips
+    )
+    wanted = (printed - most) / (1 - most)
     slips = {
-        0.97: "that is what was printed; how much of it is padding?",
-        0.02: "so many positions are right and real: as a share of the real ones?",
-        0.6: "so many of the real ones are wrong",
+        printed: "that is what was printed; how much of it is padding?",
+        printed - most: "so many positions are right and real: as a share of the real ones?",
+        1 - wanted: "so many of the real ones are wrong",
     }
     way = "how many of a hundred positions are real, and how many of those are wrong?"
-    demand_number(real, 0.4, name="(b)", within=1e-3, way=way, slips=slips)
+    demand_number(real, wanted, name="(b)", within=1e-3, way=way, slips=slips)
 
 
 def _batch(seed: int) -> tuple[Tensor, Tensor]:

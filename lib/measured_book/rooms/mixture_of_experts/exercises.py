@@ -18,27 +18,41 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/feed-forward/mixture-of-experts"
 
 
-@exercise(_CHAPTER)
-def by_hand(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Three tokens give the first of two experts the probabilities {first}, {second} and {third}, the "
+        "second expert the rest, and each uses one expert. Two numbers: the weight by which the output for "
+        "the third token is multiplied, and the balancing loss without its factor.",
+        lambda chance: {
+            "first": chance.choice((0.95, 0.85, 0.75)),
+            "second": chance.choice((0.6, 0.65, 0.7)),
+            "third": chance.choice((0.1, 0.2, 0.3)),
+        },
+    ),
+)
+def by_hand(answer: Answer, first: float = 0.9, second: float = 0.8, third: float = 0.4) -> None:
     """The weight of the third of three tokens (0.9, 0.1), (0.8, 0.2), (0.4, 0.6), and the balancing loss."""
     weight, found = answer.numbers("the weight", "the balancing loss")
+    mean = (first + second + third) / 3
+    right = 2 * (2 / 3 * mean + 1 / 3 * (1 - mean))
     slips = {
-        0.4: "the third token asks the expert that it gives more to",
+        third: "the third token asks the expert that it gives more to",
         1.0: "the probabilities are not divided by the sum of those that were chosen",
     }
     way = "the weight is the router's probability of the expert that is asked"
-    demand_number(weight, 0.6, way=way, name="the weight", within=0.002, slips=slips)
+    demand_number(weight, 1 - third, way=way, name="the weight", within=0.002, slips=slips)
     slips = {
-        17 / 30: "the sum is multiplied by the number of experts",
-        1.16: "shares are counted: how many tokens chose each expert",
+        right / 2: "the sum is multiplied by the number of experts",
+        2 * (mean**2 + (1 - mean) ** 2): "shares are counted: how many tokens chose each expert",
     }
-    way = "two of three tokens choose the first expert, whose mean probability is 0.7"
-    demand_number(found, 17 / 15, way=way, name="the loss", within=0.002, slips=slips)
+    way = f"two of three tokens choose the first expert, whose mean probability is {mean:.3g}"
+    demand_number(found, right, way=way, name="the loss", within=0.002, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -18,27 +18,38 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/feed-forward/neurons"
 
 
-@exercise(_CHAPTER)
-def by_hand(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "The two numbers that the chapter's three neurons write together for the token ({one}, {two}).",
+        lambda chance: {"one": chance.randint(-4, 4), "two": chance.randint(-3, -1)},
+    ),
+)
+def by_hand(answer: Answer, one: int = 1, two: int = 2) -> None:
     """The two numbers that the chapter's three neurons write together for the token (1, 2)."""
-    first, second = answer.numbers("first", "second")
+    found = answer.numbers("first", "second")
+    keys, values = ((2, 1), (1, -1), (-1, 0)), ((2, 1), (3, 3), (5, -5))
+    products = [one * k + two * m for k, m in keys]
     way = "one neuron at a time: product with the key, ReLU, times the value"
-    slips = {
-        5.0: "neuron 2 has a negative product; what does ReLU make of it?",
-        2.0: "that is a value; it is to be weighted by its activation",
-        0.0: "without ReLU silent neurons would write, too",
-    }
-    demand_number(first, 8.0, way=way, name="the first number", within=0.001, slips=slips)
-    slips = {
-        1.0: "neuron 2 has a negative product; what does ReLU make of it?",
-        6.0: "without ReLU silent neurons would write, too",
-    }
-    demand_number(second, 4.0, way=way, name="the second number", within=0.001, slips=slips)
+    for i, name in enumerate(("the first number", "the second number")):
+        writes = [product * value[i] for product, value in zip(products, values, strict=True)]
+        right = sum(write for write, p in zip(writes, products, strict=True) if p > 0)
+        slips = {
+            float(
+                right + writes[n]
+            ): f"neuron {n + 1} has a negative product; what does ReLU make of it?"
+            for n in (2, 1, 0)
+            if products[n] < 0
+        }
+        slips[float(sum(writes))] = "without ReLU silent neurons would write, too"
+        if i == 0:
+            slips.setdefault(2.0, "that is a value; it is to be weighted by its activation")
+        demand_number(found[i], float(right), way=way, name=name, within=0.001, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -18,23 +18,32 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/attention/one-head"
 
 
-@exercise(_CHAPTER)
-def spare(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "A layer answers four positions, each with one of {tokens} tokens. Two twins both serve three of "
+        "the positions; a third head serves the fourth. Every head that serves a position adds {lead} to "
+        "the right answer's logit; all other logits are 0. Three rises of the mean loss: without one twin, "
+        "without both, without the third head.",
+        lambda chance: {"tokens": chance.choice((3, 8, 12)), "lead": chance.choice((2, 3, 4, 6))},
+    ),
+)
+def spare(answer: Answer, tokens: int = 5, lead: int = 5) -> None:
     """Three rises of the mean loss: without one twin, without both, without the head with a job of its own."""
     one, both, own = answer.numbers("without one twin", "without both", "without the third head")
-    wrong, logit = 4, 5.0
+    wrong, logit = tokens - 1, float(lead)
     single = math.log1p(wrong * math.exp(-logit))
     double = math.log1p(wrong * math.exp(-2 * logit))
     none = math.log1p(wrong)
     slips = {
         single - double: "that is the rise at the places that the twins serve; what of the mean?",
     }
-    way = "at three places of four the right answer's lead falls from ten to five"
+    way = f"at three places of four the right answer's lead falls from {2 * lead} to {lead}"
     demand_number(
         one, 0.75 * (single - double), name="the first", way=way, within=0.005, slips=slips
     )

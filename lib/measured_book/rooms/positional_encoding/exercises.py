@@ -16,7 +16,7 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "positions"
 """The first word of the exercises' names."""
@@ -24,26 +24,35 @@ SUBJECT = "positions"
 _VECTORS = "book/positions/positional-encoding"
 
 
-@exercise(_VECTORS)
-def similarity(answer: Answer) -> None:
+@exercise(
+    _VECTORS,
+    Drawing(
+        "Three numbers for d = 4 and base {base}: s(1), s(2), and the whole distance from 1 to 9 of the "
+        "largest s.",
+        lambda chance: {"base": chance.choice((64, 100, 144, 400))},
+    ),
+)
+def similarity(answer: Answer, base: int = 10000) -> None:
     """Three numbers for d = 4 and base 10000: s(1), s(2), and the whole distance below 10 of the largest s."""
     one, two, largest = answer.numbers("s(1)", "s(2)", "the distance")
     way = "a pair of frequency w adds cos(w k); with d = 4 there are two pairs"
     for k, found in ((1, one), (2, two)):
-        fast, slow = math.cos(k), math.cos(k / 100)
+        fast, slow = math.cos(k), math.cos(k / math.sqrt(base))
         slips = {
             fast: "that is the fast pair alone",
             (fast + slow) / 2: "similarity is the dot product, not divided by its largest value",
-            fast + math.cos(k / 10): "the second pair is too fast: its exponent is 2i / d",
+            fast + math.cos(k / base**0.25): "the second pair is too fast: its exponent is 2i / d",
             math.cos(math.radians(k))
-            + math.cos(math.radians(k / 100)): "the angles are in radians",
-            math.sin(k) + math.sin(k / 100): "sine times sine plus cosine times cosine is a cosine",
+            + math.cos(math.radians(k / math.sqrt(base))): "the angles are in radians",
+            math.sin(k)
+            + math.sin(k / math.sqrt(base)): "sine times sine plus cosine times cosine is a cosine",
         }
         demand_number(found, fast + slow, way=way, name=f"s({k})", within=0.001, slips=slips)
     text = "the distance: s(0) is the largest of all, but asked for is a distance of at least 1"
     demand(largest >= 1, text)
     text = f"the distance: s({largest:.0f}) is not the largest; when is the fast pair nearly where it began?"
-    demand(largest == 6, text)
+    right = max(range(1, 10), key=lambda k: math.cos(k) + math.cos(k / math.sqrt(base)))
+    demand(largest == right, text)
 
 
 @exercise(_VECTORS)

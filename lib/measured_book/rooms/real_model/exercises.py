@@ -14,20 +14,36 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/inside/real-model"
 
 
-@exercise(_CHAPTER)
-def budget(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "A model has {pieces} pieces, a stream of width {width} and {blocks} blocks, with networks four "
+        "times as wide as the stream; leave out positions, norms, biases and heads. Two numbers: the share "
+        "of the table of pieces in all parameters, and of the networks in the blocks.",
+        lambda chance: {
+            "pieces": chance.choice((32000, 50257, 128000)),
+            "width": chance.choice((512, 1024, 2048)),
+            "blocks": chance.choice((6, 16, 24)),
+        },
+    ),
+)
+def budget(answer: Answer, pieces: int = 30522, width: int = 768, blocks: int = 12) -> None:
     """Two numbers: the share of the word table in all parameters, of the networks in the blocks."""
     table, networks = answer.numbers("(a)", "(b)")
+    entries, weights = pieces * width, 12 * width**2 * blocks
     way = "a table of V d numbers, and 12 d d in each block"
     slips = {
-        23.4 / 84.9: "that is the table over the blocks; asked for is its share in both together",
+        entries
+        / weights: "that is the table over the blocks; asked for is its share in both together",
     }
-    demand_number(table, 23.4 / (23.4 + 84.9), way=way, name="(a)", within=0.005, slips=slips)
+    demand_number(
+        table, entries / (entries + weights), way=way, name="(a)", within=0.005, slips=slips
+    )
     way = "8 d d in the network, 4 d d in attention"
     slips = {0.5: "the network is four times as wide as the stream: 4 d d each way"}
     demand_number(networks, 2 / 3, way=way, name="(b)", within=0.005, slips=slips)

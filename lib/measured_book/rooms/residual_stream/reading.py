@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from scipy.optimize import brentq
 from xarray import DataArray, Dataset
 
 from measured_book.measuring import number
+from measured_book.rooms.residual_stream.measure import STATED_GROWTH
+
+
+@number
+def leaning(*, reading: str) -> float:
+    """The cosine that each of the case study's writes has with the stream it is added to, one for all.
+
+    The lengths of the stream before, of its writes and of the stream after decide it; the writes' cosine with
+    one another follows. `needed_cosine` averages over all pairs instead.
+    """
+    before, writes, after = STATED_GROWTH[reading]
+
+    def length(cosine: float) -> float:
+        now = before
+        for write in writes:
+            now = math.sqrt(now**2 + write**2 + 2 * now * write * cosine)
+        return now
+
+    return float(brentq(lambda cosine: length(cosine) - after, -1.0, 1.0))
 
 
 @number

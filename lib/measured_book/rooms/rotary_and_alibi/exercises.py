@@ -19,7 +19,7 @@ from measured_book.exercises.answers import (
     normal,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "positions"
 """The first word of the exercises' names."""
@@ -145,13 +145,24 @@ def previous(answer: Answer) -> None:
         )
 
 
-@exercise(_RELATIVE)
-def slopes(answer: Answer) -> None:
+@exercise(
+    _RELATIVE,
+    Drawing(
+        "ALiBi's slopes of eight heads are 2^-1, 2^-2, ..., 2^-8; all dot products are equal and the "
+        "sequence is long. Two numbers: (a) in which head, counted from one, the key {back} back gets "
+        "closest to a tenth of the weight of the key at the query itself; (b) the share of all weight that "
+        "goes to the query's own position in the steepest head.",
+        lambda chance: {"back": chance.choice((8, 16, 32, 128, 256))},
+    ),
+)
+def slopes(answer: Answer, back: int = 64) -> None:
     """Two numbers: (a) which of eight ALiBi heads, counted from one; (b) a share in the steepest head."""
     head, share = answer.numbers("(a)", "(b)")
     demand(1 <= head <= 8 and head == round(head), "(a): the heads are numbered from 1 to 8")
-    text = "(a): with that head the key 64 back gets a factor of"
-    demand(head == 5, f"{text} {math.exp(-64 * 2**-head):.2g}; another one is closer to a tenth")
+    text = f"(a): with that head the key {back} back gets a factor of"
+    factors = {h: math.exp(-back * 2.0**-h) for h in range(1, 9)}
+    right = min(factors, key=lambda h: abs(factors[h] - 0.1))
+    demand(head == right, f"{text} {factors[int(head)]:.2g}; another one is closer to a tenth")
     slips = {
         1.0: "the keys before it get a share too",
         math.exp(-0.5): "that is the weight of the next key beside its own",

@@ -16,19 +16,37 @@ from measured_book.exercises.answers import (
     demand_number,
     number,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/training/schedules"
 
 
-@exercise(_CHAPTER)
-def budget(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "A weight must be able to travel {travel} in total; the peak rate is {peak}. Three numbers: (a) the "
+        "least time constant of an exponential decay; (b) the share of that budget that is spent in so many "
+        "steps; (c) the step at which a warm-up of {ramp} steps and inverse-square-root decay from the same "
+        "peak have spent the budget, with the chapter's approximation of the sum of roots.",
+        lambda chance: {
+            "travel": chance.choice((0.8, 1.5, 2.4)),
+            "peak": chance.choice((0.002, 0.003, 0.005)),
+            "ramp": chance.choice((25, 64, 144)),
+        },
+    ),
+)
+def budget(answer: Answer, travel: float = 1.2, peak: float = 0.004, ramp: int = 100) -> None:
     """Three numbers: the least time constant, the share spent within it, the step of the root's decay."""
     constant, share, step = answer.numbers("(a)", "(b)", "(c)")
+
+    def after(spent: float) -> float:
+        """The step at which the rest of the budget is spent, when the ramp has spent so much."""
+        return ((travel - spent) / (2 * peak * math.sqrt(ramp)) + math.sqrt(ramp)) ** 2
+
+    right = after(peak * ramp / 2)
     way = "the rates of an exponential decay are a geometric series: how large is its sum?"
-    demand_number(
-        constant, 299.5, way=way, name="(a)", slips={0.0048: "divide by the peak instead"}
-    )
+    slips = {travel * peak: "divide by the peak instead"}
+    demand_number(constant, travel / peak - 0.5, way=way, name="(a)", slips=slips)
     slips = {
         math.exp(-1): "that is what is left after these steps",
         0.5: "that is the half-life's share",
@@ -36,13 +54,13 @@ def budget(answer: Answer) -> None:
     way = "compare the sum up to the time constant with the whole sum"
     demand_number(share, 1 - math.exp(-1), way=way, name="(b)", slips=slips)
     slips = {
-        406.25: "counted from the end of the warm-up; the steps of the ramp are steps too",
-        625.0: "the ramp has spent a part of the budget already",
-        400.0: "the ramp spends half of what a constant rate would",
-        300.0: "that is for a constant rate; here it falls",
+        right - ramp: "counted from the end of the warm-up; the steps of the ramp are steps too",
+        after(0.0): "the ramp has spent a part of the budget already",
+        after(peak * ramp): "the ramp spends half of what a constant rate would",
+        travel / peak: "that is for a constant rate; here it falls",
     }
     way = "take off what the ramp spends; what is left is the peak times a sum of roots"
-    demand_number(step, 506.25, way=way, name="(c)", slips=slips)
+    demand_number(step, right, way=way, name="(c)", slips=slips)
 
 
 @exercise(_CHAPTER)

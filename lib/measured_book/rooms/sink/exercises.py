@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from measured_book.exercises.answers import Answer, close, demand, demand_number, normal, tensor
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/real-language-model/sink"
 
 
-@exercise(_CHAPTER)
-def nothing_left(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "A sink has a score of {score}, {others} other keys have a score of 0; the sink's value is "
+        "{shorter} times shorter than the others'. Two numbers: (a) the weight of the sink; (b) its share "
+        "of the lengths of all weighted vectors.",
+        lambda chance: {
+            "score": chance.choice((3, 4, 6)),
+            "others": chance.choice((7, 12, 20, 31)),
+            "shorter": chance.choice((20, 40, 100)),
+        },
+    ),
+)
+def nothing_left(answer: Answer, score: int = 5, others: int = 9, shorter: int = 50) -> None:
     """Two numbers: the weight of a sink whose score is 5 above nine others, its share of what arrives."""
     weight, share = answer.numbers("(a)", "(b)")
-    e = float(torch.tensor(5.0).exp())
-    right = e / (e + 9)
+    e = math.exp(score)
+    right = e / (e + others)
     slips = {
-        e / (e + 1): "there are nine other keys, not one",
-        5 / 14: "the softmax takes the exponential of the scores",
+        e / (e + 1): f"there are {others} other keys, not one",
+        score / (score + others): "the softmax takes the exponential of the scores",
     }
-    way = "e^5 over e^5 + 9"
+    way = f"e^{score} over e^{score} + {others}"
     demand_number(weight, right, way=way, name="(a)", within=0.005, slips=slips)
-    carried = 0.02 * right / (0.02 * right + (1 - right))
-    slips = {0.02 * right: "that is what arrives from the sink; divide by all that arrives"}
-    way = "0.02 times its weight, over that and the weight of the others"
+    arrived = right / shorter
+    carried = arrived / (arrived + (1 - right))
+    slips = {arrived: "that is what arrives from the sink; divide by all that arrives"}
+    way = f"a {shorter}th of its weight, over that and the weight of the others"
     demand_number(share, carried, way=way, name="(b)", within=0.01, slips=slips)
 
 

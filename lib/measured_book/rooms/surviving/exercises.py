@@ -14,32 +14,52 @@ from measured_book.exercises.answers import (
     demand_number,
     number,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 SUBJECT = "positions"
 """The first word of the exercises' names."""
 _LAYERS = "book/positions/surviving"
 
 
-@exercise(_LAYERS)
-def diluted(answer: Answer) -> None:
+@exercise(
+    _LAYERS,
+    Drawing(
+        "The entries of a position vector have variance 1/2, and each of {sublayers} sublayers adds "
+        "independent noise to every entry. Two numbers: (a) the variance of that noise at which half of the "
+        "variance at the top is still due to the position; (b) what is left of the amplitude after "
+        "{sublayers} sublayers with post-norm, where the stream has variance one before a sublayer writes "
+        "with variance one.",
+        lambda chance: {"sublayers": chance.choice((6, 8, 12, 16, 32, 48))},
+    ),
+)
+def diluted(answer: Answer, sublayers: int = 24) -> None:
     """Two numbers: (a) the variance each of 24 sublayers writes; (b) what 24 norms leave of an amplitude."""
     variance, amplitude = answer.numbers("(a)", "(b)")
     slips = {
-        1 / 24: "the position has not variance one",
-        0.5: "there are 24 sublayers",
-        1 / 96: "half of the sum is the position's, so the other half is as large as it",
-        math.sqrt(1 / 48): "asked for is a variance; of independent numbers variances add",
-    }
-    demand_number(variance, 1 / 48, name="(a)", within=1e-3, way="variances add", slips=slips)
-    slips = {
-        2**-24: "a norm divides by the standard deviation, not by the variance",
+        1 / sublayers: "the position has not variance one",
+        0.5: f"there are {sublayers} sublayers",
         1
-        / 25: "without the norms it would be so, of the variance; each norm shrinks what is there",
-        1 / 5: "without the norms it would be so; each norm shrinks what is there",
+        / (4 * sublayers): "half of the sum is the position's, so the other half is as large as it",
+        math.sqrt(
+            1 / (2 * sublayers)
+        ): "asked for is a variance; of independent numbers variances add",
+    }
+    demand_number(
+        variance, 1 / (2 * sublayers), name="(a)", within=1e-3, way="variances add", slips=slips
+    )
+    slips = {
+        2.0**-sublayers: "a norm divides by the standard deviation, not by the variance",
+        1
+        / (
+            sublayers + 1
+        ): "without the norms it would be so, of the variance; each norm shrinks what is there",
+        1
+        / math.sqrt(
+            sublayers + 1
+        ): "without the norms it would be so; each norm shrinks what is there",
     }
     way = "what does one norm divide by, and how often?"
-    demand_number(amplitude, 2**-12, name="(b)", within=1e-3, way=way, slips=slips)
+    demand_number(amplitude, 2 ** (-sublayers / 2), name="(b)", within=1e-3, way=way, slips=slips)
 
 
 def _stream(sequences: int, width: int, noise: float, seed: int) -> Tensor:

@@ -16,24 +16,41 @@ from measured_book.exercises.answers import (
     number,
     tensor,
 )
-from measured_book.exercises.registry import exercise
+from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/real-language-model/thirty-blocks"
 
 
-@exercise(_CHAPTER)
-def growth(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Two numbers: (a) how many times longer a stream gets that grows by {percent} % in each of {blocks} "
+        "blocks; (b) the cosine between a stream before and after a write of {write} of its length at a "
+        "right angle.",
+        lambda chance: {
+            "percent": chance.choice((2, 3, 5.5, 7)),
+            "blocks": chance.choice((10, 16, 24)),
+            "write": chance.choice((0.4, 0.5, 0.7)),
+        },
+    ),
+)
+def growth(answer: Answer, percent: float = 4.5, blocks: int = 28, write: float = 0.3) -> None:
     """Two numbers: how many times longer a stream gets in 28 blocks, and a cosine before and after a write."""
     longer, turned = answer.numbers("(a)", "(b)")
     way = "each block multiplies the length by the same factor"
-    slips = {1 + 28 * 0.045: "that adds the percents; growth of a length in percent multiplies"}
-    demand_number(longer, 1.045**28, way=way, name="(a)", within=0.01, slips=slips)
+    slips = {
+        1
+        + blocks * percent / 100: "that adds the percents; growth of a length in percent multiplies"
+    }
+    demand_number(
+        longer, (1 + percent / 100) ** blocks, way=way, name="(a)", within=0.01, slips=slips
+    )
     way = "two legs at a right angle: the tangent of the angle is the one over the other"
     slips = {
-        0.3: "that is the ratio of the lengths; asked for is a cosine",
-        math.atan(0.3): "that is the angle; asked for is its cosine",
+        write: "that is the ratio of the lengths; asked for is a cosine",
+        math.atan(write): "that is the angle; asked for is its cosine",
     }
-    demand_number(turned, 1 / math.hypot(1, 0.3), way=way, name="(b)", within=0.003, slips=slips)
+    demand_number(turned, 1 / math.hypot(1, write), way=way, name="(b)", within=0.003, slips=slips)
 
 
 @exercise(_CHAPTER)

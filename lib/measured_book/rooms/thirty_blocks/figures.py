@@ -34,6 +34,23 @@ MIDDLE: Arms = {
     "out": ("none", "left out"),
     "repeated": ("attention", "one of them ten times"),
 }
+HOW: Arms = {
+    "zero": ("attention", "nothing"),
+    "resample": ("ffn", "another text's"),
+    "mean": ("residual", "its mean"),
+}
+WAYS: Arms = {
+    "zero": ("attention", "zero"),
+    "zero behind": ("attention", "zero behind the first token"),
+    "resample": ("ffn", "another text's"),
+    "mean": ("residual", "mean"),
+}
+BY: Arms = {
+    "length": ("ffn", "by length"),
+    "sign": ("norm", "by sign"),
+    "gradient": ("attention", "by gradient"),
+    "anew": ("residual", "gradient anew"),
+}
 REPAIRS: Arms = {
     "direct": ("attention", "directly"),
     "later": ("residual", "through later sublayers"),
@@ -162,6 +179,65 @@ def plot_runs(runs: Dataset, middle: Dataset) -> Figure:
     left.legend(fontsize=8)
     strips(
         right, middle.loss - middle.whole, MIDDLE, over="change", label="rise of the loss (nats)"
+    )
+    return figure
+
+
+@themed
+def plot_heads(heads: Dataset) -> Figure:
+    """Draw what each head is worth alone: over block and head, and sorted, in three ways of taking it away.
+
+    Args:
+        heads: the result of this name.
+    """
+    titles = ("set to its mean", "all 270, sorted")
+    figure, (left, right) = panels(1, 2, height=3.4, titles=titles)
+    rise = (heads.loss - heads.whole).mean("seed")
+    cells = rise.sel(how="mean").transpose("block", "head").values
+    reach = float(np.nanquantile(np.abs(cells), 0.99))
+    heat_map(
+        left, cells, label="rise of the loss (nats)", x_label="head", y_label="block",
+        diverging=True, limits=(-reach, reach),
+    )  # fmt: skip
+    left.set_xticks(range(9), [str(i) for i in range(1, 10)])
+    left.set_yticks([i - 1 for i in _TICKS], [str(i) for i in _TICKS])
+    for how, (concept, name) in HOW.items():
+        values = np.sort(rise.sel(how=how).values.ravel())
+        right.plot(np.arange(1, len(values) + 1), values, color=COLOURS[concept], label=name)
+    level(right, 0.02)
+    right.set_yscale("symlog", linthresh=0.02)
+    plain_ticks(right.yaxis, [-0.02, 0, 0.02, 0.1, 1])
+    right.set_xlabel("heads")
+    right.set_ylabel("rise of the loss (nats)")
+    right.legend(fontsize=8, loc="upper left", title="hands on")
+    return figure
+
+
+@themed
+def plot_sets(sets: Dataset) -> Figure:
+    """Draw what sets of heads are worth: in four orders and at random, and in four ways of taking them away.
+
+    Args:
+        sets: the result of this name.
+    """
+    titles = ("set to their means", "27 at random, set to")
+    figure, (left, right) = panels(1, 2, height=3.2, titles=titles)
+    rise = sets.loss - sets.whole
+    random = sets.random.mean("order") - sets.whole
+    sizes = sets.heads.values
+    curves(left, random, "heads", {"": ("none", "at random")}, x=sizes)
+    curves(left, rise, "heads", BY, over="by", x=sizes)
+    level(left, 0.0)
+    plain_ticks(left.xaxis, sizes)
+    left.set_xlabel("heads taken away, of 270")
+    left.set_ylabel("rise of the loss (nats)")
+    left.legend(fontsize=8)
+    strips(
+        right,
+        sets.taken.mean("order") - sets.whole,
+        WAYS,
+        over="how",
+        label="rise of the loss (nats)",
     )
     return figure
 

@@ -1,8 +1,8 @@
 """What the chapter *Thirty blocks* measures on SmolLM2-135M-Instruct: the stream, and early readings of it.
 
 A seed is a draw of texts, half from the reference of the Python language, half from paragraphs of this book;
-the model is always the same. Modules by question: `order` (blocks left out, swapped, repeated,
-reversed), `repair`, `far` (positions), `scores`.
+the model is always the same. Modules by question: `order` (blocks left out, swapped, repeated, reversed),
+`taking` (heads one at a time and in sets), `repair`, `far` (positions), `scores`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_book.measuring import measurement
+from measured_book.rooms.thirty_blocks.again import largest_again, out_again, place_again
 from measured_book.rooms.thirty_blocks.far import far, pairs
 from measured_book.rooms.thirty_blocks.order import blocks, middle, runs
 from measured_book.rooms.thirty_blocks.passages import BLOCKS, passages
 from measured_book.rooms.thirty_blocks.repair import repair
 from measured_book.rooms.thirty_blocks.scores import scores
+from measured_book.rooms.thirty_blocks.taking import heads, sets
 from measured_book.smollm2.controls import smollm2_of_same_spectrum
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.sweeps import begin
@@ -32,12 +34,17 @@ from measured_book.smollm2.texts import DATA
 __all__ = [
     "blocks",
     "far",
+    "heads",
+    "largest_again",
     "lens",
     "middle",
+    "out_again",
     "pairs",
+    "place_again",
     "repair",
     "runs",
     "scores",
+    "sets",
     "stream",
 ]
 

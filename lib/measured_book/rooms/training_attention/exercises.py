@@ -23,31 +23,46 @@ from measured_book.rooms.training_attention.watching import area
 _CHAPTER = "book/attention/training-attention"
 
 
-@exercise(_CHAPTER)
-def even(answer: Answer) -> None:
+@exercise(
+    _CHAPTER,
+    Drawing(
+        "Three numbers: (a) the variance of a score where inputs have variance 1 and queries and keys come "
+        "from a matrix of {rows} d rows and d columns by Xavier's rule; (b) at how many tokens the "
+        "normalised entropy reaches {level}; (c) the width at which weights with a standard deviation of "
+        "{deviation} give scores the same variance.",
+        lambda chance: {
+            "rows": chance.choice((2, 4, 5)),
+            "level": chance.choice((0.98, 0.985, 0.995)),
+            "deviation": chance.choice((0.01, 0.03, 0.04)),
+        },
+    ),
+)
+def even(answer: Answer, rows: int = 3, level: float = 0.99, deviation: float = 0.02) -> None:
     """Three numbers: the variance of the scores, the tokens that it takes, and the width."""
     variance, tokens, width = answer.numbers("(a)", "(b)", "(c)")
+    entry = 2 / (rows + 1)
+    right, one = entry**2, 1 / (2 * (1 - level))
     slips = {
-        0.5: "that is the variance of a query's entry; a score multiplies queries with keys",
-        1.0: "that is Xavier's rule for a square matrix; this one has three times the rows",
-        1 / 16: "the scores are divided by the root of the width once, not twice",
+        entry: "that is the variance of a query's entry; a score multiplies queries with keys",
+        1.0: "that is Xavier's rule for a square matrix; this one has several times the rows",
+        right**2: "the scores are divided by the root of the width once, not twice",
     }
     way = "variance of an entry of q, of an entry of k, times the width, over the width"
-    demand_number(variance, 0.25, way=way, name="(a)", within=0.003, slips=slips)
+    demand_number(variance, right, way=way, name="(a)", within=0.003, slips=slips)
     slips = {
-        12.5: "that is the logarithm of the number",
-        math.exp(50): "that is for a variance of one",
-        math.exp(25): "the formula halves the variance",
-        10**12.5: "the logarithm is the natural one",
+        right * one: "that is the logarithm of the number",
+        math.exp(one): "that is for a variance of one",
+        math.exp(2 * right * one): "the formula halves the variance",
+        10 ** (right * one): "the logarithm is the natural one",
     }
-    way = "set 1 - variance / (2 ln n) equal to 0.99 and solve for n"
-    demand_number(tokens, math.exp(12.5), way=way, name="(b)", within=0.01, slips=slips)
+    way = f"set 1 - variance / (2 ln n) equal to {level} and solve for n"
+    demand_number(tokens, math.exp(right * one), way=way, name="(b)", within=0.01, slips=slips)
     slips = {
-        2500.0: "that width gives the scores a variance of one",
-        625.0: "that width gives the scores a variance of a sixteenth",
+        1 / deviation**2: "that width gives the scores a variance of one",
+        right / deviation**2: "that width gives the scores the square of that variance",
     }
-    way = "the variance of an entry is 0.02 squared; the scores' is the square of width times that"
-    demand_number(width, 1250.0, way=way, name="(c)", within=0.003, slips=slips)
+    way = f"the variance of an entry is {deviation} squared; the scores' is the square of width times that"
+    demand_number(width, entry / deviation**2, way=way, name="(c)", within=0.003, slips=slips)
 
 
 @exercise(_CHAPTER)

@@ -1,0 +1,1 @@
+"""The chapter *Its numbers*: what it claims and measures."""

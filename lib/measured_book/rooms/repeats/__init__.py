@@ -1,0 +1,1 @@
+"""The chapter *Repeats and rules*: what it claims and measures."""
