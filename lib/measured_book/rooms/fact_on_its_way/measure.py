@@ -6,7 +6,7 @@ relations that the model knows, from the half that judges. What is chosen, is ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,18 +31,22 @@ from measured_book.rooms.fact_on_its_way.passes import (
     draw_facts,
     edit,
     hidden,
+    joined,
     known,
     network_writes,
     networks_back,
     put_back,
     rewritten,
+    share,
     whole,
 )
+from measured_book.rooms.fact_on_its_way.steering import questions, steered
 from measured_book.rooms.fact_on_its_way.tails import Tail, begin_at
-from measured_book.smollm2.controls import directions_of_equal_length, matched_heads
+from measured_book.smollm2.controls import matched_heads
 from measured_book.smollm2.model import NEEDS
 from measured_book.smollm2.sweeps import begin
-from measured_book.smollm2.texts import DATA, KINDS, draw
+
+__all__ = ["edited", "heads", "networks", "questions", "ripples", "steered", "traced"]
 
 FACTS = 3
 STATES = tuple(range(0, 30, 3))
@@ -51,18 +55,7 @@ BASES, PLACES = ("noise", "name"), ("subject", "last")
 DEPTH = 30
 
 
-def share(changed: Tensor, base: Tensor, whole_gap: Tensor) -> float:
-    """How much of a difference comes back: sums over facts, so that a large one counts more."""
-    return float((changed - base).sum() / (whole_gap - base).sum())
-
-
 # Where the fact is ------------------------------------------------------------------------------------
-
-
-def joined(parts: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The values of several batches, one behind the other on their last axis."""
-    given = list(parts)
-    return {name: torch.cat([one[name] for one in given], -1) for name in given[0]}
 
 
 def traced_in(batch: Batch, seed: int) -> dict[str, Tensor]:
@@ -350,97 +343,4 @@ def ripples(seed: int) -> dict[str, Any]:
         "fall": ("asked", [float(np.mean(same)), float(np.mean(others))]),
         "done": float(np.mean(done)),
         "block": block,
-    }
-
-
-# Steering --------------------------------------------------------------------------------------------
-
-BEFORE = 15
-"""The block, from 0, before which a vector is added."""
-DOSES = (1, 2, 4)
-DIRECTIONS = ("relation", "random")
-COUNTRIES_STEERED, RANDOM = 6, 3
-
-
-def pair_of(seed: int, *, judge: bool) -> tuple[list[Batch], list[Batch]]:
-    """The same countries asked for their capital and for their language, each in one wording."""
-    languages = {
-        one.subject: one for one in candidates(seed, "language", judge=judge, tried=len(COUNTRIES))
-    }
-    capitals = [
-        one
-        for one in candidates(seed, "capital", judge=judge, tried=len(COUNTRIES))
-        if one.subject in languages
-    ][:COUNTRIES_STEERED]
-    same = [replace(languages[one.subject], wording=one.wording) for one in capitals]
-    first = [replace(one, wrong=other.right) for one, other in zip(capitals, same, strict=True)]
-    second = [
-        replace(other, right=one.right, wrong=other.right)
-        for one, other in zip(capitals, same, strict=True)
-    ]
-    return batches_of(first), batches_of(second)
-
-
-def relation_vector(seed: int) -> Float[Tensor, "d_model"]:
-    """Mean over countries that choose: the last token's state, asked for the language minus the capital."""
-    means = []
-    for batches in pair_of(seed, judge=False):
-        tails = [begin_at(batch.tokens, batch.start) for batch in batches]
-        means.append(torch.cat([tail.states[BEFORE][:, -1] for tail in tails]).mean(0))
-    capital, language = means
-    return language - capital
-
-
-def steered_in(batch: Batch, tail: Tail, vectors: Float[Tensor, "vector d_model"]) -> Tensor:
-    """The logit differences of one batch with each vector added at the last token, (vector, fact)."""
-    state = tail.states[BEFORE].repeat(len(vectors), 1, 1)
-    state[:, -1] += vectors.repeat_interleave(len(batch.asked), 0)
-    return batch.gap(tail.onward(BEFORE, state)).view(len(vectors), -1)
-
-
-@measurement(
-    seeds=10,
-    coords={"direction": DIRECTIONS, "dose": DOSES},
-    tolerance={"turned": 0.03, "price": 0.05, "length": 1.0},
-    data=DATA,
-    pretrained=NEEDS,
-)
-@torch.no_grad()
-def steered(seed: int) -> dict[str, Any]:
-    """How far a vector turns capitals into languages, and what it costs ordinary text, by dose."""
-    vector = relation_vector(seed)
-    random = directions_of_equal_length(vector.expand(RANDOM, -1), seed)
-    # The vector, then random ones, each at every dose.
-    vectors = torch.cat([dose * torch.cat([vector[None], random]) for dose in DOSES])
-    parts = []
-    for batch, asked in zip(*pair_of(seed, judge=True), strict=True):
-        tail, goal = (begin_at(one.tokens, one.start) for one in (batch, asked))
-        parts.append(
-            {
-                "before": batch.gap(tail.states[-1]),
-                "there": asked.gap(goal.states[-1]),
-                "after": steered_in(batch, tail, vectors),
-                "length": tail.states[BEFORE][:, -1].norm(dim=-1),
-            }
-        )
-    all_of = joined(parts)
-    texts = begin(torch.cat([draw(seed, kind, 1, 64, begin="middle") for kind in KINDS]))
-    plain = texts.losses()
-
-    def price(by: Tensor) -> float:
-        state = texts.states[BEFORE].clone()
-        state[:, 1:] += by
-        return float((texts.losses(texts.onward(BEFORE, state)) - plain).mean())
-
-    turned = [share(after, all_of["before"], all_of["there"]) for after in all_of["after"]]
-
-    def by_direction(values: list[float]) -> np.ndarray:
-        table = np.array(values).reshape(len(DOSES), 1 + RANDOM)
-        return np.stack([table[:, 0], table[:, 1:].mean(-1)])
-
-    return {
-        "turned": (("direction", "dose"), by_direction(turned)),
-        "price": (("direction", "dose"), by_direction([price(one) for one in vectors])),
-        "length": float(vector.norm()),
-        "stream": float(all_of["length"].mean()),
     }

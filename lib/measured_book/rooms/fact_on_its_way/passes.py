@@ -342,3 +342,14 @@ def whole(batch: Batch) -> tuple[Tail, Float[Tensor, "row"], Tail, Float[Tensor,
     """The run of a batch and of that with the other subjects, and both logit differences."""
     clean, other = (begin_at(tokens, batch.start) for tokens in (batch.tokens, batch.swapped))
     return clean, batch.gap(clean.states[-1]), other, batch.gap(other.states[-1])
+
+
+def share(changed: Tensor, base: Tensor, whole_gap: Tensor) -> float:
+    """How much of a difference comes back: sums over facts, so that a large one counts more."""
+    return float((changed - base).sum() / (whole_gap - base).sum())
+
+
+def joined(parts: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The values of several batches, one behind the other on their last axis."""
+    given = list(parts)
+    return {name: torch.cat([one[name] for one in given], -1) for name in given[0]}
