@@ -28,6 +28,11 @@ DIRECTIONS: Arms = {
     "relation": ("attention", "difference of relations"),
     "random": ("none", "random directions"),
 }
+WAYS: Arms = {
+    "subject": ("attention", "state at the subject"),
+    "last": ("residual", "state at the last token"),
+    "vector": ("norm", "vector at the last token"),
+}
 _BLOCKS = [0, 6, 12, 18, 24, 30]
 
 
@@ -60,6 +65,7 @@ def plot_networks(networks: Dataset) -> Figure:
     figure, (axes,) = panels(height=2.8, x="last block of five", y="share that returns")
     curves(axes, networks.effect, "window", PLACES, over="position")
     level(axes, 0.0)
+    plain_ticks(axes.xaxis, networks.window.values)
     name_ends(axes)
     return figure
 
@@ -72,7 +78,7 @@ def plot_heads(heads: Dataset) -> Figure:
         heads: the result of this name.
     """
     figure, (axes,) = panels(height=1.8)
-    strips(axes, heads.fall, GROUPS, over="heads", label="fall (share of the difference)")
+    strips(axes, heads.fall, GROUPS, over="heads", label="fall (share of the difference)", reference=0)
     return figure
 
 
@@ -86,6 +92,7 @@ def plot_edited(edited: Dataset) -> Figure:
     figure, (axes,) = panels(height=2.8, x="block", y="share of the difference")
     curves(axes, edited.effect, "block", WHAT, over="what")
     level(axes, 0.0)
+    plain_ticks(axes.xaxis, edited.block.values)
     name_ends(axes)
     return figure
 
@@ -104,4 +111,19 @@ def plot_steered(steered: Dataset) -> Figure:
         level(one, 0.0)
         plain_ticks(one.xaxis, [1, 2, 4])
     legend_over(figure, axes[0])
+    return figure
+
+
+@themed
+def plot_questions(questions: Dataset) -> Figure:
+    """Draw before which block another question turns the answer.
+
+    Args:
+        questions: the result of this name.
+    """
+    figure, (axes,) = panels(height=2.8, x="blocks before", y="share of the way")
+    curves(axes, questions.turned, "state", WAYS, over="way")
+    level(axes, 0.0)
+    plain_ticks(axes.xaxis, _BLOCKS)
+    name_ends(axes)
     return figure
