@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from measured_book.evidence.results import load_results
+from measured_book.rooms.fact_on_its_way import figures, passes
 from measured_book.rooms.fact_on_its_way import measure as m
-from measured_book.rooms.fact_on_its_way import passes
 from measured_book.rooms.fact_on_its_way.facts import COUNTRIES, OPPOSITES, RELATIONS, facts
 from measured_book.rooms.fact_on_its_way.passes import Asked, Batch
 from measured_book.rooms.fact_on_its_way.sentence import held
@@ -15,7 +16,10 @@ from measured_book.smollm2.sweeps import Sweep, begin
 from measured_transformer import Config, Decoder, intervene
 from measured_transformer.interop.tokenizer import Tokenizer
 from measured_transformer.language.model import LanguageModel
+from measured_transformer.viewer.style import ThemedFigure
 
+RESULTS = load_results("fact_on_its_way")
+DRAWN = ("traced", "networks", "heads", "edited", "steered", "questions")
 ASKED = Asked("capital", "France", "Paris", "Italy", "Rome", ("Greece", "Athens"), 0)
 CONFIG = Config(
     vocab=256,
@@ -242,3 +246,16 @@ def test_prompts_of_a_wording_are_equally_long() -> None:
                 assert token(f" {subject}") != token(f" {answer}")
         for one in passes.batches_of(passes.candidates(0, relation, judge=True)):
             assert one.start == one.tokens.shape[1] - (2 if one.asked[0].wording == 0 else 4)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_figure_is_drawn_for_both_themes(name: str) -> None:
+    drawn = getattr(figures, f"plot_{name}")(RESULTS[name])
+    assert isinstance(drawn, ThemedFigure)
+    assert drawn.light != drawn.dark
+
+
+def test_every_figure_function_is_tried() -> None:
+    assert {name for name in vars(figures) if name.startswith("plot_")} == {
+        f"plot_{name}" for name in DRAWN
+    }

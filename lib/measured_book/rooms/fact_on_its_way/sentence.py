@@ -49,6 +49,7 @@ def held(
         for at in (place, -1):
             state = swapped.states[before].clone()
             state[:, at] = clean.states[before][:, at]
-            shares.append((gap(swapped.onward(before, state)) - base) / (whole - base))
+            share = (gap(swapped.onward(before, state)) - base) / (whole - base)
+            shares.append(round(share, 2) + 0.0)  # no minus before a zero
         lines.append(f"{before:6}{shares[0]:16.2f}{shares[1]:19.2f}")
     return "\n".join(lines)
