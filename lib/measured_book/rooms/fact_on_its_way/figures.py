@@ -78,7 +78,14 @@ def plot_heads(heads: Dataset) -> Figure:
         heads: the result of this name.
     """
     figure, (axes,) = panels(height=1.8)
-    strips(axes, heads.fall, GROUPS, over="heads", label="fall (share of the difference)", reference=0)
+    strips(
+        axes,
+        heads.fall,
+        GROUPS,
+        over="heads",
+        label="fall (share of the difference)",
+        reference=0.0,
+    )
     return figure
 
 
