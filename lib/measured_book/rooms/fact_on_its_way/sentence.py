@@ -34,22 +34,22 @@ def held(
     right, wrong = (model.tokenizer.token(answer) for answer in answers)
     clean, swapped = begin(one, model=model.model), begin(other, model=model.model)
 
-    def gap(state: torch.Tensor) -> float:
-        logits = clean.last_logits(state)[0]
-        return float(logits[right] - logits[wrong])
+    def gaps(state: torch.Tensor) -> torch.Tensor:
+        logits = clean.last_logits(state)
+        return logits[:, right] - logits[:, wrong]
 
-    whole, base = gap(clean.states[-1]), gap(swapped.states[-1])
+    whole, base = float(gaps(clean.states[-1])), float(gaps(swapped.states[-1]))
     lines = [
         f"logit of{answers[0]} minus{answers[1]}: {whole:.2f} for{subjects[0]}, {base:.2f} for{subjects[1]}",
         "share that returns with one state, by the number of blocks before:",
         "blocks  at the subject  at the last token",
     ]
     for before in range(clean.blocks + 1):
-        shares = []
-        for at in (place, -1):
-            state = swapped.states[before].clone()
-            state[:, at] = clean.states[before][:, at]
-            share = (gap(swapped.onward(before, state)) - base) / (whole - base)
-            shares.append(round(share, 2) + 0.0)  # no minus before a zero
+        # Both places at once, a row for each.
+        state = swapped.states[before].repeat(2, 1, 1)
+        for row, at in enumerate((place, -1)):
+            state[row, at] = clean.states[before][0, at]
+        share = (gaps(swapped.onward(before, state)) - base) / (whole - base)
+        shares = [round(value, 2) + 0.0 for value in share.tolist()]  # no minus before a zero
         lines.append(f"{before:6}{shares[0]:16.2f}{shares[1]:19.2f}")
     return "\n".join(lines)
