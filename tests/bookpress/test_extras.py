@@ -138,7 +138,14 @@ def test_the_checkpoint_is_installed_for_the_pages_about_it_alone():
         for chapter in BOOK.chapters
         if "pretrained" in extras_of(cells_of(chapter), room_of(chapter))
     }
-    language = {"carry-over", "its-numbers", "repeats", "sink", "thirty-blocks"}
+    language = {
+        "carry-over",
+        "fact-on-its-way",
+        "its-numbers",
+        "repeats",
+        "sink",
+        "thirty-blocks",
+    }
     assert asking == {"real-model", "your-own-checkpoint", *language}
     for page in asking:
         folder = "real-language-model" if page in language else "inside"

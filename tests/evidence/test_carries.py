@@ -100,7 +100,7 @@ def test_a_row_has_the_rule_of_its_part_and_its_own_evidence() -> None:
     found = parsed()
     (row,) = found.rows
     assert (row.claim, row.part, row.name) == ("CS-1.1", "twelve", "CS-1.1.twelve")
-    assert row.rule == Threshold(at_least=0)
+    assert row.rule == Threshold(at_least=0.0)
     assert row.evidence["value"][0].text == "stream.size|log|slope(state)"
     assert row.evidence["value"][0].where == "carries.toml, line 9"
     assert row.where == "carries.toml, line 4, row CS-1.1.twelve"

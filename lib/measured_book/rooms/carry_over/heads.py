@@ -98,7 +98,7 @@ STEEPEST = 8
 
 
 @measurement(
-    seeds=10,
+    seeds=MORE,
     coords={
         "order": ("gradient", "random"),
         "removed": REMOVED,
@@ -110,6 +110,7 @@ STEEPEST = 8
 )
 def orders(seed: int) -> dict[str, Any]:
     """The loss when heads go in the order of the gradient and in random order, and without the critical one."""
+    seed += FRESH
     ranked, sweep = begin(texts(seed, READ, LENGTH)), begin(texts(seed + 5, READ, LENGTH))
     slope = steepness(ranked.tokens)
     order = [divmod(int(i), 9) for i in slope.flatten().argsort()]

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from measured_book.measuring import measurement
 from measured_book.rooms.carry_over.drawn import (
+    FRESH,
+    MORE,
     PARTS,
     WRITERS,
     gains,
@@ -40,7 +42,7 @@ def blocks_of(number: int) -> list[int]:
 
 
 @measurement(
-    seeds=10,
+    seeds=MORE,
     coords={
         "how": WAYS,
         "writer": WRITERS,
@@ -63,6 +65,7 @@ def blocks_of(number: int) -> list[int]:
 @torch.no_grad()
 def sublayers(seed: int) -> dict[str, Any]:
     """By how much the loss rises without a sublayer or its skip connection, and what later ones make up."""
+    seed += FRESH
     sweep, other = begin(texts(seed, READ, LENGTH)), begin(texts(seed + 5, READ, LENGTH))
     mine, theirs = Writes(sweep), Writes(other)
     plain = float(sweep.losses().double().mean())
