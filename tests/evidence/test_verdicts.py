@@ -12,6 +12,7 @@ from measured_book.evidence.verdicts import (
     Verdict,
     chapter_verdicts,
     combine,
+    named,
 )
 
 C, R, N, I = (  # noqa: E741
