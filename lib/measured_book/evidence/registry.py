@@ -91,8 +91,8 @@ Fields beside those of the examples:
   carry over*. Only experiments and claims about pretrained models have a size.
 - ``misprint``: what the source's own words say instead of a formula that it prints, and the claim of the same
   source, in the same file, that shows that those words hold:
-  ``misprint = {says = "W_Q times the transpose of W_K", shown_by = "IW-4.5"}``. What is printed must be refuted by its rule, and is then called a *misprint*; only identities and arithmetic
-  can be one.
+  ``misprint = {says = "W_Q times the transpose of W_K", shown_by = "IW-4.5"}``. What is printed must be refuted
+  by its rule, and is then called a *misprint*; only identities and arithmetic can be one.
 - ``seeds``: required for experiments, and for any rule that takes one value a seed: the number of
   values that each arm has.
 - ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"`` and when the
