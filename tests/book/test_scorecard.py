@@ -207,7 +207,7 @@ def test_planned_and_cited_claims_are_told_apart_from_measured_ones(table):
     _, came = cells(table, "CS-2.10")
     assert words(came) == "○ planned Chapter to come: Coming soon"
     _, came = cells(table, "DA-2.1")
-    assert words(came) == "§ fact Cited, not tested here. In A good page"
+    assert words(came) == "Cited, not tested here. § fact In A good page"
 
 
 def test_the_filters_are_hidden_without_scripts_and_know_what_there_is(printed):
