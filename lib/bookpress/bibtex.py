@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from measured_book.evidence.registry import Claim
+
 from bookpress.edition import Edition
 
 _SPECIAL = re.compile(r"([&%#_])")
@@ -55,20 +57,22 @@ def chapter_entry(edition: Edition, docname: str, title: str) -> str:
     )
 
 
-def claim_entry(edition: Edition, claim: str, statement: str, verdict: str) -> str:
-    """Return BibTeX for a claim, with the verdict that this edition comes to."""
-    note = f"Claim {edition.pinned(claim)}" + (f", verdict: {verdict}" if verdict else "")
+def claim_entry(edition: Edition, claim: Claim, verdict: str) -> str:
+    """Return BibTeX for a claim; its note has the verdict of this edition, and of what it speaks."""
+    note = f"Claim {edition.pinned(claim.id)}" + (f", verdict: {verdict}" if verdict else "")
+    scope = as_tex(plain(claim.scope).rstrip("."))
+    note += f"; scope: {scope}" + (f"; said of: {as_tex(claim.said_of)}" if claim.said_of else "")
     return _entry(
         "misc",
-        _key(edition, claim),
+        _key(edition, claim.id),
         {
             "author": f"{{{as_tex(edition.author)}}}",
-            "title": f"{{{as_tex(plain(statement).rstrip('.'))}}}",
+            "title": f"{{{as_tex(plain(claim.statement).rstrip('.'))}}}",
             "howpublished": f"In: {as_tex(edition.title)}",
             "year": edition.year,
             "edition": _edition_words(edition),
             "note": note,
-            "url": edition.claim_address(claim),
+            "url": edition.claim_address(claim.id),
         },
     )
 

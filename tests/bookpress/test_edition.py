@@ -11,6 +11,7 @@ import pytest
 from bookpress import bibtex
 from bookpress.edition import COMMIT as COMMIT_VARIABLE
 from bookpress.edition import EDITION, Edition, edition_of, note_text, read, site_of
+from measured_book.evidence.registry import Claim
 from pybtex.database import parse_string
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -103,13 +104,33 @@ def only(entry: str):
     return found
 
 
+def said(claim: str, statement: str, **more: str) -> Claim:
+    return Claim(
+        claim, "DD", "section 1", statement, "experiment", "Models of width 32 & less.", "book/a", "It.",
+        **more,
+    )  # fmt: skip
+
+
+def test_the_note_of_a_claims_entry_names_both_sizes(release: Edition):
+    claim = said("DD-3.9", "It is.", said_of="BERT, 110 million weights")
+    note = only(bibtex.claim_entry(release, claim, "does not carry over")).fields["note"]
+    assert note.startswith(
+        "Claim DD-3.9@v0.2, verdict: does not carry over; scope: Models of width"
+    )
+    assert note.endswith("; said of: BERT, 110 million weights")
+
+
 def test_a_claims_entry_names_claim_edition_verdict_and_address(release: Edition):
     found = only(
-        bibtex.claim_entry(release, "DD-3.9", "Heads *differ* by `50 %`, $x_1$ & all.", "refuted")
+        bibtex.claim_entry(
+            release, said("DD-3.9", "Heads *differ* by `50 %`, $x_1$ & all."), "refuted"
+        )
     )
     assert found.type == "misc"
     assert found.fields["title"] == r"{Heads differ by 50 \%, $x_1$ \& all}"
-    assert found.fields["note"] == "Claim DD-3.9@v0.2, verdict: refuted"
+    assert found.fields["note"] == (
+        r"Claim DD-3.9@v0.2, verdict: refuted; scope: Models of width 32 \& less"
+    )
     assert found.fields["url"] == "https://some.github.io/book/v0.2/claims/DD-3.9.html"
     assert [str(person) for person in found.persons["author"]] == ["{Its authors}"]
 
@@ -134,5 +155,6 @@ def test_a_key_has_no_letters_that_bibtex_refuses(release: Edition):
 
     edition = replace(release, title="The Book, of: many {things}")
     assert (
-        only(bibtex.claim_entry(edition, "A-1.1", "It is.", "")).key == "book-of-many-things:A-1.1"
+        only(bibtex.claim_entry(edition, said("A-1.1", "It is."), "")).key
+        == "book-of-many-things:A-1.1"
     )

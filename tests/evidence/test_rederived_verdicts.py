@@ -180,6 +180,17 @@ def together(verdicts: list[str], how: str) -> str:
     return "inconclusive" if unknown else "not reproduced"
 
 
+def worded(verdict: str, record: dict[str, Any]) -> str:
+    """What was said of another size, or against the source's own words, is not called refuted."""
+    found = CLAIMS[record["id"]] if "id" in record else None
+    if verdict == "refuted" and found is not None:
+        if found.said_of:
+            return "does not carry over"
+        if found.misprint:
+            return "misprint"
+    return verdict
+
+
 def step_down(family: list[tuple[float, float]]) -> list[bool]:
     """Holm's procedure as its paper tells it: go up the sorted p-values until one is too large."""
     kept = [False] * len(family)
@@ -232,8 +243,9 @@ def differences(chapter: dict[str, Any]) -> list[str]:
             lost = decided and not kept.get(compared.get(where), True)
             corrected.append("inconclusive" if lost else judged[where])
             compare(f"{where} in its chapter", part["statistics"]["verdict_holm"], corrected[-1])
-        compare(f"{name} alone", record["verdict_alone"], together(alone, record["combine"]))
-        compare(name, record["verdict"], together(corrected, record["combine"]))
+        by_itself = worded(together(alone, record["combine"]), record)
+        compare(f"{name} alone", record["verdict_alone"], by_itself)
+        compare(name, record["verdict"], worded(together(corrected, record["combine"]), record))
     return found
 
 

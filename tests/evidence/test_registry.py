@@ -296,6 +296,30 @@ BROKEN = {
     "no chapter": (change('chapter = "book/part/chapter"', ""), ["field chapter", "nothing"]),
     "bad section": (change("place =", 'section = "Of it"\nplace ='), ["field section", "label"]),
     "unknown verdict": (change('"confirmed"', '"true"'), ["field expected", "not reproduced"]),
+    "another size, undeclared": (
+        change('"confirmed"', '"does not carry over"'),
+        ["claim CS-1.3, field expected", "said_of beside it", "none"],
+    ),
+    "refuted beside another size": (
+        change('expected = "confirmed"', 'expected = "refuted"\nsaid_of = "BERT, 110 million"'),
+        ["field expected", "does not carry over, beside said_of"],
+    ),
+    "a size without a number": (
+        change("place =", 'said_of = "large models"\nplace ='),
+        ["field said_of", "size in numbers", "'large models'"],
+    ),
+    "a misspelt size": (
+        change("place =", 'said_off = "BERT, 110 million"\nplace ='),
+        ["field said_off", "did you mean said_of?"],
+    ),
+    "a misprint, undeclared": (
+        change('"confirmed"', '"misprint"'),
+        ["field expected", "the field misprint beside it", "only one of them"],
+    ),
+    "a misprint of an experiment": (
+        change("place =", 'misprint = {says = "x", shown_by = "CS-1.4"}\nplace ='),
+        ["field misprint", "none for the kind experiment"],
+    ),
     "fact": (change('"confirmed"', '"fact"'), ["field expected", "cited claims"]),
     "several verdicts": (
         change('expected = "confirmed"', 'expected = ["confirmed", "refuted"]'),
@@ -447,3 +471,60 @@ def test_an_unknown_id_gives_the_nearest(monkeypatch: pytest.MonkeyPatch) -> Non
         claim("CS-1.33")
     with pytest.raises(KeyError, match="none is near"):
         claim("nothing")
+
+
+MISPRINT = """
+chapter = "book/part/chapter"
+[[claim]]
+id = "IW-1.1"
+source = "IW"
+place = "section 1"
+quote = "The matrix is the product of the two."
+statement = "It is the product."
+kind = "identity"
+scope = "As printed."
+test = "Shapes."
+misprint = {says = "the product with the transpose", shown_by = "IW-1.2"}
+expected = "misprint"
+[claim.rule]
+type = "bound"
+at_least = 1
+[[claim]]
+id = "IW-1.2"
+source = "IW"
+place = "section 1"
+quote = "The score is the product with the transpose."
+statement = "It is the product with the transpose."
+kind = "identity"
+scope = "Any weights."
+test = "Largest deviation."
+expected = "confirmed"
+[claim.rule]
+type = "bound"
+at_most = 1
+"""
+
+
+def test_a_misprint_names_the_claim_that_shows_what_is_meant() -> None:
+    first = parse_claims(MISPRINT, "one.toml")["IW-1.1"]
+    assert (first.misprint, first.meant_in) == ("the product with the transpose", "IW-1.2")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('shown_by = "IW-1.2"', 'shown_by = "IW-1.3"', "a claim of this file.*did you mean IW-1.2"),
+        ('shown_by = "IW-1.2"', 'show_by = "IW-1.2"', "field shown_by"),
+        ('expected = "confirmed"', 'expected = "refuted"', "a confirmed claim.*IW-1.2, refuted"),
+        ('expected = "misprint"', 'expected = "refuted"', "only one of them"),
+        (', shown_by = "IW-1.2"}', "}", "field shown_by: expected a text, got nothing"),
+        (
+            '{says = "the product with the transpose", shown_by = "IW-1.2"}',
+            '"x"',
+            "a table such as",
+        ),
+    ],
+)
+def test_a_misprint_that_nothing_shows_is_refused(old: str, new: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"one.toml, claim IW-1.1.*{said}"):
+        parse_claims(MISPRINT.replace(old, new), "one.toml")

@@ -12,6 +12,7 @@ from measured_book.evidence.verdicts import (
     Verdict,
     chapter_verdicts,
     combine,
+    named,
 )
 
 C, R, N, I = (  # noqa: E741
@@ -86,14 +87,41 @@ def test_bad_combinations() -> None:
             combine({"a": verdict})
 
 
-def test_there_are_seven_verdicts_each_explained() -> None:
+@pytest.mark.parametrize(
+    ("verdict", "declared", "word"),
+    [
+        (R, {"said_of": "BERT, 110 million weights"}, Verdict.DOES_NOT_CARRY_OVER),
+        (R, {"misprint": "the transpose"}, Verdict.MISPRINT),
+        (R, {"said_of": "", "misprint": ""}, R),
+        *((v, {"said_of": "BERT, 110 million weights"}, v) for v in (C, N, I, CONDITIONAL)),
+        (C, {"misprint": "the transpose"}, C),
+    ],
+)
+def test_only_what_is_refuted_gets_another_word(verdict, declared, word) -> None:
+    assert named(verdict, declared) is word
+
+
+def test_a_correction_takes_back_the_word_too() -> None:
+    told = {"said_of": "BERT, 110 million weights"}
+    records = {"CS-1.1": part(R, 0.03) | told}
+    assert chapter_verdicts(records)["CS-1.1"] == (
+        Verdict.DOES_NOT_CARRY_OVER,
+        {"": (R, pytest.approx(0.03))},
+    )
+    records["CS-1.2"] = part(C, 0.04)
+    assert chapter_verdicts(records)["CS-1.1"][0] is I
+
+
+def test_there_are_nine_verdicts_each_explained() -> None:
     assert [verdict.value for verdict in Verdict] == [
         "confirmed",
         "refuted",
         "conditional",
+        "does not carry over",
         "not reproduced",
         "underspecified",
         "inconclusive",
+        "misprint",
         "fact",
     ]
     assert set(MEANING) == set(Verdict)
@@ -103,8 +131,8 @@ def part(verdict: Verdict, p: float | None, confidence: float = 0.95) -> dict[st
     return {"rule": {"confidence": confidence}, "statistics": {"verdict": verdict.value, "p": p}}
 
 
-def parts(how: str = "levels", **named: Mapping[str, Any]) -> dict[str, Any]:
-    return {"combine": how, "parts": [{"name": name, **p} for name, p in named.items()]}
+def parts(how: str = "levels", **each: Mapping[str, Any]) -> dict[str, Any]:
+    return {"combine": how, "parts": [{"name": name, **p} for name, p in each.items()]}
 
 
 def test_holm_takes_back_what_the_family_cannot_bear() -> None:
@@ -123,9 +151,9 @@ def test_holm_counts_parts_and_leaves_exact_rules_alone() -> None:
     }
     found = chapter_verdicts(records)
     assert found["CS-1.1"] == (C, {"": (C, None)})
-    verdict, named = found["CS-1.2"]
+    verdict, each = found["CS-1.2"]
     assert verdict is CONDITIONAL
-    assert named == {
+    assert each == {
         "a": (C, pytest.approx(0.003)),
         "b": (R, pytest.approx(0.04)),
         "c": (N, pytest.approx(0.9)),

@@ -29,7 +29,7 @@ def _add(app: Sphinx, doctree: nodes.document) -> None:
     back = "../" * app.env.docname.count("/")
 
     def cited(claim: Claim, verdict: str) -> cite_box:
-        entry = bibtex.claim_entry(edition, claim.id, claim.statement, verdict)
+        entry = bibtex.claim_entry(edition, claim, verdict)
         way = nodes.reference("", edition.pinned(claim.id), internal=True)
         way["refuri"] = f"{back}{CLAIMS}/{claim.id}.html"
         return _box("Cite this claim", entry, nodes.paragraph("", "", nodes.strong("", "", way)))

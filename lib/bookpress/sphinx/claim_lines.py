@@ -1,7 +1,7 @@
 """Claims on a page: one line each, which unfolds; and all of the page's claims, folded at its end.
 
-A line is the claim's sentence, its verdict, and the effect with its interval. It unfolds to the source's own
-words, which stand above it, and to what stands behind it: source, test, rule, scope, seeds, each part's own
+A line is the claim's sentence, the effect with its interval, and then its verdict. It unfolds to the source's
+own words, which stand above it, and to what stands behind it: source, test, rule, scope, seeds, each part's own
 effect, and the way to the Scorecard.
 """
 
@@ -58,8 +58,8 @@ class Lines:
         """Return a claim as a line that unfolds."""
         record = self._records.get(claim.id)
         word = word_of(claim, record)
-        summary = claim_summary("", "", *self._sentence(claim), nodes.Text(" "), badge(word))
-        summary += self._effect(claim, record)
+        summary = claim_summary("", "", *self._sentence(claim), *self._effect(claim, record))
+        summary += [nodes.Text(" "), badge(word)]
         body = nodes.container(classes=["claim-body"])
         if record is not None and "parts" in record:
             body += measurement(outcome_of(record))
@@ -74,10 +74,9 @@ class Lines:
         items = nodes.bullet_list(classes=["claim-items"])
         for claim in claims.values():
             record = self._records.get(claim.id)
-            words = nodes.paragraph("", "", *self._sentence(claim), nodes.Text(" "))
+            words = nodes.paragraph("", "", *self._sentence(claim), *self._effect(claim, record))
             word = word_of(claim, record)
-            words += badge(word)
-            words += self._effect(claim, record)
+            words += [nodes.Text(" "), badge(word)]
             item = claim_item("", words, claim=claim.id, section=claim.section)
             item["statement"], item["verdict"] = claim.statement, word
             item[0:0] = quotation(claim)

@@ -178,3 +178,7 @@ def declared(claim: Claim) -> Iterator[tuple[str, str]]:
         )
         yield "Rule, declared beforehand", words
     yield "Scope", claim.scope
+    if claim.said_of:
+        yield "Said of", f"{claim.said_of}."
+    if claim.misprint:
+        yield "Misprint", f"The source's own words say {claim.misprint} ({claim.meant_in})."

@@ -51,6 +51,8 @@ def _claim(claim: Claim, row: Row) -> dict[str, Any]:
         "statement": claim.statement,
         "kind": claim.kind,
         "scope": claim.scope,
+        "said_of": claim.said_of,
+        "misprint": claim.misprint,
         "test": claim.test,
         "rules": {name: rule_in_words(rule.as_dict()) for name, rule in rules.items()},
         "references": list(claim.references),
@@ -80,6 +82,8 @@ def as_csv(data: Mapping[str, Any]) -> str:
         "our_check",
         "statement",
         "scope",
+        "said_of",
+        "misprint",
         "test",
     ]
     names += ["chapter", "link", "verdict", "measured", *_RUN]

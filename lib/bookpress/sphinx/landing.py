@@ -36,10 +36,11 @@ _PAGE = """<!DOCTYPE html>
 <header><a href="../index.html">{book}</a>, {edition}</header>
 <main>
 <h1>Claim {pinned}</h1>
+{where}
 {quote}
 <div class="restated">{statement}</div>
 <div class="verdict-line">{verdict}</div>
-{where}
+<p class="scope"><strong>Scope.</strong> {scope}</p>
 <h2>Source, test and rule</h2>
 {source}
 {details}
@@ -95,8 +96,8 @@ def _page(printed: Tag, docname: str, claim: Claim, row: Row, made: Edition) -> 
     whole = {
         "quote": outer(".claim-quote"),
         "statement": inner(".claim-statement"),
-        "verdict": inner(".score-verdict") + outer(".score-build .claim-measured"),
-        "where": outer(".score-build .score-where"),
+        "verdict": outer(".score-came .claim-measured") + outer(".score-came .score-verdict"),
+        "where": outer(".score-came .score-where"),
         "source": outer(".claim-source"),
         "details": outer(".score-said dl"),
     }
@@ -112,11 +113,16 @@ def _page(printed: Tag, docname: str, claim: Claim, row: Row, made: Edition) -> 
         edition=escape(edition_words(made)),
         pinned=escape(made.pinned(claim.id)),
         address=made.claim_address(claim.id),
-        entry=escape(bibtex.claim_entry(made, claim.id, claim.statement, verdict), quote=False),
+        entry=escape(bibtex.claim_entry(made, claim, verdict), quote=False),
         scorecard=docname,
         id=claim.id,
+        scope=escape(bibtex.plain(f"{claim.scope} {_of_another_size(claim)}".strip())),
         **whole,
     )
+
+
+def _of_another_size(claim: Claim) -> str:
+    return f"Said of {claim.said_of}." if claim.said_of else ""
 
 
 def _from_here(address: str, docname: str) -> str:

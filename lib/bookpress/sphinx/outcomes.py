@@ -14,7 +14,7 @@ from typing import Any
 from measured_book.evidence.registry import SOURCES
 from measured_book.evidence.verdicts import parts_of
 
-from bookpress.sphinx.words import measurement_in_words
+from bookpress.sphinx.words import measurement_in_words, word_of_part
 
 Outcome = dict[str, Any]
 
@@ -36,7 +36,7 @@ def outcome_of(record: Mapping[str, Any]) -> Outcome:
                 "name": name,
                 "label": part.get("label", ""),
                 "words": measurement_in_words(part, seeds),
-                "verdict": verdict_of_part(part),
+                "verdict": word_of_part(part, record),
                 **{
                     key: part["statistics"].get(key)
                     for key in ("effect", "interval", "p", "p_holm")
@@ -45,12 +45,6 @@ def outcome_of(record: Mapping[str, Any]) -> Outcome:
             for name, part in parts_of(record).items()
         ],
     }
-
-
-def verdict_of_part(part: Mapping[str, Any]) -> str:
-    """Return the verdict of a part, after Holm's correction where there is one."""
-    statistics = part["statistics"]
-    return str(statistics.get("verdict_holm", statistics["verdict"]))
 
 
 def order(claim_id: str) -> tuple[int, int, int, str]:

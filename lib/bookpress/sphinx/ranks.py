@@ -1,8 +1,8 @@
 """What the rows of the Scorecard are filtered and sorted by beyond their verdicts.
 
 - **Surprise**: how far what came out lies from what the source says. A refuted claim is against it; one that is
-  conditional, not reproduced or underspecified goes beyond it in part. Among equals, the one whose contrary
-  effect is the sharper is the more surprising.
+  conditional, not reproduced or underspecified, or does not carry over, goes beyond it in part. The words
+  behind a misprint hold. Among equals, the one whose contrary effect is the sharper is the more surprising.
 - **Sharpness** of an effect: how many half-widths of its interval it lies from zero, so that effects of
   different units can be compared. A claim of several parts has that of its sharpest part.
 - **Size** of an effect: below one half-width the interval holds zero, and from `LARGE` on an effect is large.
@@ -34,9 +34,11 @@ SURPRISES: Mapping[str, str] = {
 _OF: Mapping[str, str] = {
     "refuted": AGAINST,
     "conditional": PARTLY,
+    "does not carry over": PARTLY,
     "not reproduced": PARTLY,
     "underspecified": PARTLY,
     "confirmed": AS_SAID,
+    "misprint": AS_SAID,
     "fact": AS_SAID,
 }
 _LEVEL = {AGAINST: 2.0, PARTLY: 1.0, AS_SAID: 0.0, OPEN: -1.0}

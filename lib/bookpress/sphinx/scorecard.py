@@ -96,8 +96,9 @@ class _Scorecard(_Rows):
         said += nodes.paragraph("", "", self.outcome(claim.id, _PLACE), classes=["claim-source"])
         said += self.folded("Test and scope", self._texts(claim))
         came = nodes.entry(classes=["score-came"])
+        came += self.outcome(claim.id, _MEASURED)
         came += nodes.paragraph("", "", self.outcome(claim.id, _BADGE), classes=["score-verdict"])
-        came += [self.outcome(claim.id, what) for what in (_MEASURED, _WHERE)]
+        came += self.outcome(claim.id, _WHERE)
         row = score_row("", said, came, claim=claim.id, ids=[claim.id])
         row["source"] = group_of(claim)
         row["chapter"] = claim.chapter.rpartition("/")[2]

@@ -28,6 +28,8 @@ _LISTS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("What it gets wrong", ("refuted",)),
     ("What did not appear here", ("not reproduced",)),
     ("What depends", ("conditional", "underspecified")),
+    ("What is said of another size", ("does not carry over",)),
+    ("Misprints", ("misprint",)),
 )
 _KINDS = ("experiment", "pretrained", "arithmetic", "identity", "cited")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from measured_book.evidence.records import number_text
-from measured_book.evidence.verdicts import parts_of
+from measured_book.evidence.verdicts import Verdict, named, parts_of
 
 Part = Mapping[str, Any]
 
@@ -14,9 +14,11 @@ SYMBOLS: Mapping[str, str] = {
     "confirmed": "✓",
     "refuted": "✗",
     "conditional": "◐",
+    "does not carry over": "⇸",
     "not reproduced": "∅",
     "underspecified": "≟",
     "inconclusive": "…",
+    "misprint": "✎",
     "fact": "§",
 }
 """A sign for each verdict, so that colour is never the only difference between two badges."""
@@ -69,10 +71,7 @@ def result_in_words(record: Mapping[str, Any]) -> str:
     parts = parts_of(record)
     if list(parts) == [""]:
         return effect_in_words(parts[""])
-    verdicts = [
-        part["statistics"].get("verdict_holm", part["statistics"]["verdict"])
-        for part in parts.values()
-    ]
+    verdicts = [word_of_part(part, record) for part in parts.values()]
     counts = {word: verdicts.count(word) for word in SYMBOLS if word in verdicts}
     if len(counts) > 1:
         told = ", ".join(f"{number} {word}" for word, number in counts.items())
@@ -85,6 +84,12 @@ def result_in_words(record: Mapping[str, Any]) -> str:
     word, spec = _EFFECTS[kinds.pop()]
     low, high = number_text(min(effects), spec), number_text(max(effects), spec)
     return f"{word} {low} to {high} in {len(parts)} parts"
+
+
+def word_of_part(part: Part, record: Mapping[str, Any]) -> str:
+    """Return the verdict of a part, after Holm's correction where there is one, in its claim's words."""
+    statistics = part["statistics"]
+    return named(Verdict(statistics.get("verdict_holm", statistics["verdict"])), record).value
 
 
 def effect_in_words(part: Part) -> str:

@@ -105,6 +105,10 @@ def _fields(claim: Claim) -> Iterator[tuple[str, str]]:
     if claim.ours:
         yield "our check", claim.ours
     yield "statement", claim.statement
+    if claim.said_of:
+        yield "said of", claim.said_of
+    if claim.misprint:
+        yield "misprint", f"the words say {claim.misprint} ({claim.meant_in})"
     yield "chapter", claim.chapter
     yield "scope", claim.scope
     yield "test", claim.test

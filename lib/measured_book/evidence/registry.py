@@ -86,6 +86,13 @@ Fields beside those of the examples:
 - ``quote``: what the source says, letter by letter, with ``[...]`` for what is left out: see `quotations`.
   Where it says nothing of what is tested, ``ours`` says in its place why we ask; such a row is shown as *our
   check*, and counted apart. Each claim of a document has one of the two; a paper is named by its ``reference``.
+- ``said_of``: of which models the source says it, with their size in numbers, where a claim was measured at
+  another size: ``said_of = "BERT-base, 110 million weights"``. What its rule refutes is then called *does not
+  carry over*. Only experiments and claims about pretrained models have a size.
+- ``misprint``: what the source's own words say instead of a formula that it prints, and the claim of the same
+  source, in the same file, that shows that those words hold:
+  ``misprint = {says = "W_Q times the transpose of W_K", shown_by = "IW-4.5"}``. What is printed must be refuted
+  by its rule, and is then called a *misprint*; only identities and arithmetic can be one.
 - ``seeds``: required for experiments, and for any rule that takes one value a seed: the number of
   values that each arm has.
 - ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"`` and when the
@@ -423,6 +430,65 @@ def _quotation(table: _Table, source: str) -> tuple[str, str]:
     return quote, ours
 
 
+_SIZED = ("experiment", "pretrained")
+_EXACT = ("identity", "arithmetic")
+
+
+def _said_of(table: _Table, kind: str) -> str:
+    """The models that a source speaks of, with their size."""
+    said_of = table.text("said_of", needed=False) or ""
+    if said_of and kind not in _SIZED:
+        raise table.error("said_of", f"none for the kind {kind}, which holds at any size", said_of)
+    if said_of and not re.search(r"\d", said_of):
+        raise table.error("said_of", "models with their size in numbers", said_of)
+    return said_of
+
+
+def _misprint(table: _Table, kind: str) -> tuple[str, str]:
+    """What the source's own words say instead of what it prints, and the claim that shows it."""
+    told = table.take("misprint")
+    if told is None:
+        return "", ""
+    if kind not in _EXACT:
+        raise table.error("misprint", f"none for the kind {kind}: a formula is exact", told)
+    if not isinstance(told, dict):
+        raise table.error("misprint", 'a table such as {says = "...", shown_by = "IW-4.5"}', told)
+    inner = _Table(told, f"{table.where}, misprint")
+    found = inner.needed_text("says"), inner.needed_text("shown_by")
+    inner.done()
+    return found
+
+
+def _words_fit(table: _Table, expected: Verdict | None, said_of: str, misprint: str) -> None:
+    """Have a verdict expected only where the claim declares what it takes."""
+    if expected is Verdict.DOES_NOT_CARRY_OVER and not said_of:
+        expects = "the field said_of beside it, with the models that the source speaks of"
+        raise table.error("expected", expects, _Words("none"))
+    if expected is Verdict.REFUTED and said_of:
+        raise table.error("expected", "does not carry over, beside said_of", expected.value)
+    if (expected is Verdict.MISPRINT) != bool(misprint):
+        expects = "misprint, and the field misprint beside it; or neither"
+        raise table.error("expected", expects, _Words("only one of them"))
+
+
+def _check_meant(file: str, found: Mapping[str, Claim]) -> None:
+    """Have the words of each misprint shown to hold by a claim of the same source."""
+    for claim in found.values():
+        if not claim.meant_in:
+            continue
+        where = f"{file}, claim {claim.id}, misprint, field shown_by"
+        if claim.meant_in not in found:
+            near = difflib.get_close_matches(claim.meant_in, found, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise ValueError(f"{where}: expected a claim of this file, got {claim.meant_in}{hint}")
+        other = found[claim.meant_in]
+        if other.source != claim.source or other.expected is not Verdict.CONFIRMED:
+            raise ValueError(
+                f"{where}: expected a confirmed claim of the source {claim.source}, got {other.id}, "
+                f"{other.expected}"
+            )
+
+
 def _references(table: _Table) -> tuple[str, ...]:
     value = table.take("reference")
     if value is None:
@@ -450,6 +516,8 @@ def _claim(row: object, lines: _Lines, number: int, chapter: object) -> Claim:
     quote, ours = _quotation(table, source)
     statement = table.needed_text("statement")
     kind = table.choice("kind", KINDS)
+    said_of = _said_of(table, kind)
+    misprint, meant_in = _misprint(table, kind)
     scope = table.needed_text("scope")
     docname = table.needed_text("chapter")
     if not _DOCNAME.fullmatch(docname):
@@ -472,6 +540,7 @@ def _claim(row: object, lines: _Lines, number: int, chapter: object) -> Claim:
     if not isinstance(stated, dict):
         raise table.error("evidence", "a table [claim.evidence] of expressions", stated)
     lines = dataclasses.replace(lines, claim=claim_id)
+    _words_fit(table, expected, said_of, misprint)
     parts = _parts(table, rule_data, stated, lines)
     table.done()
     rule = None if rule_data is None or parts else _rule(rule_data, where)
@@ -522,6 +591,9 @@ def _claim(row: object, lines: _Lines, number: int, chapter: object) -> Claim:
         evidence=evidence,
         quote=quote,
         ours=ours,
+        said_of=said_of,
+        misprint=misprint,
+        meant_in=meant_in,
     )
 
 
@@ -551,6 +623,7 @@ def parse_claims(text: str, file: str) -> dict[str, Claim]:
         if claim.id in claims:
             raise ValueError(f"{file}, claim {claim.id}, field id: expected each id once, got two")
         claims[claim.id] = claim
+    _check_meant(file, claims)
     return claims
 
 

@@ -388,6 +388,10 @@ class Claim:
     Attributes:
         quote: the source's own words, see `quotations`; empty for papers, and where the source says nothing.
         ours: why we ask although the source says nothing of it; empty for what a source says.
+        said_of: the models that the source speaks of, with their size, where those measured are of another;
+            empty where they are not.
+        misprint: what the source's own words say instead of the formula that it prints; empty for none.
+        meant_in: the claim that shows that those words hold; empty without a misprint.
         seeds: how many values each arm has, where a rule takes one value a seed.
         evidence: the rule's values as expressions, for a claim without parts; empty where a function of the
             room gives them.
@@ -414,6 +418,9 @@ class Claim:
     evidence: Evidence = field(default_factory=dict, hash=False)
     quote: str = ""
     ours: str = ""
+    said_of: str = ""
+    misprint: str = ""
+    meant_in: str = ""
 
     @property
     def is_written(self) -> bool:

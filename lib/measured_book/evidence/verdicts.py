@@ -1,4 +1,4 @@
-"""The seven verdicts, and how those of a claim's parts combine.
+"""The nine verdicts, and how those of a claim's parts combine.
 
 Nothing here computes a statistic from values: `rules.judge` does that. This module imports neither
 scipy nor torch, so pages can be printed from records without them.
@@ -19,9 +19,11 @@ class Verdict(StrEnum):
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
     CONDITIONAL = "conditional"
+    DOES_NOT_CARRY_OVER = "does not carry over"
     NOT_REPRODUCED = "not reproduced"
     UNDERSPECIFIED = "underspecified"
     INCONCLUSIVE = "inconclusive"
+    MISPRINT = "misprint"
     FACT = "fact"
 
 
@@ -29,9 +31,11 @@ MEANING: Mapping[Verdict, str] = {
     Verdict.CONFIRMED: "the claim holds as measured here",
     Verdict.REFUTED: "the opposite is shown, or an identity fails",
     Verdict.CONDITIONAL: "it holds in some conditions and not in others",
+    Verdict.DOES_NOT_CARRY_OVER: "false at the size measured here, but said of another size",
     Verdict.NOT_REPRODUCED: "the effect does not appear at this scale; the opposite is not shown",
     Verdict.UNDERSPECIFIED: "the source leaves out a setting, and its readings disagree",
     Verdict.INCONCLUSIVE: "too little data to decide",
+    Verdict.MISPRINT: "what is printed is false, and the source's own words say otherwise",
     Verdict.FACT: "cited, not tested here",
 }
 
@@ -99,6 +103,23 @@ def _majority(verdicts: Sequence[Verdict]) -> Verdict:
     if any(count + open_parts > half for count in sides.values()):
         return Verdict.INCONCLUSIVE
     return Verdict.NOT_REPRODUCED
+
+
+def named(verdict: Verdict, told: Mapping[str, Any]) -> Verdict:
+    """Return the word for a claim's verdict, given what the claim declares of itself.
+
+    What was said of another size cannot be refuted at this one, and what a source prints against its own words
+    is not what it says. All other verdicts stay as they are.
+
+    Args:
+        verdict: of the claim, or of one of its parts, by its rule.
+        told: a record, with ``said_of`` or ``misprint`` where the claim declares one; see `registry`.
+    """
+    if verdict is Verdict.REFUTED and told.get("said_of"):
+        return Verdict.DOES_NOT_CARRY_OVER
+    if verdict is Verdict.REFUTED and told.get("misprint"):
+        return Verdict.MISPRINT
+    return verdict
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -171,5 +192,6 @@ def chapter_verdicts(
                     verdict = Verdict.INCONCLUSIVE
             parts[name] = (verdict, p)
         how = record.get("combine", LEVELS)
-        gathered[claim_id] = (combine({n: v for n, (v, _) in parts.items()}, how), parts)
+        whole = combine({n: v for n, (v, _) in parts.items()}, how)
+        gathered[claim_id] = (named(whole, record), parts)
     return gathered

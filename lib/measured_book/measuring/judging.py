@@ -16,7 +16,13 @@ from measured_book.evidence.registry import Claim, Written, claims, parse_values
 from measured_book.evidence.results import Result, chapters_folder
 from measured_book.evidence.rules import Judgement, further_details, judge, numbers
 from measured_book.evidence.schema import Evidence, Rule
-from measured_book.evidence.verdicts import Verdict, chapter_verdicts, combine, parts_of
+from measured_book.evidence.verdicts import (
+    Verdict,
+    chapter_verdicts,
+    combine,
+    named,
+    parts_of,
+)
 from measured_book.measuring.dependencies import claim_of, reads_of, results_of, statistic_in
 from measured_book.measuring.judged import Judged, Shown
 from measured_book.measuring.measurement import (
@@ -360,6 +366,8 @@ def _record(claim: Claim, given: Mapping[str, Any], results: list[Shown]) -> dic
         "id": claim.id,
         "combine": claim.combine,
         "axis": claim.axis,
+        "said_of": claim.said_of,
+        "misprint": claim.misprint,
         "seeds": None if claim.seeds is None else seeds,
     }
     if claim.rule is not None:
@@ -380,7 +388,7 @@ def _record(claim: Claim, given: Mapping[str, Any], results: list[Shown]) -> dic
         ]
     verdicts = {n: Verdict(p["statistics"]["verdict"]) for n, p in parts_of(record).items()}
     return record | {
-        "verdict": combine(verdicts, claim.combine).value,
+        "verdict": named(combine(verdicts, claim.combine), record).value,
         "device": latest.provenance.get("device", ""),
         "date": latest.provenance.get("date", ""),
     }
