@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from bs4 import Tag
-from tiers import is_quick
+from tiers import is_in_turn, is_quick
 from visiting import WIDTHS, Visit, asked_of_axe, covering, kinds, look_at, soup_of
 
 ROOT = Path(__file__).parents[2]
@@ -104,8 +104,16 @@ def articles(built: Path, pages: list[str]) -> dict[str, Tag]:
 
 @pytest.fixture(scope="session")
 def covered(articles: dict[str, Tag]) -> set[str]:
-    """A few pages that have every kind of text between them."""
-    return covering({page: kinds(article) for page, article in articles.items()})
+    """A few pages that have every kind of text between them.
+
+    In a run of `make test` every kind by its own mark-up alone, whatever stands around it, with the pages whose
+    turn it is: ten commits look at all.
+    """
+    found = {page: kinds(article) for page, article in articles.items()}
+    if not is_quick():
+        return covering(found)
+    marked = {page: {own[:2] for own, _ in those} for page, those in found.items()}
+    return covering(marked) | {page for page in found if is_in_turn(page)}
 
 
 @pytest.fixture(scope="class")
@@ -114,7 +122,7 @@ def visits(
 ) -> list[Visit]:
     """Every page from its file, at the widths and in the themes of the class's `LOOKS`.
 
-    In a run of `make test`, a few pages that have every kind of text between them.
+    In a run of `make test`, those of `covered`.
     """
     from axe_playwright_python.sync_playwright import Axe
 

@@ -6,7 +6,7 @@ work, and looking takes long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -140,7 +140,7 @@ def kinds(article: Tag) -> set[Kind]:
     }
 
 
-def covering(found: Mapping[str, Iterable[Kind]]) -> set[str]:
+def covering(found: Mapping[str, Iterable[Hashable]]) -> set[str]:
     """A few pages on which every kind stands that stands on any: always the one with most new kinds next."""
     left = {page: set(those) for page, those in sorted(found.items())}
     chosen: set[str] = set()
