@@ -85,6 +85,8 @@ def test_every_claim_has_a_page_that_is_its_address(built: Path):
         soup = BeautifulSoup(path.read_text("utf-8"), "html.parser")
         if edition.pinned(claim_id) not in soup.h1.get_text():
             problems[claim_id].append("its page does not name it")
+        if soup.main.get_text().count("Scope") != 1:
+            problems[claim_id].append("does not say its scope once")
         (entry,) = parse_string(soup.pre.get_text(), "bibtex").entries.values()
         if entry.fields["url"] != edition.claim_address(claim_id):
             problems[claim_id].append("is cited by another address")

@@ -85,6 +85,11 @@ def pages(
 def _page(printed: Tag, docname: str, claim: Claim, row: Row, made: Edition) -> str:
     for link in printed.select("a[href]"):
         link["href"] = _from_here(str(link["href"]), docname)
+    for term in printed.select(".score-said dt"):
+        if term.get_text(strip=True) == "Scope":  # it stands above, beside the verdict
+            if (told := term.find_next_sibling("dd")) is not None:
+                told.decompose()
+            term.decompose()
 
     def inner(selector: str) -> str:
         node = printed.select_one(selector)
