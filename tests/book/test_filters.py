@@ -8,7 +8,7 @@ import re
 import pytest
 
 SCORECARD = "book/scorecard.html"
-MEASURED = "confirmed,refuted,conditional,not-reproduced,underspecified,inconclusive,fact"
+MEASURED = "confirmed,refuted,does-not-carry-over,misprint,conditional,not-reproduced,underspecified,inconclusive,fact"
 
 
 @pytest.fixture(scope="session")

@@ -139,7 +139,9 @@ def test_chance_is_no_test(tmp_path):
     text = "import os\ndef test_it():\n    assert os.urandom(1)[0] < 128\n"
     found = graded(tmp_path, text)
     assert not found.caught
-    assert re.search("depends on chance|fails on the library as it is", found.refused["test_it"])
+    # it may fail when it runs again on the library, and pass there by chance and fail on a rewrite
+    refusals = "depends on chance|fails on the library as it is|fails on a harmless rewrite"
+    assert re.search(refusals, found.refused["test_it"])
 
 
 def test_numbers_of_this_library_are_no_property(tmp_path):
