@@ -8,7 +8,9 @@ import re
 import pytest
 
 SCORECARD = "book/scorecard.html"
-MEASURED = "confirmed,refuted,does-not-carry-over,misprint,conditional,not-reproduced,underspecified,inconclusive,fact"
+MEASURED = "confirmed,refuted,does-not-carry-over,misprint,conditional,not-reproduced," + (
+    "underspecified,inconclusive,fact"
+)
 
 
 @pytest.fixture(scope="session")

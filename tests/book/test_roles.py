@@ -214,7 +214,7 @@ def test_notebook_has_the_text_with_everything_resolved(prose):
         "Vaswani *et al.* [2017] say, $a_b$ is *not* `code` and x \\* y is a_c; see Fig. 1 and (1).",
         "$$\ns = \\sum_i x_i \\tag{1}\n$$",
         "**Figure 1:** A line of slope $1$, see A good page.",
-        "depends on the offset alone. **confirmed** largest error",
+        "depends on the offset alone. largest error",
         "> **Exercise 1 (By hand)**",
         "<details>\n<summary>Solution</summary>\n\nBecause.\n\n</details>",
         "## Does it fall off smoothly?",
