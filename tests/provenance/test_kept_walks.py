@@ -62,7 +62,17 @@ def test_what_a_thing_reaches_is_found_by_a_walk_and_complete(folder, monkeypatc
     assert expected
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"digest": "x"}'])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        "{",
+        "[]",
+        '{"digest": "x"}',
+        '{"modules": []}',
+        '{"digest": "x", "packages": [], "modules": [5]}',
+    ],
+)
 def test_a_damaged_file_is_written_anew(folder, monkeypatch, damage):
     first = digest(RMSNorm)
     (path,) = files_in(folder)

@@ -247,7 +247,7 @@ def _as_kept(walk: _Walked) -> dict[str, Any]:
 
 
 def _kept(roots: tuple[Node, ...]) -> _Walked | None:
-    found = kept(_key(roots))
+    found = kept(_key(roots), ("digest", "packages"))
     if found is None:
         return None
     stamps = tuple(map(_stamp, found["modules"]))

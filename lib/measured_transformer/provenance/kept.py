@@ -57,17 +57,22 @@ def stamp_of(path: Path) -> Stamp:
     return at.st_mtime_ns, at.st_size
 
 
-def kept(key: str) -> dict[str, Any] | None:
-    """What is kept under a key, if the files of its modules are still those that were read; else None."""
+def kept(key: str, entries: Iterable[str]) -> dict[str, Any] | None:
+    """What is kept under a key, if the files of its modules are still those that were read; else None.
+
+    Args:
+        key: as for `keep`.
+        entries: what it must have beside ``modules``; a file that lacks one is damaged, and as if not there.
+    """
     place = _place(key)
     if place is None:
         return None
     try:
         found: dict[str, Any] = json.loads(place.read_text("utf-8"))
-        modules = found["modules"]
-    except (OSError, ValueError, TypeError, KeyError):
+        whole = all(name in found for name in entries) and bool(found["modules"])
+        return found if whole and _unchanged(found["modules"]) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    return found if _unchanged(modules) else None
 
 
 def keep(key: str, value: dict[str, Any]) -> None:
