@@ -16,7 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measured_transformer.provenance import reach_source
+from measured_transformer.provenance import names_of_source, reach_source, unchanging
+
+from bookpress.tests_code import TestFile
 
 LIBRARY, TESTS, PAGES = Path("lib"), Path("tests"), Path("book")
 ROOMS = LIBRARY / "measured_book" / "rooms"
@@ -110,14 +112,19 @@ def _names(node: ast.stmt) -> list[str]:
 
 
 def tests(root: Path, changed: Change) -> list[str]:
-    """The files of tests, and modules with examples in their docstrings, that a change reaches."""
+    """The tests, and modules with examples in their docstrings, that a change reaches.
+
+    A file all of whose tests are reached stands for them; of others each test has a line, ``file::test``.
+    """
     if any(Path(name) in changed.files for name in EVERYWHERE):
         return ["tests", "lib/measured_transformer", "lib/measured_book"]
-    found = [
-        path.relative_to(root).as_posix()
-        for path in sorted((root / TESTS).rglob("test_*.py"))
-        if _is_test_reached(root, path, changed)
-    ]
+    found: list[str] = []
+    for path in sorted((root / TESTS).rglob("test_*.py")):
+        name = path.relative_to(root).as_posix()
+        if _is_file_reached(root, path, changed):
+            found.append(name)
+        elif changed.definitions:
+            found += [name + one for one in _tests_reached(root, path, changed.definitions)]
     modules = [
         path.as_posix()
         for path in sorted(changed.files)
@@ -130,7 +137,8 @@ def tests(root: Path, changed: Change) -> list[str]:
     return found + modules
 
 
-def _is_test_reached(root: Path, path: Path, changed: Change) -> bool:
+def _is_file_reached(root: Path, path: Path, changed: Change) -> bool:
+    """Return whether all tests of a file are reached, whatever definitions they lead to."""
     folder = path.parent.relative_to(root)
     beside = [one for one in changed.files if one.suffix == ".py" and one.parent in (folder, TESTS)]
     if path.relative_to(root) in changed.files or any(
@@ -145,16 +153,27 @@ def _is_test_reached(root: Path, path: Path, changed: Change) -> bool:
         for one in changed.files
         if one.suffix != ".py" and not one.is_relative_to(ROOMS) and not one.is_relative_to(PAGES)
     ]
-    if any(name in text for name in others):
-        return True
-    return bool(changed.definitions) and not changed.definitions.isdisjoint(_reach(text))
+    return any(name in text for name in others)
+
+
+def _tests_reached(root: Path, path: Path, definitions: frozenset[str]) -> list[str]:
+    """The tests of a file that lead to a definition, as ``::test``; an empty word where all of them do."""
+    try:
+        file = TestFile(path, root / TESTS)
+        if not _leads(file.code(), definitions):
+            return []
+        found = [test for test in file.tests if _leads(file.code(test), definitions)]
+    except SyntaxError:
+        return [""]  # its own message comes when it runs
+    return [""] if len(found) == len(file.tests) else [f"::{test}" for test in found]
+
+
+def _leads(pieces: Iterable[str], definitions: frozenset[str]) -> bool:
+    return any(not definitions.isdisjoint(_reach(piece)) for piece in pieces)
 
 
 def _reach(text: str) -> Iterable[str]:
-    try:
-        return reach_source([text])
-    except (SyntaxError, ValueError):
-        return ()
+    return names_of_source([text])
 
 
 def pages(root: Path, changed: Change) -> list[str]:
@@ -192,7 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    found = (tests if options.what == "tests" else pages)(root, changed)
+    with unchanging():
+        found = (tests if options.what == "tests" else pages)(root, changed)
     print(*found, sep="\n", end="\n" if found else "")
     print(
         f"{len(changed.files)} files and {len(changed.definitions)} definitions differ from "

@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
         "lib/some/module.py": LIBRARY,
         "tests/conftest.py": "",
         "tests/parts/test_one.py": "def test_it(): pass\n",
-        "tests/parts/test_two.py": "from helper import x\n",
+        "tests/parts/test_two.py": "from helper import x\n\n\ndef test_it(): x()\n",
         "tests/rooms/one/test_measure.py": "",
         "tests/test_packaging.py": 'TEXT = "README.md"\n',
         "tests/test_other.py": "",
@@ -106,6 +106,23 @@ def test_a_test_is_reached_by_a_definition_that_it_leads_to(monkeypatch, root: P
     )
     text = LIBRARY.replace("return 1\n", "return 2\n")
     assert "tests/parts/test_two.py" in reached_after(root, "lib/some/module.py", text)
+
+
+def test_of_a_file_only_the_tests_that_lead_there_are_run(monkeypatch, root: Path) -> None:
+    monkeypatch.setattr(
+        reached, "_reach", lambda text: {"some.module:changed"} if "near" in text else set()
+    )
+    (root / "tests/parts/test_two.py").write_text(
+        "from some import near, far\n\ndef test_a(): near()\n\ndef test_b(): far()\n"
+    )
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "two"],
+        cwd=root,
+        check=True,
+    )
+    text = LIBRARY.replace("return 1\n", "return 2\n")
+    found = reached_after(root, "lib/some/module.py", text)
+    assert [one for one in found if one.startswith("tests")] == ["tests/parts/test_two.py::test_a"]
 
 
 def test_the_code_of_this_very_library_is_followed() -> None:

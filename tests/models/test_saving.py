@@ -79,6 +79,7 @@ def test_every_choice_of_a_config_comes_back(kind: type, changes: dict[str, Any]
     assert again.config == model.config
     given = (tokens(), tokens(n=5)) if kind is EncoderDecoder else (tokens(),)
     assert torch.equal(again(*given), model(*given))
+    assert all(weight.data_ptr() % 64 == 0 for weight in again.parameters())
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])

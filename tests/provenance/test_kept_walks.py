@@ -41,7 +41,7 @@ def test_a_second_process_walks_no_more(folder, monkeypatch):
     first, at = digest(RMSNorm, settings={"a": 1}), versions(RMSNorm)
     assert len(files_in(folder)) == 1
     forget(monkeypatch)
-    monkeypatch.setattr(digests, "_Walk", no_walk)
+    monkeypatch.setattr(digests, "Walk", no_walk)
     assert digest(RMSNorm, settings={"a": 1}) == first
     assert versions(RMSNorm) == at
     assert digest(RMSNorm, settings={"a": 2}) != first

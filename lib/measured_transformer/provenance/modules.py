@@ -30,7 +30,7 @@ _ITSELF = "measured_transformer.provenance"
 _FOLDER = Path(__file__).parents[2]
 _PARSING = threading.Lock()  # Python 3.11 loses count of its depth where two threads parse at once
 
-_held: ContextVar[dict[str, Source | None] | None] = ContextVar("held", default=None)
+_held: ContextVar[_Held | None] = ContextVar("held", default=None)
 _first: ContextVar[Path | None] = ContextVar("first", default=None)
 Import = tuple[str, ...]
 """What a name is bound to by an import: a module, or a module and a name in it."""
@@ -62,6 +62,14 @@ class Source:
     def names(self) -> list[str]:
         """All names that the module defines."""
         return [*self.functions, *self.classes]
+
+
+class _Held(dict[str, "Source | None"]):
+    """The modules that were read while files do not change, and what their names lead to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: dict[int, list[Target]] = {}
 
 
 # Finding ------------------------------------------------------------------------------------------
@@ -139,6 +147,12 @@ def source_of(module: str) -> Source | None:
     return found
 
 
+def links_in_memory() -> dict[int, list[Target]] | None:
+    """What the names in a piece of code lead to, by the piece's identity; None outside of `unchanging`."""
+    held = _held.get()
+    return None if held is None else held.links
+
+
 def is_looking_elsewhere() -> bool:
     """Return whether packages are looked for in a folder of their own first; see `unchanging`."""
     return _first.get() is not None
@@ -152,7 +166,7 @@ def unchanging(folder: Path | None = None) -> Iterator[None]:
         folder: where packages are looked for first.
     """
     known = _held.get() if folder is None else None
-    tokens = _held.set({} if known is None else known), _first.set(folder or _first.get())
+    tokens = _held.set(_Held() if known is None else known), _first.set(folder or _first.get())
     try:
         yield
     finally:
