@@ -83,16 +83,17 @@ $(call stage,7/9,chapters (every cell executed again),$(PY) -m bookpress execute
 $(call stage,8/9,book (warnings are errors),$(PY) -m bookpress build)
 endef
 
-# A contributor's loop, minutes: what a change reaches since the commit SINCE (main, if it is there).
+# A contributor's loop, three minutes: what a change reaches since the commit SINCE (main, if it is there), the
+# nearest first where it reaches more.
 check: environment
 	$(call stage,1/7,style (ruff check),$(PY) -m ruff check .)
 	$(call stage,2/7,format (ruff format),$(PY) -m ruff format --check .)
 	$(call stage,3/7,imports (import-linter),$(VENV)/bin/lint-imports --no-logo)
 	$(call stage,4/7,prose (no bare measured numbers),$(PY) -m bookpress.prose)
 	$(call stage,5/7,types (mypy strict on lib/),$(PY) -m mypy)
-	$(call stage,6/7,pages that the change reaches,$(PY) -m bookpress.reached pages --since '$(SINCE)' | xargs -r $(PY) -m bookpress execute)
+	$(call stage,6/7,pages that the change reaches,$(PY) -m bookpress.reached pages --since '$(SINCE)' --at-most 8 | xargs -r $(PY) -m bookpress execute)
 	@printf '\n[7/7] tests that the change reaches (pytest, two processes)\n'
-	@$(PY) -m bookpress.reached tests --since '$(SINCE)' | MEASURED_TIER=check OMP_NUM_THREADS=1 xargs -r $(PY) -m pytest -n 2 --dist loadfile $(QUICK)
+	@$(PY) -m bookpress.reached tests --since '$(SINCE)' --at-most 400 | MEASURED_TIER=check MEASURED_SECONDS=60 OMP_NUM_THREADS=1 xargs -r $(PY) -m pytest -n 2 --dist loadfile $(QUICK)
 
 # What protects main: every digest, a share of all repeats, every cell, a strict print, the library's tests.
 test: environment

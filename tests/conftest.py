@@ -1,6 +1,7 @@
 """What tests of several folders share."""
 
 import os
+import time
 
 import jaxtyping
 import pytest
@@ -11,6 +12,8 @@ from tiers import is_another_turn, is_quick, reason
 # what looks at the printed pages reads it from the note beside them.
 for _name in ("MEASURED_EDITION", "MEASURED_COMMIT"):
     os.environ.pop(_name, None)
+
+_BEGAN = pytest.StashKey[float]()
 
 # The tensors of tests are small: more threads would only wait for one another, long when others work too.
 torch.set_num_threads(1)
@@ -38,6 +41,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if needing and not torch.cuda.is_available():
         for item in needing:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device; run `pytest -m gpu`"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin to count the seconds, where there is a limit to them."""
+    session.config.stash[_BEGAN] = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what comes when the seconds of `make check` are used up; the nearest tests came first."""
+    limit = os.environ.get("MEASURED_SECONDS")
+    if limit and time.monotonic() - item.config.stash[_BEGAN] > float(limit):
+        pytest.skip(f"the {limit} seconds of `make check` are used up; `make test` runs it")
 
 
 @pytest.fixture

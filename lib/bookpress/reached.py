@@ -1,5 +1,7 @@
 """What a change reaches: the tests and pages that `make check` runs.
 
+The nearest come first, so that a limit of pages or of time leaves out what is farthest.
+
 A change is what differs from a commit, uncommitted and new files included. Of Python files of the library it is
 the definitions whose code differs; docstrings and comments do not count. A test is reached when its file or a
 module beside it changed, when what it imports leads to such a definition, or when it names another file that
@@ -10,13 +12,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measured_transformer.provenance import names_of_source, reach_source, unchanging
+from measured_transformer.provenance import names_of_source, unchanging
 
 from bookpress.tests_code import TestFile
 
@@ -112,9 +115,10 @@ def _names(node: ast.stmt) -> list[str]:
 
 
 def tests(root: Path, changed: Change) -> list[str]:
-    """The tests, and modules with examples in their docstrings, that a change reaches.
+    """The tests, and modules with examples in their docstrings, that a change reaches, the nearest first.
 
-    A file all of whose tests are reached stands for them; of others each test has a line, ``file::test``.
+    A file all of whose tests are reached stands for them; of others each test has a line, ``file::test``. Near
+    are examples of what changed, tests that changed, and those that import a module that changed.
     """
     if any(Path(name) in changed.files for name in EVERYWHERE):
         return ["tests", "lib/measured_transformer", "lib/measured_book"]
@@ -134,7 +138,17 @@ def tests(root: Path, changed: Change) -> list[str]:
         and (root / path).is_file()
         and ">>> " in (root / path).read_text("utf-8")
     ]
-    return found + modules
+    return modules + sorted(found, key=lambda name: not _is_near(root, name, changed))
+
+
+def _is_near(root: Path, name: str, changed: Change) -> bool:
+    """Return whether a file of tests changed, or imports a module of which a definition changed."""
+    path = Path(name.partition("::")[0])
+    if path in changed.files or not changed.definitions:
+        return True
+    modules = {definition.partition(":")[0] for definition in changed.definitions}
+    text = (root / path).read_text("utf-8")
+    return any(re.search(rf"\b{re.escape(module)}\b", text) for module in modules)
 
 
 def _is_file_reached(root: Path, path: Path, changed: Change) -> bool:
@@ -177,22 +191,21 @@ def _reach(text: str) -> Iterable[str]:
 
 
 def pages(root: Path, changed: Change) -> list[str]:
-    """The chapters that a change reaches."""
+    """The chapters that a change reaches: those whose text or room changed first."""
     from bookpress.chapters import front_matter, load_book, notebook
 
-    found = []
+    near, far = [], []
     for chapter in load_book(root).chapters:
         text = chapter.path.read_text("utf-8")
         about = front_matter(text).get("measured")
         room = str(about.get("room", "")) if isinstance(about, dict) else ""
+        if Path(chapter.source) in changed.files or room in changed.rooms:
+            near.append(chapter.source)
+            continue
         cells = [cell.source for cell in notebook(chapter).cells if cell.cell_type == "code"]
-        if (
-            Path(chapter.source) in changed.files
-            or room in changed.rooms
-            or (changed.definitions and not changed.definitions.isdisjoint(reach_source(cells)))
-        ):
-            found.append(chapter.source)
-    return found
+        if changed.definitions and not changed.definitions.isdisjoint(names_of_source(cells)):
+            far.append(chapter.source)
+    return near + far
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -204,6 +217,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--since", default="main", help="the commit to compare with (default: main)"
     )
+    parser.add_argument(
+        "--at-most", type=int, metavar="N", help="the N nearest; what is left out is said"
+    )
     options = parser.parse_args(arguments)
     root = Path()
     try:
@@ -213,10 +229,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with unchanging():
         found = (tests if options.what == "tests" else pages)(root, changed)
-    print(*found, sep="\n", end="\n" if found else "")
+    now = found[: options.at_most]
+    print(*now, sep="\n", end="\n" if now else "")
+    left = (
+        f"; the nearest {len(now)} are run now, `make test` runs all"
+        if len(now) < len(found)
+        else ""
+    )
     print(
         f"{len(changed.files)} files and {len(changed.definitions)} definitions differ from "
-        f"{options.since}: {len(found)} {options.what} reached",
+        f"{options.since}: {len(found)} {options.what} reached{left}",
         file=sys.stderr,
     )
     return 0

@@ -1,6 +1,8 @@
 """What a change reaches: no more than it must, and nothing too little."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,3 +144,60 @@ def test_an_unknown_commit_is_one_sentence(root: Path, monkeypatch, capsys) -> N
     told = capsys.readouterr().err
     assert "expected a commit or branch to compare with, got 'nowhere'" in told
     assert told.count("\n") == 1
+
+
+def test_the_nearest_come_first_and_what_is_left_out_is_said(
+    root: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(reached, "_reach", lambda text: {"some.module:changed"})
+    (root / "tests/test_other.py").write_text(
+        "from some.module import changed\n\ndef test_it(): changed()\n"
+    )
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "two"],
+        cwd=root,
+        check=True,
+    )
+    text = LIBRARY.replace("return 1\n", "return 2\n")
+    found = reached_after(root, "lib/some/module.py", text)
+    assert found[:2] == ["lib/some/module.py", "tests/test_other.py"]
+    assert "tests/parts/test_two.py" in found[2:]
+    monkeypatch.chdir(root)
+    assert reached.main(["tests", "--since", "main", "--at-most", "2"]) == 0
+    told = capsys.readouterr()
+    assert told.out.split() == ["lib/some/module.py", "tests/test_other.py"]
+    assert (
+        f"{len(found)} tests reached; the nearest 2 are run now, `make test` runs all" in told.err
+    )
+
+
+def test_after_the_seconds_nothing_more_is_run(tmp_path: Path) -> None:
+    """`make check` sets the limit; without one everything runs."""
+    (tmp_path / "test_slow.py").write_text(
+        "import time\n\ndef test_a(): time.sleep(0.3)\n\ndef test_b(): pass\n"
+    )
+    here = Path(__file__).parents[1]
+    (tmp_path / "conftest.py").write_text((here / "conftest.py").read_text("utf-8"))
+    for limit, told in (("0.2", "1 passed, 1 skipped"), ("", "2 passed"), ("60", "2 passed")):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--rootdir",
+                tmp_path,
+                tmp_path,
+            ],
+            env={
+                **os.environ,
+                "MEASURED_SECONDS": limit,
+                "PYTHONPATH": str(here),
+                "MEASURED_TIER": "all",
+            },
+            capture_output=True,
+            text=True,
+        )
+        assert told in done.stdout, done.stdout + done.stderr
