@@ -129,6 +129,16 @@ class Ours(Contender):
             return self.model(tokens)
 
 
+FASTEST = ", fastest kernel"
+"""What is added to the name of a contender whose linear maps are computed by the kernel that a trial found."""
+
+
+class OursFastest(Ours):
+    """`measured_transformer.Decoder` in `linear_kernel("fastest")`, which a user can ask for."""
+
+    name = Ours.name + FASTEST
+
+
 class _Torch(nn.Module):
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -293,4 +303,11 @@ class TransformerLens(Contender):
         return dict(seen)
 
 
-CONTENDERS: tuple[type[Contender], ...] = (Ours, Torch, Gpt2, XTransformers, TransformerLens)
+CONTENDERS: tuple[type[Contender], ...] = (
+    Ours,
+    OursFastest,
+    Torch,
+    Gpt2,
+    XTransformers,
+    TransformerLens,
+)

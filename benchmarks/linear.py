@@ -1,4 +1,4 @@
-"""The library's linear map by either of its kernels: what the convolution brings, or costs, at each size."""
+"""The library's linear map by either of its kernels: what oneDNN's product brings, or costs, at each size."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from torch import Tensor
 
 from benchmarks.measure import Workload
 
-# vectors, width in, width out: the projections of the models measured here, and some smaller ones
+# vectors, width in, width out: of SmolLM2, of the models measured here, and smaller ones
 SHAPES = (
+    (256, 576, 1536),
+    (1, 576, 49152),
     (2048, 256, 1024),
     (2048, 1024, 256),
     (2048, 256, 256),
@@ -40,7 +42,7 @@ def linear_maps(shape: tuple[int, int, int], *, gradients: bool) -> dict[str, Wo
         return both_ways if gradients else lambda: by(*leaves)
 
     def chosen(*values: Tensor) -> Tensor:
-        with linear_kernel("convolution"):
+        with linear_kernel("onednn"):
             return linear(*values)
 
-    return {"product": work(linear), "convolution": work(chosen)}
+    return {"product": work(linear), "onednn": work(chosen)}

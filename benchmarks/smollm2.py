@@ -12,7 +12,7 @@ import torch
 from measured_transformer import Config, Decoder
 from torch import nn
 
-from benchmarks.contenders import Contender, Gpt2, Ours, TransformerLens
+from benchmarks.contenders import Contender, Gpt2, Ours, OursFastest, TransformerLens
 from benchmarks.measure import Workload
 from benchmarks.workloads import precision
 
@@ -91,6 +91,10 @@ class OurLanguageModel(_OfLanguageModel, Ours):
         )
 
 
+class OurLanguageModelFastest(OurLanguageModel, OursFastest):
+    """The same in `linear_kernel("fastest")`."""
+
+
 class Llama(_OfLanguageModel, Gpt2):
     """Llama of `transformers`, with its kernel for fused attention; SmolLM2 is of this class there."""
 
@@ -148,7 +152,12 @@ class LensedLanguageModel(_OfLanguageModel, TransformerLens):
         )
 
 
-LANGUAGE_MODELS: tuple[type[_OfLanguageModel], ...] = (OurLanguageModel, Llama, LensedLanguageModel)
+LANGUAGE_MODELS: tuple[type[_OfLanguageModel], ...] = (
+    OurLanguageModel,
+    OurLanguageModelFastest,
+    Llama,
+    LensedLanguageModel,
+)
 
 
 DOINGS = ("prompt", "decoding", "everything")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from measured_transformer.parts.kernels.linear import linear_kernel
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.contenders import Contender, Ours
+from benchmarks.contenders import Contender, Ours, OursFastest
 from benchmarks.measure import Workload
 
 
@@ -94,7 +95,9 @@ def decoding(contender: Contender) -> Workload:
 
 
 def precision(contender: Contender) -> AbstractContextManager[object]:
-    """The precision of the device: float32 on a CPU, autocast to bfloat16 on a GPU."""
+    """The device's precision (float32 on a CPU, bfloat16 by autocast on a GPU), or a contender's kernel."""
+    if isinstance(contender, OursFastest):
+        return linear_kernel("fastest")
     if contender.size.device == "cpu":
         return nullcontext()
     return torch.autocast("cuda", dtype=torch.bfloat16)

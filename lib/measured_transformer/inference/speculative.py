@@ -240,8 +240,8 @@ class _Reader:
     def __init__(self, model: Decoder) -> None:
         self.model = light(model)
         self.cache: KeyValueCache = model.make_cache()
-        if not torch.is_grad_enabled():
-            join_projections(model, self.cache)
+        self._whole = model
+        self._joined = False
         self.device = next(model.parameters()).device
 
     @property
@@ -250,6 +250,9 @@ class _Reader:
 
     def read(self, text: Sequence[int], last: int) -> Float[Tensor, "row vocab"]:
         """Read the new tokens and return the logits after each of the last ones."""
+        if self.held and not self._joined and not torch.is_grad_enabled():
+            join_projections(self._whole, self.cache)
+            self._joined = True
         new = torch.tensor(text[self.held :], dtype=torch.int64, device=self.device)
         return last_logits(self.model, new[None], last=last, cache=self.cache)[0]
 

@@ -62,9 +62,7 @@ class Writer:
         self.tokens, self.real, self.chunk = tokens, real, chunk
         self.cache: KeyValueCache = model.make_cache(length)
         self._light = light(model)
-        if not torch.is_grad_enabled():
-            stack = model.decoder if isinstance(model, EncoderDecoder) else model
-            join_projections(stack, self.cache)
+        self._joined = False
 
     @property
     def rows(self) -> int:
@@ -82,6 +80,14 @@ class Writer:
 
     def next(self, tokens: Int[Tensor, "row"]) -> Float[Tensor, "row vocab"]:
         """Add one token to each text and give the logits of the one after it."""
+        if (
+            not self._joined and not torch.is_grad_enabled()
+        ):  # for a prompt alone it costs more than it saves
+            model = self.model
+            join_projections(
+                model.decoder if isinstance(model, EncoderDecoder) else model, self.cache
+            )
+            self._joined = True
         return self._read(tokens[:, None], None)
 
     def select(self, rows: Int[Tensor, "row"]) -> None:

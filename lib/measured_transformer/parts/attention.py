@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from measured_transformer.parts.cache import KeyValues
-from measured_transformer.parts.kernels.linear import Linear
+from measured_transformer.parts.kernels.linear import Linear, linear
 from measured_transformer.parts.norms import HeadNorm, make_norm
 from measured_transformer.parts.part import Part
 from measured_transformer.parts.positions import Rotation
@@ -411,7 +411,7 @@ class MultiHeadAttention(Part):
         widths = [part.out_features for part in parts]
 
         def joined(x: Tensor) -> Sequence[Tensor]:
-            return torch.split_with_sizes(F.linear(x, weight, bias), widths, -1)
+            return torch.split_with_sizes(linear(x, weight, bias), widths, -1)
 
         return joined
 

@@ -23,7 +23,6 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from measured_transformer.parts.feedforward import (
     Activation,
@@ -31,7 +30,7 @@ from measured_transformer.parts.feedforward import (
     activation_function,
     is_gated,
 )
-from measured_transformer.parts.kernels.linear import Linear
+from measured_transformer.parts.kernels.linear import Linear, linear
 from measured_transformer.parts.networks import Network, network_parameters, network_products
 from measured_transformer.parts.tap import Tap
 
@@ -307,14 +306,14 @@ class MixtureOfExperts(nn.Module):
             up, gate = (
                 None
                 if layer is None
-                else F.linear(
+                else linear(
                     x[tokens], layer.weight[rows], None if layer.bias is None else layer.bias[rows]
                 )
                 for layer in (self.up, self.gate)
             )
             assert up is not None
             bias = None if self.down_bias is None else self.down_bias[e]
-            answer = F.linear(self._activated(gate, up), self.down.weight[:, rows], bias)
+            answer = linear(self._activated(gate, up), self.down.weight[:, rows], bias)
             written.index_add_(0, tokens, (answer * weights[tokens, e, None]).to(x.dtype))
         return written
 

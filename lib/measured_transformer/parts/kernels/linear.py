@@ -1,40 +1,35 @@
-"""The linear map of every projection: PyTorch's matrix product, or on request its convolution.
+"""The linear map of every projection: PyTorch's matrix product, or on request that of oneDNN.
 
-A linear map of many vectors is a convolution whose filter is one vector wide. On some processors with AVX-512
-(AMD's, as measured), PyTorch's float32 convolution (oneDNN) is faster than its matrix product, forward and
-backward; on others (Intel's) it is slower: the repository's `python -m benchmarks linear` measures by how much.
+PyTorch multiplies float32 matrices on a CPU by the library that it was built with, mostly MKL, and comes with a
+second one, oneDNN. On some processors (AMD's with AVX-512, as measured) oneDNN is about twice as fast, forward
+and backward; on others they differ little: the repository's `python -m benchmarks linear` measures by how much.
 Both sum the same products in another order, so the last digits of a result depend on which of them computes.
-That is why only the user chooses the convolution, by `linear_kernel`: nothing that is measured depends on it.
+That is why only the user chooses, by `linear_kernel`: nothing that is measured depends on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from measured_transformer.parts.part import Part
 
-Kernel = Literal["product", "convolution"]
+Kernel = Literal["product", "onednn", "fastest"]
+"""Names of kernels, see `linear_kernel`."""
 _chosen: Kernel | None = None
 
-# Below these sizes a convolution's preparations cost more than its kernel saves.
-_LEAST_ROWS, _LEAST_WIDTH, _LEAST_PRODUCTS = 512, 32, 2**23
-_LARGE_WEIGHT = 2**16  # from here on memory counts more than what a function in Python costs
-_IMAGES = 16  # with one thread, PyTorch hands oneDNN batches of at least 16
-_GEOMETRY = (
-    [1, 1],  # stride
-    [0, 0],  # padding
-    [1, 1],  # dilation
-    False,  # not transposed
-    [0, 0],  # padding of the output
-    1,  # groups
-)
+_LEAST_PRODUCTS = 2**20  # below, the call itself costs more than a kernel saves
+_MARGIN = 1.05  # a kernel that wins by less has not won
+_TURNS = 4  # of a trial, in which each kernel has one after the other
+_trials: dict[tuple[int, ...], bool] = {}
 
 
 def chosen_kernel() -> Kernel | None:
@@ -47,20 +42,21 @@ def linear_kernel(kernel: Kernel) -> Iterator[None]:
     """Compute the linear maps inside the block with a kernel, in all threads of this process.
 
     Args:
-        kernel: 'product', PyTorch's matrix product on every processor. It is the default of `linear`; chosen by
-            name, it also keeps decoding from laying out weights for oneDNN, as it does on AVX-512 by default.
-            Or 'convolution', which falls back to the product where it cannot run or would be slower.
+        kernel: 'product', PyTorch's matrix product, which is also what is used unasked. 'onednn', oneDNN's,
+            wherever it can run: float32 on a CPU, from some size on. Or 'fastest': for each size of vectors
+            and weights both are tried once on this machine, some milliseconds, and the faster one is kept for
+            the rest of the process.
 
     Raises:
         ValueError: another word.
 
-    >>> with linear_kernel("convolution"):
+    >>> with linear_kernel("fastest"):
     ...     chosen_kernel()
-    'convolution'
+    'fastest'
     """
     global _chosen
-    if kernel not in ("product", "convolution"):
-        raise ValueError(f"expected the kernel 'product' or 'convolution', got {kernel!r}")
+    if kernel not in get_args(Kernel):
+        raise ValueError(f"expected one of the kernels {get_args(Kernel)}, got {kernel!r}")
     before, _chosen = _chosen, kernel
     try:
         yield
@@ -75,9 +71,7 @@ def linear(
 ) -> Float[Tensor, "*batch d_out"]:
     r"""The map $x W^\top + b$, equal to `torch.nn.functional.linear` up to rounding.
 
-    By that function itself, unless the caller chose the convolution (`linear_kernel`). The convolution computes
-    float32 on a CPU with AVX-512, from 512 vectors, widths of 32 and $2^{23}$ products on, and with one thread
-    only when the number of vectors is a multiple of 16.
+    By that function itself, unless the caller chose another kernel (`linear_kernel`) that can run.
 
     Args:
         x: vectors.
@@ -90,11 +84,11 @@ def linear(
     >>> linear(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]), torch.tensor([5.0]))
     tensor([[16.]])
     """
-    if _chosen != "convolution" or not _convolution_fits(x, weight, bias):
+    if _chosen in (None, "product") or not _fits(x, weight, bias):
         return F.linear(x, weight, bias)
-    if torch.is_grad_enabled() and weight.numel() >= _LARGE_WEIGHT:
-        return _Convolution.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-    return _convolved(x, weight, bias)
+    if _chosen == "fastest" and not _wins(x, weight, bias):
+        return F.linear(x, weight, bias)
+    return _by_onednn(x, weight, bias)
 
 
 class Linear(Part, nn.Linear):
@@ -117,25 +111,28 @@ class Linear(Part, nn.Linear):
         return linear(input, self.weight, self.bias)
 
 
-def _convolution_fits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    rows = x.numel() // max(1, x.shape[-1]) if x.ndim else 0
+def _fits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Return whether oneDNN's product can take the place of PyTorch's."""
+    rows = x.numel() // max(1, x.shape[-1]) if x.ndim > 1 else 0
     return (
-        rows >= _LEAST_ROWS
-        and rows * weight.numel() >= _LEAST_PRODUCTS
+        rows * weight.numel() >= _LEAST_PRODUCTS
         and _is_plain(x)
         and _is_plain(weight)
         and weight.ndim == 2
         and weight.shape[1] == x.shape[-1]
-        and min(weight.shape) >= _LEAST_WIDTH
         and (bias is None or (_is_plain(bias) and bias.shape == weight.shape[:1]))
-        and x.is_contiguous()
-        and (rows % _IMAGES == 0 or torch.get_num_threads() > 1)
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
-        and torch.backends.cpu.get_cpu_capability() == "AVX512"
-        and torch.backends.mkldnn.is_available()
-        and torch._C._get_mkldnn_enabled()
+        # Within `torch.func` and forward derivatives only PyTorch's own operations are known.
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
+        and _has_onednn()
     )
+
+
+def _has_onednn() -> bool:
+    enabled = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
+    return bool(enabled) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -147,65 +144,65 @@ def _is_plain(x: Tensor) -> bool:
     )
 
 
-class _Convolution(torch.autograd.Function):
-    """The map by convolution. Its gradients come one after the other, to save memory.
+def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    given = (x, weight) if bias is None else (x, weight, bias)
+    if torch.is_grad_enabled() and any(one.requires_grad for one in given):
+        return _OneDnn.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return _multiplied(x, weight, bias)
 
-    PyTorch's own has the gradient of the vectors and several copies of that of the weights at once.
-    """
 
-    generate_vmap_rule = True
+def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    rows = x.reshape(-1, x.shape[-1])
+    found = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    # A tensor of its own and no view, so that it may be changed in place like any other result.
+    result: Tensor = torch.ops.aten._unsafe_view(found, [*x.shape[:-1], len(weight)])
+    return result
+
+
+class _OneDnn(torch.autograd.Function):
+    """The map by oneDNN; its gradients are two more such products, so that they have gradients in turn."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return _convolved(x, weight, bias)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        x, weight, bias = inputs
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.save_for_forward(x, weight)
-        ctx.bias_sizes = None if bias is None else [len(weight)]
+        return _multiplied(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (given,) = gradients
         x, weight = ctx.saved_tensors
-        to_x, *to_weights = ctx.needs_input_grad
+        to_x, to_weight, to_bias = ctx.needs_input_grad
         of_x = of_weight = of_bias = None
-        if any(to_weights):
-            _, of_weight, of_bias = torch.ops.aten.convolution_backward(
-                _images(given),
-                _images(x),
-                weight[:, :, None, None],
-                ctx.bias_sizes,
-                *_GEOMETRY,
-                [False, *to_weights],
-            )
-            of_weight = None if of_weight is None else of_weight[:, :, 0, 0]
+        by_row = given.reshape(-1, given.shape[-1])
+        if to_weight:
+            of_weight = _by_onednn(by_row.T, x.reshape(-1, x.shape[-1]).T, None)
+        if to_bias:
+            of_bias = by_row.sum(0)
         del x
         ctx.maybe_clear_saved_tensors()  # x may be large, and is not needed for what follows
         if to_x:
-            of_x = _convolved(given, weight.T, None)
+            of_x = _by_onednn(given, weight.T, None)
         return of_x, of_weight, of_bias
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
-        x, weight = ctx.saved_tensors
-        of_x, of_weight, of_bias = tangents
-        total = x.new_zeros(()) if of_x is None else F.linear(of_x, weight)
-        if of_weight is not None:
-            total = total + F.linear(x, of_weight)
-        return total if of_bias is None else total + of_bias
 
-
-def _images(x: Tensor) -> Tensor:
-    """Vectors as the pixels of a few images, one wide; the channels stay where they lie in memory."""
+def _wins(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Return whether oneDNN is faster on this machine, by a trial for each size that is kept."""
     rows = x.numel() // x.shape[-1]
-    images = _IMAGES if rows % _IMAGES == 0 else 1
-    return x.reshape(images, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
+    key = (rows.bit_length(), *weight.shape, bias is not None, torch.get_num_threads())
+    if key not in _trials:
+        with torch.no_grad():
+            _trials[key] = _is_faster(x, weight, bias)
+    return _trials[key]
 
 
-def _convolved(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    y = F.conv2d(_images(x), weight[:, :, None, None], bias).permute(0, 2, 3, 1).contiguous()
-    # A tensor of its own and no view, so that it may be changed in place like any other result.
-    return torch.ops.aten._unsafe_view(y, [*x.shape[:-1], len(weight)])
+def _is_faster(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    kernels = (F.linear, _multiplied)
+    turns = [[_seconds(kernel, x, weight, bias) for kernel in kernels] for _ in range(1 + _TURNS)]
+    by_product, by_onednn = zip(*turns[1:], strict=True)  # the first turn warms up
+    return min(by_product) > _MARGIN * min(by_onednn)
+
+
+def _seconds(kernel: Callable[..., Tensor], *given: Tensor | None) -> float:
+    start = time.perf_counter()
+    kernel(*given)
+    return time.perf_counter() - start
