@@ -194,18 +194,16 @@ def test_the_fastest_is_found_by_one_trial_for_each_size(is_faster, monkeypatch)
         pytest.skip("this build of PyTorch has no oneDNN")
     tried, product, onednn = [], F.linear, 1.0 if is_faster else 1.99
 
-    def seconds(kernel, x, *others):
-        assert not torch.is_grad_enabled()
-        tried.append(tuple(x.shape))
+    def seconds(kernel, given, *, gradients):
+        tried.append((tuple(given[0].shape), gradients))
         return 2.0 if kernel is product else onednn
 
     monkeypatch.setattr(module, "_trials", {})
     monkeypatch.setattr(module, "_seconds", seconds)
     values = drawn((1024, 128), 512)
-    values[1].requires_grad_()
     with linear_kernel("fastest"):
         first = linear(*values)
-        assert set(tried) == {(1024, 128)}
+        assert set(tried) == {((1024, 128), False)}
         trials = len(tried)
         seen = calls_of_onednn(monkeypatch)
         assert torch.equal(linear(*values), first)
@@ -213,13 +211,27 @@ def test_the_fastest_is_found_by_one_trial_for_each_size(is_faster, monkeypatch)
         assert len(tried) == trials
         linear(*drawn((4096, 128), 512))
         assert len(tried) == 2 * trials
+        values[1].requires_grad_()
+        linear(*values)
+        assert tried[-1] == ((1024, 128), True)
+        with torch.no_grad():
+            linear(*values)
+        assert len(tried) == 3 * trials
     assert bool(seen) == is_faster
 
 
-def test_the_trial_measures_both_kernels():
+@pytest.mark.parametrize("gradients", [True, False])
+def test_a_trial_times_both_kernels_and_leaves_no_gradients(gradients, monkeypatch):
+    if not module._has_onednn():
+        pytest.skip("this build of PyTorch has no oneDNN")
+    seen = calls_of_onednn(monkeypatch)
     values = drawn((256, 128), 512)
-    assert isinstance(module._is_faster(*values), bool)
-    assert module._seconds(F.linear, *values) > 0
+    values[1].requires_grad_()
+    assert isinstance(module._is_faster(*values, gradients=gradients), bool)
+    assert len(seen) == (1 + module._TURNS) * (3 if gradients else 1)
+    assert values[1].grad is None
+    assert not values[0].requires_grad
+    assert module._seconds(F.linear, values[:2], gradients=False) > 0
 
 
 def test_the_choice_ends_with_its_block():

@@ -10,7 +10,7 @@ That is why only the user chooses, by `linear_kernel`: nothing that is measured 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
@@ -188,21 +188,32 @@ class _OneDnn(torch.autograd.Function):
 def _wins(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Return whether oneDNN is faster on this machine, by a trial for each size that is kept."""
     rows = x.numel() // x.shape[-1]
-    key = (rows.bit_length(), *weight.shape, bias is not None, torch.get_num_threads())
+    gradients = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    threads = torch.get_num_threads()
+    key = (rows.bit_length(), *weight.shape, bias is not None, gradients, threads)
     if key not in _trials:
-        with torch.no_grad():
-            _trials[key] = _is_faster(x, weight, bias)
+        _trials[key] = _is_faster(x, weight, bias, gradients=gradients)
     return _trials[key]
 
 
-def _is_faster(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    kernels = (F.linear, _multiplied)
-    turns = [[_seconds(kernel, x, weight, bias) for kernel in kernels] for _ in range(1 + _TURNS)]
+def _is_faster(x: Tensor, weight: Tensor, bias: Tensor | None, *, gradients: bool) -> bool:
+    given = [None if one is None else one.detach() for one in (x, weight, bias)]
+    turns = [
+        [_seconds(kernel, given, gradients=gradients) for kernel in (F.linear, _by_onednn)]
+        for _ in range(1 + _TURNS)
+    ]
     by_product, by_onednn = zip(*turns[1:], strict=True)  # the first turn warms up
     return min(by_product) > _MARGIN * min(by_onednn)
 
 
-def _seconds(kernel: Callable[..., Tensor], *given: Tensor | None) -> float:
+def _seconds(
+    kernel: Callable[..., Tensor], given: Sequence[Tensor | None], *, gradients: bool
+) -> float:
+    """How long a kernel takes for a product, or for one with its gradients."""
+    leaves = [None if one is None else one.requires_grad_(gradients) for one in given]
     start = time.perf_counter()
-    kernel(*given)
+    with torch.set_grad_enabled(gradients):
+        result = kernel(*leaves)
+        if gradients:
+            torch.autograd.grad(result, [one for one in leaves if one is not None], result)
     return time.perf_counter() - start
