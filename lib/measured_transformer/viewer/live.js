@@ -272,7 +272,7 @@
     const other = button("Take another sentence", () => { state.experiment.donor = (state.experiment.donor + 1) % data.packed.kept.shape[0]; refresh(); });
     const donorNote = make("p", { class: "lm-note" });
     const offFold = fold("Switch off", true, make("div", { class: "lm-scroll", tabindex: 0, role: "group", "aria-label": "What is switched off" },
-      table("Tick any set of parts.", ["", ...Array.from({ length: H }, (_, h) => `h${h}`), "network", "block"], offRows, { class: "lm-off" })), insteadLabel, donorNote, other);
+      table("Tick any set of parts.", ["off", ...Array.from({ length: H }, (_, h) => `h${h}`), "network", "block"], offRows, { class: "lm-off" })), insteadLabel, donorNote, other);
 
     // What is patched.
     const [patchLabel, patchText] = input("Second sentence", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
@@ -578,7 +578,7 @@
       const first = clamp(seen.position - 11, 0, Math.max(0, seen.n - 16));
       const shown = Array.from({ length: Math.min(16, seen.n) }, (_, i) => first + i);
       const one = (lens, caption) => {
-        const made = table(caption, ["", ...shown.map((t) => `${t}`)], [
+        const made = table(caption, ["depth", ...shown.map((t) => `${t}`)], [
           ...lens.map((depths, d) => [d ? `after block ${d - 1}` : "embedding", ...shown.map((t) => bdi(name(depths[t][0])))]).reverse(),
           ["token read", ...shown.map((t) => bdi(name(seen.tokens[t])))]], { class: "lm-lens" });
         made.querySelectorAll("tbody tr").forEach((line, at) => line.querySelectorAll("td").forEach((cell, t) => {

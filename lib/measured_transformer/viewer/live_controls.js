@@ -41,7 +41,10 @@ function liveControls() {
   };
   const colour = (box, name) => getComputedStyle(box).getPropertyValue(name).trim();
 
-  const labelled = (text, control, more = {}) => make("label", more, make("span", {}, text), control);
+  const labelled = (text, control, more = {}) => {
+    control.setAttribute("aria-label", text);
+    return make("label", more, make("span", {}, text), control);
+  };
   const select = (text, options, value) => {
     const box = make("select", {}, ...options.map(([key, name]) => make("option", { value: key, selected: `${key}` === `${value}` }, name)));
     return [labelled(text, box), box];
@@ -52,8 +55,8 @@ function liveControls() {
   };
   // A slider that says its value beside its name; `words` makes the value's words.
   const slider = (text, { min, max, step, value }, words) => {
-    const said = make("output", {});
-    const box = make("input", { type: "range", min, max, step, value });
+    const said = make("b", { "aria-hidden": "true" });
+    const box = make("input", { type: "range", min, max, step, value, "aria-label": text });
     const tell = () => {
       said.textContent = words(Number(box.value));
       box.setAttribute("aria-valuetext", said.textContent);
