@@ -10,7 +10,7 @@ HTML works without server or network. Where scripts do not run, a drawing and wo
 >>> from measured_transformer import Config, Decoder
 >>> model = Decoder(Config(vocab=4, d_model=16, n_layers=2, n_heads=4))
 >>> live(model, ["up down left", "right up"], tokens=["up", "down", "left", "right"])
-Live(2 texts, 2 layers of 4 heads, 19 kB of weights)
+Live(2 texts, 2 layers of 4 heads, 34 kB of weights)
 
 A notebook (Jupyter, Colab) shows it as the result of a cell; `save` writes it to a file that any browser opens.
 The page has the weights in half precision and computes in single precision: `model` of the result is the model
@@ -85,7 +85,8 @@ def live(
             text, a text has no token that the model knows; names, kept sentences or `steer` do not fit; or the
             model is larger than the limit.
 
-    >>> live(model, ["north"], tokens=["up", "down", "left", "right"])
+    >>> from measured_transformer import Config, Decoder
+    >>> live(Decoder(Config(vocab=2, d_model=8)), ["north"], tokens=["up", "down"])
     Traceback (most recent call last):
     ValueError: expected texts of tokens that the model knows, got 'north', in which there is none
     """
