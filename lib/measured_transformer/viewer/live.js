@@ -487,9 +487,11 @@
       Array.from(strip.children).forEach((each, at) => {
         const told = name(seen.tokens[at]);
         const moved = seen.changed && !hidden ? `, moves by ${plain(seen.shift[at], 2)} nats` : "";
-        each.firstChild.textContent = told;
-        each.setAttribute("aria-label", `${at}, ${told}${moved}`);
         each.lastChild.style.setProperty("--lm-share", seen.changed && !hidden ? seen.shift[at] / most : 0);
+        const label = `${at}, ${told}${moved}`;
+        if (each.getAttribute("aria-label") === label) return;
+        each.firstChild.textContent = told;
+        each.setAttribute("aria-label", label);
       });
       mark(strip, seen.position, "aria-checked");
       if (had) strip.children[seen.position].focus();

@@ -437,19 +437,16 @@ function liveEngine() {
   const highest = (values) => { let best = 0; for (let i = 1; i < values.length; i += 1) if (values[i] > values[best]) best = i; return best; };
   const top = (values, count) => Array.from(values.keys()).sort((a, b) => values[b] - values[a] || a - b).slice(0, count);
 
-  // For each position: the likeliest next token and its probability, and nats that the next one costs.
+  // For each position: the likeliest next token and its probability, and nats that the next one costs. What
+  // the last call has found of rows that are as they were is kept.
   function predictions(model, run) {
     const n = run.tokens.length;
-    const found = { all: [], token: [], chance: [], loss: [] };
-    for (let t = 0; t < n; t += 1) {
-      const p = chances(row(run.taps.logits, t, model.V));
-      const best = highest(p);
-      found.all.push(p);
-      found.token.push(best);
-      found.chance.push(p[best]);
-      found.loss.push(t + 1 < n ? -Math.log(Math.max(p[run.tokens[t + 1]], 1e-300)) : NaN);
-    }
-    return found;
+    const all = run.chances || (run.chances = []);
+    all.length = Math.min(all.length, run.from);
+    while (all.length < n) all.push(chances(row(run.taps.logits, all.length, model.V)));
+    const token = all.map(highest);
+    const loss = all.map((p, t) => (t + 1 < n ? -Math.log(Math.max(p[run.tokens[t + 1]], 1e-300)) : NaN));
+    return { all, token, chance: token.map((best, t) => all[t][best]), loss };
   }
 
   // The logits that the stream at a depth would give: through the final norm and the unembedding.
