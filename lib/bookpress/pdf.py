@@ -40,7 +40,8 @@ _WAIT_MS = 1_200_000
 # What has no place on paper: buttons, links to files, hidden code, drawings for the dark theme.
 _DROPPED = (
     "script, style, button, .headerlink, .only-dark, .cite, .data-links, .notebook-link, .ran-line details, "
-    "details.hide, .copybtn, .attention-viewer > .av-live, mjx-container, .claim-line .claim-body"
+    "details.hide, .copybtn, .attention-viewer > .av-live, .live-model > .lm-live, mjx-container, "
+    ".claim-line .claim-body"
 )
 
 

@@ -70,7 +70,9 @@ FACTS = """() => {
         (image) => [image.naturalWidth, image.getBoundingClientRect().width]
       ),
       viewers: [
-        ...figure.querySelectorAll(".attention-viewer > .av-live, .workbench > .wb-live")
+        ...figure.querySelectorAll(
+          ".attention-viewer > .av-live, .workbench > .wb-live, .live-model > .lm-live"
+        )
       ].filter(shown).length,
       caption: [...figure.querySelectorAll("figcaption")].filter(shown).length,
     })),

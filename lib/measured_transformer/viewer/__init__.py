@@ -1,8 +1,8 @@
-"""What is shown in a page: attention that can be looked through, and a workbench for a whole model.
+"""What is shown in a page: attention to look through, a workbench for a whole model, a model that runs there.
 
-`attention` shows patterns by layer, head and token; `workbench` shows what a model does with a sentence. Both
-write HTML that loads nothing from elsewhere, with a drawing in its place where scripts do not run. `style` has
-the palette and the light and dark themes, which any figure may use.
+`attention` shows patterns by layer, head and token; `workbench` shows what a model does with a sentence; `live`
+lets a reader type and experiment. All write HTML that loads nothing from elsewhere, with a drawing in its place
+where scripts do not run. `style` has the palette and the light and dark themes, which any figure may use.
 
 >>> import torch
 >>> from measured_transformer.viewer.attention import attention_viewer

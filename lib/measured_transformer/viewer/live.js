@@ -1,0 +1,810 @@
+// A live model. It finds the boxes on the page that have not begun yet, takes the weights that lie beside them,
+// starts the engine in a worker (in the page where workers are forbidden), and builds its controls in front of
+// the drawing that is there already.
+(() => {
+  const { make, clamp, signed, plain, followTheme, colour, labelled, select, input, slider, check, button, fold,
+    group, mark, tabs, table, bar, note, scroll, speaker } = liveControls();
+  const bdi = (text) => make("bdi", {}, text);
+
+  // Weights ----------------------------------------------------------------------------------------
+
+  const missing = "The model\u2019s weights did not arrive, so it cannot be asked; its drawing stays. Try again when the page\u2019s folder is complete.";
+
+  // The weights as base64: from the page, or from a file beside it, which a page fetches once.
+  function delivered(source) {
+    if (!source.dataset.from) return Promise.resolve(source.textContent.trim());
+    const store = globalThis.liveWeights || (globalThis.liveWeights = {});
+    const key = source.dataset.key;
+    if (!store[key]) {
+      store[key] = new Promise((resolve, reject) => {
+        const script = make("script", { src: (document.documentElement.dataset.content_root || "./") + source.dataset.from });
+        globalThis.liveArrived = globalThis.liveArrived || {};
+        script.addEventListener("load", () => (globalThis.liveArrived[key] ? resolve(globalThis.liveArrived[key]) : reject(new Error(missing))));
+        script.addEventListener("error", () => { delete store[key]; reject(new Error(missing)); });
+        document.head.append(script);
+      });
+    }
+    return store[key];
+  }
+
+  function bytes(text) {
+    let packed;
+    try {
+      packed = atob(text);
+    } catch {
+      throw new Error("The model\u2019s weights did not arrive whole. Load the page again.");
+    }
+    return Uint8Array.from(packed, (letter) => letter.charCodeAt(0)).buffer;
+  }
+
+  // The engine -------------------------------------------------------------------------------------
+
+  // What runs in a worker: the engine, asked by messages.
+  function served() {
+    const engine = liveEngine();
+    let model;
+    onmessage = ({ data: { id, call, given } }) => {
+      try {
+        if (call === "unpack") model = engine.unpack(given.told, given.buffer);
+        const result = call === "unpack" ? engine.tapNames(model).map((tap) => [tap, engine.headsAt(model, tap)]) : engine[call](model, given);
+        postMessage({ id, result });
+      } catch (error) {
+        postMessage({ id, error: error.message });
+      }
+    };
+    postMessage({ ready: true });
+  }
+
+  // An engine with the model, to be asked `ask(call, given)`: in a worker, or here.
+  async function hired(told, buffer) {
+    const here = () => {
+      const engine = liveEngine();
+      const model = engine.unpack(told, buffer);
+      const names = engine.tapNames(model).map((tap) => [tap, engine.headsAt(model, tap)]);
+      const ask = (call, given) => new Promise((resolve, reject) => setTimeout(() => {
+        try { resolve(engine[call](model, given)); } catch (error) { reject(error); }
+      }));
+      return { ask, names, inWorker: false };
+    };
+    let worker;
+    try {
+      const address = URL.createObjectURL(new Blob([`${liveEngine}\n(${served})();`], { type: "text/javascript" }));
+      worker = new Worker(address);
+      await new Promise((resolve, reject) => {
+        setTimeout(reject, 4000);
+        worker.onerror = (event) => { event.preventDefault(); reject(); };
+        worker.onmessage = resolve;
+      });
+    } catch {
+      if (worker) worker.terminate();
+      return here();
+    }
+    const waiting = new Map();
+    let last = 0;
+    worker.onmessage = ({ data: { id, result, error } }) => {
+      const [resolve, reject] = waiting.get(id);
+      waiting.delete(id);
+      if (error) reject(new Error(error)); else resolve(result);
+    };
+    const ask = (call, given) => new Promise((resolve, reject) => {
+      last += 1;
+      waiting.set(last, [resolve, reject]);
+      worker.postMessage({ id: last, call, given });
+    });
+    return { ask, names: await ask("unpack", { told, buffer }), inWorker: true };
+  }
+
+  // Texts ------------------------------------------------------------------------------------------
+
+  // Cuts a text: into bytes, characters or words. What the model has never seen is left out, and told.
+  function cutter(data) {
+    if (data.cut === "bytes") {
+      const encoder = new TextEncoder();
+      return (text) => ({ tokens: Array.from(encoder.encode(text)), unknown: [] });
+    }
+    const known = new Map(data.words.map((word, at) => [word, at]));
+    return (text) => {
+      const parts = data.cut === "words" ? text.split(/\s+/).filter(Boolean) : Array.from(text);
+      return { tokens: parts.filter((part) => known.has(part)).map((part) => known.get(part)), unknown: parts.filter((part) => !known.has(part)) };
+    };
+  }
+
+  function joined(data, tokens) {
+    if (data.cut === "bytes") return new TextDecoder().decode(Uint8Array.from(tokens));
+    return tokens.map((token) => data.words[token]).join(data.cut === "words" ? " " : "");
+  }
+
+  // Addresses --------------------------------------------------------------------------------------
+
+  const packState = (state) => btoa(String.fromCharCode(...new TextEncoder().encode(JSON.stringify(state)))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+  const unpackState = (text) => JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (letter) => letter.charCodeAt(0))));
+
+  // Python -----------------------------------------------------------------------------------------
+
+  // The same experiment with the library. What stands in is taken from the whole model, before any switch.
+  function python(data, state, tokens, heads, written) {
+    const quoted = (text) => JSON.stringify(text).replace(/\u2028|\u2029/g, (one) => `\\u${one.charCodeAt(0).toString(16)}`);
+    const given = (text, cut) => {
+      if (data.cut === "bytes") return `torch.tensor([list(${quoted(text)}.encode())[-${data.most}:]])`;
+      return `torch.tensor([[${cut.join(", ")}]])`;
+    };
+    const { experiment } = state;
+    const { off, instead, patch, steer, switches } = experiment;
+    const lines = [];
+    const change = (tap, value) => lines.push(`changes.append((${quoted(tap)}, ${value}))`);
+    const limited = (value, head, position) => {
+      const limits = [head === null ? "" : `heads=${head}`, position === null ? "" : `positions=${position}`].filter(Boolean);
+      return limits.length ? `at(${value}, ${limits.join(", ")})` : value;
+    };
+    if (off.length) lines.push("", `# Switched off: ${{ zero: "zeros", mean: "the mean over the kept sentences", resample: "another sentence" }[instead]} in its place.`);
+    for (const { tap, head = null } of liveEngine().offTaps(off)) {
+      const cut = head === null ? ":n" : `[${head}], :n`;
+      const found = { zero: "0.0", mean: `seen(kept, ${quoted(tap)}).mean(0, keepdim=True)[:, ${cut}]`, resample: `seen(kept[[${experiment.donor}]], ${quoted(tap)})[:, ${cut}]` };
+      change(tap, limited(found[instead], head, null));
+    }
+    if (patch) {
+      const many = heads(patch.tap) > 1;
+      const head = many ? patch.head : null;
+      const { position } = patch;
+      lines.push("", "# Patched from a second sentence.", `other = ${given(patch.text, patch.tokens)}`);
+      if (position === null) {
+        lines.push("both = slice(0, min(n, other.shape[1]))");
+        change(patch.tap, `at(seen(other, ${quoted(patch.tap)})[:, ${many ? `${head === null ? ":" : `[${head}]`}, both` : "both"}], ${head === null ? "" : `heads=${head}, `}positions=both)`);
+      } else {
+        change(patch.tap, limited(`seen(other, ${quoted(patch.tap)})[:, ${many ? `${head === null ? ":" : `[${head}]`}, [${patch.row}]` : `[${patch.row}]`}]`, head, position));
+      }
+    }
+    if (steer && steer.dose) {
+      const tap = steer.depth ? `blocks.${steer.depth - 1}.residual_post` : "embedding";
+      lines.push("", "# Steered: the difference of two last states is added, times a dose.",
+        `towards = seen(${given(steer.towardsText, steer.towards)}, ${quoted(tap)})[0, -1]`,
+        `away = seen(${given(steer.awayText, steer.away)}, ${quoted(tap)})[0, -1]`);
+      change(tap, `lambda x: x + ${steer.dose} * (towards - away)`);
+    }
+    const rules = [];
+    if (switches.includes("scale")) rules.push("for block in model.blocks:", "    block.attention.scale = 1.0");
+    if (switches.includes("mask")) rules.push("model.causal = False");
+    if (switches.includes("mean")) {
+      rules.push("", "", "def without_mean(norm, x):", "    scale = norm.scale((x.square().mean(-1, keepdim=True) + norm.eps).sqrt())",
+        '    y = x / scale * getattr(norm, "weight", 1.0)', '    bias = getattr(norm, "bias", None)', "    return y if bias is None else y + bias", "", "",
+        "for part in model.modules():", "    if isinstance(part, (LayerNorm, PlainLayerNorm)):", "        part.forward = partial(without_mean, part)");
+    }
+    const uses = (word) => [...lines, ...rules].some((line) => line.includes(word));
+    const asked = switches.includes("positions") ? "model(tokens, positions=torch.zeros_like(tokens))" : "model(tokens)";
+    const names = data.cut === "bytes" ? "bytes([token])" : "token";
+    return [
+      ...(lines.length ? ["from contextlib import ExitStack"] : []),
+      ...(switches.includes("mean") ? ["from functools import partial"] : []),
+      ...(lines.length || switches.includes("mean") ? [""] : []),
+      "import torch",
+      ...(written ? ["from measured_transformer.inference.generate import generate", "from measured_transformer.inference.sampling import Sampling"] : []),
+      ...(uses("at(") ? ["from measured_transformer.internals.at import at"] : []),
+      ...(uses("seen(") ? ["from measured_transformer.internals.capture import capture"] : []),
+      ...(lines.length ? ["from measured_transformer.internals.intervene import intervene"] : []),
+      ...(switches.includes("mean") ? ["from measured_transformer.parts.norms import LayerNorm, PlainLayerNorm"] : []),
+      data.origin, "",
+      "torch.set_grad_enabled(False)",
+      `tokens = ${given(state.text, tokens)}`,
+      "n = tokens.shape[1]",
+      "before = model(tokens)[0].softmax(-1)",
+      ...(uses("seen(") ? ["", "", "def seen(tokens, tap):", "    with capture(model, tap) as values:", "        model(tokens)", "    return values[tap]", "", ""] : []),
+      ...(written ? ["", "# The text that the whole model writes on.",
+        `strategy = Sampling(torch.Generator().manual_seed(${written.seed}), temperature=${written.temperature}, top_k=${written.topK === null ? "None" : written.topK}, top_p=${written.topP})`,
+        `text = generate(model, tokens, max_new_tokens=${written.count}, strategy=strategy).tokens[0]`] : []),
+      ...(lines.length ? ["changes = []", ...lines, ""] : []),
+      ...(rules.length ? ["", "# The model by other rules.", ...rules, ""] : []),
+      ...(lines.length ? ["with ExitStack() as stack:", "    for tap, change in changes:", "        stack.enter_context(intervene(model, {tap: change}))", `    after = ${asked}[0].softmax(-1)`] : [`after = ${asked}[0].softmax(-1)`]),
+      "",
+      `for token in before[${state.position}].topk(5).indices.tolist():`,
+      `    print(${names}, f"{before[${state.position}, token]:.3f} -> {after[${state.position}, token]:.3f}")`,
+      "",
+    ].join("\n");
+  }
+
+  // The component ----------------------------------------------------------------------------------
+
+  async function start(root) {
+    const source = root.querySelector(".lm-weights");
+    if (!source || root.live) return;
+    root.live = true;
+    root.querySelector(".lm-live")?.remove(); // of a page that was saved with it
+    const data = JSON.parse(root.querySelector(".lm-told").textContent);
+    const waiting = make("div", { class: "lm-live" }, make("p", { role: "status" }, "The model is on its way \u2026"));
+    root.prepend(waiting);
+    followTheme(waiting);
+    try {
+      const buffer = bytes(await delivered(source));
+      const engine = await hired(data.packed, buffer);
+      waiting.remove();
+      root.dataset.live = "";
+      build(root, data, engine, buffer);
+    } catch (error) {
+      delete root.dataset.live; // the drawing stays
+      root.live = false;
+      waiting.replaceChildren(make("p", { class: "lm-wrong", role: "alert" }, error.message),
+        button("Try again", () => { waiting.remove(); start(root); }));
+    }
+  }
+
+  function build(root, data, engine, buffer) {
+    let number = 1; // no other one of the page has it
+    while (document.getElementById(`lm-${number}-panel`)) number += 1;
+    const id = `lm-${number}`;
+    const { L, H } = data.packed.sizes;
+    const headsAt = new Map(engine.names);
+    const cut = cutter(data);
+    const name = (token) => data.names[token];
+    const near = (token) => bdi(`\u201c${name(token)}\u201d`);
+
+    const state = {
+      text: data.texts[0], position: null, layer: 0, head: 0, weighted: false, tab: "next",
+      experiment: { off: [], instead: "zero", donor: 0, patch: null, steer: null, switches: [] },
+    };
+    let cutting = { tokens: [], unknown: [] };
+    let seen = null; // the last answer
+    let hidden = null; // what a reader is to guess before it is shown
+    let guesses = { right: 0, all: 0 };
+    let settled = ""; // the experiment that was revealed last
+    let written = null; // how the text was written on
+    const tokens = () => cutting.tokens;
+
+    // The text.
+    const area = make("textarea", { rows: 2, spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
+    const [pickLabel, pick] = select("Or pick one", [["", "your own"], ...data.texts.map((text, at) => [at, text.length > 60 ? `${text.slice(0, 59)}\u2026` : text])], 0);
+    const limits = make("div", {});
+    const strip = make("div", { class: "lm-strip", role: "radiogroup", "aria-label": "Choose a position" });
+    const wrong = make("p", { class: "lm-wrong", role: "alert", hidden: true });
+    const [status, say] = speaker();
+    const slow = make("p", { class: "lm-note", hidden: true });
+
+    // What is switched off.
+    const offRows = [];
+    const offBoxes = new Map();
+    for (let layer = 0; layer < L; layer += 1) {
+      const places = [...Array.from({ length: H }, (_, h) => [`${layer}.${h}`, `layer ${layer}, head ${h}`]), [`${layer}.n`, `layer ${layer}, network`], [`${layer}.b`, `layer ${layer}, whole block`]];
+      offRows.push([`layer ${layer}`, ...places.map(([key, label]) => {
+        const box = make("input", { type: "checkbox", value: key, "aria-label": `Switch off ${label}` });
+        offBoxes.set(key, box);
+        return make("label", { title: label }, box);
+      })]);
+    }
+    const [insteadLabel, instead] = select("In its place", [["zero", "zeros"], ["mean", "its mean over kept sentences"], ["resample", "its value on another sentence"]], "zero");
+    const other = button("Take another sentence", () => { state.experiment.donor = (state.experiment.donor + 1) % data.packed.kept.shape[0]; refresh(); });
+    const donorNote = make("p", { class: "lm-note" });
+    const offFold = fold("Switch off", true, make("div", { class: "lm-scroll", tabindex: 0, role: "group", "aria-label": "What is switched off" },
+      table("Tick any set of parts.", ["off", ...Array.from({ length: H }, (_, h) => `h${h}`), "network", "block"], offRows, { class: "lm-off" })), insteadLabel, donorNote, other);
+
+    // What is patched.
+    const [patchLabel, patchText] = input("Second sentence", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
+    const [tapLabel, tap] = select("Taken at", [["", "nowhere"], ...engine.names.map(([each]) => [each, each])], "");
+    const [patchHeadLabel, patchHead] = select("Head", [["", "all"], ...Array.from({ length: H }, (_, h) => [h, h])], "");
+    const [patchAtLabel, patchAt] = input("Put at position (none: all)", { type: "number", min: 0, step: 1 });
+    const [patchFromLabel, patchFrom] = input("From its position (none: the same)", { type: "number", min: 0, step: 1 });
+    const patchFold = fold("Patch from a second sentence", false, patchLabel, make("div", { class: "lm-row" }, tapLabel, patchHeadLabel), make("div", { class: "lm-row" }, patchAtLabel, patchFromLabel));
+
+    // Where it is led.
+    const [towardsLabel, towards] = input("Towards", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
+    const [awayLabel, away] = input("Away from", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
+    const [depthLabel, depth] = select("After", Array.from({ length: L + 1 }, (_, d) => [d, d ? `block ${d - 1}` : "the embedding"]), Math.min(1, L));
+    const [doseLabel, dose, tellDose] = slider("Dose", { min: -4, max: 4, step: 0.25, value: 0 }, (value) => signed(value, 2));
+    const steerFold = fold("Steer", false, make("div", { class: "lm-row" }, towardsLabel, awayLabel, depthLabel), doseLabel,
+      note("Added at every position: dose \u00d7 (last state of the first text \u2212 last state of the second)."));
+    [towards.value, away.value] = data.steer;
+
+    // Other rules.
+    const { norm, positions } = data.packed.config;
+    const rules = [
+      ...(positions === "none" ? [] : [["positions", "positions off (every token stands at 0)"]]),
+      ["scale", "scores without their scale"],
+      ...(norm === "rms" || norm === "none" ? [] : [["mean", "norms without their mean"]]),
+      ["mask", "no causal mask"],
+    ].map(([key, label]) => check(label, key));
+    const rulesFold = fold("Change the rules", false, ...rules.map(([label]) => label));
+
+    const [predictLabel, predict] = check("I predict first, then it is revealed", "predict");
+    const reset = button("Whole model again", () => { clear(); refresh(); });
+
+    // What is seen.
+    const readout = make("div", { class: "lm-readout" });
+    const guess = make("div", { class: "lm-guess", role: "group", "aria-label": "Predict first", hidden: true });
+    const views = [["next", "Next token"], ["heads", "Heads"], ["lens", "Lens"], ["ledger", "Ledger"], ["write", "Write on"], ["luck", "Was that luck?"]];
+    const { list, panel, show } = tabs(id, "What is seen", views, (key) => { state.tab = key; refresh(); });
+    const experimentBox = make("section", { "aria-label": "The experiment" }, make("p", { class: "lm-heading" }, "What if \u2026"), offFold, patchFold, steerFold, rulesFold, predictLabel, make("div", { class: "lm-buttons" }, reset));
+    const results = make("section", { "aria-label": "What the model says" }, readout, guess, list, panel);
+    const address = make("input", { type: "text", readonly: true, "aria-label": "Address of this state" });
+    const code = make("pre", {}, make("code", {}));
+    const codeBox = make("div", { hidden: true }, scroll("The experiment as Python", code));
+    const shareBox = make("div", { hidden: true }, labelled("Address of this state", address));
+    const copied = (text, what) => {
+      const done = () => say(`${what} is in the clipboard.`);
+      try { navigator.clipboard.writeText(text).then(done, () => {}); } catch { /* it can be taken by hand */ }
+    };
+    const share = button("Share", () => {
+      address.value = addressOf();
+      shareBox.hidden = false;
+      address.select();
+      copied(address.value, "The address");
+    });
+    const pythonButton = button("As Python", () => {
+      codeBox.hidden = !codeBox.hidden;
+      pythonButton.setAttribute("aria-expanded", !codeBox.hidden);
+      if (!codeBox.hidden) { tellCode(); copied(code.textContent, "The code"); }
+    }, { "aria-expanded": "false" });
+
+    const box = make("div", { class: "lm-live", role: "region", "aria-label": data.title },
+      make("div", { class: "lm-source" }, labelled(`Text (the model reads at most ${data.most} ${data.unit})`, area), make("div", {}, pickLabel, limits)),
+      wrong, slow, strip, make("div", { class: "lm-columns" }, experimentBox, results), make("div", { class: "lm-buttons" }, share, pythonButton), shareBox, codeBox, status);
+    root.prepend(box);
+    followTheme(box, () => { if (seen) draw(); });
+
+    // From the controls to the state ----------------------------------------------------------------
+
+    function clear() {
+      for (const each of offBoxes.values()) each.checked = false;
+      for (const [, each] of rules) each.checked = false;
+      tap.value = "";
+      dose.value = 0;
+      tellDose();
+      read();
+    }
+
+    const whole = (field) => (field.value.trim() === "" || !(Number(field.value) >= 0) ? null : Math.floor(Number(field.value)));
+    const last = (text) => cut(text).tokens.slice(-data.most);
+
+    function read() {
+      const { experiment } = state;
+      state.text = area.value;
+      cutting = cut(state.text);
+      const all = cutting.tokens.length;
+      cutting.tokens = cutting.tokens.slice(-data.most);
+      experiment.off = [...offBoxes].filter(([, each]) => each.checked).map(([key]) => key);
+      experiment.instead = instead.value;
+      const many = headsAt.get(tap.value) || 1;
+      patchHeadLabel.hidden = many < 2;
+      Array.from(patchHead.options).forEach((option, at) => { option.hidden = option.disabled = at > many; });
+      const position = whole(patchAt);
+      experiment.patch = tap.value && patchText.value ? {
+        text: patchText.value, tokens: last(patchText.value), tap: tap.value, head: many < 2 || patchHead.value === "" ? null : Math.min(Number(patchHead.value), many - 1),
+        position, row: position === null ? null : whole(patchFrom) ?? position,
+      } : null;
+      experiment.steer = Number(dose.value) ? { towardsText: towards.value, awayText: away.value, towards: last(towards.value), away: last(away.value), depth: Number(depth.value), dose: Number(dose.value) } : null;
+      experiment.switches = rules.filter(([, each]) => each.checked).map(([, each]) => each.value);
+      other.hidden = donorNote.hidden = instead.value !== "resample";
+      donorNote.textContent = `What stands in comes from kept sentence ${experiment.donor}.`;
+      tellLimits(all);
+    }
+
+    function tellLimits(all) {
+      const told = [];
+      const { unknown } = cutting;
+      if (all > data.most) told.push(`The text has ${all} ${data.unit}: the model reads the last ${data.most}; the first ${all - data.most} are left out.`);
+      if (unknown.length) told.push(`The model has never seen ${unknown.slice(0, 4).map((one) => `\u201c${one}\u201d`).join(", ")}${unknown.length > 4 ? " and more" : ""}: left out.`);
+      if (data.cut === "bytes" && tokens().some((token) => token > 126)) told.push("A letter beyond ASCII is several bytes, of which the model has seen few or none: what it says after them is worth little.");
+      limits.replaceChildren(...told.map((text) => note(text)));
+    }
+
+    // Asking ----------------------------------------------------------------------------------------
+
+    let asking = false;
+    let again = false;
+    async function refresh() {
+      read();
+      if (asking) { again = true; return; }
+      asking = true;
+      do {
+        again = false;
+        await once();
+      } while (again);
+      asking = false;
+    }
+
+    async function once() {
+      const n = tokens().length;
+      const position = state.position === null ? n - 1 : clamp(state.position, 0, n - 1);
+      if (!n) {
+        [seen, hidden] = [null, null];
+        guess.hidden = true;
+        strip.replaceChildren();
+        panel.replaceChildren();
+        readout.replaceChildren("The text is empty: type something, or pick a sentence.");
+        return;
+      }
+      const given = { tokens: tokens(), experiment: state.experiment, position, want: [state.tab], layer: state.layer, head: state.head, weighted: state.weighted };
+      const began = performance.now();
+      try {
+        seen = await engine.ask("look", given);
+        seen.tokens = given.tokens;
+        wrong.hidden = true;
+      } catch (error) {
+        wrong.textContent = error.message;
+        wrong.hidden = false;
+        return;
+      }
+      const took = performance.now() - began;
+      box.dataset.milliseconds = took.toFixed(1);
+      if (took > 250) {
+        slow.textContent = `This device is slow for it: an answer took ${Math.round(took)} ms${engine.inWorker ? "" : ", in the page itself because workers are not allowed here"}. Shorter texts are faster.`;
+        slow.hidden = false;
+      }
+      const key = JSON.stringify(state.experiment);
+      hidden = predict.checked && seen.changed && key !== settled ? key : null;
+      if (!seen.changed) settled = "";
+      draw();
+    }
+
+    // Drawing ---------------------------------------------------------------------------------------
+
+    function sentence() {
+      const [before, after] = [seen.sides[0], seen.sides[seen.sides.length - 1]];
+      const at = seen.position;
+      const first = ["Position ", `${at}, after `, near(seen.tokens[at]), ": most likely next is "];
+      if (!seen.changed) {
+        const own = [...first, near(before.token[at]), ` (${plain(before.chance[at])}).`];
+        if (at + 1 < seen.n) own.push(" The text goes on with ", near(seen.tokens[at + 1]), `, which costs ${plain(before.loss[at])} nats.`);
+        return own;
+      }
+      const mean = (values) => values.reduce((sum, one) => sum + one, 0) / values.length;
+      const cost = seen.n > 1 ? mean(after.loss.slice(0, -1)) - mean(before.loss.slice(0, -1)) : 0;
+      return [`${described()} `, ...first, near(after.token[at]), ` (${plain(after.chance[at])})`,
+        ...(after.token[at] === before.token[at] ? [`, as in the whole model (${plain(before.chance[at])}).`] : ["; in the whole model it is ", near(before.token[at]), ` (${plain(before.chance[at])}).`]),
+        ` The prediction moves by ${plain(seen.shift[at], 3)} nats (KL) here and by ${plain(mean(seen.shift), 3)} on average; the text costs ${signed(cost)} nats a token.`];
+    }
+
+    function described() {
+      const { off, instead: how, patch, steer, switches } = state.experiment;
+      const told = [];
+      const part = (key) => { const [layer, what] = key.split("."); return what === "n" ? `network ${layer}` : what === "b" ? `block ${layer}` : `head ${layer}.${what}`; };
+      if (off.length) told.push(`without ${off.length > 6 ? `${off.length} parts` : off.map(part).join(", ")} (${{ zero: "zeros", mean: "mean", resample: "another sentence" }[how]})`);
+      if (patch) told.push(`with ${patch.tap} patched`);
+      if (steer) told.push(`steered by ${signed(steer.dose, 2)}`);
+      for (const one of switches) told.push({ positions: "positions off", scale: "scores unscaled", mean: "norms without mean", mask: "no causal mask" }[one]);
+      const text = told.join("; ");
+      return `${text[0].toUpperCase()}${text.slice(1)}.`;
+    }
+
+    function draw() {
+      drawStrip();
+      guess.hidden = !hidden;
+      panel.hidden = list.hidden = !!hidden;
+      if (hidden) {
+        drawGuess();
+        return;
+      }
+      const words = sentence();
+      readout.replaceChildren(...words.map((word) => (word instanceof Node ? word.cloneNode(true) : word)));
+      say(readout.textContent);
+      if (!codeBox.hidden) tellCode();
+      const focused = panel.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+      ({ next: drawNext, heads: drawHeads, lens: drawLens, ledger: drawLedger, write: drawWrite, luck: drawLuck })[state.tab]();
+      if (focused) panel.querySelector(`[data-key="${focused}"]`)?.focus();
+    }
+
+    function drawStrip() {
+      const had = strip.contains(document.activeElement);
+      const most = Math.max(...seen.shift, 0.05);
+      while (strip.children.length > seen.n) strip.lastChild.remove();
+      while (strip.children.length < seen.n) strip.append(make("button", { type: "button", role: "radio" }, bdi(""), make("i", { class: "lm-bar", "aria-hidden": "true" })));
+      Array.from(strip.children).forEach((each, at) => {
+        const told = name(seen.tokens[at]);
+        const moved = seen.changed && !hidden ? `, moves by ${plain(seen.shift[at], 2)} nats` : "";
+        each.lastChild.style.setProperty("--lm-share", seen.changed && !hidden ? seen.shift[at] / most : 0);
+        const label = `${at}, ${told}${moved}`;
+        if (each.getAttribute("aria-label") === label) return;
+        each.firstChild.textContent = told;
+        each.setAttribute("aria-label", label);
+      });
+      mark(strip, seen.position, "aria-checked");
+      if (had) strip.children[seen.position].focus();
+    }
+
+    function drawGuess() {
+      const before = seen.sides[0];
+      const token = before.token[seen.position];
+      const chance = seen.shown.find(([each]) => each === token);
+      const reveal = (said) => {
+        const moved = chance[2] - chance[1];
+        const is = Math.abs(moved) < 0.05 ? "about the same" : moved < 0 ? "less likely" : "more likely";
+        guesses = { right: guesses.right + (said === is), all: guesses.all + 1 };
+        settled = hidden;
+        hidden = null;
+        draw();
+        readout.prepend(make("b", {}, `You said ${said}, and it is ${is}: ${plain(chance[1])} before, ${plain(chance[2])} now (${guesses.right} of ${guesses.all} right). `));
+        say(readout.textContent);
+        list.querySelector("[aria-selected=true]").focus();
+      };
+      readout.replaceChildren(`${described()} What happens?`);
+      guess.replaceChildren(make("p", {}, "In the whole model ", near(token), ` is likeliest next, with ${plain(chance[1])}. With the change it will be \u2026`),
+        make("div", { class: "lm-buttons" }, ...["less likely", "about the same", "more likely"].map((said) => button(said, () => reveal(said)))));
+      say(`${readout.textContent} ${guess.textContent}`);
+    }
+
+    function drawNext() {
+      const heads = ["next token", seen.changed ? "whole model" : "probability", ...(seen.changed ? ["changed", "difference"] : [])];
+      const rows = seen.shown.map(([token, before, after]) => [bdi(name(token)), bar(before, plain(before, 3), seen.changed),
+        ...(seen.changed ? [bar(after, plain(after, 3)), signed(after - before)] : [])]);
+      panel.replaceChildren(scroll("Next tokens", table(`What comes after position ${seen.position}`, heads, rows)));
+    }
+
+    function drawHeads() {
+      if (!seen.pattern) return; // on its way
+      const grid = make("div", { class: "lm-heads", role: "radiogroup", "aria-label": "Choose a head" });
+      grid.style.gridTemplateColumns = `repeat(${H}, auto)`;
+      for (let l = 0; l < L; l += 1) {
+        for (let h = 0; h < H; h += 1) grid.append(make("button", { type: "button", role: "radio", "aria-label": `Layer ${l}, head ${h}`, "data-key": `${l}.${h}` }, `${l}.${h}`));
+      }
+      group(grid, L * H, () => H, (at) => { [state.layer, state.head] = [Math.floor(at / H), at % H]; mark(grid, at, "aria-checked"); refresh(); });
+      mark(grid, state.layer * H + state.head, "aria-checked");
+      const [label, how] = select("Shown", [["raw", "weights as they are"], ["weighted", "weights \u00d7 length of what the head makes of the value"]], state.weighted ? "weighted" : "raw");
+      how.dataset.key = "shown";
+      how.addEventListener("change", () => { state.weighted = how.value === "weighted"; refresh(); });
+      const told = seen.pattern.map((pattern, side) => {
+        const own = Array.from(pattern.subarray(seen.position * seen.n, (seen.position + 1) * seen.n));
+        const best = own.indexOf(Math.max(...own));
+        return make("p", {}, `${seen.changed ? ["Whole: ", "Changed: "][side] : ""}from position ${seen.position}, `, near(seen.tokens[seen.position]), `, it looks most at position ${best}, `, near(seen.tokens[best]), ` (${plain(own[best])}).`);
+      });
+      const figures = seen.pattern.map((pattern, side) => {
+        const canvas = make("canvas", { role: "img", "aria-label": `Pattern of layer ${state.layer}, head ${state.head}; the sentence above says where it looks` });
+        paint(canvas, pattern);
+        canvas.addEventListener("click", (event) => {
+          state.position = Math.floor((event.offsetY / canvas.clientHeight) * seen.n);
+          refresh();
+        });
+        return make("figure", {}, make("figcaption", {}, seen.changed ? ["whole model", "changed"][side] : "rows ask, columns are asked"), canvas);
+      });
+      panel.replaceChildren(make("div", { class: "lm-row" }, grid, label), make("p", { class: "lm-note" }, `Layer ${state.layer}, head ${state.head}`), ...told, make("div", { class: "lm-matrices" }, ...figures));
+    }
+
+    const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    function paint(canvas, pattern) {
+      const { n } = seen;
+      const cell = Math.max(3, Math.floor(Math.min(seen.changed ? 220 : 300, box.clientWidth - 40) / n));
+      canvas.width = canvas.height = n;
+      canvas.style.width = canvas.style.height = `${cell * n}px`;
+      const most = state.weighted ? Math.max(...pattern, 1e-9) : 1;
+      const [none, half, full] = ["--lm-none", "--lm-half", "--lm-full"].map((each) => rgb(colour(box, each)));
+      const context = canvas.getContext("2d");
+      const image = context.createImageData(n, n);
+      const seesAll = state.experiment.switches.includes("mask");
+      pattern.forEach((value, at) => {
+        const [q, k] = [Math.floor(at / n), at % n];
+        const share = clamp(value / most, 0, 1);
+        const [from, to, part] = share < 0.25 ? [none, half, share * 4] : [half, full, (share - 0.25) / 0.75];
+        for (let c = 0; c < 3; c += 1) image.data[4 * at + c] = from[c] + (to[c] - from[c]) * part;
+        image.data[4 * at + 3] = k <= q || seesAll ? (q === seen.position ? 255 : 215) : 0;
+      });
+      context.putImageData(image, 0, 0);
+    }
+
+    function drawLens() {
+      if (!seen.lens) return;
+      const first = clamp(seen.position - 11, 0, Math.max(0, seen.n - 16));
+      const shown = Array.from({ length: Math.min(16, seen.n) }, (_, i) => first + i);
+      const one = (lens, caption) => {
+        const made = table(caption, ["depth", ...shown.map((t) => `${t}`)], [
+          ...lens.map((depths, d) => [d ? `after block ${d - 1}` : "embedding", ...shown.map((t) => bdi(name(depths[t][0])))]).reverse(),
+          ["token read", ...shown.map((t) => bdi(name(seen.tokens[t])))]], { class: "lm-lens" });
+        made.querySelectorAll("tbody tr").forEach((line, at) => line.querySelectorAll("td").forEach((cell, t) => {
+          const chance = at <= L ? lens[L - at][shown[t]][1] : 0;
+          cell.style.setProperty("--lm-share", chance);
+          if (at <= L) cell.title = plain(chance);
+          if (shown[t] === seen.position) cell.className = "lm-here";
+        }));
+        return made;
+      };
+      const depths = seen.lens[seen.lens.length - 1];
+      const words = depths.map((each, d) => [`${d ? `after block ${d - 1}` : "the embedding alone"}: `, near(each[seen.position][0]), ` (${plain(each[seen.position][1])})${d < L ? "; " : "."}`]).flat();
+      panel.replaceChildren(make("p", {}, `At position ${seen.position}, `, ...words), scroll("Logit lens", ...seen.lens.map((lens, side) =>
+        one(lens, `${seen.changed ? ["Whole model: ", "Changed: "][side] : ""}likeliest next token if the stream were read at each depth; the darker, the likelier`))));
+    }
+
+    function drawLedger() {
+      if (!seen.ledger) return;
+      const token = seen.ledgerToken;
+      const part = (key) => {
+        if (key === "embedding") return "embedding";
+        const [layer, what] = key.split(".");
+        return { a: `layer ${layer}, attention\u2019s bias`, n: `layer ${layer}, network` }[what] || `layer ${layer}, head ${what}`;
+      };
+      const sums = seen.ledger[0].parts[0].push !== null;
+      const heads = ["what is added", "length", ...(sums ? [`push on \u201c${name(token)}\u201d`] : []), ...(seen.changed ? ["length, changed", ...(sums ? ["push, changed"] : [])] : [])];
+      const [before, after] = [seen.ledger[0], seen.ledger[seen.ledger.length - 1]];
+      const cells = (entry) => [plain(entry.length), ...(sums ? [signed(entry.push, 2)] : [])];
+      const rows = before.parts.map((entry, at) => [part(entry.name), ...cells(entry), ...(seen.changed ? cells(after.parts[at]) : [])]);
+      rows.push(["the stream, in sum", ...cells(before.stream), ...(seen.changed ? cells(after.stream) : [])]);
+      panel.replaceChildren(scroll("Ledger", table(`What each part adds to the stream at position ${seen.position}`, heads, rows)),
+        ...(sums ? [note("Push: what a part adds by itself to the logit of the whole model\u2019s likeliest token, minus the mean over all tokens, the final norm\u2019s scale held.")] : []));
+    }
+
+    // Writing on.
+    const [temperatureLabel, temperature] = slider("Temperature", { min: 0.1, max: 2, step: 0.1, value: 0.8 }, (value) => plain(value, 1));
+    const [topKLabel, topK] = input("Top-k (none: all)", { type: "number", min: 1, step: 1 });
+    const [topPLabel, topP] = slider("Top-p", { min: 0.05, max: 1, step: 0.05, value: 1 }, (value) => plain(value));
+    const [seedLabel, seed] = input("Seed", { type: "number", min: 0, step: 1, value: 0 });
+    const [countLabel, count] = input("Tokens", { type: "number", min: 1, max: data.packed.sizes.room, step: 1, value: 48 });
+    const texts = make("div", { "aria-live": "polite" });
+    const go = button("Write on", async () => {
+      read();
+      if (!tokens().length) return;
+      const sampling = { temperature: Number(temperature.value), topK: whole(topK) || null, topP: Number(topP.value), seed: (whole(seed) || 0) % 2 ** 32 };
+      const most = data.packed.sizes.room - tokens().length;
+      const given = { tokens: tokens(), sampling, count: clamp(whole(count) || 1, 1, most) };
+      go.disabled = true;
+      try {
+        const sides = [["whole model", {}], ...(seen && seen.changed ? [["changed", state.experiment]] : [])];
+        const found = [];
+        for (const [who, experiment] of sides) {
+          const own = await engine.ask("sample", { ...given, experiment });
+          found.push(make("div", {}, make("p", { class: "lm-note" }, `${who}, ${own.length} ${data.unit}:`), make("p", { class: "lm-written" }, joined(data, given.tokens), data.cut === "words" ? " " : "", make("b", {}, joined(data, own)))));
+        }
+        written = { ...sampling, count: given.count };
+        texts.replaceChildren(...found);
+        if (!codeBox.hidden) tellCode();
+      } catch (error) {
+        texts.replaceChildren(make("p", { class: "lm-wrong" }, error.message));
+      }
+      go.disabled = false;
+    });
+    const writing = [make("div", { class: "lm-row" }, temperatureLabel, topPLabel, topKLabel, seedLabel, countLabel), make("div", { class: "lm-buttons" }, go), texts];
+    function drawWrite() {
+      if (panel.firstChild !== writing[0]) panel.replaceChildren(...writing);
+    }
+
+    // Was that luck? The same change on every kept sentence, in pieces, by several workers where there may be.
+    const total = data.packed.kept.shape[0];
+    const verdict = make("div", { "aria-live": "polite" });
+    const progress = make("progress", { max: total, value: 0, "aria-label": "Sentences done", hidden: true });
+    let crew = null;
+    const ask = button(`Ask ${total} kept sentences`, async () => {
+      const began = performance.now();
+      const { experiment } = state;
+      const own = seen.n > 1 ? seen.sides[1].loss.slice(0, -1).reduce((sum, one, at) => sum + one - seen.sides[0].loss[at], 0) / (seen.n - 1) : null;
+      ask.disabled = true;
+      progress.hidden = false;
+      verdict.replaceChildren();
+      try {
+        if (!crew) {
+          const more = engine.inWorker ? clamp((navigator.hardwareConcurrency || 2) - 1, 1, 4) : 0;
+          crew = more ? await Promise.all(Array.from({ length: more }, () => hired(data.packed, buffer))) : [engine];
+        }
+        const found = new Array(total);
+        const [piece, share] = [crew[0].inWorker ? 8 : 2, Math.ceil(total / crew.length)];
+        let done = 0;
+        // Each has its own stretch, so that what it has computed serves the next question.
+        await Promise.all(crew.map(async (each, at) => {
+          const end = Math.min(total, (at + 1) * share);
+          for (let from = at * share; from < end; from += piece) {
+            const to = Math.min(end, from + piece);
+            (await each.ask("luck", { experiment, from, to })).forEach((value, i) => { found[from + i] = value; });
+            done += to - from;
+            progress.value = done;
+          }
+        }));
+        drawVerdict(found, own, performance.now() - began);
+      } catch (error) {
+        verdict.replaceChildren(make("p", { class: "lm-wrong" }, error.message));
+      }
+      progress.hidden = true;
+      ask.disabled = false;
+    });
+
+    function drawVerdict(found, own, took) {
+      const count = found.length;
+      const mean = found.reduce((sum, one) => sum + one, 0) / count;
+      const spread = Math.sqrt(found.reduce((sum, one) => sum + (one - mean) ** 2, 0) / (count - 1));
+      const half = (1.96 * spread) / Math.sqrt(count);
+      const order = [...found].sort((a, b) => a - b);
+      const at = (share) => order[Math.round(share * (count - 1))];
+      const more = found.filter((one) => one > 0).length;
+      box.dataset.luck = JSON.stringify(found);
+      const told = [`On ${count} kept sentences the change costs ${signed(mean)} nats a token on average (95 % interval ${signed(mean - half)} to ${signed(mean + half)}). Single sentences spread by ${plain(spread, 3)} (standard deviation): half of them lie between ${signed(at(0.25))} and ${signed(at(0.75))}, all between ${signed(order[0])} and ${signed(order[count - 1])}; ${more} of ${count} cost more than before.`];
+      if (own !== null) told.push(` Yours: ${signed(own)}, more than ${Math.round((100 * found.filter((one) => one < own).length) / count)} % of them.`);
+      told.push(` It took ${plain(took / 1000, 1)} s.`);
+      const canvas = make("canvas", { class: "lm-drawn", role: "img", "aria-label": "Histogram of the costs; the sentence above says it in numbers" });
+      verdict.replaceChildren(make("p", {}, ...told), canvas);
+      histogram(canvas, order, own);
+    }
+
+    function histogram(canvas, order, own) {
+      const [width, height] = [Math.min(460, panel.clientWidth - 8), 130];
+      const density = window.devicePixelRatio || 1;
+      [canvas.width, canvas.height] = [width * density, height * density];
+      [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
+      const context = canvas.getContext("2d");
+      context.scale(density, density);
+      const low = Math.min(order[0], own ?? 0, 0);
+      const high = Math.max(order[order.length - 1], own ?? 0, 1e-6);
+      const bins = new Array(32).fill(0);
+      const x = (value) => 8 + ((value - low) / (high - low || 1)) * (width - 16);
+      for (const one of order) bins[clamp(Math.floor(((one - low) / (high - low || 1)) * 32), 0, 31)] += 1;
+      const most = Math.max(...bins);
+      const ink = colour(box, "--lm-ink");
+      context.fillStyle = colour(box, "--lm-second");
+      bins.forEach((number, at) => { const tall = (number / most) * 78; context.fillRect(8 + (at * (width - 16)) / 32 + 0.5, 104 - tall, (width - 16) / 32 - 1, tall); });
+      context.fillStyle = context.strokeStyle = ink;
+      context.fillRect(8, 104, width - 16, 1);
+      context.font = "12px system-ui, sans-serif";
+      context.textAlign = "center";
+      const line = (value, text, top) => {
+        context.fillRect(x(value) - 0.75, top, 1.5, 104 - top);
+        context.fillText(text, clamp(x(value), 26, width - 26), top - 4);
+      };
+      line(0, "no change", 26);
+      if (own !== null) line(own, "yours", 13);
+      context.textAlign = "start";
+      context.fillText(signed(low), 8, 120);
+      context.textAlign = "end";
+      context.fillText(`${signed(high)} nats a token`, width - 8, 120);
+    }
+
+    function drawLuck() {
+      ask.disabled = !seen.changed || progress.hidden === false;
+      const words = make("p", {}, seen.changed
+        ? "One sentence is a story. The same change on kept sentences that nobody chose:"
+        : "Change something first: switch a head off, patch, steer, or change a rule. Then ask whether its effect on your sentence was luck.");
+      if (verdict.dataset.of !== JSON.stringify([state.experiment, seen.tokens])) verdict.replaceChildren();
+      verdict.dataset.of = JSON.stringify([state.experiment, seen.tokens]);
+      panel.replaceChildren(words, make("div", { class: "lm-buttons" }, ask), progress, verdict);
+    }
+
+    // Sharing ---------------------------------------------------------------------------------------
+
+    const kept = () => {
+      const { experiment } = state;
+      const controls = { patch: [patchText.value, tap.value, patchHead.value, patchAt.value, patchFrom.value], steer: [towards.value, away.value, depth.value, dose.value] };
+      return { t: state.text, p: state.position, v: state.tab, l: state.layer, h: state.head, o: experiment.off, i: experiment.instead, d: experiment.donor, w: experiment.switches, ...controls };
+    };
+    const addressOf = () => `${location.href.split("#")[0]}#live=${data.version}~${packState(kept())}`;
+    const tellCode = () => { code.firstChild.textContent = python(data, { ...state, position: seen ? seen.position : 0 }, tokens(), (each) => headsAt.get(each), written); };
+
+    // Takes the state of an address, where it is one of this model; otherwise says why not.
+    function take() {
+      const found = /^#live=([^~]+)~(.+)$/.exec(location.hash);
+      if (!found || number > 1) return;
+      const refuse = (why) => { limits.append(note(why)); };
+      if (found[1] !== data.version) {
+        refuse("This address is from another version of the page or of its model: the experiment begins anew.");
+        return;
+      }
+      try {
+        const told = unpackState(found[2]);
+        area.value = `${told.t}`.slice(0, 4000);
+        state.position = Number.isInteger(told.p) ? told.p : null;
+        [state.layer, state.head] = [clamp(told.l | 0, 0, L - 1), clamp(told.h | 0, 0, H - 1)];
+        for (const key of told.o) if (offBoxes.has(key)) offBoxes.get(key).checked = true;
+        for (const [, each] of rules) each.checked = told.w.includes(each.value);
+        if (["zero", "mean", "resample"].includes(told.i)) instead.value = told.i;
+        state.experiment.donor = clamp(told.d | 0, 0, total - 1);
+        const set = (field, value) => { field.value = `${value ?? ""}`; };
+        [patchText, tap, patchHead, patchAt, patchFrom].forEach((field, at) => set(field, told.patch[at]));
+        [towards, away, depth, dose].forEach((field, at) => set(field, told.steer[at]));
+        if (tap.selectedIndex < 0) tap.value = "";
+        if (patchHead.selectedIndex < 0) patchHead.value = "";
+        if (depth.selectedIndex < 0) depth.value = "0";
+        tellDose();
+        patchFold.open = !!tap.value;
+        steerFold.open = Number(dose.value) !== 0;
+        rulesFold.open = told.w.length > 0;
+        pick.value = "";
+        if (views.some(([key]) => key === told.v)) state.tab = told.v;
+      } catch {
+        refuse("This address cannot be read: the experiment begins anew.");
+      }
+    }
+
+    // Begin -----------------------------------------------------------------------------------------
+
+    area.value = data.texts[0];
+    take();
+    pick.addEventListener("change", () => { if (pick.value !== "") { area.value = data.texts[Number(pick.value)]; state.position = null; refresh(); } });
+    area.addEventListener("input", () => { pick.value = ""; state.position = null; refresh(); });
+    experimentBox.addEventListener("input", () => refresh());
+    group(strip, 1, () => 1, (at) => { state.position = at; mark(strip, at, "aria-checked"); refresh(); });
+    const limit = limits.textContent;
+    const refused = limit ? limits.cloneNode(true) : null;
+    show(state.tab);
+    if (refused) limits.append(...refused.childNodes);
+  }
+
+  // A notebook inserts the HTML and runs its script later, or again: every box that has not begun begins.
+  document.querySelectorAll(".live-model:has(.lm-weights)").forEach(start);
+})();

@@ -1,0 +1,512 @@
+"""A live model in a browser: typing, experiments, keyboard, themes, a telephone, bad input; from a file."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from bookpress.sphinx.live import moved
+from measured_transformer import Config, Decoder
+from measured_transformer.analysis.ablation import Component, ablated
+from measured_transformer.inference.generate import generate
+from measured_transformer.inference.sampling import Sampling
+from measured_transformer.internals.capture import capture
+from measured_transformer.tasks.task import Batch
+from measured_transformer.viewer.live import live
+
+WORDS = ["the", "cat", "saw", "dogs", "and", "<b>ran</b>"]
+CONFIG = Config(vocab=6, d_model=24, n_layers=2, n_heads=3, positions="rotary")
+
+
+def model_of(config):
+    torch.manual_seed(0)
+    model = Decoder(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(2.0)  # sure of itself, so that changes show
+    return model
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """A model of words, and one of bytes."""
+    of_words = live(
+        model_of(CONFIG), ["the cat saw dogs and", "dogs saw"], tokens=WORDS, title="Of words"
+    )
+    byte_config = CONFIG.replace(vocab=256, positions="learned", max_length=80)
+    return of_words, live(model_of(byte_config), ["a cat, a cat", "zz"], title="Of bytes")
+
+
+@pytest.fixture(scope="module")
+def files_of(tmp_path_factory, shown):
+    folder = tmp_path_factory.mktemp("live")
+    return [each.save(folder / f"{at}.html") for at, each in enumerate(shown)]
+
+
+@pytest.fixture
+def opened(browser, files_of):
+    """Open a page; whatever it asks for or complains about fails."""
+    contexts, complaints = [], []
+
+    def open_page(which=0, width=1000, theme="light", before="", hash="", path=None, **more):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=theme, **more
+        )
+        contexts.append(context)
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url.startswith(("file:", "data:", "blob:"))
+                else complaints.append(request.url)
+            ),
+        )
+        if before:
+            page.add_init_script(before)
+        page.goto((path or files_of[which]).as_uri() + hash)
+        if more.get("java_script_enabled", True):
+            page.locator(".lm-strip button").first.wait_for()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def readout(page):
+    return page.locator(".lm-readout").inner_text()
+
+
+def type_in(page, text):
+    page.get_by_label(re.compile("^Text")).fill(text)
+    settled(page)
+
+
+def settled(page):
+    page.wait_for_timeout(250)
+
+
+def off(page, label):
+    page.get_by_label(f"Switch off {label}", exact=True).check()
+    settled(page)
+
+
+def tab(page, name):
+    page.get_by_role("tab", name=name, exact=True).click()
+    settled(page)
+    return page.get_by_role("tabpanel")
+
+
+def chances(page, column):
+    """Token -> probability, of the table of next tokens."""
+    rows = page.locator(".lm-panel tbody tr")
+    return {
+        rows.nth(i).locator("th").inner_text(): float(rows.nth(i).locator("td").nth(column).inner_text())
+        for i in range(rows.count())
+    }  # fmt: skip
+
+
+@torch.no_grad()
+def wanted(model, tokens, at=-1):
+    return model(torch.tensor([tokens]))[0, at].softmax(-1).numpy()
+
+
+def test_typing_shows_the_next_token_and_a_position_can_be_chosen(opened, shown):
+    page = opened()
+    type_in(page, "the dogs saw")
+    found = chances(page, 0)
+    right = wanted(shown[0].model, [0, 3, 2])
+    assert len(found) == 6
+    assert np.allclose([found[word] for word in WORDS], right, atol=6e-4)
+    best = WORDS[int(right.argmax())]
+    assert f"Position 2, after “saw”: most likely next is “{best}”" in readout(page)
+    page.locator(".lm-strip button").nth(0).click()
+    settled(page)
+    assert np.allclose(
+        [chances(page, 0)[word] for word in WORDS], wanted(shown[0].model, [0]), atol=6e-4
+    )
+    assert "The text goes on with “dogs”" in readout(page)
+
+
+def test_a_set_is_switched_off_and_its_effect_is_the_library_s(opened, shown):
+    page, model, kept = opened(), shown[0].model, shown[0].kept
+    off(page, "layer 0, head 1")
+    off(page, "layer 1, network")
+    parts = [Component("blocks.0.attention.mixed", 1), Component("blocks.1.feedforward.out")]
+    tokens = [0, 1, 2, 3, 4]
+    for label, how in (("zeros", "zero"), ("its mean over kept sentences", "mean")):
+        page.get_by_label("In its place").select_option(label=label)
+        settled(page)
+        cut = kept[:, :5]
+        batch = Batch(cut, cut, torch.ones_like(cut, dtype=torch.bool))
+        with ablated(model, parts, how, reference=batch):
+            right = wanted(model, tokens)
+        assert np.allclose([chances(page, 1)[word] for word in WORDS], right, atol=6e-4)
+    assert "Without head 0.1, network 1 (mean)." in readout(page)
+    page.get_by_role("button", name="Whole model again").click()
+    settled(page)
+    assert "Without" not in readout(page)
+
+
+def test_heads_lens_and_ledger_are_told(opened, shown):
+    page, model = opened(), shown[0].model
+    with torch.no_grad(), capture(model, "*.pattern", "*.feedforward.out") as seen:
+        model(torch.tensor([[0, 1, 2, 3, 4]]))
+    panel = tab(page, "Heads")
+    page.get_by_role("radio", name="Layer 1, head 2").click()
+    settled(page)
+    row = seen["blocks.1.attention.pattern"][0, 2, 4]
+    assert f"looks most at position {int(row.argmax())}" in panel.inner_text()
+    assert f"({float(row.max()):.2f})" in panel.inner_text()
+    page.get_by_label("Shown").select_option("weighted")
+    settled(page)
+    assert panel.locator("canvas").count() == 1
+    panel = tab(page, "Lens")
+    assert panel.locator(".lm-lens tbody tr").count() == 1 + 3
+    last = int(wanted(model, [0, 1, 2, 3, 4]).argmax())
+    assert panel.locator(".lm-lens tbody tr").first.locator("td").last.inner_text() == WORDS[last]
+    panel = tab(page, "Ledger")
+    assert panel.locator("tbody tr").count() == 1 + 2 * (3 + 2) + 1
+    length = float(seen["blocks.1.feedforward.out"][0, 4].norm())
+    assert f"{length:.2f}" in panel.get_by_role("row", name="layer 1, network").inner_text()
+
+
+def test_patch_steer_and_rules_are_told_in_words(opened):
+    page = opened()
+    whole = chances(page, 0)
+    page.get_by_text("Patch from a second sentence").click()
+    page.get_by_label("Second sentence").fill("dogs saw the cat")
+    page.get_by_label("Taken at").select_option("blocks.0.residual_post")
+    page.get_by_label("Put at position (none: all)").fill("2")
+    settled(page)
+    assert "With blocks.0.residual_post patched." in readout(page)
+    page.get_by_text("Steer", exact=True).click()
+    page.get_by_label("Dose").fill("2")
+    page.get_by_text("Change the rules").click()
+    page.get_by_label("no causal mask").check()
+    settled(page)
+    assert "steered by +2.00; no causal mask" in readout(page)
+    assert chances(page, 1) != whole
+    page.get_by_label("Put at position (none: all)").fill("40")
+    page.get_by_text("The text has no position 40.").wait_for()
+    assert page.get_by_role("alert").filter(has_text="position 40").is_visible()
+
+
+def test_predict_first_then_reveal(opened):
+    page = opened()
+    page.get_by_label("I predict first").check()
+    off(page, "layer 0, whole block")
+    assert not page.get_by_role("tabpanel").is_visible()
+    assert "What happens?" in readout(page)
+    page.get_by_role("button", name="less likely").click()
+    settled(page)
+    assert re.match(r"You said less likely, and it is .*\([01] of 1 right\)", readout(page))
+    assert page.get_by_role("tabpanel").is_visible()
+    type_in(page, "cat saw")
+    assert page.get_by_role("tabpanel").is_visible(), "the same experiment is not asked for twice"
+
+
+def test_was_that_luck_asks_every_kept_sentence(opened, shown):
+    page, (bench, _) = opened(), shown
+    panel = tab(page, "Was that luck?")
+    assert page.get_by_role("button", name="Ask 64 kept sentences").is_disabled()
+    off(page, "layer 0, head 2")
+    page.get_by_role("button", name="Ask 64 kept sentences").click()
+    panel.get_by_text("On 64 kept sentences").wait_for()
+    found = json.loads(page.locator(".lm-live").get_attribute("data-luck"))
+    cost = []
+    for parts in ([], [Component("blocks.0.attention.mixed", 2)]):
+        with torch.no_grad(), ablated(bench.model, parts, "zero"):
+            logits = bench.model(bench.kept)[:, :-1].log_softmax(-1)
+        cost.append(-logits.gather(-1, bench.kept[:, 1:, None]).mean((1, 2)))
+    assert np.allclose(found, (cost[1] - cost[0]).numpy(), atol=1e-4)
+    mean = float((cost[1] - cost[0]).mean())
+    assert f"costs {mean:+.3f}".replace("-", "\u2212") in panel.inner_text()
+
+
+def test_it_writes_on_with_a_seed_as_the_library_does(opened, shown):
+    page, model = opened(), shown[0].model
+    panel = tab(page, "Write on")
+    page.get_by_label("Seed").fill("3")
+    page.get_by_label("Tokens", exact=True).fill("12")
+    page.get_by_label("Top-k (none: all)").fill("4")
+    panel.get_by_role("button", name="Write on").click()
+    panel.locator(".lm-written").wait_for()
+    strategy = Sampling(torch.Generator().manual_seed(3), temperature=0.8, top_k=4)
+    right = generate(model, [[0, 1, 2, 3, 4]], max_new_tokens=12, strategy=strategy).tokens[0]
+    assert panel.locator(".lm-written b").inner_text().split() == [WORDS[i] for i in right.tolist()]
+
+
+def test_an_address_brings_the_experiment_back(opened):
+    page = opened()
+    type_in(page, "dogs saw the cat")
+    off(page, "layer 1, head 0")
+    page.get_by_role("button", name="Share").click()
+    address = page.get_by_label("Address of this state").first.input_value()
+    words, hash = readout(page), address[address.index("#") :]
+    other = opened(hash=hash)
+    settled(other)
+    assert readout(other) == words
+    assert other.get_by_label("Switch off layer 1, head 0").is_checked()
+    for wrong, why in (
+        (re.sub(r"live=[^~]+", "live=0.abc", hash), "another version"),
+        ("#live=" + re.search(r"live=([^~]+)", hash)[1] + "~!!", "cannot be read"),
+    ):
+        other = opened(hash=wrong)
+        assert why in other.locator(".lm-source").inner_text()
+        assert "Without" not in readout(other)
+
+
+def code_of(page):
+    page.get_by_role("button", name="As Python").click()
+    return page.locator(".lm-live pre code").text_content()
+
+
+def everything(page):
+    """An experiment with all that there is."""
+    off(page, "layer 0, head 1")
+    off(page, "layer 1, network")
+    page.get_by_text("Patch from a second sentence").click()
+    page.get_by_text("Steer", exact=True).click()
+    page.get_by_text("Change the rules").click()
+    page.get_by_label("Dose").fill("-0.5")
+
+
+@pytest.mark.parametrize("instead", ["zero", "mean", "resample"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_experiment_as_python_runs_as_printed(opened, shown, which, instead):
+    page = opened(which)
+    everything(page)
+    page.get_by_label("In its place").select_option(instead)
+    page.get_by_label("Second sentence").fill(["saw the dogs", 'zé "q"'][which])
+    page.get_by_label("Taken at").select_option("blocks.1.attention.values")
+    page.get_by_label("Head", exact=True).select_option("2")
+    if which:
+        page.get_by_label("Put at position (none: all)").fill("3")
+        page.get_by_label("From its position").fill("1")
+    for rule in page.locator("details:has-text('no causal mask') input").all()[: [4, 2][which]]:
+        rule.check()
+    settled(page)
+    tab(page, "Write on").get_by_role("button", name="Write on").click()
+    page.locator(".lm-written").first.wait_for()
+    tab(page, "Next token")
+    names = {"bench": shown[which]}
+    bench = shown[which]
+    fresh = live(
+        bench.model, ["the cat"], tokens=None if which else WORDS, kept=bench.kept
+    )  # the code changes its model
+    names = {"bench": fresh}
+    exec(code_of(page), names)
+    torch.set_grad_enabled(True)
+    found = page.locator(".lm-panel tbody tr")
+    named = {fresh._data["names"][i]: i for i in range(fresh.model.config.vocab)}
+    position = names["n"] - 1
+    for i in range(found.count()):
+        token = named[found.nth(i).locator("th").inner_text()]
+        before, after = (float(found.nth(i).locator("td").nth(at).inner_text()) for at in (0, 1))
+        assert abs(before - float(names["before"][position, token])) < 6e-4
+        assert abs(after - float(names["after"][position, token])) < 6e-4
+    assert float((names["before"][position] - names["after"][position]).abs().max()) > 1e-3
+    assert len(names["text"]) == 48
+
+
+def test_bad_input_is_a_sentence_and_the_page_goes_on(opened):
+    page = opened()
+    type_in(page, "the zebra saw a cat")
+    assert "never seen “zebra”, “a”: left out" in page.locator(".lm-source").inner_text()
+    assert page.locator(".lm-strip button").count() == 3
+    type_in(page, "   ")
+    assert "The text is empty" in readout(page)
+    type_in(page, "cat " * 70)
+    assert (
+        "The text has 70 tokens: the model reads the last 64"
+        in page.locator(".lm-source").inner_text()
+    )
+    assert page.locator(".lm-strip button").count() == 64
+    page = opened(1)
+    type_in(page, "é")
+    assert "beyond ASCII" in page.locator(".lm-source").inner_text()
+    assert page.locator(".lm-strip button").all_inner_texts() == ["\\xc3", "\\xa9"]
+
+
+def test_weights_that_do_not_arrive_leave_the_drawing(browser, tmp_path, files_of):
+    """As the book has them, in a file of their own: there, missing, and spoilt."""
+    page_file, html = tmp_path / "page.html", files_of[0].read_text("utf-8")
+    page_file.write_text(moved(html, tmp_path), "utf-8")
+    (weights,) = (tmp_path / "_static/live").iterdir()
+    assert weights.read_text("utf-8").count('"') == 4
+    assert len(page_file.read_text("utf-8")) < len(html)
+    whole = weights.read_text("utf-8")
+    place = whole.index('= "') + 400
+    spoilt = whole[:place] + ("A" if whole[place] != "A" else "B") + whole[place + 1 :]
+    for text, expected in (
+        (whole, None),
+        (None, "did not arrive"),
+        (spoilt, "did not arrive whole"),
+    ):
+        weights.unlink(missing_ok=True)
+        if text is not None:
+            weights.write_text(text, "utf-8")
+        page = browser.new_page()
+        errors = []
+        page.on("pageerror", lambda error, errors=errors: errors.append(str(error)))
+        page.goto(page_file.as_uri())
+        if expected is None:
+            page.locator(".lm-strip button").first.wait_for()
+        else:
+            page.get_by_text(expected).wait_for()
+            assert page.locator(".lm-static img").is_visible()
+            weights.write_text(whole, "utf-8")
+            if text is None:
+                page.get_by_role("button", name="Try again").click()
+                page.locator(".lm-strip button").first.wait_for()
+        assert errors == []
+        page.close()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "window.Worker = class { constructor() { throw new Error('forbidden'); } };",
+        "delete window.Worker;",
+        "Object.defineProperty(window, 'localStorage', { get() { throw new Error('no'); } });"
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('no'); } });"
+        "Object.defineProperty(navigator, 'clipboard', { get() { throw new Error('no'); } });",
+    ],
+)
+def test_where_workers_or_storage_are_forbidden_it_works(opened, shown, before):
+    page = opened(before=before)
+    off(page, "layer 0, head 0")
+    page.get_by_role("button", name="Share").click()
+    assert "#live=" in page.get_by_label("Address of this state").first.input_value()
+    panel = tab(page, "Was that luck?")
+    page.get_by_role("button", name="Ask 64 kept sentences").click()
+    panel.get_by_text("On 64 kept sentences").wait_for()
+
+
+def test_a_slow_device_is_told_so(opened):
+    page = opened(
+        before="delete window.Worker; const now = performance.now.bind(performance); let t = 0;"
+        "performance.now = () => { t += 300; return now() + t; };"
+    )
+    type_in(page, "cat saw")
+    assert "This device is slow for it" in page.locator(".lm-live").inner_text()
+
+
+def test_everything_is_reached_by_keyboard(opened):
+    page = opened()
+    focused = (
+        "document.activeElement.getAttribute('aria-label') || document.activeElement.textContent"
+        " || document.activeElement.tagName"
+    )
+    page.keyboard.press("Tab")
+    page.keyboard.type(" cat")
+    settled(page)
+    assert "after “cat”" in readout(page)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowLeft")
+    settled(page)
+    assert page.evaluate(focused).startswith("4, and")
+    page.keyboard.press("Home")
+    settled(page)
+    assert page.evaluate(focused) == "0, the"
+    assert "Position 0" in readout(page)
+    page.keyboard.press("Tab")
+    order = []
+    for _ in range(40):
+        order.append(page.evaluate(focused))
+        page.keyboard.press("Tab")
+    for name in (
+        "Switch off layer 1, head 2",
+        "Patch from a second sentence",
+        "Steer",
+        "Next token",
+        "Share",
+    ):
+        assert any(each.startswith(name) for each in order), name
+    page.get_by_role("tab", name="Next token").focus()
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    assert page.get_by_role("tabpanel", name="Heads").is_visible()
+    page.wait_for_timeout(500)
+    assert page.get_by_role("status").last.text_content().startswith("Position 0")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1000, 360])
+def test_accessible_and_never_wider_than_the_screen(opened, width, theme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = opened(width=width, theme=theme)
+    assert page.locator(".lm-live").get_attribute("data-theme") == theme
+    everything(page)
+    page.get_by_label("Switch off layer 0, head 1").press("Tab")
+    page.get_by_role("button", name="Share").click()
+    page.get_by_role("button", name="As Python").click()
+    for name in page.get_by_role("tab").all_text_contents():
+        panel = tab(page, name)
+        if name == "Was that luck?":
+            page.get_by_role("button", name="Ask").click()
+            panel.get_by_text("On 64 kept").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
+        found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        assert [(v["id"], [n["target"] for n in v["nodes"]]) for v in found] == [], name
+    page.get_by_label("I predict first").check()
+    off(page, "layer 1, head 2")
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert [(v["id"], [n["target"] for n in v["nodes"]]) for v in found] == []
+    small = page.locator(".lm-live :is(button, select, summary, label)").evaluate_all(
+        "nodes => nodes.filter(n => n.offsetParent && Math.min(n.offsetWidth, n.offsetHeight) < 24)"
+        ".map(n => n.outerHTML.slice(0, 90))"
+    )
+    assert small == []  # WCAG 2.5.8
+
+
+def test_without_scripts_and_on_paper_the_drawing_and_the_words_stay(opened):
+    page = opened(java_script_enabled=False)
+    assert page.locator(".lm-static img").is_visible()
+    page.locator("summary", has_text="The first text in words").click()
+    assert page.locator(".lm-words li").last.is_visible()
+    page = opened()
+    assert not page.locator(".lm-static img").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator(".lm-static img").is_visible()
+    assert not page.locator(".lm-live").is_visible()
+
+
+def test_two_on_a_page_keep_apart_and_one_that_comes_later_begins(
+    opened, tmp_path, shown, files_of
+):
+    path = tmp_path / "two.html"
+    html = files_of[0].read_text("utf-8")
+    path.write_text(html.replace("</main>", f"{shown[1].html}</main>"), "utf-8")
+    page = opened(path=path)
+    page.wait_for_function("document.querySelectorAll('.lm-strip').length === 2")
+    ids = page.evaluate("[...document.querySelectorAll('.lm-live [id]')].map(each => each.id)")
+    assert len(ids) == len(set(ids))
+    assert page.locator(".lm-strip b").count() == 0, "tokens are text"
+    page.evaluate(
+        """() => {
+          const output = document.createElement("div");
+          output.id = "output";
+          output.innerHTML = document.querySelector(".live-model").outerHTML;
+          for (const old of output.querySelectorAll("script")) {
+            const script = document.createElement("script");
+            for (const { name, value } of old.attributes) script.setAttribute(name, value);
+            script.textContent = old.textContent;
+            old.replaceWith(script);
+          }
+          document.body.append(output);
+        }"""
+    )
+    page.locator("#output .lm-strip button").first.wait_for()
+    assert page.locator(".lm-live").count() == 3
