@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import room_pages
 import tiny_pages
-from bookpress.sphinx.data import write_table
+from bookpress.sphinx.data import write_kept, write_table
 from measured_book.evidence.results import Result
 
 WHY = "some_room/results/reversal.json was measured with other code; run make attest CHAPTER=some_room"
@@ -185,6 +185,16 @@ def test_a_table_too_long_for_a_spreadsheet_is_compressed(tmp_path):
         assert [float(row["value"]) for row in rows] == accuracy.ravel().tolist()
         before = path.read_bytes()
         assert write_table(tmp_path, result, variable).read_bytes() == before
+
+
+@pytest.mark.parametrize(("size", "name"), [(2_000, "one.json"), (40_000, "one.json.gz")])
+def test_a_kept_file_that_is_large_is_compressed(size, name, tmp_path):
+    path = tmp_path / "kept.json"
+    path.write_bytes(b"0123456789" * (size // 10))
+    written = write_kept(tmp_path, "one", path)
+    assert written.name == name
+    found = written.read_bytes()
+    assert (gzip.decompress(found) if name.endswith(".gz") else found) == path.read_bytes()
 
 
 def test_the_foot_says_what_ran_and_how_to_repeat_it(printed, page):

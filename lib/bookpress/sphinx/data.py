@@ -3,13 +3,12 @@
 Beside the pages, `_data/<room>/` holds each result that a page shows, as the file that is kept in the
 repository and as a long table in CSV: a line for each value, with its variable, seed and other axes. A table
 too long to be read in a spreadsheet is compressed, which makes it thirty times smaller; what computes with
-tables (pandas, R, DuckDB) opens it as it is.
+tables (pandas, R, DuckDB) opens it as it is. So is a kept file that is large.
 """
 
 from __future__ import annotations
 
 import gzip
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ FOLDER = "_data"
 """Folder of the data, beside the pages."""
 LONG = 1000
 """Values from which a table is compressed."""
+LARGE = 20_000
+"""Bytes from which a kept file is compressed."""
 _OFFERED = "measured_data"
 """Page metadata: room, measurement, variable and file of all data that the page links to."""
 _AFTER_FIGURES_ARE_PLACED = 110
@@ -46,19 +47,20 @@ def links(env: BuildEnvironment, source: Source) -> list[nodes.Node]:
     entry = (source.room, source.measurement, source.variable, str(result.path))
     if entry not in offered:
         offered.append(entry)
-    stem = f"{FOLDER}/{source.room}/{source.measurement}"
     name = _name(source)
     table = f"{FOLDER}/{source.room}/{table_name(result.result, source.variable)}"
     kind = "compressed CSV" if table.endswith(".gz") else "CSV"
+    kept = f"{FOLDER}/{source.room}/{_kept_name(source.measurement, result.path)}"
+    whole = "compressed result file" if kept.endswith(".gz") else "result file"
     return [
         data_link("", kind, docname=env.docname, file=table, label=f"{kind} of {name}"),
         nodes.Text(", "),
         data_link(
             "",
-            "result file",
+            whole,
             docname=env.docname,
-            file=f"{stem}.json",
-            label=f"result file of {source.measurement}",
+            file=kept,
+            label=f"{whole} of {source.measurement}",
         ),
     ]
 
@@ -69,6 +71,10 @@ def table_name(result: Result, variable: str | None) -> str:
     long = sum(result.variables[name][1].size for name in names) > LONG
     stem = f"{result.name}.{variable}" if variable else result.name
     return f"{stem}.csv.gz" if long else f"{stem}.csv"
+
+
+def _kept_name(measurement: str, path: Path) -> str:
+    return f"{measurement}.json.gz" if path.stat().st_size > LARGE else f"{measurement}.json"
 
 
 def _name(source: Source) -> str:
@@ -166,7 +172,7 @@ def _write(
     for room, measurement, variable, path in app.env.metadata[pagename].get(_OFFERED, ()):
         folder = Path(app.outdir) / FOLDER / room
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, folder / f"{measurement}.json")
+        write_kept(folder, measurement, Path(path))
         write_table(folder, read_result(Path(path)), variable)
 
 
@@ -174,9 +180,20 @@ def write_table(folder: Path, result: Result, variable: str | None) -> Path:
     """Write a result, or one of its variables, as a table; returns where it lies."""
     path = folder / table_name(result, variable)
     text = to_csv(result, [variable] if variable else []).encode()
-    # without a time, equal tables are equal bytes
-    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    path.write_bytes(_as_kept(text, path))
     return path
+
+
+def write_kept(folder: Path, measurement: str, path: Path) -> Path:
+    """Write the file that is kept of a measurement, compressed where it is large; returns where it lies."""
+    kept = folder / _kept_name(measurement, path)
+    kept.write_bytes(_as_kept(path.read_bytes(), kept))
+    return kept
+
+
+def _as_kept(text: bytes, path: Path) -> bytes:
+    """Compressed where the name says so; without a time, so that equal data are equal bytes."""
+    return gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
 
 
 def setup(app: Sphinx) -> None:
