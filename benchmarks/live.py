@@ -85,9 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         "model": model,
                     }
                     rows.append(row)
-                    table.add_row(
-                        f"{rate:g} times", name, "a head off" if head else "whole", f"{whole:.1f}", f"{model:.1f}"
-                    )  # fmt: skip
+                    which = "a head off" if head else "whole"
+                    table.add_row(f"{rate:g} times", name, which, f"{whole:.1f}", f"{model:.1f}")
         browser.close()
     Console().print(table)
     if options.json:
