@@ -52,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Time keystrokes, print a table and write the figures down where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__)
     parser.add_argument("--count", type=int, default=20, help="keystrokes of each kind")
+    parser.add_argument(
+        "--slower", type=float, nargs="+", default=SLOWER, help="how much slower than this machine"
+    )
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     options = parser.parse_args(arguments)
     from playwright.sync_api import sync_playwright
@@ -67,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page.goto(path.as_uri())
         page.locator(".lm-strip button").first.wait_for()
         session = page.context.new_cdp_session(page)
-        for rate in SLOWER:
+        for rate in options.slower:
             session.send("Emulation.setCPUThrottlingRate", {"rate": rate})
             for head in (False, True):
                 page.get_by_label("Switch off layer 1, head 2").set_checked(head)
@@ -82,9 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         "model": model,
                     }
                     rows.append(row)
-                    table.add_row(
-                        f"{rate} times", name, "a head off" if head else "whole", f"{whole:.1f}", f"{model:.1f}"
-                    )  # fmt: skip
+                    which = "a head off" if head else "whole"
+                    table.add_row(f"{rate:g} times", name, which, f"{whole:.1f}", f"{model:.1f}")
         browser.close()
     Console().print(table)
     if options.json:

@@ -398,6 +398,7 @@ def test_a_slow_device_is_told_so(opened):
         "performance.now = () => { t += 300; return now() + t; };"
     )
     type_in(page, "cat saw")
+    type_in(page, "cat saw dogs")
     assert "This device is slow for it" in page.locator(".lm-live").inner_text()
 
 
