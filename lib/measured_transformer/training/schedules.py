@@ -306,6 +306,41 @@ class WarmupStableDecay:
         return 1 - (1 - self.final) * _progress(step, start, self.steps)
 
 
+@dataclass(frozen=True)
+class WarmupStableRoot:
+    r"""Linear growth to 1, a plateau, and at the end a fall as $1 - \sqrt{u}$ (Hägele et al., 2024).
+
+    $u$ is the share of the fall that is over: fast at first and slow at the end, where a straight line would
+    keep its pace.
+
+    Attributes:
+        warmup: number of steps over which the factor grows; may be 0.
+        steps: number of steps of the whole training.
+        decay: number of steps of the fall, at least one.
+
+    Raises:
+        ValueError: as `WarmupStableDecay`.
+    """
+
+    warmup: int
+    steps: int
+    decay: int
+
+    def __post_init__(self) -> None:
+        WarmupStableDecay(self.warmup, self.steps, self.decay)
+
+    def __call__(self, step: int) -> float:
+        """The factor at this step.
+
+        Raises:
+            ValueError: when `step` is negative.
+        """
+        start = self.steps - self.decay
+        if step < start:
+            return _rise(step, self.warmup)
+        return 1 - math.sqrt(_progress(step, start, self.steps))
+
+
 def _rise(step: int, warmup: int) -> float:
     return min(1.0, (_check_step(step) + 1) / max(1, warmup))
 

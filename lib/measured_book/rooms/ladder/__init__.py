@@ -1,0 +1,1 @@
+"""The chapter *How long is long enough?*: what it claims and measures."""

@@ -1,0 +1,168 @@
+"""What the chapter on the length of training measures: the same comparisons at several tokens a weight.
+
+Each measurement is one rung of the ladder: one size, one length, some schedules. A rung is trained in some
+minutes on one core, so that whoever has an hour can go on where the last one stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from measured_transformer.models.config import Config
+from measured_transformer.tasks.standard_library import NAME, StandardLibrary
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.schedules import (
+    Constant,
+    Schedule,
+    WarmupCosine,
+    WarmupLinear,
+    WarmupStableDecay,
+    WarmupStableRoot,
+)
+
+from measured_book.measuring import Search, Trained, grid, job, tuned, tuning_seeds
+from measured_book.measuring.readings import Scores, peak_rate
+
+SMALL, MEDIUM = 32, 48
+"""Widths of the two models, of some 45,000 and 96,000 weights."""
+BLOCKS, HEAD = 3, 16
+"""Blocks of every model, and the width of each head."""
+WINDOW, BATCH = 64, 16
+"""Bytes of a window, and windows of a step."""
+WARMUP = 20
+"""Steps of warm-up, the same in runs of all lengths."""
+DECAY, BETAS = 0.1, (0.9, 0.95)
+"""AdamW's weight decay, which acts on all weights by the rate of the step, and its averages."""
+RATES = (4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2, 0.128)
+SHORT, LONG = 5, 20
+"""Tokens a weight."""
+SEEDS, SCORED_ON, POINTS = 6, 1024, 20
+
+
+def speaker(width: int) -> Config:
+    """A decoder of a width, with the parts of today's language models: RMSNorm, rotary positions, no biases."""
+    return Config(
+        vocab=256,
+        d_model=width,
+        n_layers=BLOCKS,
+        n_heads=width // HEAD,
+        positions="rotary",
+        norm="rms",
+        bias=False,
+        tie_embeddings=True,
+        activation="gelu",
+        initialisation="xavier",
+    )
+
+
+def weights_of(width: int) -> int:
+    """The number of its weights: the embedding, which is the unembedding too, blocks and norms.
+
+    >>> weights_of(32)
+    45280
+    """
+    return 256 * width + BLOCKS * (12 * width**2 + 2 * width) + width
+
+
+def steps_for(width: int, tokens: int) -> int:
+    """The number of steps in which a model of a width sees so many tokens a weight.
+
+    >>> steps_for(32, 5), steps_for(32, 20), steps_for(48, 20)
+    (221, 884, 1867)
+    """
+    return round(tokens * weights_of(width) / (BATCH * WINDOW))
+
+
+FALLING = ("cosine", "cosine to a tenth", "linear")
+"""Schedules whose rate falls from the end of the warm-up on."""
+HELD = ("constant", "cooldown", "root cooldown")
+"""Schedules that keep the rate, to the end or to the last fifth."""
+
+
+def schedule_of(name: str, steps: int) -> Schedule:
+    """A schedule by its name, for a run of so many steps.
+
+    Raises:
+        ValueError: there is no such schedule.
+    """
+    match name:
+        case "constant":
+            return Constant(WARMUP)
+        case "cosine":
+            return WarmupCosine(WARMUP, steps)
+        case "cosine to a tenth":
+            return WarmupCosine(WARMUP, steps, 0.1)
+        case "linear":
+            return WarmupLinear(WARMUP, steps)
+        case "cooldown":
+            return WarmupStableDecay(WARMUP, steps, steps // 5)
+        case "root cooldown":
+            return WarmupStableRoot(WARMUP, steps, steps // 5)
+    raise ValueError(f"there is no schedule {name!r} on the ladder")
+
+
+def rung(width: int, tokens: int, schedule: str, seed: int) -> Job:
+    """A training of a size for a length with a schedule, at the peak that suits these three best.
+
+    The peak is chosen among six on two seeds of their own, on other held-out windows.
+    """
+    steps = steps_for(width, tokens)
+    task = StandardLibrary(length=WINDOW)
+    options = {
+        "batch_size": BATCH,
+        "betas": BETAS,
+        "weight_decay": DECAY,
+        "schedule": schedule_of(schedule, steps),
+    }
+    arm = f"ladder-{width}-{tokens}-{schedule}".replace(" ", "-")
+    rate = tuned(Search(arm, speaker(width), task, RATES, tuning_seeds(2), steps, options))
+    return job(speaker(width), task, seed, steps=steps, learning_rate=rate, **options)
+
+
+@dataclass(frozen=True)
+class Fall:
+    """``fall``: the training loss in equal parts of the run, each the mean of its steps.
+
+    No window comes twice in a run, so this is the loss on text that the model has not seen.
+
+    Attributes:
+        parts: how many.
+    """
+
+    parts: int = POINTS
+
+    def __call__(self, one: Trained) -> dict[str, Any]:
+        """The values of one cell."""
+        pieces = np.array_split(one.run.losses, self.parts)
+        return {"fall": ("part", [float(piece.mean()) for piece in pieces])}
+
+
+READ = (Scores(size=SCORED_ON, names=("loss",)), peak_rate, Fall())
+"""Nats a byte on held-out windows; the peak rate; the loss on the way."""
+PARTS = {"part": tuple(range(1, POINTS + 1))}
+
+
+@grid(axes={"schedule": FALLING}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def falling_5(seed: int, schedule: str) -> Job:
+    """45,000 weights, 5 tokens a weight, schedules that fall from the start."""
+    return rung(SMALL, SHORT, schedule, seed)
+
+
+@grid(axes={"schedule": HELD}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def held_5(seed: int, schedule: str) -> Job:
+    """45,000 weights, 5 tokens a weight, schedules that keep their rate, to the end or to the last fifth."""
+    return rung(SMALL, SHORT, schedule, seed)
+
+
+@grid(axes={"schedule": FALLING}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def falling_20(seed: int, schedule: str) -> Job:
+    """45,000 weights, 20 tokens a weight, schedules that fall from the start."""
+    return rung(SMALL, LONG, schedule, seed)
+
+
+@grid(axes={"schedule": HELD}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def held_20(seed: int, schedule: str) -> Job:
+    """45,000 weights, 20 tokens a weight, schedules that keep their rate, to the end or to the last fifth."""
+    return rung(SMALL, LONG, schedule, seed)
