@@ -75,10 +75,12 @@ def steps_for(width: int, tokens: int) -> int:
     return round(tokens * weights_of(width) / (BATCH * WINDOW))
 
 
-FALLING = ("cosine", "cosine to a tenth", "linear")
-"""Schedules whose rate falls from the end of the warm-up on."""
-HELD = ("constant", "cooldown", "root cooldown")
-"""Schedules that keep the rate, to the end or to the last fifth."""
+ENDS = ("constant", "linear")
+"""A rate that is kept, and one that falls along a straight line to zero."""
+COSINES = ("cosine", "cosine to a tenth")
+"""To zero, and to a tenth of the peak."""
+COOLDOWNS = ("cooldown", "root cooldown")
+"""A rate that is kept until the last fifth, and then falls to zero along a line, or as one minus a root."""
 
 
 def schedule_of(name: str, steps: int) -> Schedule:
@@ -144,25 +146,37 @@ READ = (Scores(size=SCORED_ON, names=("loss",)), peak_rate, Fall())
 PARTS = {"part": tuple(range(1, POINTS + 1))}
 
 
-@grid(axes={"schedule": FALLING}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
-def falling_5(seed: int, schedule: str) -> Job:
-    """45,000 weights, 5 tokens a weight, schedules that fall from the start."""
+@grid(axes={"schedule": ENDS}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def ends_5(seed: int, schedule: str) -> Job:
+    """45,000 weights, 5 tokens a weight: a rate that is kept and one that falls to zero."""
     return rung(SMALL, SHORT, schedule, seed)
 
 
-@grid(axes={"schedule": HELD}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
-def held_5(seed: int, schedule: str) -> Job:
-    """45,000 weights, 5 tokens a weight, schedules that keep their rate, to the end or to the last fifth."""
+@grid(axes={"schedule": COSINES}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def cosines_5(seed: int, schedule: str) -> Job:
+    """45,000 weights, 5 tokens a weight: cosines to zero and to a tenth of the peak."""
     return rung(SMALL, SHORT, schedule, seed)
 
 
-@grid(axes={"schedule": FALLING}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
-def falling_20(seed: int, schedule: str) -> Job:
-    """45,000 weights, 20 tokens a weight, schedules that fall from the start."""
+@grid(axes={"schedule": COOLDOWNS}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def cooldowns_5(seed: int, schedule: str) -> Job:
+    """45,000 weights, 5 tokens a weight: cooldowns over the last fifth."""
+    return rung(SMALL, SHORT, schedule, seed)
+
+
+@grid(axes={"schedule": ENDS}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def ends_20(seed: int, schedule: str) -> Job:
+    """45,000 weights, 20 tokens a weight: a rate that is kept and one that falls to zero."""
     return rung(SMALL, LONG, schedule, seed)
 
 
-@grid(axes={"schedule": HELD}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
-def held_20(seed: int, schedule: str) -> Job:
-    """45,000 weights, 20 tokens a weight, schedules that keep their rate, to the end or to the last fifth."""
+@grid(axes={"schedule": COSINES}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def cosines_20(seed: int, schedule: str) -> Job:
+    """45,000 weights, 20 tokens a weight: cosines to zero and to a tenth of the peak."""
+    return rung(SMALL, LONG, schedule, seed)
+
+
+@grid(axes={"schedule": COOLDOWNS}, coords=PARTS, seeds=SEEDS, read=READ, corpora=(NAME,))
+def cooldowns_20(seed: int, schedule: str) -> Job:
+    """45,000 weights, 20 tokens a weight: cooldowns over the last fifth."""
     return rung(SMALL, LONG, schedule, seed)
