@@ -150,6 +150,9 @@ RIGHT: dict[str, Any] = {
         one, two, ((1, -1), (1, 1), (-1, 0)), (0, -2, 0), ((1, 0), (-2, 1), (1, 3))
     ),
     "heads.virtual": lambda stay: (stay * stay, 2 * stay * (1 - stay), (1 - stay) * (1 - stay)),
+    "ladder.rungs": lambda weights, tokens, taken: (
+        weights * tokens / 1024, taken * 1024 / weights, 9.44e6 / tokens
+    ),
     "layers.idle": idle,
     "layers_as_steps.teams": taken,
     "metrics.counted": lambda right, padding, printed, most: (

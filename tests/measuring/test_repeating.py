@@ -17,6 +17,7 @@ from measured_book.measuring.judging import judge_room
 from measured_book.measuring.repeating import Report, repeat
 from measured_book.measuring.scheduler import measure_all
 from measured_book.measuring.shares import divided, due_share, share_of
+from measured_transformer.tasks import standard_library
 
 
 def measure(room: Room, inline: Inline) -> None:
@@ -172,6 +173,23 @@ def test_what_reads_a_corpus_that_is_not_here_is_left_out_and_said_to_be(
     assert not losses.trials
     assert "left out: its corpus is not here (b.txt)" in repeating.line_of(losses)
     (tmp_path / "b.txt").touch()
+    assert again(measured, inline).items[0].trials
+
+
+def test_what_reads_the_text_of_another_python_is_left_out_and_said_to_be(
+    measured: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = standard_library.NAME
+    measured.edit("trainings=trainings)", f"trainings=trainings, corpora=({name!r},))")
+    monkeypatch.setattr(standard_library, "is_pinned", lambda: False)
+    report = again(measured, inline)
+    losses, draws = report.items
+    assert report.passed
+    assert draws.comparison is not None
+    assert losses.lacks == [name]
+    assert not losses.trials
+    assert f"left out: its text is not here (the {name}): Python 3" in repeating.line_of(losses)
+    monkeypatch.setattr(standard_library, "is_pinned", lambda: True)
     assert again(measured, inline).items[0].trials
 
 

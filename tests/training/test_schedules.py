@@ -16,6 +16,7 @@ from measured_transformer.training.schedules import (
     WarmupCosine,
     WarmupLinear,
     WarmupStableDecay,
+    WarmupStableRoot,
 )
 from torch.optim import lr_scheduler as torch_schedules
 
@@ -112,6 +113,14 @@ def test_warmup_plateau_and_decay_are_pytorchs_in_sequence():
 
     schedule = WarmupStableDecay(warmup=5, steps=40, decay=12, final=0.1)
     assert ours(schedule, 45) == pytest.approx(rates(pytorchs, 45), rel=1e-9)
+
+
+def test_a_cooldown_by_the_root_is_the_line_but_for_its_end():
+    line, root = (kind(5, 40, 12) for kind in (WarmupStableDecay, WarmupStableRoot))
+    assert [root(step) for step in range(29)] == [line(step) for step in range(29)]
+    assert [root(28 + past) for past in (0, 3, 12, 99)] == pytest.approx([1, 0.5, 0, 0])
+    for step in range(29, 40):  # a line's share squared is the root's
+        assert (1 - root(step)) ** 2 == pytest.approx(1 - line(step))
 
 
 def test_a_constant_rate_and_its_warmup_are_pytorchs():
@@ -264,6 +273,7 @@ def test_schedules_are_values():
         (lambda: WarmupLinear(1, 10, final=1.5), "between 0 and 1, got 1.5"),
         (lambda: WarmupStableDecay(6, 10, decay=5), r"6 \+ 5 steps, more than steps=10"),
         (lambda: WarmupStableDecay(6, 10, decay=0), "decay .* got 0"),
+        (lambda: WarmupStableRoot(6, 10, decay=5), r"6 \+ 5 steps, more than steps=10"),
         (lambda: Constant()(-1), "counted from 0, got step -1"),
         (lambda: WarmupCosine(0, 5)(-1), "counted from 0, got step -1"),
         (lambda: Noam(4, 2)(-1), "counted from 0, got step -1"),

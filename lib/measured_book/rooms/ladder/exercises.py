@@ -18,7 +18,7 @@ _TEXT = 9_440_000
 @exercise(
     _CHAPTER,
     Drawing(
-        "A model of {weights} weights is trained on {tokens} tokens a weight, in steps of 16 windows of 64 tokens. "
+        "A model of {weights} weights sees {tokens} tokens a weight; a step has 16 windows of 64 tokens. "
         "Three numbers: (a) its steps; (b) the tokens a weight that it has seen after {taken} steps; (c) the "
         "weights of the largest model that 9.44 million tokens serve for {tokens} tokens a weight without a "
         "repetition.",
@@ -75,7 +75,7 @@ def order(answer: Answer) -> None:
 
 @exercise(_CHAPTER)
 def left(answer: Answer) -> None:
-    """Write `left(rates, decay)`: the share of a weight that AdamW's decay leaves after steps at these rates."""
+    """Write `left(rates, decay)`: the share of a weight that decay leaves after steps at these rates."""
     for rates, decay in (((0.1,), 0.5), ((0.5, 0.25, 0.5), 1.0), ((0.03,) * 400, 0.1)):
         found = number(answer(list(rates), decay))
         total = decay * math.fsum(rates)
