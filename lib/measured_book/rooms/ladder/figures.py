@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import xarray
 from matplotlib.figure import Figure
 from measured_transformer.viewer.style import themed
 from xarray import DataArray, Dataset
 
-from measured_book.figures.kit import Arms, curves, panels, strips
+from measured_book.figures.kit import Arms, curves, legend_over, panels, strips
 from measured_book.rooms.ladder.measure import LONG, SHORT
 
 ARMS: Arms = {
@@ -22,42 +24,44 @@ ARMS: Arms = {
 TITLES = tuple(f"{tokens} tokens a weight" for tokens in (SHORT, LONG))
 
 
+SHOWN = ("constant", "linear", "cooldown")
+"""Schedules whose loss on the way is drawn."""
+
+
 @themed
-def plot_falls(
-    falling_5: Dataset, held_5: Dataset, falling_20: Dataset, held_20: Dataset
-) -> Figure:
+def plot_falls(short: Sequence[Dataset], long: Sequence[Dataset]) -> Figure:
     """Draw the loss on the way of three schedules, at both lengths.
 
     Args:
-        falling_5, held_5, falling_20, held_20: the results of these names.
+        short, long: the results of a length, which have two schedules each.
     """
-    figure, found = panels(
-        1, 2, height=2.9, titles=TITLES, x="share of the run", y="loss, nats per byte"
-    )
-    names = ("constant", "linear", "cooldown")
-    for panel, pair in zip(found, ((falling_5, held_5), (falling_20, held_20)), strict=True):
-        fall = _of_both("fall", *pair).sel(schedule=list(names))
+    words = {"x": "share of the run", "y": "training loss, nats per byte"}
+    figure, found = panels(1, 2, height=2.9, titles=TITLES, **words)
+    for panel, rung in zip(found, (short, long), strict=True):
+        fall = _joined(rung, "fall")
         shares = fall["part"].values / fall.sizes["part"]
-        later = fall.where(fall["part"] > 2, drop=True)
-        arms = {name: ARMS[name] for name in names}
-        curves(panel, later, "part", arms, over="schedule", names="legend", x=shares[2:])
+        later = fall.isel(part=slice(2, None))
+        arms = {name: ARMS[name] for name in SHOWN}
+        curves(panel, later, "part", arms, over="schedule", x=shares[2:])
+    legend_over(figure, found[0])
     return figure
 
 
 @themed
-def plot_race(falling_5: Dataset, held_5: Dataset, falling_20: Dataset, held_20: Dataset) -> Figure:
+def plot_race(short: Sequence[Dataset], long: Sequence[Dataset]) -> Figure:
     """Draw the final loss of six schedules at both lengths, a dot for each seed.
 
     Args:
-        falling_5, held_5, falling_20, held_20: the results of these names.
+        short, long: as for `plot_falls`.
     """
-    figure, found = panels(1, 2, height=2.9, titles=TITLES)
-    for panel, pair in zip(found, ((falling_5, held_5), (falling_20, held_20)), strict=True):
+    figure, found = panels(2, 1, height=2.3, titles=TITLES)
+    for panel, rung in zip(found, (short, long), strict=True):
         label = "loss on held-out text, nats per byte"
-        strips(panel, _of_both("loss", *pair), ARMS, over="schedule", label=label)
+        strips(panel, _joined(rung, "loss"), ARMS, over="schedule", label=label)
     return figure
 
 
-def _of_both(name: str, falling: Dataset, held: Dataset) -> DataArray:
-    """A variable of all six schedules of one length."""
-    return xarray.concat([falling[name], held[name]], dim="schedule")
+def _joined(rung: Sequence[Dataset], name: str) -> DataArray:
+    """A variable of all schedules of one length."""
+    found: DataArray = xarray.concat([one[name] for one in rung], dim="schedule")
+    return found

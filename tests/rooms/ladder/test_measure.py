@@ -1,0 +1,97 @@
+"""What the ladder trains: sizes, lengths, schedules, and text enough that no window comes twice."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from measured_book.evidence.results import load_results
+from measured_book.rooms.ladder import measure
+from measured_book.rooms.ladder.measure import (
+    BATCH,
+    COOLDOWNS,
+    COSINES,
+    ENDS,
+    LONG,
+    MEDIUM,
+    RATES,
+    SHORT,
+    SMALL,
+    WINDOW,
+    Fall,
+    schedule_of,
+    speaker,
+    steps_for,
+    weights_of,
+)
+from measured_transformer.tasks.standard_library import library_text
+from measured_transformer.training.loop import make_model
+
+EVERY = (*ENDS, *COSINES, *COOLDOWNS)
+
+
+@pytest.mark.parametrize("width", [SMALL, MEDIUM])
+def test_the_number_of_weights_is_that_of_the_model(width):
+    model = make_model(speaker(width), causal=True, seed=0)
+    assert weights_of(width) == sum(weight.numel() for weight in model.parameters())
+
+
+@pytest.mark.parametrize("tokens", [SHORT, LONG])
+def test_steps_are_so_many_tokens_a_weight_and_the_text_has_them(tokens):
+    for width in (SMALL, MEDIUM):
+        read = steps_for(width, tokens) * BATCH * WINDOW
+        assert read / weights_of(width) == pytest.approx(
+            tokens, abs=BATCH * WINDOW / weights_of(width)
+        )
+        assert read < len(library_text("train"))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_schedules_rise_alike_and_end_as_they_are_called(name):
+    steps = 221
+    made = [schedule_of(name, steps)(step) for step in range(steps)]
+    assert made[:20] == pytest.approx([(step + 1) / 20 for step in range(20)])
+    held = sum(rate == 1.0 for rate in made)
+    if name in COOLDOWNS:
+        assert held == steps - 19 - steps // 5 + 1
+        assert made[-1] < 0.03
+    elif name == "constant":
+        assert held == steps - 19
+    else:
+        assert held == 1
+        assert made[-1] == pytest.approx(0.1 if "tenth" in name else 0.0, abs=0.01)
+
+
+def test_an_unknown_schedule_is_refused():
+    with pytest.raises(ValueError, match="no schedule 'stairs' on the ladder"):
+        schedule_of("stairs", 100)
+
+
+def test_the_fall_is_the_mean_of_equal_parts():
+    losses = np.arange(40.0)
+    axis, found = Fall(parts=20)(SimpleNamespace(run=SimpleNamespace(losses=losses)))["fall"]
+    assert axis == "part"
+    assert found == losses.reshape(20, 2).mean(1).tolist()
+
+
+def test_no_chosen_rate_lies_at_the_end_of_what_was_tried():
+    found = load_results("ladder")
+    assert len(found) == 6
+    for result in found.values():
+        rates = result.rate.values
+        assert (rates > min(RATES)).all()
+        assert (rates < max(RATES)).all()
+        assert (rates == rates[:1]).all()  # one for all seeds
+
+
+def test_arms_of_a_rung_differ_in_schedule_and_rate_alone(monkeypatch):
+    monkeypatch.setattr(measure, "tuned", lambda search: max(search.rates))
+    jobs = [measure.rung(SMALL, SHORT, name, 3) for name in EVERY]
+    assert {(one.config, one.task, one.seed) for one in jobs} == {
+        (speaker(SMALL), measure.StandardLibrary(length=WINDOW), 3)
+    }
+    told = [{k: v for k, v in one.settings.items() if k != "schedule"} for one in jobs]
+    assert all(one == told[0] for one in told)
+    assert told[0]["steps"] == 221
+    assert told[0]["weight_decay"] == 0.1
+    assert dataclasses.asdict(jobs[0].task)["passes"] == 1
