@@ -6,9 +6,7 @@ from measured_book.evidence.results import load_results
 from measured_book.rooms.ladder import figures
 
 RESULTS = load_results("ladder")
-SHORT, LONG = (
-    [RESULTS[f"{name}_{tokens}"] for name in ("ends", "cosines", "cooldowns")] for tokens in (5, 20)
-)
+SHORT, LONG = ([RESULTS[f"{name}_{tokens}"] for name in ("ends", "cosines")] for tokens in (5, 20))
 
 
 @pytest.mark.parametrize("draw", [figures.plot_falls, figures.plot_race])
@@ -26,7 +24,7 @@ def test_every_final_loss_is_a_dot():
         assert np.isin(losses.round(9), drawn.round(9)).all()
 
 
-def test_curves_are_those_of_the_three_schedules():
+def test_curves_are_those_of_the_two_schedules():
     for panel, rung in zip(figures.plot_falls(SHORT, LONG).figure.axes, (SHORT, LONG), strict=True):
         drawn = [np.asarray(line.get_ydata()) for line in panel.lines]
         for one in (rung[0], rung[2].sel(schedule=["cooldown"])):

@@ -17,20 +17,18 @@ ARMS: Arms = {
     "linear": ("alibi", "linear to zero"),
     "cosine": ("learned", "cosine to zero"),
     "cosine to a tenth": ("none", "cosine to a tenth"),
-    "cooldown": ("norm", "cooldown"),
-    "root cooldown": ("rotary", "cooldown, root"),
 }
 """What a schedule is drawn as and called, the same in all figures."""
 TITLES = tuple(f"{tokens} tokens a weight" for tokens in (SHORT, LONG))
 
 
-SHOWN = ("constant", "linear", "cooldown")
+SHOWN = ("constant", "linear")
 """Schedules whose loss on the way is drawn."""
 
 
 @themed
 def plot_falls(short: Sequence[Dataset], long: Sequence[Dataset]) -> Figure:
-    """Draw the loss on the way of three schedules, at both lengths.
+    """Draw the loss on the way of two schedules, at both lengths.
 
     Args:
         short, long: the results of a length, which have two schedules each.
@@ -54,7 +52,7 @@ def plot_race(short: Sequence[Dataset], long: Sequence[Dataset]) -> Figure:
     Args:
         short, long: as for `plot_falls`.
     """
-    figure, found = panels(2, 1, height=2.3, titles=TITLES)
+    figure, found = panels(2, 1, height=1.9, titles=TITLES)
     for panel, rung in zip(found, (short, long), strict=True):
         label = "loss on held-out text, nats per byte"
         strips(panel, _joined(rung, "loss"), ARMS, over="schedule", label=label)

@@ -160,12 +160,6 @@ def cosines_5(seed: int, schedule: str) -> Job:
     return rung(SMALL, SHORT, schedule, seed)
 
 
-@grid(axes={"schedule": COOLDOWNS}, coords=PARTS, seeds=SEEDS[SHORT], read=READ, corpora=(NAME,))
-def cooldowns_5(seed: int, schedule: str) -> Job:
-    """45,000 weights, 5 tokens a weight: cooldowns over the last fifth."""
-    return rung(SMALL, SHORT, schedule, seed)
-
-
 @grid(axes={"schedule": ENDS}, coords=PARTS, seeds=SEEDS[LONG], read=READ, corpora=(NAME,))
 def ends_20(seed: int, schedule: str) -> Job:
     """45,000 weights, 20 tokens a weight: a rate that is kept and one that falls to zero."""
@@ -175,10 +169,4 @@ def ends_20(seed: int, schedule: str) -> Job:
 @grid(axes={"schedule": COSINES}, coords=PARTS, seeds=SEEDS[LONG], read=READ, corpora=(NAME,))
 def cosines_20(seed: int, schedule: str) -> Job:
     """45,000 weights, 20 tokens a weight: cosines to zero and to a tenth of the peak."""
-    return rung(SMALL, LONG, schedule, seed)
-
-
-@grid(axes={"schedule": COOLDOWNS}, coords=PARTS, seeds=SEEDS[LONG], read=READ, corpora=(NAME,))
-def cooldowns_20(seed: int, schedule: str) -> Job:
-    """45,000 weights, 20 tokens a weight: cooldowns over the last fifth."""
     return rung(SMALL, LONG, schedule, seed)
