@@ -72,6 +72,9 @@ def test_the_fall_is_the_mean_of_equal_parts():
     axis, found = Fall(parts=20)(SimpleNamespace(run=SimpleNamespace(losses=losses)))["fall"]
     assert axis == "part"
     assert found == losses.reshape(20, 2).mean(1).tolist()
+    _, short = Fall(parts=4)(SimpleNamespace(run=SimpleNamespace(losses=losses[:3])))["fall"]
+    assert short[:3] == [0.0, 1.0, 2.0]
+    assert np.isnan(short[3])
 
 
 def test_no_chosen_rate_lies_at_the_end_of_what_was_tried():

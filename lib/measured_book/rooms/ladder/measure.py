@@ -6,6 +6,7 @@ minutes on one core, so that whoever has an hour can go on where the last one st
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,7 +130,8 @@ def rung(width: int, tokens: int, schedule: str, seed: int) -> Job:
 class Fall:
     """``fall``: the training loss in equal parts of the run, each the mean of its steps.
 
-    No window comes twice in a run, so this is the loss on text that the model has not seen.
+    No window comes twice in a run, so this is the loss on text that the model has not seen. Where a run has
+    fewer steps than parts, some are NaN.
 
     Attributes:
         parts: how many.
@@ -140,7 +142,8 @@ class Fall:
     def __call__(self, one: Trained) -> dict[str, Any]:
         """The values of one cell."""
         pieces = np.array_split(one.run.losses, self.parts)
-        return {"fall": ("part", [float(piece.mean()) for piece in pieces])}
+        means = [float(piece.mean()) if len(piece) else math.nan for piece in pieces]
+        return {"fall": ("part", means)}
 
 
 READ = (Scores(size=SCORED_ON, names=("loss",)), peak_rate, Fall())
