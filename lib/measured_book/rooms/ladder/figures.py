@@ -19,7 +19,7 @@ ARMS: Arms = {
     "cosine to a tenth": ("none", "cosine to a tenth"),
 }
 """What a schedule is drawn as and called, the same in all figures."""
-TITLES = tuple(f"{tokens} tokens a weight" for tokens in (SHORT, LONG))
+TITLES = tuple(f"{tokens} tokens per weight" for tokens in (SHORT, LONG))
 
 
 SHOWN = ("constant", "linear")
@@ -31,9 +31,9 @@ def plot_falls(short: Sequence[Dataset], long: Sequence[Dataset]) -> Figure:
     """Draw the loss on the way of two schedules, at both lengths.
 
     Args:
-        short, long: the results of a length, which have two schedules each.
+        short, long: the results of a length, each of which has two schedules.
     """
-    words = {"x": "share of the run", "y": "training loss, nats per byte"}
+    words = {"x": "share of the run", "y": "loss, nats per byte"}
     figure, found = panels(1, 2, height=2.9, titles=TITLES, **words)
     for panel, rung in zip(found, (short, long), strict=True):
         fall = _joined(rung, "fall")
@@ -47,15 +47,16 @@ def plot_falls(short: Sequence[Dataset], long: Sequence[Dataset]) -> Figure:
 
 @themed
 def plot_race(short: Sequence[Dataset], long: Sequence[Dataset]) -> Figure:
-    """Draw the final loss of six schedules at both lengths, a dot for each seed.
+    """Draw the final loss of the schedules of both lengths, a dot for each seed.
 
     Args:
         short, long: as for `plot_falls`.
     """
     figure, found = panels(2, 1, height=1.9, titles=TITLES)
     for panel, rung in zip(found, (short, long), strict=True):
-        label = "loss on held-out text, nats per byte"
-        strips(panel, _joined(rung, "loss"), ARMS, over="schedule", label=label)
+        label, losses = "loss on held-out text, nats per byte", _joined(rung, "loss")
+        arms = {name: ARMS[name] for name in ARMS if name in losses["schedule"].values}
+        strips(panel, losses, arms, over="schedule", label=label)
     return figure
 
 
