@@ -76,9 +76,13 @@ def last_logits(
 
 def computes_as_its_class(model: nn.Module) -> bool:
     """Return whether calling the model is no more than what `Decoder` or `EncoderDecoder` does."""
-    hooked = model._forward_hooks or model._forward_pre_hooks
-    own = type(model).forward in (Decoder.forward, EncoderDecoder.forward)
-    return own and not hooked and "forward" not in vars(model)
+    if model._forward_hooks or model._forward_pre_hooks:
+        return False
+    base = EncoderDecoder if isinstance(model, EncoderDecoder) else Decoder
+    stack = model.decoder if isinstance(model, EncoderDecoder) else model
+    own = all(getattr(type(model), name) is getattr(base, name) for name in ("forward", "unembed"))
+    own = own and getattr(type(stack), "stream", None) is Stack.stream
+    return own and not {"forward", "unembed", "stream"} & (vars(model).keys() | vars(stack).keys())
 
 
 def join_projections(stack: Stack, cache: KeyValueCache) -> None:
