@@ -221,7 +221,8 @@ def activation(config: Mapping[str, Any], field: str, default: str) -> Activatio
 def gated(plain: Activation, field: str) -> Activation:
     """The gated form of an activation. Raises ValueError when there is none here."""
     if plain not in GATED:
-        raise ValueError(f"{field} with a gate must be one of {', '.join(GATED)}; got {plain!r}")
+        theirs = ", ".join(NAMES[one] for one in GATED)
+        raise ValueError(f"{field} with a gate must be one of {theirs}; got {NAMES[plain]!r}")
     return GATED[plain]
 
 
