@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 import torch
 from measured_book.exercises import check, judging, results, state
 from measured_book.exercises.answers import Answer, close, demand, tensor
+from measured_book.exercises.confined import confine
 from measured_book.exercises.processes import EndedError, Limits, Process, can_copy
 from measured_book.exercises.wire import decode, dumps, encode, loads
 from torch import nn
@@ -111,6 +114,85 @@ def test_what_an_answer_leaves_running_is_ended(monkeypatch):
     begun = time.monotonic()
     assert check(NAME, forks, show=False)
     assert time.monotonic() - begun < 30
+
+
+def ends_its_parent(beta):
+    os.kill(os.getppid(), 9)
+    return right(beta)
+
+
+def ends_everybody(beta):
+    os.kill(-1, 9)
+    return right(beta)
+
+
+def limits_its_parent(beta):
+    import resource  # not on every system
+
+    resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (0, 0))
+    return right(beta)
+
+
+def goes_its_own_way(beta):
+    os.setsid()
+    return right(beta)
+
+
+@pytest.fixture(scope="module")
+def confining():
+    with Process(lambda line: line.send(b"%d" % confine()), Limits(confined=False)) as process:
+        if process.receive() == b"0":
+            pytest.skip("this kernel takes no filter of system calls")
+
+
+@pytest.mark.parametrize(
+    "answer", [ends_its_parent, ends_everybody, limits_its_parent, goes_its_own_way]
+)
+def test_an_answer_reaches_no_other_process(answer, confining):
+    assert "raises PermissionError" in check(NAME, answer, show=False).message
+
+
+def test_nothing_that_an_answer_starts_stays(confining, tmp_path):
+    made = tmp_path / "number"
+
+    def detaches(beta):
+        if os.fork() == 0:
+            with contextlib.suppress(PermissionError):
+                os.setsid()
+            if os.fork() == 0:
+                made.write_text(str(os.getpid()))
+                time.sleep(60)
+            os._exit(0)
+        while not (made.exists() and made.read_text()):
+            time.sleep(0.01)
+        return right(beta)
+
+    assert check(NAME, detaches, show=False)
+    number = int(made.read_text())
+    for _ in range(100):
+        state = Path(f"/proc/{number}/stat")
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if state.read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.05)
+                continue
+        break
+    else:
+        pytest.fail("what the answer started is still there")
+
+
+def test_a_confined_process_ends_itself_and_its_own_as_before(confining):
+    def work(line):
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+        with contextlib.suppress(PermissionError):
+            os.kill(child, 9)
+            line.send(b"it ended another process")
+        os.kill(0, 0)  # asks for the group, and ends nobody
+        line.send(b"as before")
+
+    with Process(work, Limits(seconds=20.0)) as process:
+        assert process.receive() == b"as before"
 
 
 def test_a_real_interrupt_of_the_reader_goes_through(monkeypatch):

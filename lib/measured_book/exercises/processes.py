@@ -25,6 +25,8 @@ from pathlib import Path
 
 import torch
 
+from measured_book.exercises.confined import confine
+
 _LENGTH = struct.Struct("<Q")
 _MOST = 2**28  # bytes of one message
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -40,6 +42,7 @@ class Limits:
         printed: characters that are kept of what it prints.
         file: bytes of each file that it writes; any number when None.
         times: how often its time may begin anew, see `Process.renew`.
+        confined: whether it can neither end other processes nor leave behind what it starts, see `confined`.
     """
 
     seconds: float = 60.0
@@ -47,6 +50,7 @@ class Limits:
     printed: int = 10_000
     file: int | None = 2**28
     times: int = 1
+    confined: bool = True
 
 
 class EndedError(Exception):
@@ -292,6 +296,8 @@ def _be_the_copy(
         _let_go_of_files(end.fileno())
         _limit(limits)
         torch.set_num_threads(1)
+        if limits.confined:
+            confine()
         work(Line(end))
         code = 0
     except BaseException as error:

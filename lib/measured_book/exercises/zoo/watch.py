@@ -44,7 +44,7 @@ _INNER = frozenset(("__code__", "f_code", "gi_code", "cr_code", "ag_code", "tb_f
 _EVENTS = (
     "code.__new__", "ctypes", "cpython.", "gc.", "marshal.", "os.exec", "os.fork", "os.posix_spawn",
     "os.spawn", "os.system", "socket.", "subprocess.", "sys._current_frames", "sys._getframe",
-    "sys.addaudithook", "sys.setprofile", "sys.settrace",
+    "sys.addaudithook", "sys.monitoring.", "sys.setprofile", "sys.settrace",
 )  # fmt: skip
 _MOVES = ("os.mkdir", "os.rename", "os.link", "os.symlink", "os.utime", "os.remove", "os.truncate")
 _LIBRARY = str(Path(measured_transformer.__file__).parent) + os.sep
