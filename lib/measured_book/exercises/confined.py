@@ -1,9 +1,9 @@
 """A process that can neither end others nor leave its group behind: a filter of its system calls.
 
-What a copy starts belongs to the copy's group, and goes when the group is ended. A process that makes a group of
-its own would stay, and one that knows the number of its parent could end the parent. Linux lets every process
-give up such calls for good, itself and what it starts (seccomp with a filter, since 3.17): they then fail with
-"Operation not permitted". Where the machine has another kernel or processor, nothing is given up.
+What a copy starts belongs to the copy's group, and goes when the group is ended. A process that makes a group
+of its own would stay, and one that knows the number of its parent could end the parent. Linux lets every
+process give up such calls for good, itself and what it starts (seccomp with a filter, since 3.17): they then
+fail with "Operation not permitted". Where the machine has another kernel or processor, nothing is given up.
 """
 
 from __future__ import annotations
