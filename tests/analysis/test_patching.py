@@ -3,9 +3,14 @@
 import pytest
 import torch
 from measured_transformer.analysis.ablation import Component
-from measured_transformer.analysis.attribution import answer_logit
+from measured_transformer.analysis.attribution import answer_logit, logit_difference
 from measured_transformer.analysis.handmade import composed_model
-from measured_transformer.analysis.patching import patched, path_patched, restored_tokens
+from measured_transformer.analysis.patching import (
+    patched,
+    patching_map,
+    path_patched,
+    restored_tokens,
+)
 from measured_transformer.analysis.residual import random_model
 
 FIRST = Component("blocks.0.attention.mixed", 0)
@@ -88,3 +93,70 @@ def test_a_head_of_the_last_block_acts_over_the_direct_path_and_its_network():
     direct = path_patched(model, clean, other, sender, end, target)
     assert through.allclose(whole)
     assert not direct.allclose(whole)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("read_at", [None, [-2, -1]])
+@pytest.mark.parametrize("at_once", [1, 3, 16])
+@pytest.mark.parametrize("by", ["position", "head"])
+def test_a_map_is_patching_one_place_after_the_other(by, at_once, read_at):
+    model, into, source, target = drawn()
+    name = "attention.mixed" if by == "head" else "residual_mid"
+    found = patching_map(
+        model,
+        into,
+        source,
+        target,
+        pattern=f"blocks.*.{name}",
+        by=by,
+        at_once=at_once,
+        read_at=read_at,
+    )
+    assert found.shape == (3, 2 if by == "head" else 5, 2)
+    for layer, row in enumerate(found):
+        for place, one in enumerate(row):
+            head, positions = (place, None) if by == "head" else (None, place)
+            part = Component(f"blocks.{layer}.{name}", head)
+            torch.testing.assert_close(
+                one, patched(model, into, source, part, target, positions=positions)
+            )
+
+
+@torch.no_grad()
+def test_a_map_of_positions_within_heads():
+    model, into, source, target = drawn()
+    found = patching_map(model, into, source, target, pattern="blocks.1.attention.values")
+    for place, one in enumerate(found[0]):
+        part = Component("blocks.1.attention.values")
+        torch.testing.assert_close(one, patched(model, into, source, part, target, positions=place))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"by": "head"}, ValueError, "have no heads, but the shape .2, 5, 16."),
+        ({"by": "layer"}, ValueError, "by must be 'position' or 'head', got 'layer'"),
+        ({"at_once": 0}, ValueError, "at_once must be a positive whole number, got 0"),
+        ({"pattern": "blocks.*.attention.*", "by": "head"}, ValueError, "have no heads"),
+        ({"pattern": "block.*"}, KeyError, "block"),
+        ({"source": torch.zeros(1, 5, dtype=torch.int64)}, ValueError, "must have one shape"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused(changes, error, message):
+    model, into, source, target = drawn()
+    given = {"into": into, "source": source, "target": target, **changes}
+    with pytest.raises(error, match=message):
+        patching_map(model, **given)
+
+
+def test_a_difference_of_logits_is_that_of_two_answers():
+    logits = torch.randn(3, 4, 7)
+    right, wrong = torch.tensor([1, 2, 3]), torch.tensor([0, 5, 6])
+    expected = answer_logit(-1, right)(logits) - answer_logit(-1, wrong)(logits)
+    assert logit_difference(-1, right, wrong)(logits).equal(expected)
+    assert logit_difference(-1, right.tolist(), wrong.numpy())(logits).equal(expected)
+    one = logit_difference(2, 4, wrong)(logits)
+    assert one.equal(logits[:, 2, 4] - logits[range(3), 2, wrong])
+    for bad, message in (([1, 2], "one answer for each of 3"), (7, "below vocab=7")):
+        with pytest.raises(ValueError, match=message):
+            logit_difference(-1, bad, 0)(logits)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import measured_transformer
 import pytest
 import tokenizers
 import torch
@@ -113,6 +115,22 @@ def test_its_heads_can_be_watched(lm):
         lm("The capital of France is")
     assert len(seen) == 30
     assert all(pattern.shape == (1, 9, 5, 5) for pattern in seen.values())
+
+
+def test_the_session_of_the_book_prints_what_the_page_says(lm, capsys, monkeypatch):
+    page = Path(__file__).parents[2] / "book" / "inside" / "your-own-checkpoint.md"
+    code, printed = (
+        page.read_text("utf-8").split(f"<!-- {mark} -->\n```{kind}\n")[1].split("```")[0]
+        for mark, kind in (("session", "python"), ("what the session prints", "text"))
+    )
+    monkeypatch.setattr(measured_transformer, "pretrained", lambda name: lm)
+    exec(compile(code, str(page), "exec"), {})
+    found = capsys.readouterr().out
+    number = re.compile(r"-?\d+\.\d")
+    assert number.sub("_", found).splitlines() == number.sub("_", printed).splitlines()
+    ours, theirs = (list(map(float, number.findall(text))) for text in (found, printed))
+    assert len(code.splitlines()) < 60
+    assert ours == pytest.approx(theirs, abs=0.15)  # the last digit is rounded
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the largest size")

@@ -23,9 +23,9 @@ Sources: Abnar and Zuidema (2020); Kobayashi et al. (2020); Simonyan et al. (201
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Literal, SupportsIndex, cast, get_args
 
 import numpy as np
 import torch
@@ -85,6 +85,38 @@ def answer_logit(position: int, answers: Int[Tensor, "example"]) -> Target:
             )
         read = logits[:, select_one("position", position, logits.shape[1])]
         return read.gather(1, answers.to(read.device)[:, None])[:, 0]
+
+    return target
+
+
+def logit_difference(
+    position: int,
+    right: SupportsIndex | Sequence[SupportsIndex] | Int[Tensor, "example"],
+    wrong: SupportsIndex | Sequence[SupportsIndex] | Int[Tensor, "example"],
+) -> Target:
+    """The logit of the right answer less that of a wrong one, at one position.
+
+    It is the logarithm of how many times likelier the right one is; what raises all logits alike does not
+    count.
+
+    Args:
+        position: where the answer is read, from the end when negative.
+        right, wrong: tokens, one for each example; a single one is that of all.
+
+    Raises:
+        ValueError: as `answer_logit`.
+
+    >>> logit_difference(-1, 1, 0)(torch.tensor([[[0.0, 0.0], [3.0, 5.0]]]))
+    tensor([2.])
+    """
+    answers = [torch.as_tensor(given) for given in (right, wrong)]
+
+    def target(logits: Tensor) -> Tensor:
+        found = [
+            answer_logit(position, each.expand(len(logits)) if each.ndim == 0 else each)(logits)
+            for each in answers
+        ]
+        return found[0] - found[1]
 
     return target
 

@@ -5,8 +5,9 @@ clean one asks whether the clean value is **needed** (noising). The other way ro
 is **enough** to bring the answer back (denoising). Where an answer takes two values together each is needed and
 neither is enough; where either of two will do, each is enough and neither is needed.
 
-`patched` does either, at one or several taps. `path_patched` lets the new value of one head through along one
-path only: from that head to the queries, keys or values of a later one, or to the last state.
+`patched` does either, at one or several taps, and `patching_map` at one place after the other. `path_patched`
+lets the new value of one head through along one path only: from that head to the queries, keys or values of a
+later one, or to the last state.
 All take a model with its tokenizer and texts with equally many tokens as well, see `texts`.
 
 Sources: Vig et al. (2020); Meng et al. (2022); Wang et al. (2023), whose appendix has the steps of path
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -30,6 +32,9 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.internals.names import taps
 from measured_transformer.internals.places import Places, select
+
+Axis = Literal["position", "head"]
+"""What is patched one by one."""
 
 
 @takes_text("into", "source")
@@ -110,6 +115,93 @@ def _put(value: Tensor, head: int | None, positions: Places | None) -> Change:
     axis = chosen.ndim - 2
     places = select("positions", positions, chosen.shape[axis])
     return at(chosen.index_select(axis, places.to(chosen.device)), heads=head, positions=places)
+
+
+@takes_text("into", "source")
+@torch.no_grad()
+def patching_map(
+    model: Explained,
+    into: Int[Tensor, "example position"],
+    source: Int[Tensor, "example position"],
+    target: Target,
+    *,
+    pattern: str = "blocks.*.residual_post",
+    by: Axis = "position",
+    read_at: Places | None = None,
+    at_once: int = 16,
+) -> Float[Tensor, "tap place example"]:
+    """The target of a run after patching in one place of another run, for each place by itself.
+
+    The same as `patched` for each tap and position, or each tap and head. The source is run once, and several
+    places are rows of one batch.
+
+    Args:
+        model: of an encoder-decoder one of its `interop.sides`.
+        into, source, target, read_at: as for `patched`.
+        pattern: which taps, such as 'blocks.*.attention.mixed'; they come in the model's order.
+        by: what a place is: a position, or a head of values that have heads.
+        at_once: how many places are run in one batch, which takes so many times the memory.
+
+    Raises:
+        ValueError: when the two inputs differ in shape, the values at a tap have no heads and heads are asked
+            for, or taps have different numbers of places.
+        KeyError: when no tap has such a name.
+
+    >>> from measured_transformer.analysis.attribution import answer_logit
+    >>> from measured_transformer.analysis.handmade import induction_model
+    >>> model = induction_model(vocab=6, length=8)
+    >>> clean, other = torch.tensor([[0, 5, 3, 1, 5]]), torch.tensor([[0, 5, 2, 1, 5]])
+    >>> target = answer_logit(-1, torch.tensor([3]))
+    >>> found = patching_map(model, other, clean, target)    # two blocks, five positions, one example
+    >>> found[:, :, 0].argmax(-1)    # the token that differs, until the second block has moved it to the end
+    tensor([2, 4])
+    """
+    _check_alike("into", into, "source", source)
+    if isinstance(at_once, bool) or not isinstance(at_once, int) or at_once < 1:
+        raise ValueError(f"at_once must be a positive whole number, got {at_once!r}")
+    with capture(model, pattern) as seen:
+        _logits(model, source, read_at)
+    counts = {tap: _places(tap, value, by) for tap, value in seen.items()}
+    if len(set(counts.values())) > 1:
+        raise ValueError(
+            f"the taps must have equally many places, got {by}s as {counts}: ask for them one by one"
+        )
+    count, found = next(iter(counts.values())), []
+    for tap, value in seen.items():
+        row = []
+        for places in torch.arange(count).split(at_once):
+            change = {tap: _one_each(value, places.tolist(), by)}
+            with intervene(model, change):
+                logits = _logits(model, into.repeat(len(places), 1), read_at)
+            row += [target(part) for part in logits.split(len(into))]
+        found.append(torch.stack(row))
+    return torch.stack(found)
+
+
+def _places(tap: str, value: Tensor, by: Axis) -> int:
+    """How many places there are in a value along an axis."""
+    if by not in ("position", "head"):
+        raise ValueError(f"by must be 'position' or 'head', got {by!r}")
+    if by == "head" and value.ndim != 4:
+        raise ValueError(
+            f"the values at {tap} have no heads, but the shape {tuple(value.shape)}: ask for attention.mixed "
+            "or another tap within attention"
+        )
+    return value.shape[1 if by == "head" else value.ndim - 2]
+
+
+def _one_each(value: Tensor, places: list[int], by: Axis) -> Change:
+    """The change that puts one place of a value into the first rows, the next one into the rows after them."""
+    axis, rows = (1 if by == "head" else value.ndim - 2), len(value)
+
+    def change(run: Tensor) -> Tensor:
+        run = run.clone()
+        for number, place in enumerate(places):
+            part = run[number * rows : (number + 1) * rows]
+            part.select(axis, place).copy_(value.select(axis, place))
+        return run
+
+    return change
 
 
 @takes_text("clean", "corrupted")

@@ -92,6 +92,14 @@ class Reader(nn.Module):
         """The tokens of a text as strings, with their spaces."""
         return Tokens(self.tokenizer.tokens(text))
 
+    def token(self, string: str) -> int:
+        """The number of the token that a string is, with its space: `token(" Paris")`.
+
+        Raises:
+            ValueError: when the string takes several tokens or none; the message shows them.
+        """
+        return self.tokenizer.token(string)
+
     def where(self, text: str, word: str, *, which: int | None = None) -> list[int]:
         """The positions of the tokens that a word of a text is made of; see `Tokenizer.positions`.
 
