@@ -45,6 +45,21 @@ GEMMA2 = {
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 GEMMA3 = {**GEMMA2, **HEAD_NORMS}
+_ROUTED = {name: own for name, own in LLAMA.items() if not name.startswith("mlp.")}
+MIXTRAL = {**_ROUTED, "mlp.gate": "ffn_gate_inp"}
+QWEN2_MOE = {
+    **MIXTRAL,
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+}
+QWEN3_MOE = {**MIXTRAL, **HEAD_NORMS}
+GPT_OSS = {
+    **_ROUTED,
+    "post_attention_layernorm": "post_attention_norm",
+    "mlp.router": "ffn_gate_inp",
+}
 GPT2 = {
     "transformer.wte": "token_embd",
     "transformer.wpe": "position_embd",
@@ -126,8 +141,25 @@ def write_relative(
     for name, tensor in theirs.state_dict().items():
         if name == "lm_head.weight" and c.tie_word_embeddings:
             continue
+        if ".mlp.experts." in name:
+            tensors |= _experts(name, tensor.float(), turned=architecture == "gpt-oss")
+            continue
+        if name.endswith(".sinks"):
+            tensors[f"blk.{name.split('.')[2]}.attn_sinks.weight"] = tensor.float().numpy()
+            continue
         more = float(architecture.startswith("gemma") and name.endswith("norm.weight"))
-        tensors[_name(name, table)] = tensor.float().numpy() + np.float32(more)
+        value = tensor.float().numpy() + np.float32(more)
+        if architecture == "llama":  # as convert_hf_to_gguf.py does
+            for projection, count in (
+                ("q_proj", c.num_attention_heads),
+                ("k_proj", c.num_key_value_heads),
+            ):
+                if projection in name:
+                    value = value.reshape(count, 2, -1, value.shape[-1]).swapaxes(1, 2)
+                    value = value.reshape(tuple(tensor.shape))
+        if "shared_expert_gate" in name:
+            value = value[0]
+        tensors[_name(name, table)] = value
     named = {f"{architecture}.{key}": value for key, value in keys.items()}
     vocabulary = {
         "tokenizer.ggml.tokens": [f"t{i}" for i in range(c.vocab_size)],
@@ -135,6 +167,25 @@ def write_relative(
         "tokenizer.ggml.eos_token_id": 1,
     }
     return _write(path, architecture, {**named, **vocabulary}, tensors, kind, (), {})
+
+
+def _experts(name: str, tensor: torch.Tensor, *, turned: bool) -> dict[str, np.ndarray]:
+    """The experts of a block as the converter stacks them: (expert, output, input) for each projection.
+
+    gpt-oss has its maps `turned`, as (input, output), and gate and up column by column in turn.
+    """
+    block, last = name.split(".")[2], name.rpartition(".")[2]
+    stem, kind = last.removesuffix("_bias"), "bias" if last.endswith("_bias") else "weight"
+    if turned and kind == "weight":
+        tensor = tensor.transpose(1, 2)
+    pieces = {"down": tensor}
+    if stem == "gate_up_proj":
+        halves = (tensor[:, ::2], tensor[:, 1::2]) if turned else tensor.chunk(2, dim=1)
+        pieces = dict(zip(("gate", "up"), halves, strict=True))
+    return {
+        f"blk.{block}.ffn_{own}_exps.{kind}": piece.contiguous().numpy()
+        for own, piece in pieces.items()
+    }
 
 
 def write_gpt2(path: Path, theirs: nn.Module, kind: str = "F32") -> Path:
@@ -191,7 +242,11 @@ def _write(
     for name, value in {**tensors, **more}.items():
         if name in without:
             continue
-        if value.ndim == 1 or kind == "F32":
+        if (
+            value.ndim == 1
+            or kind == "F32"
+            or name.endswith(("norm.weight", ".bias", "_inp.weight"))
+        ):
             writer.add_tensor(name, np.ascontiguousarray(value, np.float32))
             continue
         stored = gguf.GGMLQuantizationType[kind]

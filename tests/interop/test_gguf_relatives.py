@@ -33,6 +33,8 @@ def tiny(name: str, layers: int, **changes):
     model = getattr(transformers, f"{name}ForCausalLM")(
         config(**{**SIZES, "num_hidden_layers": layers, **changes})
     )
+    if "Moe" in name or name in ("Mixtral", "GptOss", "Olmoe"):
+        model.set_experts_implementation("eager")
     randomise(model)
     return model.eval()
 
@@ -87,13 +89,93 @@ CASES = {
         },
     ),
 }
-READ_BY_TRANSFORMERS = [name for name in CASES if name != "gemma"]
+EXPERTS = {"expert_count": 5, "expert_used_count": 2}
+CASES |= {
+    "llama with experts": (
+        lambda: tiny("Mixtral", 2, num_local_experts=5, sliding_window=None, rope_theta=1e6),
+        files.MIXTRAL,
+        {"rope.freq_base": 1e6, **EXPERTS},
+    ),
+    "qwen2moe": (
+        lambda: tiny(
+            "Qwen2Moe",
+            2,
+            num_experts=5,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            shared_expert_intermediate_size=64,
+        ),
+        files.QWEN2_MOE,
+        {
+            **EXPERTS,
+            "expert_feed_forward_length": 32,
+            "expert_shared_feed_forward_length": 64,
+        },
+    ),
+    "qwen3moe": (
+        lambda: tiny(
+            "Qwen3Moe",
+            2,
+            num_experts=5,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            norm_topk_prob=True,
+            head_dim=32,
+        ),
+        files.QWEN3_MOE,
+        {
+            **EXPERTS,
+            "expert_feed_forward_length": 32,
+            "attention.key_length": 32,
+            "attention.value_length": 32,
+        },
+    ),
+    "olmoe": (
+        lambda: tiny("Olmoe", 2, num_experts=5, num_experts_per_tok=2),
+        files.QWEN3_MOE,
+        EXPERTS,
+    ),
+    "gpt-oss": (
+        lambda: tiny(
+            "GptOss",
+            3,
+            num_local_experts=5,
+            num_experts_per_tok=2,
+            head_dim=32,
+            sliding_window=5,
+            rope_parameters={
+                "rope_type": "yarn",
+                "rope_theta": 15e4,
+                "factor": 32.0,
+                "original_max_position_embeddings": 8,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "truncate": False,
+            },
+        ),
+        files.GPT_OSS,
+        {
+            **EXPERTS,
+            "expert_feed_forward_length": 96,
+            "attention.key_length": 32,
+            "attention.value_length": 32,
+            "attention.sliding_window": 5,
+            "rope.freq_base": 15e4,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 32.0,
+            "rope.scaling.original_context_length": 8,
+        },
+    ),
+}
+# It has no Gemma and no OLMoE, takes the widths of Qwen's experts to be those of one size, reads no Mixtral
+# with stacked experts and other numbers from a gpt-oss than stand there.
+READ_BY_TRANSFORMERS = ["qwen2", "qwen3", "phi3", "gemma2", "gemma3"]
 
 
 def written(tmp_path, name, kind="F32", **changed):
     make, table, keys = CASES[name]
     theirs = make()
-    path = tmp_path / "model.gguf"
+    path, name = tmp_path / "model.gguf", name.split(" ")[0]
     return files.write_relative(path, theirs, name, table, {**keys, **changed}, kind=kind), theirs
 
 
@@ -127,6 +209,61 @@ def test_quantised_weights_are_read_as_transformers_reads_them(tmp_path, name):
     check_equal(from_gguf(path), theirs)
 
 
+READS_EXPERTS = {
+    # Widths that it takes for granted, as it does not read them.
+    "qwen2moe": {"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632},
+    "qwen3moe": {"moe_intermediate_size": 768, "norm_topk_prob": True, "head_dim": 32},
+}
+
+
+@pytest.mark.parametrize("name", READS_EXPERTS)
+def test_experts_are_read_as_transformers_reads_them(tmp_path, name):
+    own = READS_EXPERTS[name]
+    kind = {"qwen2moe": "Qwen2Moe", "qwen3moe": "Qwen3Moe"}[name]
+    theirs = tiny(kind, 1, num_experts=5, num_experts_per_tok=2, **own)
+    keys = {**EXPERTS, "expert_feed_forward_length": own["moe_intermediate_size"]}
+    if "shared_expert_intermediate_size" in own:
+        keys["expert_shared_feed_forward_length"] = own["shared_expert_intermediate_size"]
+    if "head_dim" in own:
+        keys |= {"attention.key_length": 32, "attention.value_length": 32}
+    path = tmp_path / "model.gguf"
+    files.write_relative(path, theirs, name, CASES[name][1], keys, kind="Q8_0")
+    again = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    again.set_experts_implementation("eager")
+    check_equal(from_gguf(path), again)
+
+
+@pytest.mark.parametrize("kind", ["MXFP4", "Q8_0"])
+def test_experts_in_four_bits_are_the_numbers_that_these_stand_for(tmp_path, kind):
+    """OpenAI's own files store the experts like this."""
+    path, _ = written(tmp_path, "gpt-oss", kind)
+    held = {
+        one.name: torch.tensor(gguf.quants.dequantize(one.data, one.tensor_type))
+        for one in gguf.GGUFReader(path).tensors
+        if "_exps.weight" in one.name
+    }
+    ours = from_gguf(path)
+    assert len(held) == 3 * len(ours.blocks)
+    for i, block in enumerate(ours.blocks):
+        network = block.feedforward
+        for name in ("gate", "up"):
+            weight = getattr(network, name).weight.unflatten(0, (5, -1))
+            assert torch.equal(weight, held[f"blk.{i}.ffn_{name}_exps.weight"])
+        down = network.down.weight.unflatten(1, (5, -1)).transpose(0, 1)
+        assert torch.equal(down, held[f"blk.{i}.ffn_down_exps.weight"])
+
+
+def test_widths_of_experts_may_be_those_of_the_network(tmp_path):
+    own = {"expert_feed_forward_length": None, "expert_shared_feed_forward_length": None}
+    make = {"moe_intermediate_size": 48, "shared_expert_intermediate_size": 96}
+    theirs = tiny("Qwen2Moe", 2, num_experts=5, num_experts_per_tok=2, **make)
+    path = tmp_path / "model.gguf"
+    files.write_relative(path, theirs, "qwen2moe", files.QWEN2_MOE, {**EXPERTS, **own})
+    check_equal(from_gguf(path), theirs)
+
+
 def test_every_architecture_has_its_family_and_its_test():
     assert set(CASES) | {"llama", "gpt2"} == set(ARCHITECTURES)
     assert all(how.family in FAMILIES for how in ARCHITECTURES.values())
@@ -155,6 +292,10 @@ def test_positions_of_gemma_3_may_be_interpolated(tmp_path):
         ("qwen3", {"expert_count": 8}, r"qwen3\.expert_count=8"),
         ("phi3", {"rope.dimension_count": 12}, r"phi3\.rope\.dimension_count=12"),
         ("gemma2", {"attention.value_length": 16}, r"gemma2\.attention\.value_length=16"),
+        ("llama with experts", {"expert_gating_func": 2}, r"llama\.expert_gating_func=2"),
+        ("qwen2moe", {"expert_used_count": None}, r"lacks the key qwen2moe\.expert_used_count"),
+        ("olmoe", {"attention.clamp_kqv": 8.0}, r"olmoe\.attention\.clamp_kqv=8\.0"),
+        ("gpt-oss", {"rope.scaling.type": "linear"}, r"gpt-oss\.rope\.scaling\.type='linear'"),
     ],
 )
 def test_what_is_not_computed_is_named(tmp_path, name, changed, said):

@@ -210,8 +210,120 @@ GPT2 = Architecture(
         "attention.layer_norm_epsilon",
     ),
 )
+
+# With experts: those of a block are one tensor for each projection, (expert, output, input), see
+# `gguf_models.EXPERTS`.
+_NO_NETWORK = {name: own for name, own in LLAMA.tensors.items() if ".mlp." not in own}
+_COUNTS = {"expert_used_count": "num_experts_per_tok"}
+_OF_EXPERTS = ("expert_count", "expert_used_count")
+_WIDTH_OF_EXPERTS = "expert_feed_forward_length"
+MIXTRAL = replace(
+    LLAMA,
+    family="mixtral",
+    settings={**LLAMA.settings, **_COUNTS, "expert_count": "num_local_experts"},
+    tensors={**_NO_NETWORK, "blk.{}.ffn_gate_inp": "layers.{}.block_sparse_moe.gate"},
+    required=(*LLAMA.required, *_OF_EXPERTS),
+    biases={},
+)
+
+
+def _many(given: Given) -> dict[str, Any]:
+    """Qwen's experts have a width of their own; a file that does not tell it divides that of the network."""
+    asked = max(given["expert_used_count"], 1)
+    width = given.get(_WIDTH_OF_EXPERTS) or given["feed_forward_length"] // asked
+    return {"moe_intermediate_size": width, **_head_width(given)}
+
+
+def _shared(given: Given) -> dict[str, Any]:
+    width = given.get("expert_shared_feed_forward_length") or given["feed_forward_length"]
+    return {"shared_expert_intermediate_size": width, **_many(given)}
+
+
+_ROUTER = {"blk.{}.ffn_gate_inp": "layers.{}.mlp.gate"}
+QWEN2_MOE = replace(
+    QWEN2,
+    family="qwen2_moe",
+    settings={**LLAMA.settings, **_COUNTS, "expert_count": "num_experts"},
+    tensors={
+        **_NO_NETWORK,
+        **_ROUTER,
+        "blk.{}.ffn_gate_inp_shexp": "layers.{}.mlp.shared_expert_gate",
+        "blk.{}.ffn_gate_shexp": "layers.{}.mlp.shared_expert.gate_proj",
+        "blk.{}.ffn_up_shexp": "layers.{}.mlp.shared_expert.up_proj",
+        "blk.{}.ffn_down_shexp": "layers.{}.mlp.shared_expert.down_proj",
+    },
+    required=MIXTRAL.required,
+    biases={"qkv_bias": "attn_q"},
+    more=_shared,
+    derived=(_WIDTH_OF_EXPERTS, "expert_shared_feed_forward_length"),
+)
+QWEN3_MOE = replace(
+    QWEN3,
+    family="qwen3_moe",
+    settings=QWEN2_MOE.settings,
+    tensors={**_NO_NETWORK, **_ROUTER, **_HEAD_NORMS},
+    required=MIXTRAL.required,
+    # llama.cpp divides by what the chosen experts have together, whatever the file says.
+    more=lambda given: {"norm_topk_prob": True, **_many(given)},
+    derived=(_WIDTH_OF_EXPERTS,),
+)
+OLMOE = replace(
+    QWEN3_MOE,
+    family="olmoe",
+    biases={},
+    more=_head_width,
+    derived=(),
+)
+
+
+def _gpt_oss(given: Given) -> dict[str, Any]:
+    """The ramp of its angles begins and ends within pairs, as in the published models; no key tells it."""
+    kind = given.get("rope.scaling.type", "none")
+    if kind not in ("none", "yarn"):
+        raise ValueError(
+            f"the file has gpt-oss.rope.scaling.type={kind!r}, which this library does not compute; "
+            "supported are 'none' and 'yarn'"
+        )
+    rope: dict[str, Any] = {"rope_type": "default"}
+    if kind == "yarn":
+        rope = {
+            "rope_type": "yarn",
+            "factor": given.get("rope.scaling.factor", 1.0),
+            "original_max_position_embeddings": given.get("rope.scaling.original_context_length"),
+            "truncate": False,
+        }
+    return {
+        "intermediate_size": given.get(_WIDTH_OF_EXPERTS) or given["feed_forward_length"],
+        "sliding_window": given.get("attention.sliding_window") or 128,
+        "rope_parameters": rope,
+        **_head_width(given),
+    }
+
+
+GPT_OSS = replace(
+    QWEN2,
+    family="gpt_oss",
+    settings=MIXTRAL.settings,
+    tensors={
+        **{name: own for name, own in _NO_NETWORK.items() if "ffn_norm" not in name},
+        "blk.{}.post_attention_norm": "layers.{}.post_attention_layernorm",
+        "blk.{}.attn_sinks": "layers.{}.self_attn.sinks",
+        "blk.{}.ffn_gate_inp": "layers.{}.mlp.router",
+    },
+    required=MIXTRAL.required,
+    biases={"attention_bias": "attn_output"},
+    more=_gpt_oss,
+    derived=(
+        *(_WIDTH_OF_EXPERTS, "attention.sliding_window"),
+        *("rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length"),
+    ),
+)
+
+WITH_EXPERTS = "{} with experts"
+"""What an architecture is called here whose files may have experts or not, where they do."""
 ARCHITECTURES: dict[str, Architecture] = {
     "llama": LLAMA,
+    WITH_EXPERTS.format("llama"): MIXTRAL,
     "gpt2": GPT2,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
@@ -219,5 +331,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gemma2": GEMMA2,
     "gemma3": GEMMA3,
     "phi3": PHI3,
+    "qwen2moe": QWEN2_MOE,
+    "qwen3moe": QWEN3_MOE,
+    "olmoe": OLMOE,
+    "gpt-oss": GPT_OSS,
 }
 """Name of an architecture in `general.architecture` -> how its files are read."""

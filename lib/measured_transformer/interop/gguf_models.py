@@ -24,13 +24,26 @@ from torch.overrides import TorchFunctionMode
 
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import Model
-from measured_transformer.interop.gguf_architectures import ARCHITECTURES, Architecture
+from measured_transformer.interop.gguf_architectures import (
+    ARCHITECTURES,
+    WITH_EXPERTS,
+    Architecture,
+)
 from measured_transformer.interop.gguf_file import GGUFFile
 from measured_transformer.interop.huggingface import FAMILIES
 from measured_transformer.interop.pairing import convert_pairing
 from measured_transformer.interop.tensors import Entry, load_tensors
 
 _EMBEDDING, _UNEMBEDDING = "token_embd.weight", "output.weight"
+EXPERTS = {
+    "gate.weight": "ffn_gate_exps.weight",
+    "up.weight": "ffn_up_exps.weight",
+    "down.weight": "ffn_down_exps.weight",
+    "gate.bias": "ffn_gate_exps.bias",
+    "up.bias": "ffn_up_exps.bias",
+    "down_bias": "ffn_down_exps.bias",
+}
+"""Our parameters of the experts of a block, and the file's tensors, which stack the experts."""
 _FREQUENCIES = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
@@ -83,7 +96,7 @@ def from_gguf(path: str | Path | GGUFFile, *, dtype: torch.dtype | None = None) 
         block = list(some)
         tensors = {}
         for row in block:
-            tensor = file.tensor(row.theirs)
+            tensor = _laid_out(row.theirs, file.tensor(row.theirs))
             if row.theirs.split(".")[-2] in how.turned:
                 tensor = convert_pairing(tensor, width, to="halves")
             if how.norms_plus_one and row.theirs.endswith("norm.weight"):
@@ -91,6 +104,18 @@ def from_gguf(path: str | Path | GGUFFile, *, dtype: torch.dtype | None = None) 
             tensors[row.theirs] = tensor
         load_tensors(model, block, tensors, {})
     return model.eval()
+
+
+def _laid_out(name: str, tensor: Tensor) -> Tensor:
+    """A tensor of the file as our parameters lie: experts side by side, a map to one number as one row."""
+    kind = name.split(".")[-2]
+    if kind == "ffn_gate_inp_shexp":
+        return tensor.reshape(1, -1)
+    if not kind.endswith("_exps") or name.endswith("ffn_down_exps.bias") or tensor.ndim < 2:
+        return tensor
+    if kind == "ffn_down_exps":
+        return tensor.transpose(0, 1).flatten(1)
+    return tensor.flatten(0, 1)
 
 
 # `torch.nn.init` hands its own functions to the mode, and calls the tensor's methods without it.
@@ -119,6 +144,9 @@ def _architecture(file: GGUFFile) -> Architecture:
                 f"{file.path} has {key}={meta[key]!r}, which is not read; expected one file that holds a whole "
                 f"model ({key}={value!r})"
             )
+    with_experts = WITH_EXPERTS.format(file.architecture)
+    if meta.get(f"{file.architecture}.expert_count") and with_experts in ARCHITECTURES:
+        return ARCHITECTURES[with_experts]
     if file.architecture not in ARCHITECTURES:
         raise ValueError(
             f"{file.path} has general.architecture={file.architecture!r}, which this library does not compute; "
@@ -172,14 +200,28 @@ def _settings(file: GGUFFile, how: Architecture) -> dict[str, Any]:
 
 
 def _named(how: Architecture, entries: Iterable[Entry], n_layers: int) -> Iterator[Entry]:
-    """The family's table with the file's names. Its linear maps are all stored as (output, input)."""
+    """The family's table with the file's names. Its linear maps are all stored as (output, input).
+
+    The family has a tensor for each expert, or stacks them in a way of its own; the file stacks them as in
+    `EXPERTS`.
+    """
     names = {
         theirs.format(i): ours.format(i)
         for ours, theirs in how.tensors.items()
         for i in range(n_layers if "{}" in ours else 1)
     }
+    told = set()
     for row in entries:
+        if ".experts." in row.theirs:
+            for ours in row.ours:
+                if ours not in told:
+                    told.add(ours)
+                    _, block, _, parameter = ours.split(".", 3)
+                    yield Entry(f"blk.{block}.{EXPERTS[parameter]}", (ours,))
+            continue
         name, _, kind = row.theirs.rpartition(".")
+        if row.theirs in names:  # it has no kind there
+            name, kind = row.theirs, "weight"
         yield replace(row, theirs=f"{names[name]}.{kind}", transposed=False)
 
 

@@ -1,7 +1,7 @@
 """gpt-oss: `GptOssForCausalLM`, and `GptOssModel` without the head (OpenAI 2025).
 
 Every head has a sink, every second layer a window. Published weights of the experts have four bits each
-(MXFP4), which are not read here: give them in bfloat16.
+(MXFP4), which are read from GGUF files alone: give safetensors in bfloat16.
 """
 
 from __future__ import annotations
