@@ -17,7 +17,11 @@ import struct
 _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2  # prctl's PR_SET_*, and its SECCOMP_MODE_FILTER
 # Of the filter's language: to load a word, two comparisons, a verdict.
 _LOAD, _EQUALS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER, _MACHINE, _FIRST = 0, 4, 16  # where a call's number, kind of machine and first argument stand
+_NUMBER, _MACHINE, _FIRST = (
+    0,
+    4,
+    16,
+)  # where a call's number, kind of machine and first argument stand
 _OTHER_WORDS = 0x40000000  # from here on, numbers of the same calls with words of 32 bits
 _ALLOWED, _REFUSED = 0x7FFF0000, 0x00050000 | errno.EPERM
 
