@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from comparisons import beside_captum, beside_transformer_lens
+from comparisons import beside_captum, beside_hooks, beside_transformer_lens
 from comparisons.families import differences
 from comparisons.row import EQUAL, Row
 from comparisons.subjects import Subject, drawn, trained
@@ -25,6 +25,7 @@ def compared(subject: Subject) -> Iterator[Row]:
     """What both libraries and ours say of one model."""
     yield from beside_captum.rows(subject)
     yield from beside_transformer_lens.rows(subject)
+    yield from beside_hooks.rows(subject)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -33,7 +33,7 @@ def hooked(
         centre_unembedding: take their mean over the vocabulary from the logits.
     """
     c = model.config
-    silent = isinstance(cast(Block, model.blocks[0]).feedforward, Silent)
+    silent = is_silent(model)
     config: dict[str, Any] = {
         "n_layers": c.n_layers,
         "d_model": c.d_model,
@@ -70,6 +70,11 @@ def hooked(
         state = ProcessWeights.center_unembed(state, theirs.cfg)
     theirs.load_state_dict(state)
     return theirs.eval()
+
+
+def is_silent(model: Decoder) -> bool:
+    """Return whether its blocks have attention alone."""
+    return isinstance(cast(Block, model.blocks[0]).feedforward, Silent)
 
 
 def weights(model: Decoder, silent: bool) -> dict[str, Tensor]:
