@@ -24,7 +24,7 @@ page that is a claim's address, `head` tells others of a page's address, picture
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
 second process read half of the pages, and others write them.
 
-`terms` links the first mention of a term to the glossary.
+`terms` links the first mention of a term to the glossary, and `lengths` counts the words of chapters.
 
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
 them; `loads` makes the tables of checkpoints, files and packages that the library reads. `sources` gives the
@@ -58,6 +58,7 @@ from bookpress.sphinx import (
     highlighting,
     lab_notes,
     landing,
+    lengths,
     letters,
     licences,
     live,
@@ -115,6 +116,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         highlighting,
         sources,
         terms,
+        lengths,
     ):
         part.setup(app)
     for part in (
