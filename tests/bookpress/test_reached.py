@@ -192,7 +192,7 @@ def test_after_the_seconds_nothing_more_is_run(tmp_path: Path) -> None:
                 tmp_path,
             ],
             env={
-                **os.environ,
+                **{name: text for name, text in os.environ.items() if name != "PYTEST_ADDOPTS"},
                 "MEASURED_SECONDS": limit,
                 "PYTHONPATH": str(here),
                 "MEASURED_TIER": "all",

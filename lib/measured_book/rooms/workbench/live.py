@@ -31,7 +31,7 @@ TEXTS = (
     "class Point:\n    def __init__(self, x, y):\n        self.x = ",
 )
 """What a reader may pick."""
-ORIGIN = """from measured_book.figures.live import byte_model, kept_sentences
+ORIGIN = """from measured_book.rooms.workbench.live import byte_model, kept_sentences
 
 model, kept = byte_model(), kept_sentences()"""
 
