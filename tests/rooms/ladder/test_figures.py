@@ -6,7 +6,7 @@ from measured_book.evidence.results import load_results
 from measured_book.rooms.ladder import figures
 
 RESULTS = load_results("ladder")
-SHORT, LONG = [RESULTS["ends_5"], RESULTS["cosines_5"]], [RESULTS["ends_20"]]
+SHORT, LONG = ([RESULTS[f"{name}_{tokens}"] for name in ("ends", "cosines")] for tokens in (5, 20))
 
 
 @pytest.mark.parametrize("draw", [figures.plot_falls, figures.plot_race])

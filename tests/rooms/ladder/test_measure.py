@@ -79,7 +79,7 @@ def test_the_fall_is_the_mean_of_equal_parts():
 
 def test_no_chosen_rate_lies_at_the_end_of_what_was_tried():
     found = load_results("ladder")
-    assert len(found) == 3
+    assert len(found) == 4
     for result in found.values():
         rates = result.rate.values
         assert (rates > min(RATES)).all()

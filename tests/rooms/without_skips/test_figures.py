@@ -1,5 +1,7 @@
 """Every figure of the chapter is drawn from its results, in both themes, and shows every seed."""
 
+import functools
+
 import numpy as np
 import pytest
 from measured_book.evidence.results import load_results
@@ -9,6 +11,7 @@ from measured_transformer.viewer.style import ThemedFigure
 RESULTS = load_results("without_skips")
 
 
+@functools.cache
 def drawn(name: str) -> ThemedFigure:
     """The figure of this name from the kept results."""
     wanted = {

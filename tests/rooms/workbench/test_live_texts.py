@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from measured_book import load_result
-from measured_book.rooms.workbench.live import CONFIG, TEXTS, byte_model, kept_sentences, live_byte_model
 from measured_book.rooms.language_models.measure import MODEL, book_model
+from measured_book.rooms.workbench.live import (
+    CONFIG,
+    TEXTS,
+    byte_model,
+    kept_sentences,
+    live_byte_model,
+)
 from measured_transformer.analysis.ablation import ablated, heads
 from measured_transformer.tasks.byte_pairs import tokens_of
 

@@ -167,3 +167,9 @@ def cosines_5(seed: int, schedule: str) -> Job:
 def ends_20(seed: int, schedule: str) -> Job:
     """45,000 weights, 20 tokens a weight: a rate that is kept and one that falls to zero."""
     return rung(SMALL, LONG, schedule, seed)
+
+
+@grid(axes={"schedule": COSINES}, coords=PARTS, seeds=SEEDS[LONG], read=READ, corpora=(NAME,))
+def cosines_20(seed: int, schedule: str) -> Job:
+    """45,000 weights, 20 tokens a weight: cosines to zero and to a tenth of the peak."""
+    return rung(SMALL, LONG, schedule, seed)
