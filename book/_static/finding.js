@@ -1,9 +1,10 @@
-// A search knows the glossary. What a reader types is compared with all names of its entries, whatever the case,
-// hyphens, spaces, endings, and British or American spelling; the places that explain an entry come first. All else
-// is listed by kind of page: chapters, the glossary, other pages, the reference. A name from code that is typed in
-// full ("fused_attention") leads to its own entry.
+// A search knows the glossary. What a reader types is compared with all names of its entries, whatever the
+// case, hyphens, spaces, endings, and British or American spelling; the places that explain an entry come first.
+// All else is listed by kind of page: chapters, the glossary, other pages, the reference. A name from code that
+// is typed in full ("fused_attention") leads to its own entry.
 //
-// FINDING stands in the page before this script; Search, Scorer, Stemmer and stopwords are Sphinx's and come after it.
+// FINDING stands in the page before this script. Search, Scorer, Stemmer and stopwords are Sphinx's, and come
+// after it.
 document.addEventListener("DOMContentLoaded", () => {
   const { glossary, kinds, entries } = FINDING;
   const GLOSSARY = 2;
@@ -11,7 +12,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const KNOWN = 5; // the whole query is a name of the glossary
   const TIER = 1000; // farther apart than any two scores within a kind
   const LEAST = 1 / 3; // of the words of a query and a name, the share that they have in common
-  const ASKING = new Set("what which how why when where who does do did i can mean means explain explained".split(" "));
+  const ASKING = new Set("what which how why when where who does do did i can mean means explain".split(" "));
   const GREEK = { α: "alpha", β: "beta", γ: "gamma", ε: "epsilon", η: "eta", μ: "mu", σ: "sigma" };
   const PREFIX = 5; // letters from which on the beginning of a name counts
   const stemmer = new Stemmer();
@@ -19,7 +20,8 @@ document.addEventListener("DOMContentLoaded", () => {
   const spelled = (word) => word.replace(/is(e[drs]?|ing|ations?|ers?)$/, "iz$1").replace(/our(s?)$/, "or$1");
   const wordsOf = (text) => {
     const plain = text.normalize("NFKD").replace(/\p{Mark}/gu, "").toLowerCase();
-    const words = plain.replace(/[αβγεημσ]/g, (letter) => GREEK[letter]).match(/[\p{Letter}\p{Number}]+/gu) ?? [];
+    const latin = plain.replace(/[αβγεημσ]/g, (letter) => GREEK[letter]);
+    const words = latin.match(/[\p{Letter}\p{Number}]+/gu) ?? [];
     const telling = words.filter((word) => !stopwords.includes(word) && !ASKING.has(word));
     return (telling.length ? telling : words).map((word) => stemmer.stemWord(spelled(word)));
   };
@@ -94,7 +96,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const others = perform(query, ...more).filter(
       ([page, , anchor]) => !better.has(`${page}${anchor || "#"}`) && !(anchor === "" && explained.has(page)),
     );
-    // Sphinx takes results from the end; among equals it keeps its own order.
-    return [...others, ...better.values()].sort((a, b) => a[4] - b[4]);
+    // Sphinx shows the last one first.
+    return [...others, ...[...better.values()].reverse()].sort((a, b) => a[4] - b[4]);
   };
 });
