@@ -138,6 +138,20 @@ def test_a_page_has_only_so_many_links(tmp_path):
     assert list(links(book, "page")) == names[:MOST]
 
 
+def test_an_entry_with_several_names_is_linked_once_by_the_first_that_is_used(tmp_path):
+    names = "Attention sink\n  A token that gets what is left over"
+    assert names in GLOSSARY
+    book = glossed(tmp_path, GLOSSARY.replace(names, names.replace("\n", "\nRest\nIdle key\n", 1)))
+    book.write(
+        "page.md", "# Several\n\nAn idle key, a rest, then attention sinks and an idle key.\n"
+    )
+    assert book.build() == []
+    found = links(book, "page")
+    assert list(found) == ["idle key"]
+    assert found["idle key"]["href"] == "glossary.html#term-Idle-key"
+    assert found["idle key"]["title"] == "A token that gets what is left over."
+
+
 def test_an_unlinked_term_that_the_glossary_does_not_have_is_complained_of(tmp_path):
     book = glossed(tmp_path, GLOSSARY.replace("[Token]", "[Tokens]"))
     (warning,) = book.build()

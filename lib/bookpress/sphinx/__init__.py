@@ -24,7 +24,8 @@ page that is a claim's address, `head` tells others of a page's address, picture
 `numbers` keep Sphinx from doing the same work for each citation, page and reference anew; `parallel_read` has a
 second process read half of the pages, and others write them.
 
-`terms` links the first mention of a term to the glossary, and `lengths` counts the words of chapters.
+`terms` links the first mention of a term to the glossary, `finding` tells the search page what leads where, and
+`lengths` counts the words of chapters.
 
 `reference` makes entries of the library's docstrings, with `docstrings`, which knows what stands in
 them; `loads` makes the tables of checkpoints, files and packages that the library reads. `sources` gives the
@@ -52,6 +53,7 @@ from bookpress.sphinx import (
     evidence,
     exports,
     figures,
+    finding,
     foot,
     front,
     head,
@@ -117,6 +119,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         sources,
         terms,
         lengths,
+        finding,
     ):
         part.setup(app)
     for part in (

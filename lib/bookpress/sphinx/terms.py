@@ -5,9 +5,9 @@ running text only, but for words so common that links would be noise, which its 
 
     measured: {unlinked: [Attention, Token, "Layer, or block"]}
 
-and but for pages that an entry leads to, which explain the term themselves. A link shows the entry's first
-clause when pointed at. Links are made when a page is written: an edit of the glossary has no other page read
-anew.
+and but for pages that an entry leads to, which explain the term themselves. An entry may have several names,
+each on a line of its own; whichever comes first on a page is linked. A link shows the entry's first clause when
+pointed at. Links are made when a page is written: an edit of the glossary has no other page read anew.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _WITHIN = (nodes.emphasis, nodes.strong)
 _FIRST_CLAUSE = re.compile(r"^(.*?)(?:; see |[.?!](?=\s|$)|$)", re.DOTALL)
 
 Term = Mapping[str, Any]
-"""An entry: its `id`, what it `says`, where it `leads` (kind and target), and whether it is `unlinked`."""
+"""A name of an entry: the first name of that `entry`, the `id` of this one, what the entry `says`, where it
+`leads` (kind and target), and whether the name is `unlinked`."""
 
 
 def pattern_of(terms: Iterable[str]) -> re.Pattern[str]:
@@ -76,10 +77,10 @@ def _forms(term: str) -> str:
 def _keep(app: Sphinx, doctree: nodes.document) -> None:
     """Keep the entries of a page that has a glossary."""
     found = {
-        name: entry
+        name: term
         for glossary in doctree.findall(addnodes.glossary)
         for item in glossary.findall(nodes.definition_list_item)
-        for name, entry in _entries(item)
+        for name, term in _entries(item)
     }
     if not found:
         return
@@ -93,7 +94,7 @@ def _keep(app: Sphinx, doctree: nodes.document) -> None:
             doctree,
         )
     app.env.metadata[app.env.docname][_GLOSSARY] = {
-        name: {**entry, "unlinked": name in unlinked} for name, entry in found.items()
+        name: {**term, "unlinked": name in unlinked} for name, term in found.items()
     }
 
 
@@ -104,9 +105,18 @@ def _entries(item: nodes.definition_list_item) -> Iterator[tuple[str, Term]]:
     leads = [
         (xref["reftype"], xref["reftarget"]) for xref in definition.findall(addnodes.pending_xref)
     ]
-    for term in item.findall(nodes.term):
-        says = clause[1] if clause else ""
-        yield term.astext(), {"id": term["ids"][0], "says": f"{says}.", "leads": leads}
+    says = clause[1] if clause else ""
+    terms = list(item.findall(nodes.term))
+    for term in terms:
+        yield (
+            term.astext(),
+            {
+                "entry": terms[0].astext(),
+                "id": term["ids"][0],
+                "says": f"{says}.",
+                "leads": leads,
+            },
+        )
 
 
 # Linking ------------------------------------------------------------------------------------------
@@ -129,9 +139,7 @@ class LinkTerms(SphinxPostTransform):
         uri = self.app.builder.get_relative_uri(docname, glossary)
         names, pattern = ordered(terms), pattern_of(terms)
         done = {
-            name
-            for name, term in terms.items()
-            if term["unlinked"] or docname in _led_to(self.env, glossary, term)
+            term["entry"] for term in terms.values() if docname in _led_to(self.env, glossary, term)
         }
         most = len(done) + MOST
 
@@ -139,9 +147,10 @@ class LinkTerms(SphinxPostTransform):
             end = 0
             for match in pattern.finditer(text):
                 name = names[(match.lastindex or 0) - 1]
-                if name in done or len(done) == most:
+                entry = terms[name]["entry"]
+                if terms[name]["unlinked"] or entry in done or len(done) == most:
                     continue
-                done.add(name)
+                done.add(entry)
                 if end < match.start():
                     yield nodes.Text(text[end : match.start()])
                 link = nodes.reference("", match[0], internal=True, classes=["term-link"])
