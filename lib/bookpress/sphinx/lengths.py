@@ -13,7 +13,14 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from bookpress.sphinx.nodes import cite_box, claim_line, claims_list, figure_data, ran_line
+from bookpress.sphinx.nodes import (
+    cite_box,
+    claim_line,
+    claims_list,
+    figure_data,
+    fold,
+    ran_line,
+)
 from bookpress.sphinx.rooms import room_of
 
 LIMIT = 3000
@@ -38,6 +45,7 @@ _APART = (
     claim_line,
     claims_list,
     figure_data,
+    fold,
     ran_line,
 )
 _APART_BY_NAME = ("exercise", "solution")  # of sphinx_exercise, whose nodes are not ours to import
