@@ -230,7 +230,7 @@ ZIPPER = ["zippers#teeth", "buttons", "glossary#term-Zipper"]
         ("zip-per", [*ZIPPER, "index"]),
         ("what is a ZP?", ZIPPER),
         ("knots", ["glossary#term-Knot", "buttons", "other"]),
-        ("teeth", ["zippers", "buttons", "glossary", "other"]),
+        ("teeth", ["zippers", "buttons", "glossary", "other", "index"]),
         ("hippopotamus", []),
     ],
 )
