@@ -1,5 +1,5 @@
 // A search knows the glossary. What a reader types is compared with all names of its entries, whatever the
-// case, hyphens, spaces, endings, and British or American spelling; the places that explain an entry come first.
+// case, hyphens, spaces, endings, British or American spelling; the places that explain an entry come first.
 // All else is listed by kind of page: chapters, the glossary, other pages, the reference. A name from code that
 // is typed in full ("fused_attention") leads to its own entry.
 //
@@ -73,10 +73,16 @@ document.addEventListener("DOMContentLoaded", () => {
         add(page, anchor, section, says, (whole ? KNOWN : kinds[page]) * TIER + 100 * like - i),
       );
       const own = (whole ? KNOWN : GLOSSARY) * TIER + 50 * like;
-      add(glossary, entry.anchor, entry.names[0], entry.says, own);
+      add(glossary, entry.anchors[0], entry.names[0], entry.says, own);
     }
     return results;
   };
+
+  // The other names of an entry lie beside its first.
+  const first = new Map(
+    entries.flatMap(({ anchors }) => anchors.map((anchor) => [`#${anchor}`, `#${anchors[0]}`])),
+  );
+  const placed = (page, anchor) => page + ((page === glossary && first.get(anchor)) || anchor || "#");
 
   let asked = "";
   const isCode = (text) => /[_.]|[a-z][A-Z]/.test(text) && !/\s/.test(text);
@@ -94,7 +100,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const better = known(asked);
     const explained = new Set([...better.values()].map(([page]) => page));
     const others = perform(query, ...more).filter(
-      ([page, , anchor]) => !better.has(`${page}${anchor || "#"}`) && !(anchor === "" && explained.has(page)),
+      ([page, , anchor]) => !better.has(placed(page, anchor)) && !(anchor === "" && explained.has(page)),
     );
     // Sphinx shows the last one first.
     return [...others, ...[...better.values()].reverse()].sort((a, b) => a[4] - b[4]);

@@ -64,7 +64,7 @@ def places_of(env: BuildEnvironment, glossary: str, term: Term) -> Iterator[Plac
 
 
 def entries_of(env: BuildEnvironment) -> list[dict[str, Any]]:
-    """Return the glossary's entries: all `names` of each, where it `leads`, its `anchor` and what it `says`.
+    """Return the glossary's entries: all `names` of each and their `anchors`, where it `leads`, what it `says`.
 
     Titles and words are HTML, as the search page wants them.
     """
@@ -73,10 +73,11 @@ def entries_of(env: BuildEnvironment) -> list[dict[str, Any]]:
     for name, term in terms.items():
         if term["entry"] in found:
             found[term["entry"]]["names"].append(name)
+            found[term["entry"]]["anchors"].append(term["id"])
             continue
         found[name] = {
             "names": [name],
-            "anchor": term["id"],
+            "anchors": [term["id"]],
             "says": html.escape(term["says"]),
             "leads": [
                 (page, anchor, html.escape(title))
