@@ -38,8 +38,9 @@ def environment(tmp_path_factory):
         (folder / f"{name}.md").write_text(PAGE.replace("{BELOW}", below))
     (folder / "x.png").write_bytes(b"")
     settings = {
-        "extensions": ["myst_parser", "sphinx_design", "sphinx_exercise"],
+        "extensions": ["myst_nb", "sphinx_design", "sphinx_exercise"],
         "myst_enable_extensions": ["dollarmath"],
+        "nb_execution_mode": "off",
         "master_doc": "prose",
     }
     with docutils_namespace():

@@ -59,6 +59,7 @@ INSTRUMENTS = {
     "viewer.sentences",
     "viewer.table",
     "viewer.workbench",
+    "viewer.live",
 }
 """What is there for those who use the library and for chapters to come: one chapter, or none yet, is enough."""
 
