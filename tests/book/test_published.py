@@ -145,6 +145,8 @@ SITE = "https://measured-transformer.github.io/measured-transformer"
 
 def test_on_the_site_the_link_to_editions_becomes_a_choice(built: Path, browser):
     """The site is this folder, behind the site's address; an older release says so."""
+    from playwright.sync_api import expect
+
     assert read(built).site == SITE
     page = browser.new_page()
     name = "book/about/licences.html"
