@@ -15,6 +15,8 @@ import pytest
 from .moved_rooms import FOLDER, kept, state_of
 
 ROOMS = sorted(path.stem for path in FOLDER.glob("*.json"))
+COMPUTED = ("/LT-13.4/",)
+"""Claims whose values a kept model computes while they are judged, in single precision, as processors round."""
 
 
 def differences(then: Any, now: Any, where: str = "") -> list[str]:
@@ -26,11 +28,9 @@ def differences(then: Any, now: Any, where: str = "") -> list[str]:
         pairs = zip(then, now, strict=True)
         return [x for i, (a, b) in enumerate(pairs) for x in differences(a, b, f"{where}[{i}]")]
     if isinstance(then, float) and isinstance(now, int | float):
-        return (
-            []
-            if now == pytest.approx(then, rel=1e-9, abs=1e-14)
-            else [f"{where}: {now}, was {then}"]
-        )
+        rounding = 1e-4 if where.startswith(COMPUTED) else 1e-9
+        same = now == pytest.approx(then, rel=rounding, abs=1e-14)
+        return [] if same else [f"{where}: {now}, was {then}"]
     return [] if then == now else [f"{where}: {now}, was {then}"]
 
 

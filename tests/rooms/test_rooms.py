@@ -60,6 +60,7 @@ INSTRUMENTS = {
     "viewer.table",
     "viewer.workbench",
     "viewer.live",
+    "viewer.live_weights",
 }
 """What is there for those who use the library and for chapters to come: one chapter, or none yet, is enough."""
 
