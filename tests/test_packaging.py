@@ -502,7 +502,10 @@ def test_make_check_runs_what_a_change_reaches(stage: Path):
     assert done.returncode == 0, done.stderr
     found = ran(done)
     assert found[:5] == [STAGES[0], STAGES[1], STAGES[3], STAGES[4], STAGES[2]]
-    asked = {what: f"-m bookpress.reached {what} --since HEAD~1" for what in ("pages", "tests")}
+    asked = {
+        what: f"-m bookpress.reached {what} --since HEAD~1 --at-most {most}"
+        for what, most in (("pages", 8), ("tests", 400))
+    }
     assert found[5] == f"-m bookpress execute ran: {asked['pages']}"
     assert found[6].startswith(f"{STAGES[8]} ran: {asked['tests']}")
 
