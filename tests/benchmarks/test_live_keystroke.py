@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(
-    not (shutil.which("chromium") and find_spec("playwright")), reason="nothing to type in"
+    not (shutil.which("chromium") and find_spec("playwright")),
+    reason="times keystrokes in a browser: needs Chromium and playwright",
 )
 def test_it_times_each_place_and_writes_it_down(tmp_path):
     path = tmp_path / "live.json"
