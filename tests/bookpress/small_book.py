@@ -31,10 +31,12 @@ sphinx:
     small_extension: lib
 """
 EXTENSION = """\
+from bookpress.sphinx import assets
 from bookpress.staleness import setup_staleness
 
 
 def setup(app):
+    assets.setup(app)
     setup_staleness(app)
 """
 TOC = """\

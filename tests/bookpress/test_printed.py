@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -35,6 +36,22 @@ def test_when_nothing_changed_nothing_is_printed(printed_book: SmallBook) -> Non
     assert done.returncode == 0
     page = f"{printed_book.root}/_build/html/index.html"
     assert done.stdout == f"nothing changed since the book was printed: {page}\n"
+
+
+def test_a_first_print_asks_for_the_style_sheets_and_scripts_that_a_later_one_asks_for(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    import small_book
+
+    book = small_book.make(tmp_path_factory.mktemp("first") / "small")
+    asked = []
+    for _ in range(2):
+        done = book.press("build", "--force")
+        assert done.returncode == 0, done.stdout + done.stderr
+        page = book.read("_build/html/book/one.html")
+        asked.append(re.findall(r'(?:href|src)="([^":]+\.(?:css|js)(?:\?[^"]*)?)"', page))
+    assert asked[0] == asked[1]
+    assert [address for address in asked[0] if address.endswith(".css")] == []
 
 
 def test_force_executes_and_prints_all_the_same(printed_book: SmallBook) -> None:

@@ -4,9 +4,9 @@ A chapter belongs to a room, whose kept results are judged here (`rooms`) and le
 tables, while its cells, executed before, leave as figures: `evidence` (values and claims; `claim_lines` writes
 a claim as a line), `figures` (light and dark drawings), `data` (what figures show, as files; `shown_data` finds
 it in their code), `foot` (what ran), `lab_notes` (how tests came about), `errata` (what was wrong),
-`provenance` (what all pages ran on), `downloads` (each page's notebook) and `offline` (pages that load nothing
-from elsewhere). `nodes` are the nodes that they put on the page, `words` what claims say. `page` finds the
-executed notebook of the page being read.
+`provenance` (what all pages ran on), `downloads` (each page's notebook), `offline` (pages that load nothing
+from elsewhere) and `assets` (style sheets that are there before pages). `nodes` are the nodes that they put on
+the page, `words` what claims say. `page` finds the executed notebook of the page being read.
 
 `scores` gathers what came out for all claims (`outcomes`: as data, `claim_nodes`: as nodes) and keeps the
 pages that show it up to date: `scorecard` has their directives, `scorefill` completes them, and
@@ -41,6 +41,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from bookpress.sphinx import (
+    assets,
     cards,
     carry,
     citations,
@@ -112,6 +113,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         parity,
         provenance,
         downloads,
+        assets,
         offline,
         reference,
         loads,

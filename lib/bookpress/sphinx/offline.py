@@ -62,8 +62,9 @@ def _use_own_mathjax(app: Sphinx, config: Config) -> None:
     config.mathjax_path = f"mathjax/{_MATHJAX[0]}"
 
 
-def _copy_mathjax(app: Sphinx, error: Exception | None) -> None:
-    if error is not None or app.builder.format != "html":
+def _copy_mathjax(app: Sphinx) -> None:
+    """Copy it before pages are written: their addresses of it carry its checksum."""
+    if app.builder.format != "html":
         return
     found = importlib.util.find_spec("sphinx-mathjax-offline")
     if found is None or found.origin is None:
@@ -147,6 +148,6 @@ def _icons(script: str) -> dict[str, dict[str, tuple[int, int, str]]]:
 def setup(app: Sphinx) -> None:
     """Register them."""
     app.connect("config-inited", _use_own_mathjax)
-    app.connect("build-finished", _copy_mathjax)
+    app.connect("builder-inited", _copy_mathjax)
     app.connect("build-finished", _keep_used_icons)
     app.connect("build-finished", _drop_what_nobody_asks_for)
