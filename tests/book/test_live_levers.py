@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from measured_transformer.models.config import Config
+from measured_transformer.models.sizes import count_flops, count_parameters
 from measured_transformer.parts.attention import causal_mask, window_mask
 from measured_transformer.parts.positions import Rotation, rotation, sinusoidal_encoding
 from measured_transformer.training.schedules import InverseSquareRoot, WarmupCosine, WarmupLinear
@@ -157,6 +159,29 @@ def test_a_cache_takes_what_its_numbers_take(opened):
     assert words.startswith("2 × 2,000 × 12 × 3 × 64 numbers take")  # noqa: RUF001
 
 
+def test_parameters_and_operations_are_those_that_the_library_counts(opened):
+    seen, words = moved(
+        opened(), "count", Width_of_the_stream=576, Blocks=30, Heads_of_queries=9,
+        Heads_of_keys_and_values=3, Width_of_a_head=64, Neurons_of_a_network=1536,
+        Tokens_in_the_vocabulary=49152, One_matrix_embeds_and_unembeds=True, Tokens_read_at_once=512,
+    )  # fmt: skip
+    config = Config(
+        vocab=49152, d_model=576, n_layers=30, n_heads=9, n_kv_heads=3, d_ff=1536, norm="rms",
+        positions="rotary", activation="swiglu", bias=False, tie_embeddings=True,
+    )  # fmt: skip
+    held, done = count_parameters(config, "decoder"), count_flops(config, "decoder", length=512)
+    assert held.total == 134_515_008, "as published"
+    found = values(seen)
+    wanted = np.array([held.attention, held.feedforward, held.embedding + held.head]) / held.total
+    assert np.allclose(found["share of the parameters"], wanted)
+    wanted = np.array([done.attention, done.feedforward, done.head]) / done.total
+    assert np.allclose(found["share of the operations"], wanted)
+    assert words.startswith("134.52 million parameters; the networks have 3.0 times those")
+    assert f"takes {done.total / 1e9:.2f} billion operations" in words
+    _, words = moved(opened(), "count", Networks_have_a_gate=False, Heads_of_queries=30)
+    assert words.endswith("But 30 heads of queries cannot share 8 heads of keys and values evenly.")
+
+
 def test_a_key_moves_a_lever_and_what_is_seen_is_said(opened):
     page = opened()
     lever = cell(page, "softmax").get_by_label("Temperature", exact=True)
@@ -203,6 +228,7 @@ def test_without_scripts_and_on_paper_the_drawing_stays(opened):
         ("norm", {"norm": "batch"}, "norm as one of layer, rms"),
         ("schedule", {"schedule": "step"}, "schedule as one of cosine"),
         ("schedule", {"warmup": 300}, "a warm-up shorter than 200"),
+        ("count", {"groups": 5}, "share evenly, got 32 heads and 5 groups"),
     ],
 )
 def test_what_does_not_fit_is_refused(kind, options, why):

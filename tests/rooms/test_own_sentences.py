@@ -19,6 +19,7 @@ transformers = pytest.importorskip("transformers", reason="no checkpoint can be 
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "real-language-model"
+NAMED = 'pretrained("smollm2-135m-instruct")'
 PLAIN = re.compile(r"^`{3}python\n(.*?)^`{3}$", re.M | re.S)
 SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
 
@@ -30,15 +31,19 @@ def own_cells(chapter: Chapter) -> list[str]:
     return [code for code in (*run, *shown) if "pretrained(" in code]
 
 
-PAGES = {
-    chapter.path.stem: chapter
-    for chapter in load_book(ROOT).chapters
-    if chapter.path.parent.name == FOLDER
+BOOK = load_book(ROOT).chapters
+PAGES = {chapter.path.stem: chapter for chapter in BOOK if chapter.path.parent.name == FOLDER}
+SHOWN = {
+    chapter.path.stem: cells
+    for chapter in BOOK
+    if chapter.path.parent.name != FOLDER and chapter.path.stem != "your-own-checkpoint"
+    if (cells := [code for code in PLAIN.findall(chapter.path.read_text("utf-8")) if NAMED in code])
 }
+"""The cells with the real model that other chapters show and do not run."""
 CELLS = [
     pytest.param(code, id=f"{name}-{i}")
-    for name, chapter in PAGES.items()
-    for i, code in enumerate(own_cells(chapter))
+    for name, codes in ({name: own_cells(one) for name, one in PAGES.items()} | SHOWN).items()
+    for i, code in enumerate(codes)
 ]
 
 
@@ -90,6 +95,11 @@ def test_every_page_has_a_cell_for_a_sentence_of_the_readers_own() -> None:
     assert len(PAGES) >= 4
     for name, chapter in PAGES.items():
         assert own_cells(chapter), f"{name} has no cell that loads a model"
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_chapter_s_cell_with_the_real_model_is_short(name: str) -> None:
+    assert all(len(code.splitlines()) <= 15 for code in SHOWN[name])
 
 
 @pytest.mark.parametrize("code", CELLS)

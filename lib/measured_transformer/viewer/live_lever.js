@@ -7,6 +7,11 @@
   const number = (key, label, min, max, step, value, words = (one) => plain(one, step % 1 ? 2 : 0)) => ({ key, label, min, max, step, value, words });
   const grouped = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 
+  const inWords = (value) => {
+    const [size, name] = [[1e15, " quadrillion"], [1e12, " trillion"], [1e9, " billion"], [1e6, " million"]].find(([each]) => value >= each) || [1, ""];
+    return `${plain(value / size, name ? 2 : 0)}${name}`;
+  };
+
   // The levers: `controls` of the options, and `see` of values and options: a drawing, and words.
   const levers = {
     softmax: {
@@ -82,6 +87,20 @@
         const size = (some) => (2 * tokens * layers * some * width * Number(bytes)) / 1e6;
         return { chart: "bars", names: ["as chosen", `all ${heads} heads`, "one head"], series: [["megabytes", [size(groups), size(heads), size(1)]]], low: 0,
           words: `2 \u00d7 ${grouped(tokens)} \u00d7 ${layers} \u00d7 ${groups} \u00d7 ${width} numbers take ${plain(size(groups), 1)} MB. Without the cache, each new token would read all ${grouped(tokens)} again.` };
+      },
+    },
+    count: {
+      controls: ({ d, layers, heads, groups, width, neurons, gate, vocab, tied, tokens }) => [number("d", "Width of the stream", 64, 16384, 64, d, grouped), number("layers", "Blocks", 1, 128, 1, layers), number("heads", "Heads of queries", 1, 128, 1, heads), number("groups", "Heads of keys and values", 1, 128, 1, groups), number("width", "Width of a head", 8, 256, 8, width), number("neurons", "Neurons of a network", 64, 65536, 64, neurons, grouped), { key: "gate", label: "Networks have a gate", checked: gate }, number("vocab", "Tokens in the vocabulary", 256, 262144, 1, vocab, grouped), { key: "tied", label: "One matrix embeds and unembeds", checked: tied }, number("tokens", "Tokens read at once", 1, 131072, 1, tokens, grouped)],
+      see: ({ d, layers, heads, groups, width, neurons, gate, vocab, tied, tokens }) => {
+        const shared = Math.min(groups, heads);
+        const attention = layers * 2 * d * width * (heads + shared);
+        const network = layers * (gate ? 3 : 2) * d * neurons;
+        const held = [attention, network, vocab * d * (tied ? 1 : 2)];
+        const done = [2 * tokens * attention + 4 * layers * tokens * tokens * heads * width, 2 * tokens * network, 2 * tokens * vocab * d];
+        const [all, work] = [sum(held) + (2 * layers + 1) * d, sum(done)];
+        return { chart: "bars", names: ["attention", "networks", "embeddings"], low: 0, high: 1,
+          series: [["share of the parameters", held.map((one) => one / all)], ["share of the operations", done.map((one) => one / work)]],
+          words: `${inWords(all)} parameters; the networks have ${plain(network / attention, 1)} times those of attention. Reading ${grouped(tokens)} tokens takes ${inWords(work)} operations, ${plain(work / tokens / all, 1)} a token for each parameter.${heads % shared ? ` But ${heads} heads of queries cannot share ${shared} heads of keys and values evenly.` : ""}` };
       },
     },
   };

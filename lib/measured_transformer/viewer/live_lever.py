@@ -24,6 +24,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from numpy.typing import NDArray
 
+from measured_transformer.models.config import Config
+from measured_transformer.models.sizes import count_flops, count_parameters
 from measured_transformer.parts.attention import causal_mask, window_mask
 from measured_transformer.parts.norms import PlainLayerNorm
 from measured_transformer.parts.positions import sinusoidal_encoding
@@ -49,7 +51,10 @@ def live_lever(kind: str, *, title: str | None = None, **options: Any) -> Lever:
         kind: 'softmax' (options `scores`, `labels`, `temperature`), 'sinusoids' (`d`, `base`, `position`,
             `reach`), 'rotation' (positions `query` and `key`, `reach`), 'mask' (`n` tokens, `window`,
             `padding`), 'norm' (`vector`, `norm`: 'layer' or 'rms', `eps`), 'schedule' (`schedule`: 'cosine',
-            'linear' or 'root', `warmup`, `steps`) or 'cache' (`tokens`, `layers`, `heads`, `width`, `bytes`).
+            'linear' or 'root', `warmup`, `steps`), 'cache' (`tokens`, `layers`, `heads`, `width`, `bytes`) or
+            'count' (parameters and operations of a decoder without biases, with RMSNorm: `d`, the width of the
+            stream, `layers`, `heads` of queries, `groups` of keys and values, `width` of a head, `neurons`,
+            `gate`, `vocab`, `tied`, `tokens` read at once).
         title: names it for those who hear it; it is not drawn.
         options: where the levers begin; what is not given is as in `kinds`.
 
@@ -75,6 +80,11 @@ def live_lever(kind: str, *, title: str | None = None, **options: Any) -> Lever:
     if kind == "schedule" and not 1 <= given["warmup"] < given["steps"]:
         raise ValueError(
             f"expected a warm-up shorter than {given['steps']} steps, got {given['warmup']}"
+        )
+    if kind == "count" and given["heads"] % given["groups"]:
+        raise ValueError(
+            f"expected heads that groups of keys and values share evenly, got {given['heads']} heads and "
+            f"{given['groups']} groups"
         )
     for name, choices in (("norm", ("layer", "rms")), ("schedule", tuple(_SCHEDULES))):
         if name in given and given[name] not in choices:
@@ -213,6 +223,24 @@ def _cache(tokens: int, layers: int, heads: int, width: int, bytes: int) -> dict
     return {"megabytes": np.array([heads * one, heads * one, one])}
 
 
+def _count(
+    d: int, layers: int, heads: int, groups: int, width: int, neurons: int, gate: bool, vocab: int,
+    tied: bool, tokens: int,
+) -> dict[str, Values]:  # fmt: skip
+    config = Config(
+        vocab=vocab, d_model=d, n_layers=layers, n_heads=heads, n_kv_heads=groups, d_head=width,
+        d_ff=neurons, activation="swiglu" if gate else "relu", norm="rms", positions="rotary",
+        bias=False, tie_embeddings=tied,
+    )  # fmt: skip
+    held, done = count_parameters(config, "decoder"), count_flops(config, "decoder", length=tokens)
+    parts = (held.attention, held.feedforward, held.embedding + held.head)
+    work = (done.attention, done.feedforward, done.head)
+    return {
+        "share of the parameters": np.array(parts) / held.total,
+        "share of the operations": np.array(work) / done.total,
+    }
+
+
 @dataclass(frozen=True)
 class _Kind:
     """One lever: what it draws, its name, its options, and what is seen for them."""
@@ -266,6 +294,23 @@ _LEVERS: Mapping[str, _Kind] = {
         {"tokens": 1024, "layers": 12, "heads": 12, "width": 64, "bytes": 2},
         _cache,
     ),
+    "count": _Kind(
+        "bars",
+        "Where a decoder's parameters and operations are",
+        {
+            "d": 4096,
+            "layers": 32,
+            "heads": 32,
+            "groups": 8,
+            "width": 128,
+            "neurons": 14336,
+            "gate": True,
+            "vocab": 128256,
+            "tied": False,
+            "tokens": 2048,
+        },
+        _count,
+    ),
 }
 
 
@@ -295,13 +340,15 @@ def _drawn(lever: Lever) -> Figure:
     names = {
         "softmax": options.get("labels"),
         "cache": ("as chosen", f"all {options.get('heads')} heads", "one head"),
+        "count": ("attention", "networks", "embeddings"),
     }.get(lever.kind) or [str(i) for i in range(len(next(iter(seen.values()))))]
     wide = 0.7 / len(seen)
     for i, ((name, values), colour) in enumerate(zip(seen.items(), colours, strict=False)):
         places = np.arange(len(values)) - 0.35 + wide * (i + 0.5)
         axes.bar(places, values, 0.94 * wide, color=colour, label=name, hatch="//" if i else None)
     axes.set_xticks(range(len(names)), names)
-    axes.set_ylabel(next(iter(seen)) if len(seen) == 1 else "entry")
+    many = "share" if lever.kind == "count" else "entry"
+    axes.set_ylabel(next(iter(seen)) if len(seen) == 1 else many)
     if len(seen) > 1:
         axes.legend()
     return figure

@@ -1,8 +1,5 @@
 """Right answers of other forms than the page's solution, which the exercises on the network accept as well."""
 
-import math
-from fractions import Fraction
-
 import numpy as np
 import pytest
 import torch
@@ -23,22 +20,6 @@ def test_other_neurons_can_do_it_too():
         ([[1, -1], [1, -1]], [-1, 1], [[-1], [-1]], [1]),
     ):
         assert check("feed_forward.exclusive_or", answer).passed
-
-
-@pytest.mark.parametrize(
-    "equal_width",
-    [
-        lambda d, m: 2 * m // 3,
-        lambda d, m: math.ceil(2 * m / 3),
-        lambda d, m: round(2 * m / 3),
-        lambda d, m: 2 * m / 3,
-        lambda d, m: Fraction(2 * m, 3),
-        lambda d, m: torch.tensor(2 * m / 3),
-    ],
-)
-def test_two_thirds_may_be_rounded_up_down_or_not_at_all(equal_width):
-    result = check("feed_forward.equal_width", equal_width)
-    assert result.passed, result
 
 
 def test_two_numbers_by_hand_may_be_a_tensor():

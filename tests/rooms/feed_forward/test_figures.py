@@ -1,7 +1,6 @@
 """Figures on the feed-forward network draw the numbers that they are given."""
 
 import numpy as np
-import pytest
 from measured_book.rooms.feed_forward import figures, measure
 from measured_book.rooms.feed_forward.measure import Fit, by_hand
 from xarray import Dataset
@@ -102,23 +101,6 @@ def test_every_seed_of_every_substitute_is_drawn():
         dots = [x for x, _ in lines(drawn, panel) if len(x) == 3]
         wanted = [instead[values].sel(job=job, arm=arm).values for arm in measure.FOUR]
         np.testing.assert_allclose(dots, wanted)
-
-
-def test_bars_of_parameters_are_their_shares():
-    given = measure.counted(0)
-    axes = {name: value for name, value in given.items() if isinstance(value, tuple)}
-    counted = Dataset(
-        {n: (("seed", "model"), [v]) for n, (axis, v) in axes.items() if axis == "model"},
-        coords={"model": list(measure.MODELS)},
-    )
-    shares, ratios = figures.plot_models(counted).figure.axes
-    bars = np.array([bar.get_width() for bar in shares.patches]).reshape(4, -1)
-    here = counted.isel(seed=0)
-    for row, name in zip(bars, ("embedding", "attention", "network", "head"), strict=True):
-        np.testing.assert_allclose(row, (here[name] / here.total).values)
-    assert bars.sum(0) == pytest.approx(1, abs=1e-3), "norms alone are left out"
-    [marks] = [line for line in ratios.get_lines() if line.get_marker() == "D"]
-    np.testing.assert_allclose(marks.get_xdata(), here.network / here.attention)
 
 
 def test_activations_are_drawn_as_they_are():

@@ -1,9 +1,9 @@
-r"""What the feed-forward network computes, where the parameters are, and what attention can do without it.
+r"""What the feed-forward network computes, and what attention can do without it.
 
 The network acts on one position, $\text{FFN}(x) = g(x W_1 + b_1) W_2 + b_2$; attention mixes positions. First
-exact things: formulas, the Jacobian between positions, superposition, what an activation does, and counts from
-published configurations. Then models that are trained without one of the two, on jobs that ask for moving
-information, for transforming it, or for both. (GELU: Hendrycks and Gimpel, 2016; gates: Shazeer, 2020.)
+exact things: formulas, the Jacobian between positions, superposition, and what an activation does. Then models
+that are trained without one of the two, on jobs that ask for moving information, for transforming it, or for
+both. (GELU: Hendrycks and Gimpel, 2016; gates: Shazeer, 2020.)
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from measured_transformer.analysis.ablation import Component, ablated, accuracy, effects, loss
-from measured_transformer.analysis.cost import Operations
 from measured_transformer.analysis.gradients import jacobian
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.models.config import Config
-from measured_transformer.models.sizes import Count, count_parameters
 from measured_transformer.parts.attention import (
     MultiHeadAttention,
     attend,
@@ -462,76 +460,14 @@ def approximation_error(activation: Activation, x: Float[Tensor, "x"]) -> Float[
     return activation_function(activation)(x) - F.gelu(x)
 
 
-# Where parameters are ------------------------------------------------------------------------------
-
-_GPT: dict[str, Any] = {"positions": "learned", "max_length": 1024, "activation": "gelu_tanh"}
-_GATED: dict[str, Any] = {
-    "positions": "rotary",
-    "norm": "rms",
-    "activation": "swiglu",
-    "bias": False,
-}
-MODELS: Mapping[str, Config] = {
-    "BERT-base": Config(
-        vocab=30522, d_model=768, n_layers=12, n_heads=12, d_ff=3072, max_length=512,
-        positions="learned", placement="post", token_types=2, embedding_norm=True, pooler=True,
-        head="none", embedding_scale=1.0,
-    ),
-    "GPT-2": Config(vocab=50257, d_model=768, n_layers=12, n_heads=12, tie_embeddings=True, **_GPT),
-    "LLaMA 7B": Config(vocab=32000, d_model=4096, n_layers=32, n_heads=32, d_ff=11008, **_GATED),
-    "Mistral 7B": Config(
-        vocab=32000, d_model=4096, n_layers=32, n_heads=32, n_kv_heads=8, d_ff=14336, **_GATED
-    ),
-    "Llama 3 8B": Config(
-        vocab=128256, d_model=4096, n_layers=32, n_heads=32, n_kv_heads=8, d_ff=14336, **_GATED
-    ),
-    "Llama 3 70B": Config(
-        vocab=128256, d_model=8192, n_layers=80, n_heads=64, n_kv_heads=8, d_ff=28672, **_GATED
-    ),
-    "Gemma 2 9B": Config(
-        vocab=256000, d_model=3584, n_layers=42, n_heads=16, n_kv_heads=8, d_head=256, d_ff=14336,
-        tie_embeddings=True, **{**_GATED, "activation": "geglu_tanh"},
-    ),
-    "Qwen3 8B": Config(
-        vocab=151936, d_model=4096, n_layers=36, n_heads=32, n_kv_heads=8, d_head=128, d_ff=12288,
-        **_GATED,
-    ),
-}  # fmt: skip
-"""Published models by name, from their papers and the settings published with their weights.
-
-BERT is counted with its pooler and without the layer that predicts masked words. Of the norms those on queries
-and keys (Qwen3) and behind sublayers (Gemma 2) are not counted: they are a few thousand numbers a layer.
-"""
-LENGTHS = ("quarter", "equal", "four")
-"""Tokens, in units of the width of the stream, at which operations are counted."""
+# Sizes ---------------------------------------------------------------------------------------------
 
 
-def count(name: str) -> Count:
-    """The parameters of a published model, part by part."""
-    config = MODELS[name]
-    return count_parameters(config, "encoder" if config.pooler else "decoder")
-
-
-@measurement(seeds=1, coords={"model": tuple(MODELS), "length": LENGTHS, "side": range(4)})
-def counted(seed: int) -> dict[str, Any]:
-    """Parameters of published models by part, in millions, and the network's share of a layer's operations."""
-    counts = [count(name) for name in MODELS]
-
-    def millions(of: Any) -> tuple[str, list[float]]:
-        return "model", [float(of(one)) / 1e6 for one in counts]
-
+@measurement(seeds=1, coords={"side": range(4)})
+def sizes(seed: int) -> dict[str, Any]:
+    """Shapes of the two matrices of a network of 3072 neurons on a stream of width 768, and its parameters."""
     network = FeedForward(768, 3072)
     return {
-        "attention": millions(lambda c: c.attention),
-        "network": millions(lambda c: c.feedforward),
-        "rest": millions(lambda c: c.total - c.attention - c.feedforward),
-        "embedding": millions(lambda c: c.embedding + c.positions),
-        "head": millions(lambda c: c.head),
-        "total": millions(lambda c: c.total),
-        "ratio": ("model", [c.feedforward / c.attention for c in counts]),
-        "share": ("model", [c.feedforward / c.total for c in counts]),
-        "wider": ("model", [c.neurons / c.d_model for c in MODELS.values()]),
-        "work": ("length", [1 - Operations(n, 256).share for n in (64, 256, 1024)]),
         "shapes": ("side", [*network.up.weight.T.shape, *network.down.weight.T.shape]),
         "parameters": sum(q.numel() for q in network.parameters()),
     }
