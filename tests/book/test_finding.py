@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 import tiny_pages
-from bookpress.sphinx.finding import CHAPTER, GLOSSARY, OTHER, REFERENCE, script_of
+from bookpress.sphinx.finding import CHAPTER, GLOSSARY, OTHER, REFERENCE, in_signs, script_of
 
 STATIC = Path(__file__).parents[2] / "book" / "_static"
 ASK = """(query) =>
@@ -151,6 +151,14 @@ def test_a_name_from_code_leads_to_its_entry(built, browser):
     page.close()
 
 
+def test_no_title_in_the_index_is_tex(built):
+    """Titles are what the search page lists, as text."""
+    text = (built / "searchindex.js").read_text("utf-8")
+    index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
+    assert len(index["alltitles"]) > 100
+    assert not [title for title in index["alltitles"] if "\\" in title or "$" in title]
+
+
 # What the search page is handed -------------------------------------------------------------------
 
 GLOSSED = """\
@@ -179,7 +187,9 @@ def book(tmp_path_factory):
     )
     made.write("glossary.md", GLOSSED)
     made.write("zippers.md", "# Of zippers\n\n(teeth)=\n## Teeth & rows\n\nSmall.\n")
-    made.write("buttons.md", "# Of buttons\n\nNo teeth at all, and a knot.\n")
+    made.write(
+        "buttons.md", "# Of buttons\n\n## Of $\\sqrt{d_k}$ kinds\n\nNo teeth at all, and a knot.\n"
+    )
     made.write("other.md", "# Aside\n\nTeeth and a knot, and a knot.\n")
     assert made.build() == []
     return made
@@ -213,6 +223,35 @@ def test_no_other_page_is_handed_anything(book):
         text = (book.root / f"_build/html/{name}.html").read_text("utf-8")
         assert "FINDING" not in text
         assert "finding.js" not in text
+
+
+def test_formulas_of_titles_are_signs_in_the_index_and_formulas_on_the_page(book):
+    text = (book.root / "_build/html/searchindex.js").read_text("utf-8")
+    index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
+    assert "Of \N{SQUARE ROOT}d_k kinds" in index["alltitles"]
+    heading = book.page("buttons").select_one("section section > h2")
+    assert heading.select_one("span.math").get_text() == "\\(\\sqrt{d_k}\\)"
+
+
+@pytest.mark.parametrize(
+    ("tex", "signs"),
+    [
+        (r"1/\sqrt{d_k}", "1/\N{SQUARE ROOT}d_k"),
+        (r"\sqrt d", "\N{SQUARE ROOT}d"),
+        (r"\sqrt{a+b}", "\N{SQUARE ROOT}(a+b)"),
+        (r"\frac{a+b}{2}", "(a+b)/2"),
+        (r"\tfrac12", "1/2"),
+        (r"n \times \mathrm{LN}(x)", "n \N{MULTIPLICATION SIGN} LN(x)"),
+        (
+            r"\alpha \le \infty",
+            "\N{GREEK SMALL LETTER ALPHA} \N{LESS-THAN OR EQUAL TO} \N{INFINITY}",
+        ),
+        (r"\log n", "log n"),
+        ("O(n^2)", "O(n^2)"),
+    ],
+)
+def test_short_formulas_in_signs(tex, signs):
+    assert in_signs(tex) == signs
 
 
 def test_a_script_cannot_be_ended_by_what_it_says():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from pathlib import Path
@@ -23,6 +24,43 @@ RAW = re.compile(
 @pytest.mark.skipif("MEASURED_BUILT" not in os.environ, reason="no printed pages are given")
 def test_no_printed_page_shows_markup(articles):
     none({page: RAW.findall(" ".join(words_outside_code(a))) for page, a in articles.items()})
+
+
+SAID = re.compile(
+    r'\b(?:alt|title|aria-label|content|placeholder)="([^"]*)"|<title>([^<]*)</title>'
+)
+FORMULA = re.compile(r'<span class="math[^>]*>.*?</span>', re.DOTALL)
+NAVIGATION = re.compile(r"<nav\b.*?</nav>|<footer class=\"prev-next.*?</footer>", re.DOTALL)
+
+
+def around(page: str) -> list[str]:
+    """What a printed page says outside its text: its title, what stands for pictures, contents, neighbours."""
+    said = [html.unescape(first or second) for first, second in SAID.findall(page)]
+    lists = (FORMULA.sub(" ", found) for found in NAVIGATION.findall(page))
+    return said + [html.unescape(re.sub(r"<[^>]+>", " ", found)) for found in lists]
+
+
+@pytest.mark.skipif("MEASURED_BUILT" not in os.environ, reason="no printed pages are given")
+def test_no_title_alternative_text_or_table_of_contents_shows_markup(built, pages):
+    none(
+        {
+            name: [
+                found
+                for said in around((built / name).read_text("utf-8"))
+                for found in RAW.findall(said)
+            ]
+            for name in pages
+        }
+    )
+
+
+def test_the_scan_sees_around_a_page():
+    page = (
+        '<title>On $x$</title><img alt="of $y$"><nav><a href="#">'
+        r'\sqrt{z} <span class="math notranslate">\(\sqrt{w}\)</span></a></nav>'
+    )
+    found = [found for said in around(page) for found in RAW.findall(said)]
+    assert found == ["$x$", "$y$", r"\sqrt"]
 
 
 def test_the_scan_sees_what_was_printed_once():

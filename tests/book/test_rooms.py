@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import room_pages
 import tiny_pages
+from bookpress.sphinx import data
 from bookpress.sphinx.data import write_kept, write_table
 from measured_book.evidence.results import Result
 
@@ -187,7 +188,18 @@ def test_a_table_too_long_for_a_spreadsheet_is_compressed(tmp_path):
         assert write_table(tmp_path, result, variable).read_bytes() == before
 
 
-@pytest.mark.parametrize(("size", "name"), [(2_000, "one.json"), (40_000, "one.json.gz")])
+def test_of_very_many_values_there_is_the_kept_file_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "LONGEST", 29)  # of thirty
+    book = room_pages.make(tmp_path, room_pages.PAGE)
+    assert book.build() == []
+    under = book.page("good").select_one("figure figcaption p.data-links")
+    assert words(under) == "Data: reversal.accuracy as result file"
+    written = {path.name for path in (book.root / "_build/html/_data/some_room").iterdir()}
+    assert "reversal.json" in written
+    assert not [name for name in written if name.startswith("reversal") and "csv" in name]
+
+
+@pytest.mark.parametrize(("size", "name"), [(2_000, "one.json"), (8_000, "one.json.gz")])
 def test_a_kept_file_that_is_large_is_compressed(size, name, tmp_path):
     path = tmp_path / "kept.json"
     path.write_bytes(b"0123456789" * (size // 10))

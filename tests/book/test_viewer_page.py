@@ -58,6 +58,7 @@ def test_a_viewer_is_a_numbered_figure_with_a_drawing_for_each_theme(book):
     assert "only-light" in light["class"]
     assert "only-dark" in dark["class"]
     for image in (light, dark):
+        assert image["src"].endswith(".png"), "pixels stay pixels"
         assert image["src"].startswith("_images/"), (
             "a file of its own, which is loaded when it is shown"
         )

@@ -252,6 +252,7 @@ def test_what_nobody_asks_for_is_not_shipped(tmp_path: Path) -> None:
         "fonts/one.ttf",
         "fonts/one.woff2",
         "fonts/two.ttf",
+        "locales/pl/LC_MESSAGES/theme.mo",
     ):
         (static / name).parent.mkdir(parents=True, exist_ok=True)
         (static / name).write_text("")

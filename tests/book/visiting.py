@@ -67,7 +67,7 @@ FACTS = """() => {
     ).map((figure) => ({
       id: figure.id,
       drawings: [...figure.querySelectorAll("img")].filter(shown).map(
-        (image) => [image.naturalWidth, image.getBoundingClientRect().width]
+        (image) => [image.naturalWidth, image.getBoundingClientRect().width, image.src.includes(".svg")]
       ),
       viewers: [
         ...figure.querySelectorAll(
@@ -263,7 +263,7 @@ class Visits:
                         f"{visit}: {figure['id']} shows {len(drawings)} drawings, "
                         f"{figure['viewers']} viewers, {figure['caption']} captions"
                     )
-                elif drawings and drawings[0][0] < 1.9 * drawings[0][1]:
+                elif drawings and not drawings[0][2] and drawings[0][0] < 1.9 * drawings[0][1]:
                     problems.append(f"{visit}: {figure['id']} has {drawings[0][0]} pixels")
             problems += [f"{visit}: {address} is broken" for address in visit.facts["broken"]]
         none(problems)

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bookpress.sphinx.navigation import give_titles, titles_of
+from bookpress.sphinx.navigation import first_headings, give_titles, titles_of
+from bs4 import BeautifulSoup
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.environment.adapters.toctree import global_toctree_for_doc
@@ -103,3 +104,21 @@ def test_a_page_that_wants_headings_gets_them() -> None:
     empty: dict[str, Any] = {}
     give_titles(app, "search", "search.html", empty, None)
     assert empty == {}
+
+
+HEADINGS = """<ul class="nav"><li class="toc-h2"><a class="nav-link" href="#one">One</a>
+<ul><li><a href="#inner">Inner</a></li></ul></li><li><a href="#two">Two <code>f</code></a></li></ul>"""
+
+
+def test_paper_gets_the_first_headings_of_a_page() -> None:
+    whole = BeautifulSoup(HEADINGS, "html.parser")
+    for given in (whole, whole.ul):
+        made = BeautifulSoup(first_headings(given), "html.parser")
+        assert [link["href"] for link in made.select("ul.section-nav > li > a")] == ["#one", "#two"]
+        assert made.get_text() == "OneTwo f"
+    assert whole.select("a[href='#inner']"), "the list beside the page stays whole"
+
+
+def test_a_page_without_headings_has_none_on_paper() -> None:
+    assert first_headings("") == first_headings(None) == ""
+    assert first_headings(BeautifulSoup("", "html.parser")) == ""

@@ -108,6 +108,13 @@ def test_tint_lies_between_page_and_colour():
 
 
 @themed
+def plain_map(values):
+    figure, axes = subplots(height=2.0)
+    axes.imshow(values)
+    return figure
+
+
+@themed
 def plain_line(values):
     figure, axes = subplots(height=2.0)
     axes.plot(values, color=theme().ink)
@@ -246,10 +253,17 @@ def test_what_a_notebook_gets():
     drawn = plain_line([0, 1])
     data, metadata = drawn._repr_mimebundle_()
     assert base64.b64decode(data["image/png"]) == drawn.light
-    assert base64.b64decode(metadata["measured"]["dark"]) == drawn.dark
-    assert metadata["measured"]["kind"] == "figure"
+    assert metadata["measured"] == {"kind": "figure", "vector": drawn.vector}
     assert metadata["image/png"] == {"width": 640}
     assert "ThemedFigure" in data["text/plain"]
+
+
+def test_what_a_notebook_gets_of_pixels():
+    drawn = plain_map(np.eye(3))
+    data, metadata = drawn._repr_mimebundle_()
+    assert base64.b64decode(data["image/png"]) == drawn.light
+    assert base64.b64decode(metadata["measured"]["dark"]) == drawn.dark
+    assert metadata["measured"]["kind"] == "figure"
 
 
 def test_saving_in_a_plain_script(tmp_path):

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from sphinx.application import Sphinx
 from sphinx.util.parallel import ParallelTasks, SerialTasks
 
+from bookpress.sphinx.figures import kept
 from bookpress.sphinx.rooms import room_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ WIDTH, HEIGHT = 1200, 630
 _MARK = "measured"
 _MADE_BY = "1"
 _WIDE = 1.5
-_LIGHT = re.compile(r'<img (?=[^>]*class="only-light")[^>]*src="([^"]+\.png)"')
+_LIGHT = re.compile(r'<img (?=[^>]*class="only-light")[^>]*src="([^"]+\.(?:png|svg))"')
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 _INK, _FAINT, _GROUND, _ACCENT = "#1d2330", "#565c69", "#ffffff", "#0a58a8"
 
@@ -42,12 +43,18 @@ def _has_one(app: Sphinx, docname: str) -> bool:
     return room_of(app.env, docname) is not None
 
 
-def figure_of(printed: Path) -> Path | None:
-    """Return the drawing that a page's card shows: the first that is wide, else the first; None for none."""
+def figure_of(printed: Path, drawn: Path) -> Path | None:
+    """Return the drawing that a page's card shows: the first that is wide, else the first; None for none.
+
+    Args:
+        printed: the page.
+        drawn: the folder that has the PNG of each drawing that the page shows as SVG.
+    """
     from PIL import Image
 
     page = printed.read_text("utf-8")
     found = [printed.parent / unquote(unescape(match[1])) for match in _LIGHT.finditer(page)]
+    found = [drawn / f"{one.stem}.png" if one.suffix == ".svg" else one for one in found]
     there = [path.resolve() for path in found if path.is_file()]
     for path in there:
         with Image.open(path) as drawing:
@@ -123,7 +130,7 @@ def _write(app: Sphinx, error: Exception | None) -> None:
         for docname in docnames:
             if _has_one(app, docname) and (printed := out / f"{docname}.html").is_file():
                 title = app.env.titles[docname].astext()
-                write(out / card_of(app, docname), title, book, figure_of(printed))
+                write(out / card_of(app, docname), title, book, figure_of(printed, kept(app, "")))
 
     pages = sorted(app.env.all_docs)
     tasks: ParallelTasks | SerialTasks = ParallelTasks(2) if app.parallel > 1 else SerialTasks()

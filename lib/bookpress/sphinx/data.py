@@ -3,7 +3,8 @@
 Beside the pages, `_data/<room>/` holds each result that a page shows, as the file that is kept in the
 repository and as a long table in CSV: a line for each value, with its variable, seed and other axes. A table
 too long to be read in a spreadsheet is compressed, which makes it thirty times smaller; what computes with
-tables (pandas, R, DuckDB) opens it as it is. So is a kept file that is large.
+tables (pandas, R, DuckDB) opens it as it is. So is a kept file that is not small. Of very many values, such as
+the weights of a model, there is the kept file alone: a table would say nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ FOLDER = "_data"
 """Folder of the data, beside the pages."""
 LONG = 1000
 """Values from which a table is compressed."""
-LARGE = 20_000
+LONGEST = 90_000
+"""Values up to which there is a table."""
+LARGE = 5_000
 """Bytes from which a kept file is compressed."""
 _OFFERED = "measured_data"
 """Page metadata: room, measurement, variable and file of all data that the page links to."""
@@ -47,30 +50,32 @@ def links(env: BuildEnvironment, source: Source) -> list[nodes.Node]:
     entry = (source.room, source.measurement, source.variable, str(result.path))
     if entry not in offered:
         offered.append(entry)
-    name = _name(source)
-    table = f"{FOLDER}/{source.room}/{table_name(result.result, source.variable)}"
-    kind = "compressed CSV" if table.endswith(".gz") else "CSV"
     kept = f"{FOLDER}/{source.room}/{_kept_name(source.measurement, result.path)}"
     whole = "compressed result file" if kept.endswith(".gz") else "result file"
-    return [
-        data_link("", kind, docname=env.docname, file=table, label=f"{kind} of {name}"),
+    label = f"{whole} of {source.measurement}"
+    found: list[nodes.Node] = [data_link("", whole, docname=env.docname, file=kept, label=label)]
+    if values_in(result.result, source.variable) > LONGEST:
+        return found
+    table = f"{FOLDER}/{source.room}/{table_name(result.result, source.variable)}"
+    kind = "compressed CSV" if table.endswith(".gz") else "CSV"
+    label = f"{kind} of {_name(source)}"
+    found[:0] = [
+        data_link("", kind, docname=env.docname, file=table, label=label),
         nodes.Text(", "),
-        data_link(
-            "",
-            whole,
-            docname=env.docname,
-            file=kept,
-            label=f"{whole} of {source.measurement}",
-        ),
     ]
+    return found
+
+
+def values_in(result: Result, variable: str | None) -> int:
+    """Return how many values a result has, or one of its variables."""
+    names = [variable] if variable else list(result.variables)
+    return sum(int(result.variables[name][1].size) for name in names)
 
 
 def table_name(result: Result, variable: str | None) -> str:
     """Return the name of the file that has a result, or one of its variables, as a table."""
-    names = [variable] if variable else list(result.variables)
-    long = sum(result.variables[name][1].size for name in names) > LONG
     stem = f"{result.name}.{variable}" if variable else result.name
-    return f"{stem}.csv.gz" if long else f"{stem}.csv"
+    return f"{stem}.csv.gz" if values_in(result, variable) > LONG else f"{stem}.csv"
 
 
 def _kept_name(measurement: str, path: Path) -> str:
@@ -173,7 +178,9 @@ def _write(
         folder = Path(app.outdir) / FOLDER / room
         folder.mkdir(parents=True, exist_ok=True)
         write_kept(folder, measurement, Path(path))
-        write_table(folder, read_result(Path(path)), variable)
+        result = read_result(Path(path))
+        if values_in(result, variable) <= LONGEST:
+            write_table(folder, result, variable)
 
 
 def write_table(folder: Path, result: Result, variable: str | None) -> Path:

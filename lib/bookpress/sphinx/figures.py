@@ -2,9 +2,10 @@
 
 The figures of `measured_book.figures` carry their dark drawing in the output's metadata. It
 becomes a second image with the same alternative text; the theme's classes `only-light` and
-`only-dark` show one of the two. A viewer brings HTML beside its drawing: on web pages that HTML stands
-in the figure, with the two drawings where it has its own; everything else prints the drawing. A figure
-without alternative text, caption or name, or without a dark drawing, is a warning.
+`only-dark` show one of the two. A figure of few lines carries one SVG that is both: web pages show it in
+the place of the two, and ask for the dark one by its name behind a #. A viewer brings HTML beside its drawing:
+on web pages that HTML stands in the figure, with the two drawings where it has its own; everything else prints
+the drawing. A figure without alternative text, caption or name, or without a dark drawing, is a warning.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ import os
 import re
 import struct
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
+from measured_transformer.viewer._vector import DARK
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from bookpress.sphinx.nodes import drawings
-from bookpress.sphinx.page import Output, page_of, warn
+from bookpress.sphinx.page import page_of, warn
 
 _DRAWING = re.compile(r"<!--drawing-->.*?<!--/drawing-->", re.DOTALL)
+_DARK_VECTOR = re.compile(r'<img (?=[^>]*class="[^"]*\bonly-dark\b)[^>]*src="[^"]+\.svg(?=")')
 _BEFORE_IMAGES_ARE_COLLECTED = 100
 
 
@@ -52,7 +56,7 @@ def place_outputs(app: Sphinx, doctree: nodes.document) -> None:
         for bundle, output in zip(bundles, outputs, strict=False):
             kind = output.measured.get("kind")
             if kind in ("figure", "viewer"):
-                themed.update(_add_dark(app, bundle, output))
+                themed.update(_add_dark(app, bundle, output.measured))
                 if kind == "viewer":
                     themed.update(_place_viewer(bundle))
     executed = {id(image) for bundles in shown.values() for b in bundles for image in _images(b)}
@@ -70,12 +74,18 @@ def _images(node: nodes.Element) -> Iterator[nodes.image]:
     yield from node.findall(nodes.image)
 
 
-def _add_dark(app: Sphinx, bundle: nodes.container, output: Output) -> list[int]:
+def _add_dark(app: Sphinx, bundle: nodes.container, measured: Mapping[str, Any]) -> list[int]:
     placed: list[int] = []
+    vector = measured.get("vector") if app.builder.format == "html" else None
     for image in list(_images(bundle)):
+        drawn = Path(app.srcdir, image["uri"].lstrip("/"))
+        pair = drawings(size=_size(drawn.read_bytes()))
         dark = image.deepcopy()
-        dark["uri"] = _write(app, b64decode(output.measured["dark"]))
-        pair = drawings(size=_size(b64decode(output.measured["dark"])))
+        if vector:
+            image["uri"] = dark["uri"] = _write(app, vector.encode(), f"{drawn.stem}.svg")
+        elif "dark" in measured:
+            png = b64decode(measured["dark"])
+            dark["uri"] = _write(app, png, f"{hashlib.sha256(png).hexdigest()}.png")
         image.parent.replace(image, pair)
         pair += [image, dark]
         for each, name in ((image, "only-light"), (dark, "only-dark")):
@@ -106,14 +116,26 @@ def _place_viewer(bundle: nodes.container) -> list[int]:
     return placed
 
 
-def _write(app: Sphinx, png: bytes) -> str:
+def _write(app: Sphinx, content: bytes, name: str) -> str:
     """Store an image where MyST-NB keeps its own, and return its address for Sphinx."""
-    folder = Path(app.env.mystnb_config.output_folder)  # type: ignore[attr-defined]
-    path = folder / f"{hashlib.sha256(png).hexdigest()}.png"
+    path = kept(app, name)
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(png)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     return "/" + Path(os.path.relpath(path, app.srcdir)).as_posix()
+
+
+def kept(app: Sphinx, name: str) -> Path:
+    """Return where MyST-NB keeps an image of this name; the PNG of an SVG lies there under the same stem."""
+    return Path(app.env.mystnb_config.output_folder) / name  # type: ignore[attr-defined]
+
+
+def _ask_for_dark(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Ask for the dark one of two drawings in one file."""
+    if doctree is not None and "only-dark" in context.get("body", ""):
+        context["body"] = _DARK_VECTOR.sub(rf"\g<0>#{DARK}", context["body"])
 
 
 def _size(png: bytes) -> tuple[int, int]:
@@ -171,3 +193,4 @@ def setup(app: Sphinx) -> None:
     """Register the placing of outputs and the choice of one drawing."""
     app.connect("doctree-read", place_outputs, priority=_BEFORE_IMAGES_ARE_COLLECTED)
     app.add_post_transform(OneDrawing)
+    app.connect("html-page-context", _ask_for_dark)

@@ -3,6 +3,9 @@
 The theme asks Sphinx for the titles of all pages, once a page. Sphinx copies every page's whole outline
 for that, each heading and each entry of the reference, and throws all but the titles away. Here it is given
 outlines that hold nothing else to begin with.
+
+The list of a page's headings that is for paper holds the first ones alone, as paper shows them: in the
+reference all of them are a tenth of a page.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bs4 import Tag
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -76,6 +80,33 @@ def _titles(builder: Builder) -> dict[str, nodes.bullet_list]:
     return found
 
 
+def first_headings(headings: Any) -> str:
+    """Return a page's list of headings, as the theme makes it, without those inside of others.
+
+    Args:
+        headings: the list or what holds it, as elements of Beautiful Soup; or nothing.
+    """
+    if not isinstance(headings, Tag):
+        return ""
+    whole = headings if headings.name == "ul" else headings.find("ul")
+    if not isinstance(whole, Tag):
+        return ""
+    links = (item.find("a", recursive=False) for item in whole.find_all("li", recursive=False))
+    items = "".join(f"<li>{link}</li>" for link in links if link is not None)
+    return f'<ul class="section-nav">{items}</ul>' if items else ""
+
+
+def _give_first_headings(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Let the page's template ask for the first headings, where the theme knows headings."""
+    del app, pagename, templatename, doctree
+    all_of_them = context.get("generate_toc_html")
+    if all_of_them is not None:
+        context["first_headings"] = lambda: first_headings(all_of_them())
+
+
 def setup(app: Sphinx) -> None:
-    """Connect before the theme, which makes the table of contents with what it finds."""
+    """Connect before the theme, which makes the table of contents with what it finds, and after it."""
     app.connect("html-page-context", give_titles, priority=100)
+    app.connect("html-page-context", _give_first_headings, priority=700)

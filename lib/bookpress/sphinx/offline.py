@@ -2,7 +2,8 @@
 
 MathJax comes from the package `sphinx-mathjax-offline`; of its 24 MB only what a page can ask for is
 copied. Font Awesome's script of 1.5 MB holds thousands of icons; the pages get one with the few
-that they show. Maps from style sheets to sources that are not here go, and fonts in a second format.
+that they show. Maps from style sheets to sources that are not here go, fonts in a second format, and the
+theme's words in other languages, which printing has read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 
 _MATHJAX = ("tex-chtml.js", "output/chtml", "input/tex", "a11y/assistive-mml.js")
+_WHOLE = "all-packages.js"
+"""What loads all of MathJax's extensions at once; pages ask for each by its name."""
 _PREFIXES = {"fas": "fas", "fa-solid": "fas", "fab": "fab", "fa-brands": "fab"} | {
     "far": "far",
     "fa-regular": "far",
@@ -77,7 +80,7 @@ def _copy_mathjax(app: Sphinx) -> None:
         return
     for name in _MATHJAX:
         if (source / name).is_dir():
-            shutil.copytree(source / name, target / name)
+            shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns(_WHOLE))
         else:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / name, target / name)
@@ -114,6 +117,7 @@ def _drop_what_nobody_asks_for(app: Sphinx, error: Exception | None) -> None:
     unasked += [font for font in static.rglob("*.ttf") if font.with_suffix(".woff2").is_file()]
     for path in unasked:
         path.unlink()
+    shutil.rmtree(static / "locales", ignore_errors=True)
     for sheet in static.glob("styles/*.css"):
         text = sheet.read_text("utf-8")
         if (asked := _UNASKED.sub("", text)) != text:

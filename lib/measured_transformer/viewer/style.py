@@ -10,7 +10,8 @@ A figure function is written once, in plain matplotlib, and decorated with `them
         return figure
 
 Calling it draws the figure twice, once for a light page and once for a dark one. In a notebook the
-result shows the light drawing on white; the book puts the dark one beside it.
+result shows the light drawing on white; the book puts the dark one beside it. Where a drawing is a few lines,
+marks and words, the book shows both as one SVG, which is sharp at every size.
 
 Every colour of `COLOURS` has at least 3:1 contrast on white and on the dark page, so that a concept
 keeps one colour in both. Colour is never the only sign: `look` adds a marker and a line style.
@@ -36,6 +37,7 @@ from cycler import cycler
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from measured_transformer.viewer import _vector
 from measured_transformer.viewer._palette import png
 
 P = ParamSpec("P")
@@ -77,6 +79,8 @@ WIDTH = 6.4
 """Width of a figure in inches; the page shows 100 CSS pixels an inch, a telephone about 55."""
 DPI = 200
 """Dots an inch of the stored image: two for each CSS pixel."""
+MOST_BYTES = 60_000
+"""Size of an SVG up to which it takes the place of two images in the book, where these are larger."""
 
 
 @dataclass(frozen=True)
@@ -152,12 +156,19 @@ class ThemedFigure:
     Attributes:
         figure: the light drawing, for whoever wants to work on it.
         light: PNG on white.
-        dark: PNG on a transparent ground, to lie on a dark page.
+        vector: SVG of both drawings, where one of them is small: the dark one is asked for as `#dark`.
     """
 
     figure: Figure
     light: bytes
-    dark: bytes
+    vector: str | None
+    _dark: Figure
+
+    @functools.cached_property
+    def dark(self) -> bytes:
+        """PNG on a transparent ground, to lie on a dark page."""
+        with _themed_settings(DARK):
+            return _png(self._dark, transparent=True)
 
     @property
     def width(self) -> int:
@@ -189,12 +200,10 @@ class ThemedFigure:
         include: Collection[str] | None = None,
         exclude: Collection[str] | None = None,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Show the light drawing in a notebook and carry the dark one in the metadata."""
+        """Show the light drawing in a notebook and carry the dark one, or both as one SVG, in the metadata."""
         data = {"image/png": _base64(self.light), "text/plain": repr(self)}
-        metadata = {
-            "image/png": {"width": self.width},
-            "measured": {"kind": "figure", "dark": _base64(self.dark)},
-        }
+        other = {"vector": self.vector} if self.vector else {"dark": _base64(self.dark)}
+        metadata = {"image/png": {"width": self.width}, "measured": {"kind": "figure", **other}}
         return data, metadata
 
 
@@ -210,7 +219,8 @@ def themed(draw: Callable[P, Figure]) -> Callable[P, ThemedFigure]:
 
     @functools.wraps(draw)
     def draw_both(*args: P.args, **kwargs: P.kwargs) -> ThemedFigure:
-        drawings: list[tuple[Figure, bytes]] = []
+        figures: list[Figure] = []
+        light, vectors = b"", list[bytes]()
         for each in (LIGHT, DARK):
             with _themed_settings(each):
                 with _closed_after():  # or Jupyter would show it a second time
@@ -220,11 +230,20 @@ def themed(draw: Callable[P, Figure]) -> Callable[P, ThemedFigure]:
                             f"expected {draw.__name__} to return a matplotlib Figure, got "
                             f"{type(figure).__name__}; end it with `return figure`"
                         )
-                if drawings:
-                    _take_layout(drawings[0][0], figure)
-                drawings.append((figure, _png(figure, transparent=each is DARK)))
-        (light_figure, light), (_, dark) = drawings
-        return ThemedFigure(figure=light_figure, light=light, dark=dark)
+                if each is LIGHT:
+                    light = _png(figure, transparent=False)
+                else:
+                    _take_layout(figures[0], figure)
+                figures.append(figure)
+                if _vector.has_few_points(figures[0]):
+                    vectors.append(_vector.written(figure))
+        vector = _vector.both(*vectors) if vectors else None
+        if vector is not None and len(vector) > min(MOST_BYTES, 2 * len(light)):
+            vector = None
+        drawn = ThemedFigure(figures[0], light, vector, figures[1])
+        if vector is None:
+            _ = drawn.dark  # drawn now, for those who listen to warnings now
+        return drawn
 
     return draw_both
 
