@@ -55,6 +55,7 @@ from bookpress.sphinx import (
     figures,
     finding,
     foot,
+    former,
     front,
     head,
     highlighting,
@@ -120,6 +121,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         terms,
         lengths,
         finding,
+        former,
     ):
         part.setup(app)
     for part in (
