@@ -146,7 +146,7 @@ def test_the_checkpoint_is_installed_for_the_pages_about_it_alone():
         "sink",
         "thirty-blocks",
     }
-    last_cells = {"language-models": "translation"}
+    last_cells = {"heads": "attention", "language-models": "translation"}
     assert asking == {"real-model", "your-own-checkpoint", *language, *last_cells}
     for page in asking:
         folder = last_cells.get(page, "real-language-model" if page in language else "inside")
