@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jupytext
 import pytest
+from bookpress.chapters import front_matter, rooms_of
 
 ROOT = Path(__file__).parents[1]
 ROOMS = "measured_book.rooms"
@@ -152,9 +153,9 @@ def imported(page: str) -> Iterator[str]:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def strangers(page: str, room: str) -> list[str]:
+def strangers(page: str, *rooms: str) -> list[str]:
     """Name what a page must not import: the press, and the rooms of other chapters."""
-    own = f"{ROOMS}.{room}."
+    own = tuple(f"{ROOMS}.{room}." for room in rooms)
     return [
         name
         for name in imported(page)
@@ -166,8 +167,9 @@ def strangers(page: str, room: str) -> list[str]:
 def test_a_page_imports_neither_the_press_nor_the_room_of_another():
     assert len(pages()) > 30
     found = {
-        page.stem: strangers(page.read_text("utf-8"), page.stem.replace("-", "_"))
+        page.stem: strangers(text, page.stem.replace("-", "_"), *rooms_of(front_matter(text)))
         for page in pages()
+        for text in [page.read_text("utf-8")]
     }
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
@@ -180,3 +182,5 @@ def test_a_page_that_did_would_be_found():
         "from measured_book.rooms.heads.measure import heads_of\n```\n"
     )
     assert strangers(page, "heads") == ["bookpress.cache", f"{ROOMS}.one_head"]
+    inside = page.replace("rooms import one_head", "rooms.one_head import pruning")
+    assert strangers(inside, "heads", "one_head") == ["bookpress.cache"]

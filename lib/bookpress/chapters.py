@@ -11,6 +11,7 @@ import copy
 import functools
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -135,6 +136,17 @@ def front_matter(text: str) -> dict[str, Any]:
     match = _FRONT_MATTER.match(text)
     found = yaml.safe_load(match.group(1)) if match else None
     return found if isinstance(found, dict) else {}
+
+
+def rooms_of(front_matter: Mapping[str, Any]) -> list[str]:
+    """The rooms that a page's front matter names: its own first, then those that feed it too.
+
+    ``measured: {room: heads, further: [one_head]}`` is the front matter of a chapter of two rooms.
+    """
+    measured = front_matter.get("measured")
+    if not isinstance(measured, dict) or measured.get("room") is None:
+        return []
+    return [str(room) for room in (measured["room"], *(measured.get("further") or ()))]
 
 
 def stamped(text: str, fingerprint: str) -> str:

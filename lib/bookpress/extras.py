@@ -20,14 +20,14 @@ _WITHOUT = "pip install --no-deps "  # what the commands of such packages begin 
 _ALWAYS = ("language",)  # small, and a task that needs it is only a few names away on any page
 
 
-def extras_of(code: Iterable[str], room: str | None = None) -> tuple[str, ...]:
+def extras_of(code: Iterable[str], *rooms: str) -> tuple[str, ...]:
     """Return the extras that a page needs: those for all pages, and those whose modules its code names.
 
     Args:
         code: of the page's cells.
-        room: that the page belongs to; its modules count too, as a reader may measure again.
+        rooms: that feed the page; their modules count too, as a reader may measure again.
     """
-    texts = _texts(code, room)
+    texts = _texts(code, rooms)
     return tuple(
         extra
         for extra, modules in EXTRAS.items()
@@ -37,18 +37,18 @@ def extras_of(code: Iterable[str], room: str | None = None) -> tuple[str, ...]:
     )
 
 
-def alone_of(code: Iterable[str], room: str | None = None) -> dict[str, str]:
+def alone_of(code: Iterable[str], *rooms: str) -> dict[str, str]:
     """Return the modules that a page's pretrained models come with, and what brings each without requirements.
 
     These packages hold weights, and ask for programs that no page needs: `language.published` has their names,
     and the command that installs each.
 
     Args:
-        code, room: as for `extras_of`.
+        code, rooms: as for `extras_of`.
     """
     from measured_transformer.language.published import PUBLISHED
 
-    texts = _texts(code, room)
+    texts = _texts(code, rooms)
     return {
         one.module: one.install.removeprefix(_WITHOUT)
         for name, one in PUBLISHED.items()
@@ -56,10 +56,10 @@ def alone_of(code: Iterable[str], room: str | None = None) -> dict[str, str]:
     }
 
 
-def _texts(code: Iterable[str], room: str | None) -> list[str]:
-    """The code of the cells, and that of the room."""
+def _texts(code: Iterable[str], rooms: Iterable[str]) -> list[str]:
+    """The code of the cells, and that of the rooms."""
     texts = list(code)
-    if room is not None:
+    for room in rooms:
         folders = [Path(folder) / room for folder in measured_book.rooms.__path__]
         texts += [
             path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))

@@ -103,7 +103,7 @@ def _versions(requirements: str) -> dict[str, str]:
 
 
 def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> Iterator[Path]:
-    """The files that a chapter names under `measured:` in its front matter, and its room's results."""
+    """The files that a chapter names under `measured:` in its front matter, and its rooms' results."""
     declared = front_matter.get("measured") or {}
     patterns = declared.get("data") or []
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
@@ -113,8 +113,8 @@ def _declared(root: Path, front_matter: dict[str, Any], chapter_path: Path) -> I
                 f"{chapter_path.name} declares data {pattern!r}, but no file under {root} matches"
             )
         yield from found
-    if declared.get("room"):
-        found = sorted(root.glob(RESULTS.format(room=declared["room"])))
+    for room in chapters.rooms_of(front_matter):
+        found = sorted(root.glob(RESULTS.format(room=room)))
         yield from (path for path in found if path.is_file() and not path.name.startswith("."))
 
 

@@ -192,14 +192,13 @@ def _reach(text: str) -> Iterable[str]:
 
 def pages(root: Path, changed: Change) -> list[str]:
     """The chapters that a change reaches: those whose text or room changed first."""
-    from bookpress.chapters import front_matter, load_book, notebook
+    from bookpress.chapters import front_matter, load_book, notebook, rooms_of
 
     near, far = [], []
     for chapter in load_book(root).chapters:
         text = chapter.path.read_text("utf-8")
-        about = front_matter(text).get("measured")
-        room = str(about.get("room", "")) if isinstance(about, dict) else ""
-        if Path(chapter.source) in changed.files or room in changed.rooms:
+        own = rooms_of(front_matter(text))
+        if Path(chapter.source) in changed.files or not changed.rooms.isdisjoint(own):
             near.append(chapter.source)
             continue
         cells = [cell.source for cell in notebook(chapter).cells if cell.cell_type == "code"]

@@ -19,6 +19,8 @@ from measured_book.evidence.rules import further_details, judge
 from measured_book.evidence.verdicts import Verdict, chapter_verdicts, combine, parts_of
 
 ROOM = "some_room"
+FURTHER = "another_room"
+"""A second room, which has a result, a number and a claim, and may feed the same page."""
 ARMS = ["none", "random", "sinusoidal"]
 READS = {
     "CS-1.3": ("identity",),
@@ -105,6 +107,8 @@ def _shown(name: str) -> Any:
 
 def judge_room(room: str) -> Any:
     """Judge the claims that the tiny book's pages hold."""
+    if room == FURTHER:
+        return _judge_further()
     if room != ROOM:
         raise ValueError(f"expected a chapter that declares measurements ({ROOM}), got {room!r}")
     results = {name: _shown(name) for name in ("reversal", "identity")}
@@ -131,6 +135,15 @@ def judge_room(room: str) -> Any:
         for name, part in parts_of(found[claim_id]).items():
             part["statistics"] |= {"verdict_holm": parts[name][0].value, "p_holm": parts[name][1]}
     return SimpleNamespace(records=found, values=values, results=results)
+
+
+def _judge_further() -> Any:
+    claims = registry.read_claims(_kept.claims)
+    given = {"CS-2.8": {"value": np.array([0.0])}}
+    found = {name: _record(claims[name], given[name]) for name in given.keys() & claims.keys()}
+    shown = _shown("identity")
+    shown.state, shown.why = _kept.states.get(f"{FURTHER}/identity", ("current", ""))
+    return SimpleNamespace(records=found, values={"ceiling": 4.0}, results={"identity": shown})
 
 
 def _record(claim: registry.Claim, given: Any) -> dict[str, Any]:

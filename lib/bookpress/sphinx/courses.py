@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
-from bookpress.chapters import TOC, Chapter, front_matter, load_book
+from bookpress.chapters import TOC, Chapter, front_matter, load_book, rooms_of
 from bookpress.sphinx.downloads import repository_of
 from bookpress.sphinx.editions import edition_in
 
@@ -86,37 +86,40 @@ class _RoomsTable(_Table):
         return chapters
 
     def cells(self, root: Path, chapter: Chapter) -> Iterator[list[nodes.Node]]:
-        room = str(room_of(chapter))
-        at = f"{edition_in(self.env.app).code_at}/{_ROOM.format(room=room)}"
-        site = repository_of(self.env.app)
-        name = nodes.literal("", room)
-        yield [nodes.reference("", "", name, refuri=f"{site}/tree/{at}", internal=False)]
+        site, code = repository_of(self.env.app), edition_in(self.env.app).code_at
+        names: list[nodes.Node] = []
         files: list[nodes.Node] = []
-        for path in sorted((root / _ROOM.format(room=room)).glob("[a-z]*.py")):
-            files += [nodes.Text(", ")] if files else []
-            address = f"{site}/blob/{at}/{path.name}"
-            files.append(nodes.reference("", path.name, refuri=address, internal=False))
+        for room in rooms_of_chapter(chapter):
+            at = f"{code}/{_ROOM.format(room=room)}"
+            names += [nodes.Text(", ")] if names else []
+            name = nodes.literal("", room)
+            names.append(nodes.reference("", "", name, refuri=f"{site}/tree/{at}", internal=False))
+            for path in sorted((root / _ROOM.format(room=room)).glob("[a-z]*.py")):
+                files += [nodes.Text(", ")] if files else []
+                address = f"{site}/blob/{at}/{path.name}"
+                files.append(nodes.reference("", path.name, refuri=address, internal=False))
+        yield names
         yield files
 
 
-def room_of(chapter: Chapter) -> str | None:
-    """The room that a chapter's front matter names."""
-    about = front_matter(chapter.path.read_text("utf-8")).get("measured") or {}
-    return about.get("room")
+def rooms_of_chapter(chapter: Chapter) -> list[str]:
+    """The rooms that a chapter's front matter names."""
+    return rooms_of(front_matter(chapter.path.read_text("utf-8")))
 
 
 def with_rooms(root: Path) -> list[Chapter]:
     """The chapters that have a room, in the order of the book."""
-    return [chapter for chapter in load_book(root).chapters if room_of(chapter)]
+    return [chapter for chapter in load_book(root).chapters if rooms_of_chapter(chapter)]
 
 
 def facts_of(root: Path, chapter: Chapter) -> tuple[int, float]:
     """Number of a chapter's exercises, and minutes that its kept results took."""
     exercises = len(_EXERCISE.findall(chapter.path.read_text("utf-8")))
     seconds = 0.0
-    for path in (root / _ROOM.format(room=room_of(chapter)) / "results").glob("*.json"):
-        told = json.loads(path.read_text("utf-8")).get("provenance", {}).get("seconds", 0.0)
-        seconds += float(told)
+    for room in rooms_of_chapter(chapter):
+        for path in (root / _ROOM.format(room=room) / "results").glob("*.json"):
+            told = json.loads(path.read_text("utf-8")).get("provenance", {}).get("seconds", 0.0)
+            seconds += float(told)
     return exercises, seconds / 60
 
 

@@ -34,7 +34,7 @@ from bookpress.sphinx.nodes import (
     notebook_link,
     ran_line,
 )
-from bookpress.sphinx.rooms import ROOM
+from bookpress.sphinx.rooms import rooms_of
 
 nbformat: Any = _nbformat  # it has no types of its own
 
@@ -453,14 +453,14 @@ def page_notebook(app: Sphinx, docname: str, doctree: nodes.document) -> Noteboo
 
 
 def _install_cell(app: Sphinx, docname: str, code: Iterable[str]) -> NotebookNode:
-    cells, room = list(code), app.env.metadata[docname].get(ROOM)
-    extras = extras_of(cells, room)
+    cells, own = list(code), rooms_of(app.env, docname)
+    extras = extras_of(cells, *own)
     source = first_cell(
         requirements_of(extras),
         extras=",".join(extras),
         repository=repository_of(app),
         revision=edition_in(app).code_at,
-        alone=alone_of(cells, room),
+        alone=alone_of(cells, *own),
     )
     return nbformat.v4.new_code_cell(source)
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from docutils import nodes
 from measured_book.evidence import registry
@@ -44,10 +43,13 @@ from bookpress.sphinx.rooms import room_of
 from bookpress.sphinx.scores import keep_outcomes
 
 
-def _records(env: BuildEnvironment) -> Mapping[str, Any]:
-    """Claim -> its record, as the results of the page's room give it; none on a page without a room."""
-    room = room_of(env)
-    return rooms.judged(env, room).records if room else {}
+def _doubt(env: BuildEnvironment, claim_id: str) -> str:
+    """Why a claim of the page may not hold; nothing where it does, or where the page has no room."""
+    own, claim = rooms.rooms_of(env), claims_of(env).get(claim_id)
+    if not own:
+        return ""
+    room = claim.room if claim is not None and claim.room in own else own[0]
+    return rooms.doubts_of(env, room, claim_id)
 
 
 def _find(env: BuildEnvironment, claim_id: str) -> Claim:
@@ -129,9 +131,8 @@ class _Plain(SphinxRole):
 class _Shows(Shows):
     def lines(self) -> Lines:
         """What writes claims on the page."""
-        room = room_of(self.env)
-        doubt = functools.partial(rooms.doubts_of, self.env, room) if room else lambda _: ""
-        return Lines(self, _records(self.env), doubt, self.source_words)
+        doubt = functools.partial(_doubt, self.env)
+        return Lines(self, rooms.records_of(self.env), doubt, self.source_words)
 
     def source_words(self, claim: Claim) -> str:
         if claim.kind == "cited":
@@ -172,7 +173,7 @@ class _ClaimsTable(_Shows):
         if not claims:
             warn("a table of claims on a page that covers none", "claim", self.get_location())
             return []
-        records = _records(self.env)
+        records = rooms.records_of(self.env)
         verdicts = [word_of(claim, records.get(key)) for key, claim in claims.items()]
         many = f"{len(claims)} {'claim' if len(claims) == 1 else 'claims'}"
         listed = self.lines().listed(claims, f"{many}: {counted(verdicts)}.")
@@ -198,10 +199,9 @@ def complete_page(app: Sphinx, doctree: nodes.document) -> None:
         note_registry(env, docname)
     listed = link_items(doctree, lines, target_of)
     _check(env, docname, claims, shown=lines | listed.keys())
-    room = room_of(env)
-    doubts = {key: rooms.doubts_of(env, room, key) for key in claims} if room else {}
+    doubts = {key: _doubt(env, key) for key in claims} if room_of(env) else {}
     anchors = {claim_id: target_of(claim_id) for claim_id in lines} | listed
-    keep_outcomes(env, docname, claims, _records(env), anchors, doubts)
+    keep_outcomes(env, docname, claims, rooms.records_of(env), anchors, doubts)
 
 
 def _lines(doctree: nodes.document) -> set[str]:
@@ -218,7 +218,7 @@ def _lines(doctree: nodes.document) -> set[str]:
 def _check(
     env: BuildEnvironment, docname: str, claims: Mapping[str, Claim], *, shown: Iterable[str]
 ) -> None:
-    records, room = _records(env), room_of(env)
+    records, room = rooms.records_of(env), room_of(env)
     for claim_id, claim in claims.items():
         if claim.status != "covered":
             continue
@@ -233,8 +233,8 @@ def _check(
             continue
         record = records.get(claim_id)
         if record is None:
-            if not room or not rooms.doubts_of(env, room, claim_id):
-                warn(_unrecorded(claim, room), "record", docname)
+            if not room or not _doubt(env, claim_id):
+                warn(_unrecorded(claim, claim.room or room), "record", docname)
         elif record["verdict"] != claim.expected:
             warn(
                 f"claim {claim_id}: the prose discusses the verdict {str(claim.expected)!r}, but the "

@@ -6,7 +6,7 @@ The same facts stand in the table of what every chapter ran on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from docutils import nodes
 from measured_book.evidence.results import chapters_folder
@@ -18,7 +18,7 @@ from bookpress.sphinx.downloads import repository_of
 from bookpress.sphinx.editions import edition_in
 from bookpress.sphinx.nodes import fold, notebook_link, ran_line
 from bookpress.sphinx.page import page_of
-from bookpress.sphinx.rooms import Judged, Shown, room_of
+from bookpress.sphinx.rooms import Judged, Shown
 from bookpress.sphinx.shown_data import Source
 
 _MARKED = re.compile(r"(``[^`]+``|`[^`]+`|\$[^$]+\$)")
@@ -26,9 +26,10 @@ _MARKED = re.compile(r"(``[^`]+``|`[^`]+`|\$[^$]+\$)")
 _AFTER_CLAIMS_ARE_LINKED = 120
 
 
-def facts(judged: Judged) -> list[tuple[str, str]]:
-    """Say what a room's results were measured on: term and words."""
-    results = [shown for shown in judged.results.values() if shown.result is not None]
+def facts(*judged: Judged) -> list[tuple[str, str]]:
+    """Say what the results of a page's rooms were measured on: term and words."""
+    measured = [shown for one in judged for shown in one.results.values()]
+    results = [shown for shown in measured if shown.result is not None]
     if not results:
         return []
     told = [shown.provenance for shown in results]
@@ -53,25 +54,29 @@ def _listed(texts: Iterable[object]) -> str:
 def _add_foot(app: Sphinx, doctree: nodes.document) -> None:
     """Put the line at the end of a page, and complain of results that do not hold."""
     env = app.env
-    room = room_of(env) if doctree.settings is not None else None
-    if room is None:
+    judged = _judged(env) if doctree.settings is not None else {}
+    if not judged:
         return
-    rooms.complain(env, room)
-    judged = rooms.judged(env, room)
+    rooms.complain(env)
     whole: nodes.Element = next(iter(doctree.findall(nodes.section)), doctree)
-    foot = ran_line("", _line(app, room, judged, page_of(env, doctree).notebook is not None))
-    foot += fold(
-        "",
-        _measurements(env, room, judged),
-        *_repeat(room, judged),
-        summary="Data, and how to repeat this",
-    )
+    foot = ran_line("", _line(app, judged, page_of(env, doctree).notebook is not None))
+    behind = [
+        node
+        for room, one in judged.items()
+        for node in (_measurements(env, room, one), *_repeat(room, one))
+    ]
+    foot += fold("", *behind, summary="Data, and how to repeat this")
     whole.append(foot)
 
 
-def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.paragraph:
+def _judged(env: BuildEnvironment) -> dict[str, Judged]:
+    """What the rooms of the page being read say, its own first."""
+    return {room: rooms.judged(env, room) for room in rooms.rooms_of(env)}
+
+
+def _line(app: Sphinx, judged: Mapping[str, Judged], has_cells: bool) -> nodes.paragraph:
     env = app.env
-    told = dict(facts(judged))
+    told = dict(facts(*judged.values()))
     words = []
     if "Seeds" in told:
         words.append(f"{told['Seeds']} {'seed' if told['Seeds'] == '1' else 'seeds'}")
@@ -80,13 +85,10 @@ def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.para
         words.append(f"commit {told['Commit']}")
     line = nodes.paragraph("", "", nodes.strong("", "What ran"), nodes.Text(": "))
     line += nodes.Text(f"{', '.join(words) or 'nothing yet'}. ")
-    files = {"Code": "measure.py"}
-    if (chapters_folder() / room / "reading.py").is_file():
-        files = {"Measuring code": "measure.py", "Judging code": "reading.py"}
     code = f"{repository_of(app)}/blob/{edition_in(app).code_at}/lib/measured_book/rooms"
     ways: list[nodes.Node] = [
-        nodes.reference("", named, refuri=f"{code}/{room}/{file}", internal=False)
-        for named, file in files.items()
+        nodes.reference("", named, refuri=f"{code}/{file}", internal=False)
+        for named, file in _code_of(judged)
     ]
     if has_cells:
         ways.append(notebook_link(docname=env.docname, words="Notebook"))
@@ -100,6 +102,17 @@ def _line(app: Sphinx, room: str, judged: Judged, has_cells: bool) -> nodes.para
         listed += way
     line += listed
     return line
+
+
+def _code_of(rooms_of_page: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The files that measure and judge: what each is called, and where it lies among the rooms."""
+    for number, room in enumerate(rooms_of_page):
+        of = f" of {room}" if number else ""
+        if (chapters_folder() / room / "reading.py").is_file():
+            yield f"Measuring code{of}", f"{room}/measure.py"
+            yield f"Judging code{of}", f"{room}/reading.py"
+        else:
+            yield f"Code{of}", f"{room}/measure.py"
 
 
 def _measurements(env: BuildEnvironment, room: str, judged: Judged) -> nodes.bullet_list:

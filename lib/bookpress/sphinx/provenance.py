@@ -10,7 +10,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from bookpress.sphinx.foot import facts
 from bookpress.sphinx.nodes import runs_table
-from bookpress.sphinx.rooms import judged, room_of
+from bookpress.sphinx.rooms import judged, rooms_of
 
 _RUN = "measured_run"
 _HAS_TABLE = "measured_runs_table"
@@ -56,8 +56,9 @@ class FillRunsTable(SphinxPostTransform):
 
 
 def _keep_run(app: Sphinx, doctree: nodes.document) -> None:
-    if room := room_of(app.env) if doctree.settings is not None else None:
-        app.env.metadata[app.env.docname][_RUN] = facts(judged(app.env, room))
+    if own := rooms_of(app.env) if doctree.settings is not None else []:
+        found = facts(*(judged(app.env, room) for room in own))
+        app.env.metadata[app.env.docname][_RUN] = found
 
 
 def _remember_read(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:

@@ -1,9 +1,11 @@
 """Pages that measure something print what their room's kept results say, judged as they are printed.
 
 A page belongs to a room when its front matter says so: ``measured: {room: positional_encoding}``. Its
-numbers and verdicts come from the room's results. A result that does not hold for
-the code as it is now (`Shown.why` says what to run) is marked wherever it stands, and complained of: that
-fails the strict build and lets a plain one print the marked page, which every later build reads again.
+numbers and verdicts come from the room's results. A chapter of two rooms names the other one, too:
+``measured: {room: heads, further: [one_head]}``; numbers of that one have its name in front of them.
+A result that does not hold for the code as it is now (`Shown.why` says what to run) is marked wherever it
+stands, and complained of: that fails the strict build and lets a plain one print the marked page, which every
+later build reads again.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from bookpress.sphinx.page import TYPE, logger, warn
 
 ROOM = "measured_room"
 """Page metadata: the room that the page belongs to."""
+ROOMS = "measured_rooms"
+"""Page metadata: all rooms that feed the page, its own first."""
 INVALID = "invalid-result"
 """Subtype of the complaint that a result is not valid."""
 _MARKED = "measured_marked"
@@ -81,6 +85,20 @@ def room_of(env: BuildEnvironment, docname: str | None = None) -> str | None:
     """Return the room of a page, of the one being read where none is named; None for all others."""
     found: str | None = env.metadata[docname or env.docname].get(ROOM)
     return found
+
+
+def rooms_of(env: BuildEnvironment, docname: str | None = None) -> list[str]:
+    """Return all rooms that feed a page, its own first; none for a page that measures nothing."""
+    return list(env.metadata[docname or env.docname].get(ROOMS, ()))
+
+
+def records_of(env: BuildEnvironment) -> dict[str, Any]:
+    """Return claim -> its record, of all rooms of the page being read."""
+    return {
+        claim_id: record
+        for room in rooms_of(env)
+        for claim_id, record in judged(env, room).records.items()
+    }
 
 
 def judged(env: BuildEnvironment, room: str) -> Judged:
@@ -157,9 +175,9 @@ def doubt_of(shown: Shown) -> str:
     return "" if shown.state in _VALID else shown.why
 
 
-def complain(env: BuildEnvironment, room: str) -> None:
-    """Complain of each result of a page's room that does not hold, and have the page read again."""
-    for shown in judged(env, room).results.values():
+def complain(env: BuildEnvironment) -> None:
+    """Complain of each result of a page's rooms that does not hold, and have the page read again."""
+    for shown in (one for room in rooms_of(env) for one in judged(env, room).results.values()):
         if why := doubt_of(shown):
             env.metadata[env.docname][_MARKED] = True
             logger.warning(why, type=TYPE, subtype=INVALID, location=env.docname)
@@ -172,11 +190,12 @@ def _note_room(app: Sphinx, docname: str, source: list[str]) -> None:
     """Keep which room a page belongs to, and read the page again when what it shows may have changed."""
     if docname not in app.env.found_docs or not str(app.env.doc2path(docname)).endswith(".md"):
         return
-    room = declared(source[0])
-    if room is None:
+    own = chapters.rooms_of(chapters.front_matter(source[0]))
+    if not own:
         return
-    app.env.metadata[docname][ROOM] = room
-    _depend(app.env, room)
+    app.env.metadata[docname][ROOM], app.env.metadata[docname][ROOMS] = own[0], own
+    for room in own:
+        _depend(app.env, room)
 
 
 def _depend(env: BuildEnvironment, room: str) -> None:
@@ -190,9 +209,7 @@ def _depend(env: BuildEnvironment, room: str) -> None:
 
 def declared(text: str) -> str | None:
     """Return the room that the front matter of a page names; None where it names none."""
-    measured = chapters.front_matter(text).get("measured") or {}
-    room = measured.get("room") if isinstance(measured, dict) else None
-    return None if room is None else str(room)
+    return next(iter(chapters.rooms_of(chapters.front_matter(text))), None)
 
 
 def _reached(room: str) -> list[Path]:

@@ -664,7 +664,7 @@ def claims_files() -> dict[str, Path]:
     return {path.parent.name: path for path in sorted(folder.glob("*/claims.toml"))}
 
 
-def _read(files: Mapping[str, Path]) -> dict[str, Claim]:
+def _read(files: Mapping[str, Path], *, of_rooms: bool = False) -> dict[str, Claim]:
     claims: dict[str, Claim] = {}
     origin: dict[str, str] = {}
     for name, path in files.items():
@@ -674,14 +674,17 @@ def _read(files: Mapping[str, Path]) -> dict[str, Claim]:
                     f"{name}, claim {claim_id}, field id: expected each id once, "
                     f"got one in {origin[claim_id]} too"
                 )
-            claims[claim_id] = claim
+            room = name.partition("/")[0] if of_rooms else ""
+            claims[claim_id] = dataclasses.replace(claim, room=room)
             origin[claim_id] = name
     return claims
 
 
 @lru_cache(maxsize=1)
 def _packaged() -> dict[str, Claim]:
-    return _read({f"{room}/{path.name}": path for room, path in claims_files().items()})
+    return _read(
+        {f"{room}/{path.name}": path for room, path in claims_files().items()}, of_rooms=True
+    )
 
 
 def claims(

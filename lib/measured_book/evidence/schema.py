@@ -396,6 +396,8 @@ class Claim:
         evidence: the rule's values as expressions, for a claim without parts; empty where a function of the
             room gives them.
         expected: the verdict that the prose discusses; None for a planned claim.
+        room: whose file holds it and whose results judge it; empty for a claim of another registry, whose room
+            has its chapter's name.
     """
 
     id: str
@@ -421,6 +423,7 @@ class Claim:
     said_of: str = ""
     misprint: str = ""
     meant_in: str = ""
+    room: str = ""
 
     @property
     def is_written(self) -> bool:

@@ -342,8 +342,8 @@ def value_of(judged: Judged, text: str) -> str:
 
 
 def room_of(claim: Claim) -> str:
-    """The room that judges a claim: that of its chapter."""
-    return claim.chapter.rpartition("/")[2].replace("-", "_")
+    """The room that judges a claim: the one whose file holds it, or else that of its chapter."""
+    return claim.room or claim.chapter.rpartition("/")[2].replace("-", "_")
 
 
 def _check(

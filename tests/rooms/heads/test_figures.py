@@ -43,18 +43,6 @@ def test_the_block_product_shows_factors_terms_and_sum():
         figures.plot_block_product(outputs, blocks[:1])
 
 
-def test_circuits_are_drawn_over_the_parts_of_the_stream():
-    forms, product = RNG.normal(size=(2, 6, 6)), RNG.normal(size=(2, 2))
-    parts = {"token": (0, 2), "place": (2, 6)}
-    drawn = figures.plot_induction_circuits(*forms, product, parts=parts, tokens="ab")
-    images = [np.asarray(axes.images[0].get_array()) for axes in drawn.figure.axes[:3]]
-    for image, matrix in zip(images, (*forms, product), strict=True):
-        np.testing.assert_allclose(image, matrix)
-    first = drawn.figure.axes[0]
-    assert [label.get_text() for label in first.get_yticklabels()] == list(parts)
-    assert [label.get_text() for label in drawn.figure.axes[2].get_xticklabels()] == ["a", "b"]
-
-
 @pytest.mark.parametrize(("use", "arrows"), [("q", 4), ("k", 4), ("v", 4)])
 def test_chains_show_the_looks_that_matter(use, arrows):
     earlier = np.diag(np.ones(3), -1)
@@ -97,16 +85,6 @@ def test_each_key_is_a_curve_and_named_at_its_top():
 
 
 COUNTS = dataset(("accuracy", "loss"), task=("recall", "text"), heads=(1, 2, 4))
-
-
-def test_narrow_heads_alone_and_together():
-    narrow = dataset(("accuracy",), width=(1, 2))
-    [axes] = figures.plot_narrow(narrow, COUNTS, stream=64, chance=0.125).figure.axes
-    recall = COUNTS.accuracy.sel(task="recall")
-    alone = np.concatenate((narrow.accuracy.values, recall.sel(heads=1).values[:, None]), axis=1)
-    assert shows(axes, [1, 2, 64], alone)
-    assert shows(axes, [16, 32, 64], recall.values[:, ::-1])
-    assert [text.get_text() for text in axes.texts] == ["4 heads", "2 heads"]
 
 
 def test_head_counts_have_a_panel_a_task():

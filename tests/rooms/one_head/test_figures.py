@@ -13,9 +13,7 @@ DRAWN = {
         [[1, 2], [1, 2], [3], []], 3, {"once": [0.0, 0.1, 1.0, 2.0, 2.1], "again": [0.0] * 5}
     ),
     "plot_spares": lambda: figures.plot_spares(RESULTS["spares"]),
-    "plot_additivity": lambda: figures.plot_additivity(RESULTS["additivity"]),
     "plot_curves": lambda: figures.plot_curves(RESULTS["orders"]),
-    "plot_shares": lambda: figures.plot_shares(RESULTS["orders"]),
     "plot_which_layer": lambda: figures.plot_which_layer(RESULTS["by_rate"]),
     "plot_between_two_numbers": lambda: figures.plot_between_two_numbers(RESULTS["roles"]),
     "plot_found_rows": lambda: figures.plot_found_rows(RESULTS["roles"]),

@@ -18,7 +18,6 @@ from xarray import Dataset
 
 from measured_book.figures.diagrams import canvas
 from measured_book.figures.plots import (
-    heat_map,
     legend_above,
     panel_letters,
     seed_lines,
@@ -149,57 +148,6 @@ def plot_block_product(outputs: Sequence[Array], blocks: Sequence[Array]) -> Fig
 
 
 @themed
-def plot_induction_circuits(
-    noted: Array,
-    matched: Array,
-    product: Array,
-    *,
-    parts: Mapping[str, tuple[int, int]],
-    tokens: Sequence[str],
-) -> Figure:
-    """Draw an earlier head's OV form, a later head's QK form, and what a token then asks for.
-
-    Args:
-        noted: the earlier head's OV form, (read, written), over the entries of the stream.
-        matched: the later head's QK form, (query, key).
-        product: what the later head's token scores with the token that the earlier head read: (own, read).
-        parts: name of each part of the stream -> its first entry and the one behind its last.
-        tokens: names of the tokens.
-    """
-    figure, axes = subplots(3, 1, height=3.0, height_ratios=(3, 3, 2.2))
-    for each, form, label, columns, rows in (
-        (axes[0], noted, "carried", "written to", "read from"),
-        (axes[1], matched, "score", "key", "query"),
-    ):
-        bar = heat_map(each, form, label=label, x_label=columns, y_label=rows, diverging=True)
-        bar.ax.tick_params(labelsize=10)
-        _parts(each, parts)
-    heat_map(
-        axes[2],
-        product,
-        label="score",
-        x_label="token in front of the place that is looked at",
-        y_label="own token",
-        diverging=True,
-    )
-    axes[2].set_xticks(range(len(tokens)), tokens)
-    axes[2].set_yticks(range(len(tokens)), tokens)
-    panel_letters(axes)
-    return figure
-
-
-def _parts(axes: Axes, parts: Mapping[str, tuple[int, int]]) -> None:
-    """Name the parts of the stream along both axes and draw lines between them."""
-    middles = [(low + high - 1) / 2 for low, high in parts.values()]
-    axes.set_xticks(middles, list(parts))
-    axes.set_yticks(middles, list(parts))
-    axes.tick_params(length=0)
-    for low, _ in list(parts.values())[1:]:
-        axes.axvline(low - 0.5, color=theme().faint, linewidth=1.2)
-        axes.axhline(low - 0.5, color=theme().faint, linewidth=1.2)
-
-
-@themed
 def plot_chains(
     tokens: Sequence[str], panels: Mapping[str, tuple[Array, Array, str]], place: int
 ) -> Figure:
@@ -314,48 +262,6 @@ def plot_line_and_circle(
     panels[1].set_xlabel("direction of the query, in degrees")
     panels[1].set_xticks(range(0, 361, 45))
     panel_letters(panels)
-    return figure
-
-
-@themed
-def plot_narrow(narrow: Dataset, counts: Dataset, *, stream: int, chance: float) -> Figure:
-    """Draw accuracy at recall over the width of a head, for a head alone and for as many as fill the stream.
-
-    Args:
-        narrow: of a single head of several widths.
-        counts: of several heads that are together as wide as the stream.
-        stream: its width.
-        chance: accuracy of guessing.
-    """
-    figure, axes = subplots(height=3.5)
-    recall = counts.accuracy.sel(task="recall")
-    alone = narrow.accuracy.transpose("seed", "width").values
-    whole = recall.sel(heads=1).values[:, None]
-    widths = np.append(narrow.width.values, stream)
-    seed_lines(
-        axes,
-        widths,
-        np.concatenate((alone, whole), axis=1),
-        concept="attention",
-        label="one head alone",
-        marker_every=1,
-    )
-    together = recall.transpose("seed", "heads").values[:, ::-1]
-    shared = stream // counts.heads.values[::-1]
-    label = "as many as fill the stream"
-    seed_lines(axes, shared, together, concept="residual", label=label, marker_every=1)
-    for heads, width, mean in zip(counts.heads.values[::-1], shared, together.mean(0), strict=True):
-        if heads > 1:
-            axes.annotate(
-                f"{heads} heads", (width, mean), (0, -18), textcoords="offset points", ha="center"
-            )
-    axes.axhline(chance, color=theme().ink, linestyle=":", linewidth=1)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(widths.tolist(), [f"{width}" for width in widths.tolist()])
-    axes.set_ylim(0, 1.03)
-    axes.set_xlabel("width of a head")
-    axes.set_ylabel("accuracy at recall")
-    legend_above(axes, columns=2)
     return figure
 
 

@@ -1,1 +1,1 @@
-"""The chapter *One head at a time misleads*: what it claims, measures, draws and asks."""
+"""*One head at a time misleads*, part of *Many heads*: what it claims, measures, draws and asks."""

@@ -20,7 +20,7 @@ from measured_book.exercises.answers import (
 )
 from measured_book.exercises.registry import Drawing, exercise
 
-_CHAPTER = "book/attention/one-head"
+_CHAPTER = "book/attention/heads"
 
 
 @exercise(

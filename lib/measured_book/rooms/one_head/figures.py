@@ -115,34 +115,6 @@ def plot_spares(spares: Dataset) -> Figure:
 
 
 @themed
-def plot_additivity(additivity: Dataset) -> Figure:
-    """Draw the share of joint effects that single effects do not explain, by depth, a faint line per seed.
-
-    Args:
-        additivity: the result ``additivity``.
-    """
-    figure, axes = subplots(height=3.4)
-    sides = (
-        ("same", "depth", "residual", "two heads of one layer"),
-        ("different", "deep", "attention", "heads of different layers"),
-    )
-    for name, axis, concept, text in sides:
-        values = additivity[name].transpose("seed", axis)
-        across = values[axis].values
-        seed_lines(axes, across, values.values, concept=concept, marker_every=1, label="")
-        mean = values.mean("seed").values
-        _name(axes, text, (across[-1] + 0.12, mean[-1]), concept, va="bottom")
-    axes.axhline(0.1, color=theme().ink, linestyle=":", linewidth=1.2)
-    axes.text(8.55, 0.09, "independent", fontsize=10, va="top", ha="right", color=theme().ink)
-    axes.set_xlim(0.8, 8.6)
-    axes.set_xticks(additivity.depth.values)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("layers")
-    axes.set_ylabel("share of joint effects\nthat is interaction")
-    return figure
-
-
-@themed
 def plot_curves(orders: Dataset) -> Figure:
     """Draw the loss over the number of heads removed, a panel a task, a line an order, each seed faint.
 
@@ -161,27 +133,6 @@ def plot_curves(orders: Dataset) -> Figure:
     handles, labels = panels[-1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4)
     panel_letters(panels)
-    return figure
-
-
-@themed
-def plot_shares(orders: Dataset, *, claimed: tuple[float, float] = (0.1, 0.2)) -> Figure:
-    """Draw the largest share of heads that can go, a row for each task and order, a dot per seed.
-
-    Args:
-        orders: the result ``orders``.
-        claimed: the range that a source names, tinted.
-    """
-    groups, concepts = {}, {}
-    for task in orders.task.values:
-        for way in ("greedy", "gradient", "random"):
-            name = f"{task}, {_ORDERS[way][1]}"
-            groups[name] = orders.share.sel(task=task, order=way).values
-            concepts[name] = _ORDERS[way][0]
-    figure, axes = subplots(height=4.3)
-    axes.axvspan(*claimed, color=tint("norm", 0.25), zorder=0, lw=0)
-    seed_strip(axes, groups, label="largest share of the heads that can go", concepts=concepts)
-    axes.set_xlim(-0.03, 1.03)
     return figure
 
 
