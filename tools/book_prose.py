@@ -66,6 +66,7 @@ def pages() -> list[Path]:
         for part in contents["parts"]
         if part.get("numbered")
         for page in part["chapters"]
+        if not page["file"].endswith("/index")
     ]
     return numbered + sorted((ROOT / "book/about/lab-notes").glob("*.md"))
 

@@ -87,6 +87,11 @@ def find_root(path: Path) -> Path | None:
     return None
 
 
+def is_part_page(docname: str) -> bool:
+    """Tell whether a page of a numbered part opens it, without a number: it is called `index`."""
+    return docname.rpartition("/")[2] == "index"
+
+
 def is_chapter(path: Path, text: str | None = None) -> bool:
     """Tell whether a file is a MyST notebook with at least one code cell."""
     if path.suffix != ".md" or not path.is_file():

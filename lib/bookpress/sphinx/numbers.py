@@ -1,8 +1,10 @@
-"""Numbers of figures and tables, without loading pages again for them.
+"""Numbers of chapters, figures and tables, without loading pages again for them.
 
 To number figures, Sphinx loads and walks every page, also where one page changed; to put a number into a
 reference, it loads the page that holds the figure. Here the little of each page that this needs is kept: its
 sections, its tables of contents, and what has a number, as long as the page is not read again.
+
+Chapters are numbered by Sphinx, through all numbered parts; the page that opens a part is passed over.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from sphinx.builders import Builder
 from sphinx.domains.std import StandardDomain
 from sphinx.environment import BuildEnvironment
 from sphinx.environment.collectors.toctree import TocTreeCollector
+
+from bookpress.chapters import is_part_page
 
 _KEPT = "bookpress_bones"
 
@@ -91,6 +95,37 @@ def _from_bones(number: Callable[..., list[str]]) -> Callable[..., list[str]]:
     return numbered
 
 
+def _past_part_pages(number: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """Let chapters be numbered as if no part had a page of its own."""
+
+    @functools.wraps(number)
+    def numbered(self: TocTreeCollector, env: BuildEnvironment) -> list[str]:
+        def without(docname: str) -> nodes.document:
+            doctree = type(env).get_doctree(env, docname)
+            for contents in doctree.findall(addnodes.toctree):
+                if contents.get("numbered"):
+                    entries = contents["entries"]
+                    contents["entries"] = [one for one in entries if not is_part_page(str(one[1]))]
+            return doctree
+
+        env.get_doctree = without  # type: ignore[method-assign]
+        try:
+            return number(self, env)
+        finally:
+            del env.get_doctree
+
+    numbered.passes_over_part_pages = True  # type: ignore[attr-defined]
+    return numbered
+
+
+def _pass_over_part_pages(app: Sphinx) -> None:
+    """Do so when all extensions are loaded: one of them brings the numbering through all parts."""
+    del app
+    number = TocTreeCollector.assign_section_numbers
+    if not hasattr(number, "passes_over_part_pages"):
+        TocTreeCollector.assign_section_numbers = _past_part_pages(number)  # type: ignore[method-assign]
+
+
 class _Reading:
     """A build environment whose pages are bones."""
 
@@ -127,6 +162,7 @@ def setup(app: Sphinx) -> None:
     """Take the place of the standard domain and of the numbering of figures."""
     app.add_domain(Standard, override=True)
     app.connect("env-purge-doc", _forget)
+    app.connect("builder-inited", _pass_over_part_pages)
     if not hasattr(TocTreeCollector.assign_figure_numbers, "__wrapped__"):
         number = _from_bones(TocTreeCollector.assign_figure_numbers)
         TocTreeCollector.assign_figure_numbers = number  # type: ignore[method-assign]
