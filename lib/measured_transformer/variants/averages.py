@@ -1,11 +1,11 @@
 r"""The mean of a training's last states in the place of its last one.
 
-A run at a constant rate bounces around a place that it does not come to rest at. The mean of its states over
-the last $k$ steps, $\bar\theta = \frac{1}{k} \sum_{t=T-k+1}^{T} \theta_t$, lies nearer to that place than any of
-them. Training itself is not touched: the states are those that it would have gone through anyway.
+A run at a constant rate bounces around a place that it does not come to rest at. The mean of its states after
+the last $k$ of $T$ steps, $\frac{1}{k} \sum_{t=T-k+1}^{T} \theta_t$, lies nearer to that place.
+Training itself is not touched: the states are those that it would have gone through anyway.
 
-Sources: Polyak & Juditsky (1992), "Acceleration of stochastic approximation by averaging", for the idea; Izmailov
-et al. (2018), "Averaging weights leads to wider optima and better generalization", for networks.
+Sources: Polyak & Juditsky (1992), "Acceleration of stochastic approximation by averaging", for the idea;
+Izmailov et al. (2018), "Averaging weights leads to wider optima and better generalization", for networks.
 
 >>> import torch
 >>> from measured_transformer.models.config import Config
