@@ -15,7 +15,6 @@ from measured_book.figures.kit import (
     curves,
     legend_over,
     level,
-    name_ends,
     panels,
     plain_ticks,
     strips,
@@ -37,6 +36,8 @@ ARMS: Arms = {
 """What a schedule is drawn as and called, the same in all figures."""
 SHOWN = ("constant", "linear", "cooldown")
 """Schedules whose loss on the way is drawn."""
+BESIDE = 1.02
+"""The factor by which schedules stand beside one another on an axis of lengths."""
 FIRST = 5
 """The first part of a run whose loss is drawn: before it all fall alike, and steeply."""
 
@@ -75,9 +76,10 @@ def plot_gains(rungs: Rungs) -> Figure:
     panel.set_xscale("log")
     plain_ticks(panel.xaxis, list(rungs))
     losses = {tokens: _joined(rung, "loss") for tokens, rung in rungs.items()}
-    for name, (concept, label) in ARMS.items():
+    for place, (name, (concept, label)) in enumerate(ARMS.items()):
         if name == "constant":
             continue
+        aside = BESIDE ** (place - len(ARMS) / 2)
         gains = {
             tokens: loss.sel(schedule="constant") - loss.sel(schedule=name)
             for tokens, loss in losses.items()
@@ -87,11 +89,11 @@ def plot_gains(rungs: Rungs) -> Figure:
             continue
         found = np.array([mean_and_bar(gain.values) for gain in gains.values()])
         style = look(concept)
-        panel.plot(list(gains), found[:, 0], **style, label=label)
-        panel.vlines(list(gains), found[:, 1], found[:, 2], color=style["color"])
+        across = [aside * tokens for tokens in gains]
+        panel.plot(across, found[:, 0], **style, label=label)
+        panel.vlines(across, found[:, 1], found[:, 2], color=style["color"])
     level(panel, 0.0)
-    panel.set_xlim(right=max(rungs) * 2.6)
-    name_ends(panel)
+    legend_over(figure, panel)
     return figure
 
 
