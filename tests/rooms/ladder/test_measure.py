@@ -8,17 +8,21 @@ import pytest
 from measured_book.evidence.results import load_results
 from measured_book.rooms.ladder import measure
 from measured_book.rooms.ladder.measure import (
+    AROUND,
+    AVERAGED,
     BATCH,
     COOLDOWNS,
     COSINES,
     ENDS,
     LONG,
+    LONGEST,
     MEDIUM,
     RATES,
     SHORT,
     SMALL,
     WINDOW,
     Fall,
+    options_of,
     schedule_of,
     speaker,
     steps_for,
@@ -36,7 +40,7 @@ def test_the_number_of_weights_is_that_of_the_model(width):
     assert weights_of(width) == sum(weight.numel() for weight in model.parameters())
 
 
-@pytest.mark.parametrize("tokens", [SHORT, LONG])
+@pytest.mark.parametrize("tokens", [SHORT, LONG, LONGEST])
 def test_steps_are_so_many_tokens_a_weight_and_the_text_has_them(tokens):
     for width in (SMALL, MEDIUM):
         read = steps_for(width, tokens) * BATCH * WINDOW
@@ -79,7 +83,7 @@ def test_the_fall_is_the_mean_of_equal_parts():
 
 def test_no_chosen_rate_lies_at_the_end_of_what_was_tried():
     found = load_results("ladder")
-    assert len(found) == 4
+    assert {f"{name}_{tokens}" for name in ("ends", "cosines") for tokens in (5, 20)} <= set(found)
     for result in found.values():
         rates = result.rate.values
         assert (rates > min(RATES)).all()
@@ -98,3 +102,33 @@ def test_arms_of_a_rung_differ_in_schedule_and_rate_alone(monkeypatch):
     assert told[0]["steps"] == 221
     assert told[0]["weight_decay"] == 0.1
     assert dataclasses.asdict(jobs[0].task)["passes"] == 1
+
+
+def test_the_mean_of_states_is_that_of_the_last_fifth_at_a_constant_rate(monkeypatch):
+    monkeypatch.setattr(measure, "tuned", lambda search: max(search.rates))
+    one = measure.rung(SMALL, SHORT, AVERAGED, 3)
+    plain = measure.rung(SMALL, SHORT, "constant", 3)
+    own = {name for name in one.settings if one.settings[name] != plain.settings[name]}
+    assert own == {"prepare", "after_step"}
+    assert options_of(AVERAGED, 221)["after_step"] == one.settings["after_step"]
+    assert (one.settings["after_step"].last, one.settings["after_step"].steps) == (44, 221)
+    assert one.key() is not None
+
+
+def test_the_longest_runs_try_the_peak_that_was_best_before_and_its_neighbours(monkeypatch):
+    tried = {}
+    monkeypatch.setattr(
+        measure, "tuned", lambda search: tried.setdefault(search.name, search.rates)[0]
+    )
+    results = load_results("ladder")
+    for name, rates in AROUND.items():
+        measure.rung(SMALL, LONGEST, name, 3)
+        before = [
+            one.rate.sel(schedule=name)
+            for key, one in results.items()
+            if key.endswith("_20")
+            if name in one.schedule.values
+        ]
+        assert float(before[0][0]) == pytest.approx(rates[1])
+    assert list(tried.values()) == list(AROUND.values())
+    assert all(name.startswith("ladder-32-60-") for name in tried)

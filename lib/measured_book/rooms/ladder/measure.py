@@ -22,6 +22,7 @@ from measured_transformer.training.schedules import (
     WarmupStableDecay,
     WarmupStableRoot,
 )
+from measured_transformer.variants.averages import MeanOfLast, room_for_a_mean
 
 from measured_book.measuring import Search, Trained, grid, job, tuned, tuning_seeds
 from measured_book.measuring.readings import Scores, peak_rate
@@ -37,9 +38,9 @@ WARMUP = 20
 DECAY, BETAS = 0.1, (0.9, 0.95)
 """AdamW's weight decay, which acts on all weights by the rate of the step, and its averages."""
 RATES = (4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2, 0.128)
-SHORT, LONG = 5, 20
+SHORT, LONG, LONGEST = 5, 20, 60
 """Tokens a weight."""
-SEEDS = {SHORT: 24, LONG: 6}
+SEEDS = {SHORT: 24, LONG: 6, LONGEST: 6}
 """How many seeds are measured: short runs differ more from seed to seed."""
 SCORED_ON, POINTS = 1024, 20
 
@@ -84,6 +85,15 @@ COSINES = ("cosine", "cosine to a tenth")
 """To zero, and to a tenth of the peak."""
 COOLDOWNS = ("cooldown", "root cooldown")
 """A rate that is kept until the last fifth, and then falls to zero along a line, or as one minus a root."""
+AVERAGED = "averaged"
+"""A rate that is kept; the model that counts is the mean of the states of the last fifth."""
+AROUND = {
+    "constant": RATES[0:3],
+    "linear": RATES[2:5],
+    "cosine": RATES[2:5],
+    "cosine to a tenth": RATES[2:5],
+}
+"""The peaks that the longest runs try first: three, round the one that was best after 20 tokens a weight."""
 
 
 def schedule_of(name: str, steps: int) -> Schedule:
@@ -108,10 +118,23 @@ def schedule_of(name: str, steps: int) -> Schedule:
     raise ValueError(f"there is no schedule {name!r} on the ladder")
 
 
+def options_of(name: str, steps: int) -> dict[str, Any]:
+    """What is special about the training of an arm: its schedule, and the mean of states where that is the arm.
+
+    Raises:
+        ValueError: there is no such arm.
+    """
+    if name == AVERAGED:
+        hook = MeanOfLast(steps // 5, steps)
+        return {"schedule": Constant(WARMUP), "prepare": room_for_a_mean, "after_step": hook}
+    return {"schedule": schedule_of(name, steps)}
+
+
 def rung(width: int, tokens: int, schedule: str, seed: int) -> Job:
     """A training of a size for a length with a schedule, at the peak that suits these three best.
 
-    The peak is chosen among six on two seeds of their own, on other held-out windows.
+    The peak is chosen on two seeds of their own, on other held-out windows: among six, and for the longest runs
+    among three round the best of 20 tokens a weight. Where the best lies at an end, the search goes on beyond.
     """
     steps = steps_for(width, tokens)
     task = StandardLibrary(length=WINDOW)
@@ -119,10 +142,11 @@ def rung(width: int, tokens: int, schedule: str, seed: int) -> Job:
         "batch_size": BATCH,
         "betas": BETAS,
         "weight_decay": DECAY,
-        "schedule": schedule_of(schedule, steps),
+        **options_of(schedule, steps),
     }
+    rates = AROUND[schedule] if tokens == LONGEST else RATES
     arm = f"ladder-{width}-{tokens}-{schedule}".replace(" ", "-")
-    rate = tuned(Search(arm, speaker(width), task, RATES, tuning_seeds(2), steps, options))
+    rate = tuned(Search(arm, speaker(width), task, rates, tuning_seeds(2), steps, options))
     return job(speaker(width), task, seed, steps=steps, learning_rate=rate, **options)
 
 
@@ -172,4 +196,18 @@ def ends_20(seed: int, schedule: str) -> Job:
 @grid(axes={"schedule": COSINES}, coords=PARTS, seeds=SEEDS[LONG], read=READ, corpora=(NAME,))
 def cosines_20(seed: int, schedule: str) -> Job:
     """45,000 weights, 20 tokens a weight: cosines to zero and to a tenth of the peak."""
+    return rung(SMALL, LONG, schedule, seed)
+
+
+@grid(
+    axes={"schedule": COOLDOWNS[:1]}, coords=PARTS, seeds=SEEDS[SHORT], read=READ, corpora=(NAME,)
+)
+def cooldown_5(seed: int, schedule: str) -> Job:
+    """45,000 weights, 5 tokens a weight: a cooldown over the last fifth."""
+    return rung(SMALL, SHORT, schedule, seed)
+
+
+@grid(axes={"schedule": COOLDOWNS[:1]}, coords=PARTS, seeds=SEEDS[LONG], read=READ, corpora=(NAME,))
+def cooldown_20(seed: int, schedule: str) -> Job:
+    """45,000 weights, 20 tokens a weight: a cooldown over the last fifth."""
     return rung(SMALL, LONG, schedule, seed)
