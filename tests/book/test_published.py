@@ -52,6 +52,19 @@ def test_a_card_is_as_large_as_networks_ask_for_and_small_as_a_file(built: Path)
         assert path.stat().st_size < 300_000, path.name
 
 
+LARGEST = 85_000_000
+"""Bytes of the whole site; 80 million are aimed at."""
+
+
+def test_the_site_stays_small(built: Path):
+    sizes: dict[str, int] = defaultdict(int)
+    for path in built.rglob("*"):
+        if path.is_file():
+            sizes[path.suffix] += path.stat().st_size
+    largest = sorted(sizes.items(), key=lambda item: -item[1])[:6]
+    assert sum(sizes.values()) < LARGEST, f"the most is in {largest}"
+
+
 BOX = re.compile(r'<div class="cite">.*?</details>\s*</div>', re.DOTALL)
 
 
