@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 from measured_book.evidence.registry import claims
-from measured_book.measuring.judging import judge_room
-from measured_book.measuring.printed import left
+from measured_book.measuring.judging import judge_room, room_of
+from measured_book.measuring.printed import expressions, left
 
-ROOMS = sorted({claim.chapter.rpartition("/")[2].replace("-", "_") for claim in claims().values()})
+ROOMS = sorted({room_of(claim) for claim in claims().values()})
+
+
+def test_a_chapter_of_two_rooms_prints_numbers_of_both():
+    assert "places.accuracy[heads=1,step=500]|mean:.0%" in expressions("heads")
+    assert "rise[order=random,removed=8]|mean:.2f" in expressions("one_head")
+    assert not [one for one in expressions("heads") if one.startswith("one_head/")]
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -67,25 +67,29 @@ class Left:
         )
 
 
-def pages(room: str) -> list[Path]:
-    """The pages that print a room's numbers; none outside a book."""
+def expressions(room: str) -> list[str]:
+    """What pages print of a room, each expression once, in the order of the text; nothing outside a book.
+
+    The room's own page names no room; any other page does, as in ``scale/floor``.
+    """
     build = build_folder()
-    return [] if build is None else list(_pages(build.parent / "book").get(room, ()))
+    return [] if build is None else list(_printed(build.parent / "book").get(room, ()))
 
 
 @lru_cache(maxsize=4)
-def _pages(book: Path) -> Mapping[str, Sequence[Path]]:
-    found: dict[str, list[Path]] = {}
+def _printed(book: Path) -> Mapping[str, Mapping[str, None]]:
+    """Room -> the expressions that pages print of it."""
+    found: dict[str, dict[str, None]] = {}
     for path in sorted(book.rglob("*.md")):
-        if match := _ROOM.search(path.read_text("utf-8")[:2000]):
-            found.setdefault(match[1], []).append(path)
+        text = path.read_text("utf-8")
+        own = _ROOM.search(text[:2000])
+        for expression in ROLE.findall(text):
+            room, sign, rest = expression.partition("/")
+            if sign and room.isidentifier():
+                found.setdefault(room, {})[rest] = None
+            elif own:
+                found.setdefault(own[1], {})[expression] = None
     return found
-
-
-def expressions(room: str) -> list[str]:
-    """What the pages of a room print, each expression once, in the order of the text."""
-    texts = [path.read_text("utf-8") for path in pages(room)]
-    return list(dict.fromkeys(one for text in texts for one in ROLE.findall(text)))
 
 
 def left(
