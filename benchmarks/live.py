@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from measured_book.figures.live import TEXTS, live_byte_model
+from measured_book.rooms.workbench.live import TEXTS, live_byte_model
 from rich.console import Console
 from rich.table import Table
 

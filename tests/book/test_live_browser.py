@@ -11,11 +11,13 @@ import torch
 from bookpress.sphinx.live import moved
 from measured_transformer import Config, Decoder
 from measured_transformer.analysis.ablation import Component, ablated
+from measured_transformer.analysis.lens import TunedLens
 from measured_transformer.inference.generate import generate
 from measured_transformer.inference.sampling import Sampling
 from measured_transformer.internals.capture import capture
+from measured_transformer.tasks.byte_pairs import encode, learn_merges
 from measured_transformer.tasks.task import Batch
-from measured_transformer.viewer.live import live
+from measured_transformer.viewer.live import live, live_choice
 
 WORDS = ["the", "cat", "saw", "dogs", "and", "<b>ran</b>"]
 CONFIG = Config(vocab=6, d_model=24, n_layers=2, n_heads=3, positions="rotary")
@@ -511,3 +513,181 @@ def test_two_on_a_page_keep_apart_and_one_that_comes_later_begins(
     )
     page.locator("#output .lm-strip button").first.wait_for()
     assert page.locator(".lm-live").count() == 3
+
+
+# Several models, pieces and the tuned lens ----------------------------------------------------------
+
+STORY = "Tom had a red ball. Tom gave the red ball to Mia."
+MERGES = learn_merges((STORY * 3).encode(), 30)
+
+
+@pytest.fixture(scope="module")
+def of_pieces():
+    """A model of pieces in eight bits, with a tuned lens, of which a reader sees four views."""
+    model = model_of(CONFIG.replace(vocab=256 + len(MERGES)))
+    torch.manual_seed(1)
+    weight = torch.randn(3, 24, 24) * torch.tensor([0.5, 0.5, 0.0])[:, None, None]
+    lens = TunedLens(weight, torch.zeros(3, 24), (np.zeros(3), np.zeros(3)))
+    return live(
+        model,
+        [STORY, "Tom"],
+        merges=MERGES,
+        lens=lens,
+        bits=8,
+        views=("heads", "lens", "next", "write"),
+        experiments=("off", "patch"),
+        title="Of pieces",
+    )
+
+
+@pytest.fixture(scope="module")
+def choice(tmp_path_factory, shown, of_pieces):
+    """The file of a page on which a reader chooses among three models, with weights in files of their own."""
+    chosen = live_choice({"Words": shown[0], "Bytes": shown[1], "Pieces": of_pieces}, title="Three")
+    folder = tmp_path_factory.mktemp("choice")
+    path = chosen.save(folder / "choice.html")
+    path.write_text(moved(path.read_text("utf-8"), folder), "utf-8")
+    return path
+
+
+def chosen_model(page, name):
+    page.get_by_role("radio", name=name, exact=True).click()
+    page.locator(".live-model:not([hidden]) .lm-strip button").first.wait_for()
+    settled(page)
+
+
+def visible_box(page):
+    return page.locator(".live-model:not([hidden]):not(.lm-choose)")
+
+
+def test_a_reader_switches_between_models_and_each_arrives_when_it_is_chosen(opened, choice):
+    page = opened(path=choice)
+    assert page.locator("script[src]").count() == 1, "the first alone has been fetched"
+    box = visible_box(page)
+    assert box.count() == 1
+    assert "after “and”" in box.locator(".lm-readout").inner_text()
+    chosen_model(page, "Bytes")
+    assert page.locator("script[src]").count() == 2
+    assert box.count() == 1
+    assert box.locator(".lm-strip button").count() == len("a cat, a cat")
+    page.get_by_role("radio", name="Bytes", exact=True).press("ArrowLeft")
+    settled(page)
+    assert (
+        page.get_by_role("radio", name="Words", exact=True).get_attribute("aria-checked") == "true"
+    )
+    assert "after “and”" in box.locator(".lm-readout").inner_text(), "it is as it was left"
+    assert page.locator("script[src]").count() == 2
+    chosen_model(page, "Pieces")
+    page.emulate_media(media="print")
+    assert page.locator(".lm-static img:visible").count() == 1
+
+
+def test_an_address_brings_back_the_model_too(opened, choice):
+    page = opened(path=choice)
+    chosen_model(page, "Pieces")
+    box = visible_box(page)
+    box.get_by_label(re.compile("^Text")).fill("Mia had a ball.")
+    box.get_by_role("tab", name="Lens").click()
+    box.get_by_label("Read with").select_option("tuned")
+    settled(page)
+    box.get_by_role("button", name="Share").click()
+    address = box.get_by_label("Address of this state").first.input_value()
+    other = opened(path=choice, hash=address[address.index("#") :])
+    settled(other)
+    assert (
+        other.get_by_role("radio", name="Pieces", exact=True).get_attribute("aria-checked")
+        == "true"
+    )
+    assert visible_box(other).locator("textarea").input_value() == "Mia had a ball."
+    assert visible_box(other).get_by_label("Read with").input_value() == "tuned"
+    for name in ("Words", "Bytes"):
+        chosen_model(other, name)
+        assert "another version" not in visible_box(other).inner_text()
+    other = opened(path=choice, hash="#live=1.0000~e30")
+    assert "another version" in visible_box(other).inner_text()
+
+
+def test_pieces_are_typed_and_written_on(opened, choice, of_pieces):
+    page = opened(path=choice)
+    chosen_model(page, "Pieces")
+    box = visible_box(page)
+    text = "Mia gave Tom é\u00a0a ball"
+    box.get_by_label(re.compile("^Text .the model reads at most 64 pieces.$")).fill(text)
+    settled(page)
+    tokens = encode(text.encode(), MERGES)
+    names = of_pieces._data["names"]
+    assert box.locator(".lm-strip button bdi").all_inner_texts() == [names[t] for t in tokens]
+    assert [each.inner_text() for each in box.get_by_role("tab").all()] == [
+        "Heads",
+        "Lens",
+        "Next token",
+        "Write on",
+    ]
+    assert box.locator("summary").all_inner_texts()[:2] == [
+        "Switch off",
+        "Patch from a second sentence",
+    ]
+    box.get_by_role("tab", name="Write on").click()
+    box.get_by_label("Seed").fill("5")
+    box.get_by_label("Tokens", exact=True).fill("9")
+    box.get_by_role("button", name="Write on").click()
+    box.locator(".lm-written").wait_for()
+    strategy = Sampling(torch.Generator().manual_seed(5), temperature=0.8)
+    right = generate(of_pieces.model, [tokens], max_new_tokens=9, strategy=strategy).tokens[0]
+    spelled = {i: bytes([i]) for i in range(256)}
+    for i, (left, other) in enumerate(MERGES):
+        spelled[256 + i] = spelled[left] + spelled[other]
+    said = b"".join(spelled[i] for i in right.tolist()).decode(errors="replace")
+    assert box.locator(".lm-written b").text_content() == said
+
+
+@torch.no_grad()
+def test_the_tuned_lens_of_the_page_is_the_library_s(opened, choice, of_pieces):
+    page = opened(path=choice)
+    chosen_model(page, "Pieces")
+    box = visible_box(page)
+    box.get_by_role("tab", name="Lens").click()
+    settled(page)
+    plain = box.get_by_role("tabpanel").inner_text()
+    box.get_by_label("Read with").select_option("tuned")
+    settled(page)
+    assert box.get_by_role("tabpanel").inner_text() != plain
+    tokens = torch.tensor([encode(STORY.encode(), MERGES)])
+    stream = ("embedding", "blocks.0.residual_post", "blocks.1.residual_post")
+    with capture(of_pieces.model, *stream) as seen:
+        of_pieces.model(tokens)
+    states = torch.stack([seen[each] for each in stream])
+    chances = of_pieces.model.unembed(of_pieces.lens.translated(states))[:, 0].softmax(-1)
+    count = tokens.shape[1]
+    assert count <= 16, "all are shown"
+    rows = box.locator(".lm-lens tbody tr")
+    for depth in range(3):
+        cells = rows.nth(2 - depth).locator("td")
+        best = chances[depth].max(-1)
+        assert [cells.nth(i).inner_text() for i in range(count)] == [
+            of_pieces._data["names"][i] for i in best.indices.tolist()
+        ]
+        told = [float(cells.nth(i).get_attribute("title")) for i in range(count)]
+        assert np.allclose(told, best.values, atol=6e-3)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1000, 360])
+def test_a_choice_is_accessible_and_never_wider_than_the_screen(opened, choice, width, theme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = opened(path=choice, width=width, theme=theme)
+    for name in ("Words", "Pieces"):
+        chosen_model(page, name)
+        if name == "Pieces":
+            visible_box(page).get_by_role("tab", name="Lens").click()
+            visible_box(page).get_by_label("Read with").select_option("tuned")
+            settled(page)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
+        found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        assert [(v["id"], [n["target"] for n in v["nodes"]]) for v in found] == [], name
+    small = page.locator(".lm-live :is(button, select, summary, label)").evaluate_all(
+        "nodes => nodes.filter(n => n.offsetParent && Math.min(n.offsetWidth, n.offsetHeight) < 24)"
+        ".map(n => n.outerHTML.slice(0, 90))"
+    )
+    assert small == []

@@ -13,7 +13,7 @@ import pytest
 import torch
 from measured_transformer import Config, Decoder
 from measured_transformer.analysis.ablation import Component, ablated
-from measured_transformer.analysis.lens import lens_logits
+from measured_transformer.analysis.lens import TunedLens, lens_logits
 from measured_transformer.analysis.steering import SteeringVector, steer
 from measured_transformer.inference.generate import generate
 from measured_transformer.inference.sampling import Sampling
@@ -22,8 +22,9 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.internals.names import taps
 from measured_transformer.parts.norms import LayerNorm, PlainLayerNorm
+from measured_transformer.tasks.byte_pairs import decode, encode, learn_merges
 from measured_transformer.tasks.task import Batch
-from measured_transformer.viewer.live_weights import halved, pack
+from measured_transformer.viewer.live_weights import in_eight_bits, pack, rounded
 
 CLOSE = 1e-4
 BASE = Config(vocab=24, d_model=32, n_layers=2, n_heads=4, positions="rotary")
@@ -36,6 +37,7 @@ CONFIGS = {
     "learned": BASE.replace(positions="learned", initialisation="gpt2", activation="gelu_tanh"),
     "alibi": BASE.replace(positions="alibi", n_heads=3, d_head=6, norm="layer_plain", tie_embeddings=True),
     "none": BASE.replace(positions="none", norm="none", activation="silu", head_bias=True),
+    "eight bits": BASE.replace(tie_embeddings=True, d_model=24, d_ff=90),
     "others": BASE.replace(
         vocab=23, positions="sinusoidal_halves", activation="geglu", attention_scale=0.2, logit_scale=0.7
     ),
@@ -51,7 +53,20 @@ def made(name):
         for weight in model.parameters():
             if weight.ndim == 1:
                 weight.add_(0.3 * torch.randn_like(weight))
-    return halved(model)
+    return rounded(model, bits_of(name))
+
+
+def bits_of(name):
+    return 8 if name == "eight bits" else 16
+
+
+def lens_of(model):
+    """A lens of random maps, as half precision holds them; the last one does nothing."""
+    torch.manual_seed(3)
+    depths, width = model.config.n_layers + 1, model.config.d_model
+    weight, bias = 0.1 * torch.randn(depths, width, width), torch.randn(depths, width)
+    weight[-1], bias[-1] = 0, 0
+    return TunedLens(weight.half().float(), bias.half().float(), (np.zeros(depths),) * 2)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +102,7 @@ def models(page):
         model = made(name)
         generator = torch.Generator().manual_seed(7)
         kept = torch.randint(config.vocab, (6, LENGTH), generator=generator)
-        told, packed = pack(model, kept, ROOM)
+        told, packed = pack(model, kept, ROOM, bits=bits_of(name), lens=lens_of(model))
         page.evaluate("(given) => unpacked(given)", [name, told, base64.b64encode(packed).decode()])
         found[name] = (model, kept)
     return found
@@ -138,7 +153,9 @@ def test_logits_and_every_tap_of_random_sentences(page, models, name):
     model, _ = models[name]
     names = page.evaluate("(name) => engine.tapNames(models[name])", name)
     assert set(names) == set(taps(model)), "the page knows the library's taps, by its names"
-    for i, tokens in enumerate(sentences(SENTENCES if name == "rotary" else 6, model.config.vocab)):
+    for i, tokens in enumerate(
+        sentences(SENTENCES if name in ("rotary", "eight bits") else 6, model.config.vocab)
+    ):
         with torch.no_grad(), capture(model) as seen:
             model(torch.tensor([tokens]))
         asked = [each for each in names if not each.endswith("head_outputs")]
@@ -174,6 +191,34 @@ def test_the_lens_reads_each_depth(page, models):
             assert gap(np.array(found), wanted) < CLOSE
 
 
+@torch.no_grad()
+def test_the_tuned_lens_reads_each_depth_also_of_a_changed_model(page, models):
+    for name in ("rotary", "sinusoidal", "eight bits"):
+        model, _ = models[name]
+        lens = lens_of(model)
+        for i, tokens in enumerate(sentences(8, model.config.vocab, seed=1)):
+            off = ["0.1"] * (i % 2)
+            with ablated(model, components(off), "zero"), capture(model, *STREAM) as seen:
+                model(torch.tensor([tokens]))
+            states = torch.stack([seen[each] for each in STREAM])
+            wanted = torch.stack([model.unembed(each[0]) for each in lens.translated(states)])
+            asked = sorted(random.Random(i).sample(range(len(tokens)), (len(tokens) + 1) // 2))
+            found = page.evaluate(
+                """([name, tokens, experiment, asked]) => {
+                  const model = models[name];
+                  const how = engine.changesOf(model, experiment, tokens.length);
+                  const run = engine.forward(model, tokens, how);
+                  return Array.from({ length: model.L + 1 }, (_, depth) =>
+                    Array.from(engine.lens(model, run, how, depth, true, asked)));
+                }""",
+                [name, tokens, experiment(off=off), asked],
+            )
+            assert gap(np.array(found), wanted[:, asked].numpy()) < CLOSE
+    plain = lens_logits(model, torch.tensor([tokens]))[:-1, 0]
+    assert (plain - wanted[:-1]).abs().max() > 0.1, "the maps do something"
+
+
+STREAM = ("embedding", "blocks.0.residual_post", "blocks.1.residual_post")
 OFF = (["0.1"], ["1.n"], ["0.b"], ["0.0", "0.3", "1.2", "1.n"])
 
 
@@ -192,7 +237,7 @@ def components(off):
 
 @pytest.mark.parametrize("instead", ["zero", "mean", "resample"])
 def test_ablations_of_any_set(page, models, instead):
-    for name in ("rotary", "groups", "sinusoidal"):
+    for name in ("rotary", "groups", "sinusoidal", "eight bits"):
         model, kept = models[name]
         for i, tokens in enumerate(sentences(8, model.config.vocab, seed=2)):
             off, donor = OFF[i % len(OFF)], i % len(kept)
@@ -223,7 +268,7 @@ def patched(model, tokens, other, tap, head, position, row):
         return logits_of(model, tokens)
 
 
-@pytest.mark.parametrize("name", ["rotary", "groups", "sinusoidal"])
+@pytest.mark.parametrize("name", ["rotary", "groups", "sinusoidal", "eight bits"])
 def test_patches_from_a_second_sentence_at_any_tap_and_position(page, models, name):
     model, _ = models[name]
     drawn = random.Random(3)
@@ -300,6 +345,25 @@ def test_switches(page, models, switches, monkeypatch):
     assert np.abs(wanted - logits_of(model, tokens)).max() > 1e-3
 
 
+def test_what_lies_below_a_change_is_taken_from_the_whole_model(page, models):
+    """What is looked at in a changed model is what it computes alone."""
+    model, _ = models["rotary"]
+    texts = [[1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 7, 3, 4, 5], [1, 7]]
+    for off in (["1.1"], ["1.n"], ["0.2", "1.0"]):
+        for tokens in texts:
+            found = page.evaluate(
+                """([tokens, experiment]) => {
+                  const model = models.rotary;
+                  engine.look(model, { tokens, experiment, want: ["ledger", "heads"] });
+                  return Array.from(model.then.taps.logits.subarray(0, tokens.length * model.V));
+                }""",
+                [tokens, experiment(off=off)],
+            )
+            with ablated(model, components(off), "zero"):
+                wanted = logits_of(model, tokens)
+            assert gap(np.array(found), wanted) < CLOSE
+
+
 def test_a_run_goes_on_from_what_it_knows(page, models):
     """A text that changes somewhere gives what it gives anew; what stands before is not computed again."""
     found = page.evaluate(
@@ -333,9 +397,10 @@ def test_a_run_goes_on_from_what_it_knows(page, models):
         {"temperature": 1.5, "topK": 9, "topP": 0.8},
     ],
 )
-def test_sampling_with_a_seed_gives_the_library_s_tokens(page, models, options):
+@pytest.mark.parametrize("which", ["rotary", "eight bits"])
+def test_sampling_with_a_seed_gives_the_library_s_tokens(page, models, options, which):
     names = {"temperature": "temperature", "topK": "top_k", "topP": "top_p"}
-    model, _ = models["rotary"]
+    model, _ = models[which]
     for seed in (0, 1, 2**32 - 1):
         for tokens in sentences(3, model.config.vocab, seed=seed):
             strategy = Sampling(
@@ -346,8 +411,8 @@ def test_sampling_with_a_seed_gives_the_library_s_tokens(page, models, options):
                 generate(model, [tokens], max_new_tokens=20, strategy=strategy).tokens[0].tolist()
             )
             found = page.evaluate(
-                "([tokens, sampling]) => engine.sample(models.rotary, { tokens, sampling, count: 20 })",
-                [tokens, {"seed": seed, **options}],
+                "([which, tokens, sampling]) => engine.sample(models[which], { tokens, sampling, count: 20 })",
+                [which, tokens, {"seed": seed, **options}],
             )
             assert found == wanted
 
@@ -409,6 +474,78 @@ def test_the_ledger_adds_up_and_value_weighted_patterns_are_lengths(page, models
         gap(np.array(weighted), (seen["blocks.1.attention.pattern"][0, 2] * made_of).numpy())
         < CLOSE
     )
+
+
+def test_eight_bits_give_the_page_exactly_the_library_s_weights(page, models):
+    model, _ = models["eight bits"]
+    for name, weight in model.state_dict().items():
+        found = page.evaluate("(name) => Array.from(models['eight bits'].weights[name])", name)
+        assert np.array_equal(np.array(found, np.float32), weight.flatten().numpy()), name
+    codes, scales = in_eight_bits(model.token_embedding.weight)
+    assert codes.abs().amax(1).tolist() == [127] * model.config.vocab
+    assert torch.equal((codes * scales[:, None]).float(), model.token_embedding.weight)
+
+
+TYPED = (
+    "", " ", "   two  blanks ", "Once there was a cat.", "don\u2019t \u201cquote\u201d",
+    "a\nb\r\n\tc \x0bd\x0ce",
+    "caf\u00e9 \u00a0 nb\u00a0sp", "\u65e5\u672c\u8a9e \U0001f600",
+    "x=1;y==22 3.14 -7", "_snake_case CamelCase",
+    "aaaa aaaaa", "lowest lower low", "\x00\x1f\x7f\x85\ufeff\u2028", "?!?! ...\u2026", "tom\u0301",
+)  # fmt: skip
+
+
+def test_vectors_and_plain_loops_give_the_same(page, models):
+    """Where a page may have no WebAssembly, what it computes stays."""
+    found = page.evaluate(
+        """([told, text, tokens]) => {
+          const bytes = () => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
+          const { Memory } = WebAssembly;
+          const run = (model) => engine.forward(model, tokens).taps.logits;
+          const fast = engine.unpack(told, bytes());
+          WebAssembly.Memory = class { constructor() { throw new Error("forbidden"); } };
+          const plain = engine.unpack(told, bytes());
+          WebAssembly.Memory = Memory;
+          const kernel = (model) => engine.kernels.has(model.weights["unembedding.weight"].buffer);
+          const [one, other] = [run(fast), run(plain)];
+          return [kernel(fast), kernel(plain), Math.max(...one.map((x, i) => Math.abs(x - other[i])))];
+        }""",
+        [*_told(models["eight bits"]), [1, 2, 3, 4, 5]],
+    )
+    assert found[:2] == [True, False]
+    assert found[2] < 1e-5
+
+
+def _told(of):
+    model, kept = of
+    told, packed = pack(model, kept, ROOM, bits=8, lens=lens_of(model))
+    return told, base64.b64encode(packed).decode()
+
+
+def test_pieces_are_cut_as_the_library_cuts_them(page):
+    """Any text, also letters of several bytes and blanks of every kind."""
+    text = ("Once upon a time, the lower tower was low. 12 and 122 aaaa bbbb " * 3).encode()
+    merges = learn_merges(text + " ".join(TYPED).encode() * 2, 120)
+    drawn = random.Random(0)
+    letters = (
+        " \t\n\r\x0b\x0c\x1c\x85\xa0abcdeowrt019_.,\u00e9\u00df\u2019\u65e5\U0001f600\x00\ufeff"
+    )
+    texts = [
+        *TYPED,
+        *("".join(drawn.choices(letters, k=drawn.randint(1, 40))) for _ in range(400)),
+    ]
+    found = page.evaluate(
+        """([merges, texts]) => {
+          const { encode, decode } = engine.pieces(merges);
+          return texts.map((text) => [encode(text), decode(encode(text))]);
+        }""",
+        [[side for pair in merges for side in pair], texts],
+    )
+    for text, (tokens, back) in zip(texts, found, strict=True):
+        assert tokens == encode(text.encode(), merges), repr(text)
+        assert back == text
+        assert decode(tokens, merges).decode() == text
+    assert any(token > 300 for tokens, _ in found for token in tokens)
 
 
 def test_weights_that_do_not_arrive_whole_are_refused(page, models):

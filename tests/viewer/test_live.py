@@ -12,9 +12,16 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 from measured_transformer import Config, Decoder, Encoder
+from measured_transformer.analysis.lens import TunedLens
 from measured_transformer.models.config import Layer
-from measured_transformer.viewer.live import Live, live
-from measured_transformer.viewer.live_weights import halved, pack, require_known
+from measured_transformer.viewer.live import Live, live, live_choice
+from measured_transformer.viewer.live_weights import (
+    halved,
+    in_eight_bits,
+    pack,
+    require_known,
+    rounded,
+)
 
 WORDS = ["up", "down", "</script><script>alert(1)</script>", "<b>"]
 CONFIG = Config(vocab=4, d_model=16, n_layers=2, n_heads=4)
@@ -139,9 +146,50 @@ def test_other_models_and_added_weights_are_refused():
         ({"kept": torch.zeros(4, 65, dtype=torch.long)}, "of 2 to 64 token numbers"),
         ({"kept": torch.full((4, 5), 4)}, "tokens from 0 to 3"),
         ({"steer": ("up", "north")}, "two texts in steer"),
-        ({"limit": 1000}, "at most 0.0 MB in half precision"),
+        ({"limit": 1000}, "at most 0.0 MB in 16 bits"),
+        ({"bits": 4}, "expected 8 or 16 bits, got 4"),
+        ({"merges": [(1, 2)]}, "either names of tokens or merges of bytes, got both"),
+        ({"tokens": None, "merges": [(1, 2)]}, "a model of 257 pieces"),
+        ({"views": ("heads", "sky")}, "expected views among next, heads"),
+        ({"experiments": ()}, "expected experiments among off, patch"),
+        ({"lens": TunedLens(torch.zeros(2, 16, 16), torch.zeros(2, 16), ())}, "a lens of 3 depths"),
     ],
 )
 def test_what_does_not_fit_is_refused(given, why):
     with pytest.raises(ValueError, match=why):
         live(decoder(), **({"texts": ["up"], "tokens": WORDS} | given))
+
+
+def test_eight_bits_are_exact_in_single_precision_and_stay_when_rounded_again():
+    model = decoder()
+    once = rounded(model, 8)
+    again = rounded(once, 8)
+    for given, one, other in zip(
+        model.parameters(), once.parameters(), again.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+        codes, scales = in_eight_bits(given)
+        assert torch.equal(one.double().reshape(codes.shape), codes * scales[:, None])
+        step = given.abs().reshape(codes.shape).amax(1, keepdim=True) / 127
+        assert ((one - given).abs().reshape(codes.shape) <= 0.52 * step + 1e-7).all()
+    half, eight = (
+        len(pack(rounded(model, b), torch.zeros(2, 3).long(), 10, bits=b)[1]) for b in (16, 8)
+    )
+    assert eight < 0.8 * half
+
+
+def test_a_choice_has_each_model_once_and_needs_two(made):
+    chosen = live_choice({"one <b>": made, "two": made}, title="Both")
+    soup = BeautifulSoup(chosen.html, "html.parser")
+    assert [box.has_attr("hidden") for box in soup.select(".live-choice > .live-model")] == [
+        False,
+        True,
+    ]
+    assert len(soup.select("style")) == 1
+    assert len(soup.select(".lm-static img")) == 2
+    assert chosen.html.count("<!--drawing-->") == 1, "a page has one figure for it"
+    assert len(soup.select("script:not([type])")) == 1
+    assert chosen.static is made.static
+    assert repr(chosen) == "LiveChoice(one <b>, two)"
+    with pytest.raises(ValueError, match="at least two models to choose from, got 1"):
+        live_choice({"one": made})

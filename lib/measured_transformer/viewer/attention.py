@@ -23,10 +23,9 @@ import functools
 import html
 import json
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from matplotlib.pyplot import figure as new_figure
 from numpy.typing import NDArray
 from torch import Tensor
 
-from measured_transformer.viewer import _saved
+from measured_transformer.viewer._in_page import InPage
 from measured_transformer.viewer._input import (
     MAX_TOKENS,
     MAX_WEIGHTS,
@@ -121,7 +120,7 @@ def attention_viewer(
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionViewer:
+class AttentionViewer(InPage):
     """A viewer of attention, made by `attention_viewer`; a notebook shows it as the result of a cell.
 
     Attributes:
@@ -160,14 +159,6 @@ class AttentionViewer:
             f"<script>{_packaged('attention.js')}</script>\n</div>"
         )
 
-    def save(self, path: str | Path) -> Path:
-        """Write the viewer as a page (`.html`) or its drawing as an image (`.png`); return where it lies.
-
-        Raises:
-            ValueError: the name ends in something else.
-        """
-        return _saved.save(path, title=self.title, content=self.html, drawing=self.static)
-
     def __repr__(self) -> str:
         """Say what there is to choose from."""
         count, layers, heads = (
@@ -179,20 +170,6 @@ class AttentionViewer:
             f"AttentionViewer({count} example{'s' * (count > 1)}, {layers} layer{'s' * (layers > 1)} of "
             f"{heads} head{'s' * (heads > 1)})"
         )
-
-    def _repr_html_(self) -> str:
-        """Show the viewer where a notebook asks for nothing but HTML."""
-        return self.html
-
-    def _repr_mimebundle_(
-        self,
-        include: Collection[str] | None = None,
-        exclude: Collection[str] | None = None,
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give a notebook the viewer and its drawing, and the dark drawing in the metadata."""
-        data, metadata = self.static._repr_mimebundle_()
-        metadata["measured"]["kind"] = "viewer"
-        return {"text/html": self.html, **data, "text/plain": repr(self)}, metadata
 
     def _words(self) -> str:
         """One sentence for every head, which needs no script."""

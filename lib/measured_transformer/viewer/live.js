@@ -96,8 +96,12 @@
 
   // Texts ------------------------------------------------------------------------------------------
 
-  // Cuts a text: into bytes, characters or words. What the model has never seen is left out, and told.
+  // Cuts a text: into bytes, pieces, characters or words. What the model has never seen is left out, and told.
   function cutter(data) {
+    if (data.cut === "pieces") {
+      const { encode } = piecesOf(data);
+      return (text) => ({ tokens: encode(text), unknown: [] });
+    }
     if (data.cut === "bytes") {
       const encoder = new TextEncoder();
       return (text) => ({ tokens: Array.from(encoder.encode(text)), unknown: [] });
@@ -109,7 +113,10 @@
     };
   }
 
+  const piecesOf = (data) => data.pieces || (data.pieces = liveEngine().pieces(data.merges));
+
   function joined(data, tokens) {
+    if (data.cut === "pieces") return piecesOf(data).decode(tokens);
     if (data.cut === "bytes") return new TextDecoder().decode(Uint8Array.from(tokens));
     return tokens.map((token) => data.words[token]).join(data.cut === "words" ? " " : "");
   }
@@ -237,7 +244,7 @@
     const near = (token) => bdi(`\u201c${name(token)}\u201d`);
 
     const state = {
-      text: data.texts[0], position: null, layer: 0, head: 0, weighted: false, tab: "next",
+      text: data.texts[0], position: null, layer: 0, head: 0, weighted: false, tuned: false, tab: data.views[0],
       experiment: { off: [], instead: "zero", donor: 0, patch: null, steer: null, switches: [] },
     };
     let cutting = { tokens: [], unknown: [] };
@@ -307,9 +314,11 @@
     // What is seen.
     const readout = make("div", { class: "lm-readout" });
     const guess = make("div", { class: "lm-guess", role: "group", "aria-label": "Predict first", hidden: true });
-    const views = [["next", "Next token"], ["heads", "Heads"], ["lens", "Lens"], ["ledger", "Ledger"], ["write", "Write on"], ["luck", "Was that luck?"]];
+    const names = { next: "Next token", heads: "Heads", lens: "Lens", ledger: "Ledger", write: "Write on", luck: "Was that luck?" };
+    const views = data.views.map((key) => [key, names[key]]);
     const { list, panel, show } = tabs(id, "What is seen", views, (key) => { state.tab = key; refresh(); });
-    const experimentBox = make("section", { "aria-label": "The experiment" }, make("p", { class: "lm-heading" }, "What if \u2026"), offFold, patchFold, steerFold, rulesFold, predictLabel, make("div", { class: "lm-buttons" }, reset));
+    const experimentBox = make("section", { "aria-label": "The experiment" }, make("p", { class: "lm-heading" }, "What if \u2026"),
+      ...Object.entries({ off: offFold, patch: patchFold, steer: steerFold, rules: rulesFold }).filter(([key]) => data.experiments.includes(key)).map(([, each]) => each), predictLabel, make("div", { class: "lm-buttons" }, reset));
     const results = make("section", { "aria-label": "What the model says" }, readout, guess, list, panel);
     const address = make("input", { type: "text", readonly: true, "aria-label": "Address of this state" });
     const code = make("pre", {}, make("code", {}));
@@ -410,7 +419,7 @@
         readout.replaceChildren("The text is empty: type something, or pick a sentence.");
         return;
       }
-      const given = { tokens: tokens(), experiment: state.experiment, position, want: [state.tab], layer: state.layer, head: state.head, weighted: state.weighted };
+      const given = { tokens: tokens(), experiment: state.experiment, position, want: [state.tab], layer: state.layer, head: state.head, weighted: state.weighted, tuned: state.tuned };
       const began = performance.now();
       try {
         seen = await engine.ask("look", given);
@@ -579,23 +588,30 @@
 
     function drawLens() {
       if (!seen.lens) return;
-      const first = clamp(seen.position - 11, 0, Math.max(0, seen.n - 16));
-      const shown = Array.from({ length: Math.min(16, seen.n) }, (_, i) => first + i);
+      const shown = seen.lensAt;
       const one = (lens, caption) => {
         const made = table(caption, ["depth", ...shown.map((t) => `${t}`)], [
-          ...lens.map((depths, d) => [d ? `after block ${d - 1}` : "embedding", ...shown.map((t) => bdi(name(depths[t][0])))]).reverse(),
+          ...lens.map((depths, d) => [d ? `after block ${d - 1}` : "embedding", ...shown.map((_, i) => bdi(name(depths[i][0])))]).reverse(),
           ["token read", ...shown.map((t) => bdi(name(seen.tokens[t])))]], { class: "lm-lens" });
-        made.querySelectorAll("tbody tr").forEach((line, at) => line.querySelectorAll("td").forEach((cell, t) => {
-          const chance = at <= L ? lens[L - at][shown[t]][1] : 0;
+        made.querySelectorAll("tbody tr").forEach((line, at) => line.querySelectorAll("td").forEach((cell, i) => {
+          const chance = at <= L ? lens[L - at][i][1] : 0;
           cell.style.setProperty("--lm-share", chance);
           if (at <= L) cell.title = plain(chance);
-          if (shown[t] === seen.position) cell.className = "lm-here";
+          if (shown[i] === seen.position) cell.className = "lm-here";
         }));
         return made;
       };
       const depths = seen.lens[seen.lens.length - 1];
-      const words = depths.map((each, d) => [`${d ? `after block ${d - 1}` : "the embedding alone"}: `, near(each[seen.position][0]), ` (${plain(each[seen.position][1])})${d < L ? "; " : "."}`]).flat();
-      panel.replaceChildren(make("p", {}, `At position ${seen.position}, `, ...words), scroll("Logit lens", ...seen.lens.map((lens, side) =>
+      const here = shown.indexOf(seen.position);
+      const words = depths.map((each, d) => [`${d ? `after block ${d - 1}` : "the embedding alone"}: `, near(each[here][0]), ` (${plain(each[here][1])})${d < L ? "; " : "."}`]).flat();
+      const choice = [];
+      if (data.packed.lens) {
+        const [label, how] = select("Read with", [["logit", "the logit lens: the last layer\u2019s own reading"], ["tuned", "the tuned lens: translated by a map fitted for each depth"]], state.tuned ? "tuned" : "logit");
+        how.dataset.key = "lens";
+        how.addEventListener("change", () => { state.tuned = how.value === "tuned"; refresh(); });
+        choice.push(label);
+      }
+      panel.replaceChildren(...choice, make("p", {}, `At position ${seen.position}, `, ...words), scroll(state.tuned ? "Tuned lens" : "Logit lens", ...seen.lens.map((lens, side) =>
         one(lens, `${seen.changed ? ["Whole model: ", "Changed: "][side] : ""}likeliest next token if the stream were read at each depth; the darker, the likelier`))));
     }
 
@@ -753,17 +769,19 @@
     const kept = () => {
       const { experiment } = state;
       const controls = { patch: [patchText.value, tap.value, patchHead.value, patchAt.value, patchFrom.value], steer: [towards.value, away.value, depth.value, dose.value] };
-      return { t: state.text, p: state.position, v: state.tab, l: state.layer, h: state.head, o: experiment.off, i: experiment.instead, d: experiment.donor, w: experiment.switches, ...controls };
+      return { t: state.text, p: state.position, v: state.tab, l: state.layer, h: state.head, r: state.tuned ? 1 : 0, o: experiment.off, i: experiment.instead, d: experiment.donor, w: experiment.switches, ...controls };
     };
-    const addressOf = () => `${location.href.split("#")[0]}#live=${data.version}~${packState(kept())}`;
+    // In a frame without an address of its own, what is put behind that of a page.
+    const addressOf = () => `${/^(https?|file):$/.test(location.protocol) ? location.href.split("#")[0] : ""}#live=${data.version}~${packState(kept())}`;
     const tellCode = () => { code.firstChild.textContent = python(data, { ...state, position: seen ? seen.position : 0 }, tokens(), (each) => headsAt.get(each), written); };
 
     // Takes the state of an address, where it is one of this model; otherwise says why not.
     function take() {
       const found = /^#live=([^~]+)~(.+)$/.exec(location.hash);
-      if (!found || number > 1) return;
+      if (!found) return;
       const refuse = (why) => { limits.append(note(why)); };
       if (found[1] !== data.version) {
+        if (number > 1 || versions().includes(found[1])) return; // another model of the page takes it
         refuse("This address is from another version of the page or of its model: the experiment begins anew.");
         return;
       }
@@ -772,6 +790,7 @@
         area.value = `${told.t}`.slice(0, 4000);
         state.position = Number.isInteger(told.p) ? told.p : null;
         [state.layer, state.head] = [clamp(told.l | 0, 0, L - 1), clamp(told.h | 0, 0, H - 1)];
+        state.tuned = told.r === 1 && !!data.packed.lens;
         for (const key of told.o) if (offBoxes.has(key)) offBoxes.get(key).checked = true;
         for (const [, each] of rules) each.checked = told.w.includes(each.value);
         if (["zero", "mean", "resample"].includes(told.i)) instead.value = told.i;
@@ -807,6 +826,34 @@
     if (refused) limits.append(...refused.childNodes);
   }
 
+  // Several models --------------------------------------------------------------------------------
+
+  const versions = () => Array.from(document.querySelectorAll(".lm-told"), (each) => JSON.parse(each.textContent).version);
+
+  // A choice between models: the one that is chosen is shown, and begins when it is shown first.
+  function choose(root) {
+    if (root.live) return;
+    root.live = true;
+    root.querySelector(":scope > .lm-choose")?.remove(); // of a page that was saved with it
+    const { names, title } = JSON.parse(root.querySelector(":scope > .lm-names").textContent);
+    const boxes = Array.from(root.querySelectorAll(":scope > .live-model"));
+    const list = make("div", { class: "lm-tabs", role: "radiogroup", "aria-label": "Choose a model" },
+      ...names.map((each) => make("button", { type: "button", role: "radio" }, each)));
+    const bar = make("div", { class: "lm-live", role: "group", "aria-label": title }, list);
+    const show = (at) => {
+      mark(list, at, "aria-checked");
+      boxes.forEach((box, i) => { box.hidden = i !== at; });
+      start(boxes[at]);
+    };
+    group(list, names.length, () => 1, show);
+    root.prepend(make("div", { class: "live-model lm-choose" }, bar));
+    followTheme(bar);
+    const asked = /^#live=([^~]+)~/.exec(location.hash);
+    const own = boxes.map((box) => JSON.parse(box.querySelector(".lm-told").textContent).version);
+    show(Math.max(0, asked ? own.indexOf(asked[1]) : 0));
+  }
+
   // A notebook inserts the HTML and runs its script later, or again: every box that has not begun begins.
-  document.querySelectorAll(".live-model:has(.lm-weights)").forEach(start);
+  document.querySelectorAll(".live-choice").forEach(choose);
+  document.querySelectorAll(".live-model:has(.lm-weights)").forEach((root) => { if (!root.closest(".live-choice")) start(root); });
 })();

@@ -7,11 +7,97 @@
 //
 // n: tokens; D: width of the stream; H: heads; G: heads of keys and values; E: width of a head; V: vocabulary.
 function liveEngine() {
+  // Vector instructions ----------------------------------------------------------------------------
+
+  const kernels = new WeakMap(); // memory with weights -> the product with them
+
+  // The product as a WebAssembly module, product(y, x, weight, inputs, outputs, rows), which computes four rows
+  // and two outputs at a time, four inputs in each instruction. All but the counts are addresses in bytes.
+  function module() {
+    const unsigned = (n) => (n < 128 ? [n] : [(n & 127) | 128, ...unsigned(n >> 7)]);
+    const section = (id, ...content) => [id, ...unsigned(content.flat(Infinity).length), ...content.flat(Infinity)];
+    const [int, vector, nothing, end] = [0x7f, 0x7b, 0x40, 0x0b];
+    const get = (name) => [0x20, locals.indexOf(name)];
+    const set = (name, ...value) => [value, 0x21, locals.indexOf(name)];
+    const constant = (n) => [0x41, n]; // up to 63
+    const [plus, times, shifted] = [0x6a, 0x6c, 0x74];
+    const advance = (name, by) => set(name, get(name), by, plus);
+    const loop = (name, limit, step, ...body) => [set(name, constant(0)), 0x03, nothing, body, advance(name, step),
+      get(name), limit, 0x49, 0x0d, 0, end]; // again while it is below the limit
+    const load = (...address) => [address, 0xfd, 0x00, 4, 0];
+    const lane = (name, i) => [get(name), 0xfd, 0x1f, i];
+    const [vectorPlus, vectorTimes, floatPlus] = [[0xfd, 0xe4, 1], [0xfd, 0xe6, 1], 0x92];
+    const sums = ["s00", "s01", "s10", "s11", "s20", "s21", "s30", "s31"]; // row, output
+    const ints = ["y", "x", "weight", "inputs", "outputs", "rows", "width", "o", "t", "i", "row", "at"];
+    const locals = [...ints, "a", "b", "v", ...sums];
+    const body = [
+      set("width", get("inputs"), constant(2), shifted), // of a row of x and of the weights, in bytes
+      loop("o", get("outputs"), constant(2),
+        set("row", get("x")),
+        set("at", get("y"), get("o"), constant(2), shifted, plus),
+        loop("t", get("rows"), constant(4),
+          sums.map((sum) => set(sum, 0xfd, 0x0c, new Array(16).fill(0))),
+          loop("i", get("width"), constant(16),
+            set("a", load(get("weight"), get("i"), plus)),
+            set("b", load(get("weight"), get("width"), plus, get("i"), plus)),
+            [0, 1, 2, 3].map((r) => [
+              set("v", load(get("row"), get("i"), plus, get("width"), constant(r), times, plus)),
+              set(`s${r}0`, get(`s${r}0`), get("v"), get("a"), vectorTimes, vectorPlus),
+              set(`s${r}1`, get(`s${r}1`), get("v"), get("b"), vectorTimes, vectorPlus)])),
+          [0, 1, 2, 3].map((r) => [
+            [0, 1].map((c) => [get("at"), [0, 1, 2, 3].map((k) => [lane(`s${r}${c}`, k), k ? floatPlus : []]), 0x38, 2, 4 * c]),
+            advance("at", [get("outputs"), constant(2), shifted])]),
+          advance("row", [get("width"), constant(2), shifted])),
+        advance("weight", [get("width"), constant(1), shifted])),
+      end];
+    const code = [2, unsigned(6), int, unsigned(locals.length - ints.length), vector, body].flat(Infinity);
+    return Uint8Array.from([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0,
+      ...section(1, 1, 0x60, 6, new Array(6).fill(int), 0), // a function of six whole numbers
+      ...section(2, 1, 1, 0x6d, 1, 0x6d, 2, 0, 1), // that uses a memory from outside, "m.m"
+      ...section(3, 1, 0),
+      ...section(7, 1, 1, 0x70, 0, 0), // called "p"
+      ...section(10, 1, unsigned(code.length), code)]);
+  }
+
+  // Arrays for that many weights, and a kernel for products with them; arrays alone where a page may not have one.
+  function weightStore(count, room, widest) {
+    try {
+      const bytes = 4 * count + 4 * 2 * (room + 4) * widest + 64 * 1024;
+      const memory = new WebAssembly.Memory({ initial: Math.ceil(bytes / 65536) });
+      const { p } = new WebAssembly.Instance(new WebAssembly.Module(module()), { m: { m: memory } }).exports;
+      let at = 0;
+      const take = (numbers) => {
+        const found = new Float32Array(memory.buffer, at, numbers);
+        at += 16 * Math.ceil(numbers / 4);
+        return found;
+      };
+      const [x, y] = [take((room + 4) * widest), take((room + 4) * widest)];
+      kernels.set(memory.buffer, (into, from, weight, bias, inputs, outputs, first, n) => {
+        const rows = n - first;
+        x.set(from.subarray(first * inputs, n * inputs));
+        p(y.byteOffset, x.byteOffset, weight.byteOffset, inputs, outputs, 4 * Math.ceil(rows / 4));
+        if (!bias) into.set(y.subarray(0, rows * outputs), first * outputs);
+        for (let t = 0; bias && t < rows; t += 1) {
+          for (let o = 0; o < outputs; o += 1) into[(first + t) * outputs + o] = y[t * outputs + o] + bias[o];
+        }
+      });
+      return take;
+    } catch {
+      return (numbers) => new Float32Array(numbers);
+    }
+  }
+
   // Parts ------------------------------------------------------------------------------------------
 
   // y = x W' + b for the rows from `from` to `n`; W is (output, input), as in PyTorch. Two rows of x and four
-  // of W at a time: every number that is read is used several times.
+  // of W at a time: every number that is read is used several times. Where the weights lie in the memory of a
+  // vector kernel, that computes the product.
   function linear(y, x, weight, bias, inputs, outputs, from, n) {
+    const kernel = kernels.get(weight.buffer);
+    if (kernel && inputs % 4 === 0 && outputs % 2 === 0) {
+      kernel(y, x, weight, bias, inputs, outputs, from, n);
+      return;
+    }
     for (let o = 0; o < outputs; o += 4) {
       if (o + 4 > outputs) { // the last few outputs, one by one
         for (; o < outputs; o += 1) {
@@ -153,12 +239,13 @@ function liveEngine() {
     }
     const scale = how.switches.includes("scale") ? 1 : config.scale;
     const room = run.room;
+    const seesAll = how.switches.includes("mask");
     const scores = rows(run, `${name}.scores`, H * room);
     for (let q = from; q < n; q += 1) {
       for (let h = 0; h < H; h += 1) {
         const [ask, group] = [(q * H + h) * E, Math.floor((h * G) / H)];
         const slope = config.slopes && !how.switches.includes("positions") ? config.slopes[h] : 0;
-        for (let k = 0; k < n; k += 1) {
+        for (let k = 0; k < (seesAll ? n : q + 1); k += 1) {
           const key = (k * G + group) * E;
           let sum = 0;
           for (let i = 0; i < E; i += 1) sum += queries[ask + i] * keys[key + i];
@@ -167,7 +254,6 @@ function liveEngine() {
       }
     }
     tap(`${name}.scores`);
-    const seesAll = how.switches.includes("mask");
     const pattern = rows(run, `${name}.pattern`, H * room);
     for (let q = from; q < n; q += 1) {
       const seen = seesAll ? n : q + 1;
@@ -433,7 +519,19 @@ function liveEngine() {
   // What is seen -----------------------------------------------------------------------------------
 
   const row = (array, at, width) => array.subarray(at * width, (at + 1) * width);
-  const chances = (logits) => softmax(Float64Array.from(logits));
+  // The logarithm of the sum of exponentials: what is taken from logits to have log-probabilities.
+  function logSum(logits) {
+    let [most, sum] = [-Infinity, 0];
+    for (let i = 0; i < logits.length; i += 1) if (logits[i] > most) most = logits[i];
+    for (let i = 0; i < logits.length; i += 1) sum += Math.exp(logits[i] - most);
+    return most + Math.log(sum);
+  }
+  function chances(logits) {
+    const found = new Float64Array(logits.length);
+    const sum = logSum(logits);
+    for (let i = 0; i < logits.length; i += 1) found[i] = Math.exp(logits[i] - sum);
+    return found;
+  }
   const highest = (values) => { let best = 0; for (let i = 1; i < values.length; i += 1) if (values[i] > values[best]) best = i; return best; };
   const top = (values, count) => Array.from(values.keys()).sort((a, b) => values[b] - values[a] || a - b).slice(0, count);
 
@@ -441,38 +539,65 @@ function liveEngine() {
   // the last call has found of rows that are as they were is kept.
   function predictions(model, run) {
     const n = run.tokens.length;
-    const all = run.chances || (run.chances = []);
-    all.length = Math.min(all.length, run.from);
-    while (all.length < n) all.push(chances(row(run.taps.logits, all.length, model.V)));
-    const token = all.map(highest);
-    const loss = all.map((p, t) => (t + 1 < n ? -Math.log(Math.max(p[run.tokens[t + 1]], 1e-300)) : NaN));
-    return { all, token, chance: token.map((best, t) => all[t][best]), loss };
+    const logits = (t) => row(run.taps.logits, t, model.V);
+    const sums = run.sums || (run.sums = []);
+    const best = run.best || (run.best = []);
+    sums.length = best.length = Math.min(sums.length, run.from);
+    for (let t = sums.length; t < n; t += 1) {
+      sums.push(logSum(logits(t)));
+      best.push(highest(logits(t)));
+    }
+    const cost = (t, token) => sums[t] - run.taps.logits[t * model.V + token];
+    const token = best.slice();
+    return { sums, token, chance: token.map((each, t) => Math.exp(-cost(t, each))),
+      loss: token.map((_, t) => (t + 1 < n ? cost(t, run.tokens[t + 1]) : NaN)) };
   }
 
-  // The logits that the stream at a depth would give: through the final norm and the unembedding.
-  function lens(model, run, how, depth) {
-    const n = run.tokens.length;
-    if (depth === model.L) return run.taps.logits;
-    const own = newRun(run.room);
-    const x = run.taps[depthTap(depth)];
-    const state = model.config.finalNorm ? norm(model, "final_norm", x, own, how, 0, n, () => null) : x;
-    const logits = new Float32Array(n * model.V);
+  // By how many nats the predictions of a changed run have moved at a position: KL(before, after).
+  function moved(model, [one, other], [before, after], t) {
+    const { V } = model;
+    let sum = 0;
+    for (let i = t * V; i < (t + 1) * V; i += 1) {
+      const own = one.taps.logits[i] - before.sums[t];
+      sum += Math.exp(own) * (own - other.taps.logits[i] + after.sums[t]);
+    }
+    return Math.max(0, sum);
+  }
+
+  // The logits that the stream at a depth would give, at the positions told: through the final norm and the
+  // unembedding; the tuned lens first translates it, x + W x + b.
+  function lens(model, run, how, depth, tuned = false, positions = null) {
+    const { D, V } = model;
+    const asked = positions || Array.from({ length: run.tokens.length }, (_, t) => t);
+    const n = asked.length;
+    const pick = (rows, width) => {
+      const found = new Float32Array(n * width);
+      asked.forEach((t, i) => found.set(row(rows, t, width), i * width));
+      return found;
+    };
+    if (depth === model.L) return pick(run.taps.logits, V);
+    const x = pick(run.taps[depthTap(depth)], D);
+    if (tuned) {
+      const moved = new Float32Array(n * D);
+      linear(moved, x, row(model.tuned.weight, depth, D * D), row(model.tuned.bias, depth, D), D, D, 0, n);
+      for (let i = 0; i < n * D; i += 1) x[i] += moved[i];
+    }
+    const state = model.config.finalNorm ? norm(model, "final_norm", x, newRun(n), how, 0, n, () => null) : x;
+    const logits = new Float32Array(n * V);
     unembed(model, logits, state, 0, n);
     return logits;
   }
 
-  // The likeliest token at each depth, for the positions told.
-  function lensOf(model, run, how, positions) {
-    const found = [];
-    for (let depth = 0; depth <= model.L; depth += 1) {
-      const logits = lens(model, run, how, depth);
-      found.push(positions.map((t) => {
-        const p = chances(row(logits, t, model.V));
-        const best = highest(p);
-        return [best, p[best]];
-      }));
-    }
-    return found;
+  // The likeliest token at each depth, for the positions told, and its probability.
+  function lensOf(model, run, how, positions, tuned) {
+    return Array.from({ length: model.L + 1 }, (_, depth) => {
+      const logits = lens(model, run, how, depth, tuned, positions);
+      return positions.map((_, i) => {
+        const own = row(logits, i, model.V);
+        const best = highest(own);
+        return [best, Math.exp(own[best] - logSum(own))];
+      });
+    });
   }
 
   // What was added to the stream at a position, part by part: its length, and, where logits are a sum, what it
@@ -538,7 +663,7 @@ function liveEngine() {
   }
 
   // Runs whole and changed model on a text, and tells what is wanted for a page. `model.now` and `model.then` keep both runs.
-  function look(model, { tokens, experiment = {}, position = tokens.length - 1, count = 8, want = [], layer = 0, head = 0, weighted = false }) {
+  function look(model, { tokens, experiment = {}, position = tokens.length - 1, count = 8, want = [], layer = 0, head = 0, weighted = false, tuned = false }) {
     const began = performance.now();
     const n = tokens.length;
     if (!n) fail("The text is empty: type something.");
@@ -549,18 +674,26 @@ function liveEngine() {
     if (isChanged) {
       if (!model.then || model.thenKey !== key) model.then = newRun(model.room);
       model.thenKey = key;
-      forward(model, tokens, how, model.then);
+      const depth = firstChanged(model, how); // what lies below is the whole model's
+      for (const [name, rows] of depth ? Object.entries(model.now.taps) : []) {
+        if (name === "embedding" || Number(/^blocks\.(\d+)/.exec(name)?.[1] ?? model.L) < depth) model.then.taps[name] = rows;
+      }
+      forward(model, tokens, how, model.then, depth ? { depth, state: model.now.taps[depthTap(depth)] } : null);
     }
     const sides = [[model.now, whole], ...(isChanged ? [[model.then, how]] : [])];
     const told = sides.map(([run]) => predictions(model, run));
     const [before, after] = [told[0], told[told.length - 1]];
-    const shift = before.all.map((p, t) => p.reduce((sum, one, v) =>
-      (one > 0 ? sum + one * (Math.log(one) - Math.log(Math.max(after.all[t][v], 1e-300))) : sum), 0));
-    const shown = top(before.all[position], count);
-    if (isChanged) for (const token of top(after.all[position], count)) if (!shown.includes(token)) shown.push(token);
-    const answer = { n, changed: isChanged, position, shift, shown: shown.map((token) => [token, before.all[position][token], after.all[position][token]]) };
+    const shift = before.token.map((_, t) => (isChanged ? moved(model, [model.now, model.then], [before, after], t) : 0));
+    const here = sides.map(([run]) => chances(row(run.taps.logits, position, model.V)));
+    const shown = top(here[0], count);
+    if (isChanged) for (const token of top(here[1], count)) if (!shown.includes(token)) shown.push(token);
+    const answer = { n, changed: isChanged, position, shift, shown: shown.map((token) => [token, here[0][token], here[here.length - 1][token]]) };
     answer.sides = told.map(({ token, chance, loss }) => ({ token, chance, loss }));
-    if (want.includes("lens")) answer.lens = sides.map(([run, own]) => lensOf(model, run, own, Array.from({ length: n }, (_, t) => t)));
+    if (want.includes("lens")) {
+      const first = Math.max(0, Math.min(position - 11, n - 16)); // as many as are shown
+      answer.lensAt = Array.from({ length: Math.min(16, n) }, (_, i) => first + i);
+      answer.lens = sides.map(([run, own]) => lensOf(model, run, own, answer.lensAt, tuned && !!model.tuned));
+    }
     if (want.includes("heads")) {
       answer.pattern = sides.map(([run]) => patternOf(model, run, layer, head, weighted));
       answer.looks = sides.map(([run]) => Array.from({ length: model.L }, (_, l) => Array.from({ length: model.H },
@@ -607,7 +740,7 @@ function liveEngine() {
       }
       let loss = 0;
       for (let t = 0; t + 1 < n; t += 1) {
-        loss -= Math.log(Math.max(chances(row(run.taps.logits, t, V))[model.kept[which][t + 1]], 1e-300)) / (n - 1);
+        loss += (logSum(row(run.taps.logits, t, V)) - run.taps.logits[t * V + model.kept[which][t + 1]]) / (n - 1);
       }
       found.push(loss - model.losses[which]);
     }
@@ -692,6 +825,44 @@ function liveEngine() {
     return found;
   }
 
+  // Pieces -----------------------------------------------------------------------------------------
+
+  // Cuts texts into pieces, as `tasks.byte_pairs`: words with the blank before them, and within each the merge
+  // that was learned first is made first. `merges`: left, right, left, right ... Pieces 0 to 255 are the bytes.
+  function pieces(merges) {
+    const rank = new Map();
+    const spelled = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte));
+    for (let i = 0; 2 * i < merges.length; i += 1) {
+      const [left, right] = [merges[2 * i], merges[2 * i + 1]];
+      rank.set(left * 65536 + right, i);
+      spelled.push(spelled[left] + spelled[right]);
+    }
+    const known = new Map();
+    const cutWord = (word) => {
+      const tokens = Array.from(word, (byte) => byte.charCodeAt(0));
+      for (;;) {
+        let first = Infinity;
+        for (let i = 0; i + 1 < tokens.length; i += 1) first = Math.min(first, rank.get(tokens[i] * 65536 + tokens[i + 1]) ?? Infinity);
+        if (first === Infinity) return tokens;
+        const [left, right] = [merges[2 * first], merges[2 * first + 1]];
+        for (let i = 0; i + 1 < tokens.length; i += 1) {
+          if (tokens[i] === left && tokens[i + 1] === right) tokens.splice(i, 2, 256 + first);
+        }
+      }
+    };
+    const encode = (text) => {
+      let letters = ""; // one for each byte
+      for (const byte of new TextEncoder().encode(text)) letters += String.fromCharCode(byte);
+      const words = letters.match(/ ?[A-Za-z]+| ?[0-9]+| ?[^ \t\n\r\f\vA-Za-z0-9]+|[ \t\n\r\f\v]+/g) || [];
+      return words.flatMap((word) => {
+        if (!known.has(word)) known.set(word, cutWord(word));
+        return known.get(word);
+      });
+    };
+    const decode = (tokens) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(tokens.map((token) => spelled[token]).join(""), (letter) => letter.charCodeAt(0)));
+    return { encode, decode };
+  }
+
   // Weights ----------------------------------------------------------------------------------------
 
   // Zlib's checksum.
@@ -703,10 +874,9 @@ function liveEngine() {
   }
 
   // Numbers in half precision; there are no infinite ones.
-  function halves(buffer, at, count) {
-    const [codes, bits] = [new Uint16Array(buffer, at, count), new Uint32Array(count)];
+  function halves(buffer, at, count, numbers) {
+    const [codes, bits] = [new Uint16Array(buffer, at, count), new Uint32Array(numbers.buffer, numbers.byteOffset, count)];
     for (let i = 0; i < count; i += 1) bits[i] = ((codes[i] & 0x8000) << 16) | ((codes[i] & 0x7fff) << 13);
-    const numbers = new Float32Array(bits.buffer);
     for (let i = 0; i < count; i += 1) numbers[i] *= 2 ** 112;
     return numbers;
   }
@@ -716,9 +886,21 @@ function liveEngine() {
     if (buffer.byteLength !== told.bytes || crc32(new Uint8Array(buffer)) !== told.checksum) {
       fail("The model's weights did not arrive whole: their checksum is another one. Load the page again.");
     }
-    const read = ({ at, kind, shape }) => {
-      const count = shape.reduce((product, size) => product * size, 1);
-      if (kind === "half") return halves(buffer, at, count);
+    const sizes = told.sizes;
+    const size = ({ shape }) => shape.reduce((product, each) => product * each, 1);
+    const maps = [...Object.values(told.weights), ...Object.values(told.lens || {})];
+    const store = weightStore(maps.reduce((sum, each) => sum + size(each) + 4, 0), Math.max(sizes.room, told.kept.shape[1]),
+      Math.max(sizes.V, sizes.F, sizes.D, sizes.H * sizes.E) + 4);
+    const read = (one) => {
+      const { at, kind, shape, scales } = one;
+      const count = size(one);
+      if (kind === "half") return halves(buffer, at, count, maps.includes(one) ? store(count) : new Float32Array(count));
+      if (kind === "code") { // eight bits each, and a factor for each row
+        const [codes, factors, width] = [new Int8Array(buffer, at, count), read(scales), shape[shape.length - 1]];
+        const numbers = store(count);
+        for (let i = 0; i < count; i += 1) numbers[i] = codes[i] * factors[Math.floor(i / width)];
+        return numbers;
+      }
       return new { single: Float32Array, token: Uint16Array }[kind](buffer, at, count);
     };
     const arrays = (group) => Object.fromEntries(Object.entries(group).map(([name, one]) => [name, read(one)]));
@@ -734,9 +916,9 @@ function liveEngine() {
       means[`${name}.out`] = new Float32Array(keptLength * D);
       linear(means[`${name}.out`], means[`${name}.mixed`], weights[`${name}.output.weight`], weights[`${name}.output.bias`], H * E, D, 0, keptLength);
     }
-    return { ...told.sizes, config: told.config, weights, kept, keptLength, means,
+    return { ...told.sizes, config: told.config, weights, kept, keptLength, means, tuned: told.lens ? arrays(told.lens) : null,
       losses: read(told.losses), donors: new Map(), streams: [], streamBytes: 0 };
   }
 
-  return { unpack, forward, changesOf, look, luck, sample, lens, patternOf, ledger, tapNames, headsAt, offTaps, drawn, generator, newRun, crc32, headOutputs };
+  return { unpack, forward, changesOf, look, luck, sample, lens, patternOf, ledger, tapNames, headsAt, offTaps, drawn, generator, newRun, crc32, headOutputs, pieces, kernels };
 }

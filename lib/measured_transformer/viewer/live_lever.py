@@ -13,9 +13,8 @@ from __future__ import annotations
 import functools
 import html
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from measured_transformer.training.schedules import (
     WarmupCosine,
     WarmupLinear,
 )
-from measured_transformer.viewer import _saved
+from measured_transformer.viewer._in_page import InPage
 from measured_transformer.viewer.style import COLOURS, ThemedFigure, theme, themed
 from measured_transformer.viewer.workbench import _packaged, _palette
 
@@ -102,7 +101,7 @@ def kinds() -> dict[str, Mapping[str, Any]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Lever:
+class Lever(InPage):
     """A small live cell, made by `live_lever`; a notebook shows it as the result of a cell.
 
     Attributes:
@@ -142,31 +141,9 @@ class Lever:
             f"<script>(() => {{\n{scripts}\n}})();</script>\n</div>"
         )
 
-    def save(self, path: str | Path) -> Path:
-        """Write the cell as a page (`.html`) or its drawing as an image (`.png`); return where it lies.
-
-        Raises:
-            ValueError: the name ends in something else.
-        """
-        return _saved.save(path, title=self.title, content=self.html, drawing=self.static)
-
     def __repr__(self) -> str:
         """Say which lever it is."""
         return f"Lever({self.kind!r})"
-
-    def _repr_html_(self) -> str:
-        """Show the cell where a notebook asks for nothing but HTML."""
-        return self.html
-
-    def _repr_mimebundle_(
-        self,
-        include: Collection[str] | None = None,
-        exclude: Collection[str] | None = None,
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give a notebook the cell and its drawing, and the dark drawing in the metadata."""
-        data, metadata = self.static._repr_mimebundle_()
-        metadata["measured"]["kind"] = "viewer"
-        return {"text/html": self.html, **data, "text/plain": repr(self)}, metadata
 
 
 # What is seen at first ------------------------------------------------------------------------------

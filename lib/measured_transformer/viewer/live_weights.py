@@ -1,4 +1,4 @@
-"""Packs a model for a page that runs it: weights in half precision, and what experiments need beside them.
+"""Packs a model for a page that runs it: weights in half precision or 8 bits, and what experiments need.
 
 One buffer holds everything, and a description says what lies where. Beside the weights there are *kept
 sentences*: over them the page asks whether an effect was luck, and from them comes what stands in for a part
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import io
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -20,15 +20,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.analysis.lens import TunedLens
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.parts.positions import alibi_slopes
 
-__all__ = ["halved", "pack", "require_known"]
+__all__ = ["Bits", "halved", "in_eight_bits", "pack", "require_known", "rounded"]
 
-Kind = Literal["half", "single", "token"]
-_TYPES: Mapping[Kind, str] = {"half": "<f2", "single": "<f4", "token": "<u2"}
+Bits = Literal[8, 16]
+Kind = Literal["half", "single", "token", "code"]
+_TYPES: Mapping[Kind, str] = {"half": "<f2", "single": "<f4", "token": "<u2", "code": "<i1"}
 
 # What the engine of the page computes. Other settings of these fields change what a model computes.
 _KNOWN: Mapping[str, tuple[Any, ...]] = {
@@ -93,15 +95,61 @@ def halved(model: Decoder) -> Decoder:
     return found
 
 
+def in_eight_bits(weight: Tensor) -> tuple[Int[Tensor, "row column"], Float[Tensor, "row"]]:
+    """Whole numbers from -127 to 127, and what each row is multiplied by to give the weights again.
+
+    A row is the last axis; its largest weight becomes 127. What a row is multiplied by is in half precision, so
+    that products are exact in single precision. Weights that are such products come back as they are.
+
+    Args:
+        weight: of any shape; all its axes but the last one are taken together.
+
+    >>> codes, scales = in_eight_bits(torch.tensor([[127.0, -2.0, 0.4]]))
+    >>> codes.tolist(), scales.tolist()
+    ([[127, -2, 0]], [1.0])
+    """
+    rows = weight.detach().double().reshape(-1, weight.shape[-1])
+    scales = (rows.abs().amax(1) / 127).half().double().clamp_min(2.0**-24)
+    return (rows / scales[:, None]).round().clamp(-127, 127).long(), scales
+
+
+def rounded(model: Decoder, bits: Bits) -> Decoder:
+    """A copy whose weights are rounded to half precision (16 bits), or to 8 bits and a factor for each row.
+
+    The copy computes in single precision, which holds both exactly: what a page computes with the packed
+    weights is what the copy computes.
+
+    Raises:
+        ValueError: `bits` is neither, a weight is not finite, or beyond what half precision reaches (65,504).
+    """
+    if bits not in (8, 16):
+        raise ValueError(f"expected 8 or 16 bits, got {bits!r}")
+    found = halved(model)
+    if bits == 16:
+        return found
+    with torch.no_grad():
+        for own, given in zip(found.parameters(), model.parameters(), strict=True):
+            codes, scales = in_eight_bits(given)
+            own.copy_((codes * scales[:, None]).view_as(own))
+    return found
+
+
 def pack(
-    model: Decoder, kept: Int[Tensor, "sentence position"], room: int
+    model: Decoder,
+    kept: Int[Tensor, "sentence position"],
+    room: int,
+    *,
+    bits: Bits = 16,
+    lens: TunedLens | None = None,
 ) -> tuple[dict[str, Any], bytes]:
     """What the page unpacks: a description, and the bytes that it points into.
 
     Args:
-        model: with weights that half precision holds, as `halved` gives them.
+        model: with weights as `rounded` gives them.
         kept: the kept sentences.
         room: how many tokens a text may have, with what the model writes to it.
+        bits: of a weight.
+        lens: a tuned lens, whose maps half precision holds.
 
     Returns:
         the description, with the checksum of the bytes, and the bytes.
@@ -114,8 +162,16 @@ def pack(
         blob.write(np.ascontiguousarray(values, _TYPES[kind]).tobytes())
         return {"at": at, "kind": kind, "shape": list(values.shape)}
 
+    def write_weight(weight: Tensor) -> dict[str, Any]:
+        if bits == 16:
+            return write(weight.numpy(), "half")
+        codes, scales = in_eight_bits(weight)
+        return write(codes.view(weight.shape).numpy(), "code") | {
+            "scales": write(scales.numpy(), "half")
+        }
+
     weights = {
-        name: write(weight.numpy(), "half")
+        name: write_weight(weight)
         for name, weight in model.state_dict().items()
         if not name.startswith("positions.")
         and not (model.config.tie_embeddings and name == "unembedding.weight")
@@ -128,11 +184,20 @@ def pack(
         "means": {name: write(value.numpy(), "single") for name, value in means.items()},
         "losses": write(losses.numpy(), "single"),
         "kept": write(kept.numpy(), "token"),
+        "lens": None if lens is None else _lens(lens, write),
         "sizes": _sizes(model.config, room),
         "config": _settings(model.config),
     }
     packed = blob.getvalue()
     return told | {"bytes": len(packed), "checksum": zlib.crc32(packed)}, packed
+
+
+def _lens(lens: TunedLens, write: Callable[[NDArray[Any], Kind], dict[str, Any]]) -> dict[str, Any]:
+    """The maps of all depths but the last, (depth, output, input) and (depth, output)."""
+    return {
+        "weight": write(lens.weight[:-1].transpose(1, 2).numpy(), "half"),
+        "bias": write(lens.bias[:-1].numpy(), "half"),
+    }
 
 
 @torch.no_grad()

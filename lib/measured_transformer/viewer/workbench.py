@@ -25,10 +25,9 @@ import io
 import json
 import warnings
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -50,7 +49,7 @@ from measured_transformer.internals.names import taps
 from measured_transformer.internals.tokens import WithTokenizer, as_model, naming
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
-from measured_transformer.viewer import _saved
+from measured_transformer.viewer._in_page import InPage
 from measured_transformer.viewer._input import checked_place, visible
 from measured_transformer.viewer.style import COLOURS, WIDTH, ThemedFigure, theme, themed
 
@@ -148,7 +147,7 @@ def workbench(
 
 
 @dataclass(frozen=True, eq=False)
-class Workbench:
+class Workbench(InPage):
     """A model on a few sentences, made by `workbench`; a notebook shows it as the result of a cell.
 
     Attributes:
@@ -213,14 +212,6 @@ class Workbench:
             f"Give fewer sentences ({fits} would fit), shorter ones, or a larger limit"
         )
 
-    def save(self, path: str | Path) -> Path:
-        """Write the workbench as a page (`.html`) or its drawing as an image (`.png`); return where it lies.
-
-        Raises:
-            ValueError: the name ends in something else.
-        """
-        return _saved.save(path, title=self.title, content=self.html, drawing=self.static)
-
     def __repr__(self) -> str:
         """Say what there is to choose from."""
         count = len(self.examinations)
@@ -229,20 +220,6 @@ class Workbench:
             f"Workbench({count} sentence{'s' * (count > 1)}, {layers} layer{'s' * (layers > 1)} of "
             f"{heads} head{'s' * (heads > 1)})"
         )
-
-    def _repr_html_(self) -> str:
-        """Show the workbench where a notebook asks for nothing but HTML."""
-        return self.html
-
-    def _repr_mimebundle_(
-        self,
-        include: Collection[str] | None = None,
-        exclude: Collection[str] | None = None,
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give a notebook the workbench and its drawing, and the dark drawing in the metadata."""
-        data, metadata = self.static._repr_mimebundle_()
-        metadata["measured"]["kind"] = "viewer"
-        return {"text/html": self.html, **data, "text/plain": repr(self)}, metadata
 
     def _words(self) -> str:
         """The main facts about each sentence, which need no script."""
