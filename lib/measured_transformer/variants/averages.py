@@ -53,8 +53,7 @@ class MeanOfLast:
         steps: of the whole training.
 
     Raises:
-        ValueError: when `last` is not a whole number from 1 to `steps`; when called with a model that has no
-            room for a mean.
+        ValueError: when `last` is not a whole number from 1 to `steps`.
     """
 
     last: int
@@ -68,7 +67,11 @@ class MeanOfLast:
 
     @torch.no_grad()
     def __call__(self, step: Step) -> None:
-        """Count the state in, where it is among the last, and not yet counted."""
+        """Count the state in, where it is among the last, and not yet counted.
+
+        Raises:
+            ValueError: when the model has no room for a mean.
+        """
         model = step.model
         if not hasattr(model, _MEAN):
             raise ValueError(
