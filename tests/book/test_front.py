@@ -155,6 +155,10 @@ def test_it_begins_when_a_reader_comes_near(shown, browser):
     page.locator(".chapter-viewer").scroll_into_view_if_needed()
     page.locator(".av-live").wait_for(timeout=10_000)
     assert page.locator(".av-live").count() == 1
+    page.goto("about:blank")
+    page.goto(f"{far.as_uri()}#live=1.0~shared")
+    page.locator(".av-live").wait_for(timeout=10_000)
+    assert page.evaluate("scrollY") > 2000, "what is shared is shown at once"
     assert errors == []
     page.close()
 

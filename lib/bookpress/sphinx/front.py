@@ -42,7 +42,9 @@ const box = document.currentScript.parentElement;
 const begin = () => {
   for (const one of box.querySelectorAll("template.begins-later")) one.replaceWith(one.content);
 };
-if (!("IntersectionObserver" in window)) return begin();
+const shared = location.hash.startsWith("#live=");
+if (shared) addEventListener("load", () => box.scrollIntoView());
+if (shared || !("IntersectionObserver" in window)) return begin();
 new IntersectionObserver((seen, watching) => {
   if (!seen.some((one) => one.isIntersecting)) return;
   watching.disconnect();
