@@ -396,13 +396,9 @@ def of_both(printed, tmp_path_factory):
 
 def test_a_page_may_be_fed_by_two_rooms(of_both):
     page = of_both.page("good").select_one("article")
-    number = page.select_one("[data-measured='ceiling:.1f']") or page.select_one(
-        "[data-measured='another_room/ceiling:.1f']"
-    )
-    assert number.get_text() == "4.0"
+    assert page.select_one("[data-measured='ceiling:.1f']").get_text() == "4.0"
     listed = words(page.select_one("ul.claim-items"))
-    assert "CS-2.8" not in listed
-    assert listed.count("It falls off smoothly.") == 2, "one of each room"
+    assert {"CS-1.5", "CS-2.8"} <= set(re.findall(r"\bCS-\d\.\d", listed)), "one of each room"
     foot = page.select_one("div.ran-line")
     codes = [link["href"] for link in foot.select("p")[0].select("a") if "/rooms/" in link["href"]]
     assert [code.split("/rooms/")[1] for code in codes] == [
