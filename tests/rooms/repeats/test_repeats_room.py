@@ -31,8 +31,9 @@ DRAWN = {
         "plot_path",
         "plot_shots",
         "plot_agreement",
+        "plot_objects",
     )
-}
+} | {"plot_circuit": lambda: figures.plot_circuit(RESULTS["objects"])}
 needs_model = pytest.mark.skipif(not is_installed(), reason="the model is not installed")
 
 

@@ -36,6 +36,15 @@ AT: Arms = {
     "the": ("none", "the word “the” between"),
     "last": ("rotary", "the word before the verb"),
 }
+LEVELS: Arms = {
+    "answer": ("attention", "straight"),
+    "queries": ("rotary", "by queries"),
+    "values": ("residual", "by values"),
+}
+CIRCUITS: Arms = {
+    "circuit": ("attention", "circuit"),
+    "random": ("none", "random ones"),
+}
 _TICKS = [1, 5, 10, 15, 20, 25, 30]
 
 
@@ -150,4 +159,42 @@ def plot_agreement(agreement: Dataset) -> Figure:
     level(axes, 0.0)
     plain_ticks(axes.xaxis, [1, 7, 13, 19, 25, 31])
     legend_over(figure, axes, columns=3, size=9)
+    return figure
+
+
+@themed
+def plot_objects(objects: Dataset) -> Figure:
+    """Draw what every head does for the right name along three kinds of path, by block, mean over draws.
+
+    Args:
+        objects: the result of this name.
+    """
+    titles = tuple(label for _, label in LEVELS.values())
+    figure, axes = panels(1, 3, height=2.8, x="block", titles=titles, sharey=True)
+    for one, (name, (concept, _)) in zip(axes, LEVELS.items(), strict=True):
+        values = -objects.effect.sel(level=name).mean("seed")
+        for head in values["head"]:
+            one.plot(
+                values["block"], values.sel(head=head), "o", ms=4, alpha=0.7, color=COLOURS[concept]
+            )
+        level(one, 0.0)
+        plain_ticks(one.xaxis, [1, 10, 20, 30])
+    axes[0].set_ylabel("fall of the gap")
+    return figure
+
+
+@themed
+def plot_circuit(objects: Dataset) -> Figure:
+    """Draw the share of the gap that circuits keep alone, and that is left without them, beside random ones.
+
+    Args:
+        objects: the result of this name.
+    """
+    cells = [(size, kept) for size in objects["size"].values for kept in ("only", "without")]
+    words = {"only": "{} heads alone", "without": "all but {} heads"}
+    titles = tuple(words[kept].format(size) for size, kept in cells)
+    figure, axes = panels(2, 2, height=1.7, titles=titles, sharey=True)
+    share = (objects.circuit - objects.nothing) / (objects.gap.sel(names="two") - objects.nothing)
+    for one, (size, kept) in zip(axes, cells, strict=True):
+        strips(one, share.sel(size=size, kept=kept), CIRCUITS, over="of", label="share of the gap")
     return figure

@@ -18,12 +18,24 @@ from torch import Tensor
 
 from measured_book.measuring import measurement
 from measured_book.rooms.repeats.heads import Found, find, repeats_a_pair, scores, silent
+from measured_book.rooms.repeats.objects import objects
 from measured_book.rooms.repeats.words import BETWEEN, NOUNS, RELATIONS, VERBS
 from measured_book.smollm2.controls import Head
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.prompts import encode, few_shot, gap, next_logits, numbers_of, one_token
 from measured_book.smollm2.sweeps import begin, heads_of, losses_of
 from measured_book.smollm2.texts import DATA, KINDS, draw, repeated_strings, with_first
+
+__all__ = [
+    "agreement",
+    "found",
+    "objects",
+    "ordinary",
+    "path",
+    "removed",
+    "repeated",
+    "shots",
+]
 
 BLOCKS, HEADS = tuple(range(1, 31)), tuple(range(1, 10))
 ROWS, PERIOD = 4, 24
