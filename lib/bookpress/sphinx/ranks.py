@@ -113,7 +113,7 @@ def again(claim_id: str, row: Row, kept: Mapping[str, tuple[str, int]]) -> str:
 def second_set(
     rows: Mapping[str, Row], experiments: Iterable[str], kept: Mapping[str, tuple[str, int]]
 ) -> tuple[str, list[str]]:
-    """Return how much of the book a second set of seeds was asked and what it says, and who got another verdict.
+    """Return how much of the book a second set of seeds was asked, and which claims it judges otherwise.
 
     Args:
         rows: of all claims.
