@@ -456,108 +456,58 @@ def hastened(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
     return {"curve": (("rate", "step"), [runs[rate].evaluation_losses for rate in HIGHER])}
 
 
-# Anew: other seeds, and all strengths tuned alike -------------------------------------------------
+# Anew: other seeds, other rules -------------------------------------------------------------------
 
 FRESH = 5000
 """What is added to the seeds of what is judged anew; the earlier ones had been looked at."""
-STRENGTHS: Mapping[str, tuple[float, float, float]] = {
-    "dropout": (0.03, 0.1, 0.3),
-    "smoothing": (0.03, 0.1, 0.3),
-    "decay": (0.3, 1.0, 3.0),
-}
-"""Three strengths of each remedy, a factor of about three apart; the middle one is that of `ARMS`."""
-HOW_STRONG = ("weak", "usual", "strong")
-ANEW_PASSES, ANEW_ARMS = ("40", "4", "new"), ("none", "decay")
-_KEYS = {"smoothing": "label_smoothing", "decay": "weight_decay"}
-Cell = tuple[str, str, str]
 
 
-def of_strength(remedy_name: str, strength: float) -> tuple[Config, dict[str, Any]]:
-    """The model with a remedy of a strength, and what else `train` is told."""
-    config, further = options("none")
-    if remedy_name == "dropout":
-        return config.replace(dropout=strength), further
-    return config, {**further, _KEYS[remedy_name]: strength}
+def fourfold_trainings(seed: int) -> dict[str, Job]:
+    """Weight decay on pairs that come four times, or never again."""
+    return {passes: remedy(passes, "decay", seed + FRESH) for passes in ("4", "new")}
 
 
-def at_strength(remedy_name: str, how: str, seed: int) -> Job:
-    """One run where pairs come 40 times, with a remedy of a strength, at a learning rate of its own."""
-    if how == "usual":
-        return remedy("40", remedy_name, seed)
-    strength = STRENGTHS[remedy_name][HOW_STRONG.index(how)]
-    config, further = of_strength(remedy_name, strength)
-    search = Search(
-        f"regularisation-{remedy_name}-40-{strength:g}",
-        config,
-        data("40", TUNING_SET),
-        RATES,
-        tuning_seeds(2),
-        STEPS,
-        further,
-    )
-    given = {"steps": STEPS, "learning_rate": tuned(search), "evaluate_every": EVERY, **further}
-    return job(config, data("40", seed), seed, **given)
-
-
-def at_the_same_rate(seed: int) -> Job:
-    """Dropout of one tenth where pairs come 40 times, at the learning rate that is best without it."""
-    config, further = options("dropout")
-    rate = remedy("40", "none", seed).settings["learning_rate"]
-    given = {"steps": STEPS, "learning_rate": rate, "evaluate_every": EVERY, **further}
-    return job(config, data("40", seed), seed, **given)
-
-
-def anew_trainings(seed: int) -> dict[Cell, Job]:
-    """With decay and without on three kinds of data, remedies at three strengths, dropout at one more rate."""
+@measurement(
+    seeds=16,
+    coords={"passes": ("4", "new")},
+    trainings=fourfold_trainings,
+    repeat="opening",
+)
+def fourfold(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The same translation with weight decay, on seeds of its own: the loss on unseen pairs."""
     fresh = seed + FRESH
-    found = {
-        ("held", passes, arm): remedy(passes, arm, fresh)
-        for passes in ANEW_PASSES
-        for arm in ANEW_ARMS
-    }
-    found |= {
-        ("tried", name, how): at_strength(name, how, fresh)
-        for name in STRENGTHS
-        for how in HOW_STRONG
-    }
-    return {**found, ("same", "", ""): at_the_same_rate(fresh)}
+    losses = [answers(runs[p].model, unseen(p, fresh)).loss for p in ("4", "new")]
+    return {"held": ("passes", losses)}
+
+
+AT_RATE = ("none", "own rate", "same rate")
+"""No dropout; dropout of one tenth at the rate that is best with it, and at the one that is best without."""
+
+
+def dropped_trainings(seed: int) -> dict[str, Job]:
+    """Pairs that come 40 times: without dropout, and with it at two learning rates."""
+    fresh = seed + FRESH
+    without = remedy("40", "none", fresh)
+    config, further = options("dropout")
+    rate = without.settings["learning_rate"]
+    given = {"steps": STEPS, "learning_rate": rate, "evaluate_every": EVERY, **further}
+    same = job(config, data("40", fresh), fresh, **given)
+    return {"none": without, "own rate": remedy("40", "dropout", fresh), "same rate": same}
 
 
 @measurement(
     seeds=12,
-    coords={
-        "passes": ANEW_PASSES,
-        "arm": ANEW_ARMS,
-        "remedy": tuple(STRENGTHS),
-        "strength": HOW_STRONG,
-    },
-    trainings=anew_trainings,
+    coords={"arm": AT_RATE},
+    trainings=dropped_trainings,
     repeat="opening",
 )
-def anew(seed: int, runs: Mapping[Cell, Run]) -> dict[str, Any]:
-    """The same translation on seeds of its own: losses by passes, and by the strength of each remedy.
-
-    `held` and `tried` are losses on unseen pairs, `gap` and `tried_gap` are those less losses on seen pairs,
-    `same` and `same_gap` both for dropout at the learning rate that is best without it.
-    """
+def dropped(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The same translation without dropout, and with it at two rates, on seeds of its own: both losses."""
     fresh = seed + FRESH
-
-    def losses(cell: Cell) -> tuple[float, float]:
-        passes = cell[1] if cell[0] == "held" else "40"
-        model = runs[cell].model
-        held = answers(model, unseen(passes, fresh)).loss
-        return held, held - answers(model, seen(passes, fresh)).loss
-
-    by_passes = np.array([[losses(("held", p, a)) for a in ANEW_ARMS] for p in ANEW_PASSES])
-    by_strength = np.array([[losses(("tried", r, h)) for h in HOW_STRONG] for r in STRENGTHS])
-    held, gap = losses(("same", "", ""))
+    new, old = unseen("40", fresh), seen("40", fresh)
     return {
-        "held": (("passes", "arm"), by_passes[..., 0]),
-        "gap": (("passes", "arm"), by_passes[..., 1]),
-        "tried": (("remedy", "strength"), by_strength[..., 0]),
-        "tried_gap": (("remedy", "strength"), by_strength[..., 1]),
-        "same": held,
-        "same_gap": gap,
+        "held": ("arm", [answers(runs[arm].model, new).loss for arm in AT_RATE]),
+        "trained": ("arm", [answers(runs[arm].model, old).loss for arm in AT_RATE]),
     }
 
 
