@@ -456,61 +456,6 @@ def hastened(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
     return {"curve": (("rate", "step"), [runs[rate].evaluation_losses for rate in HIGHER])}
 
 
-# Anew: other seeds, other rules -------------------------------------------------------------------
-
-FRESH = 5000
-"""What is added to the seeds of what is judged anew; the earlier ones had been looked at."""
-
-
-def fourfold_trainings(seed: int) -> dict[str, Job]:
-    """Weight decay on pairs that come four times, or never again."""
-    return {passes: remedy(passes, "decay", seed + FRESH) for passes in ("4", "new")}
-
-
-@measurement(
-    seeds=16,
-    coords={"passes": ("4", "new")},
-    trainings=fourfold_trainings,
-    repeat="opening",
-)
-def fourfold(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """The same translation with weight decay, on seeds of its own: the loss on unseen pairs."""
-    fresh = seed + FRESH
-    losses = [answers(runs[p].model, unseen(p, fresh)).loss for p in ("4", "new")]
-    return {"held": ("passes", losses)}
-
-
-AT_RATE = ("none", "own rate", "same rate")
-"""No dropout; dropout of one tenth at the rate that is best with it, and at the one that is best without."""
-
-
-def dropped_trainings(seed: int) -> dict[str, Job]:
-    """Pairs that come 40 times: without dropout, and with it at two learning rates."""
-    fresh = seed + FRESH
-    without = remedy("40", "none", fresh)
-    config, further = options("dropout")
-    rate = without.settings["learning_rate"]
-    given = {"steps": STEPS, "learning_rate": rate, "evaluate_every": EVERY, **further}
-    same = job(config, data("40", fresh), fresh, **given)
-    return {"none": without, "own rate": remedy("40", "dropout", fresh), "same rate": same}
-
-
-@measurement(
-    seeds=12,
-    coords={"arm": AT_RATE},
-    trainings=dropped_trainings,
-    repeat="opening",
-)
-def dropped(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """The same translation without dropout, and with it at two rates, on seeds of its own: both losses."""
-    fresh = seed + FRESH
-    new, old = unseen("40", fresh), seen("40", fresh)
-    return {
-        "held": ("arm", [answers(runs[arm].model, new).loss for arm in AT_RATE]),
-        "trained": ("arm", [answers(runs[arm].model, old).loss for arm in AT_RATE]),
-    }
-
-
 # Weight decay: how much, and what it does ---------------------------------------------------------
 
 DECAYS = (0.1, 0.3, 1.0, 3.0)
