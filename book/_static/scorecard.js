@@ -39,7 +39,7 @@
     words.every((word) => row.text.includes(word));
 
   // What a second set of seeds does: another verdict first, those that were not measured again last.
-  const agreement = ["other", "same", "none"];
+  const agreement = ["other", "open", "same", "none"];
   const order = {
     "": (a, b) => a.index - b.index,
     verdict: (a, b) => rank.get(a.verdict) - rank.get(b.verdict) || a.index - b.index,

@@ -1,13 +1,15 @@
 """Do other seeds give the same verdicts? ``python -m bookpress.second_seeds`` keeps what a second set says.
 
-``MEASURED_SEED_OFFSET=1000 make measure`` measures with other seeds into `_build/seeds-1000`. This judges the
+``MEASURED_SEED_OFFSET=1000 make measure`` measures with other seeds into `_build/seeds-1000`, and
+``python -m bookpress.fragile_first`` with half as many, the most fragile verdicts first. This judges the
 claims whose results are all there once more, with those values in the place of the book's own, and keeps
 their verdicts in `second_seeds.json` beside this file. The Scorecard shows whether they agree. An entry
-counts only as long as the book's own results are the same ones.
+counts only as long as the claim has the same rule and the book's own results are the same ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Mapping
@@ -15,14 +17,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from measured_book.evidence.registry import Claim, claims
 from measured_book.evidence.results import Result, read_result, result_files, results_folder
 from measured_book.measuring.attestations import code_of
 from measured_book.measuring.judged import Judged
-from measured_book.measuring.judging import judge_room
+from measured_book.measuring.judging import judge_results, judge_room
 from measured_book.measuring.measurement import measurements_of
 
 KEPT = Path(__file__).with_name("second_seeds.json")
-"""Claim -> its verdict with other seeds, how many those are, and the digests that the book's results name."""
+"""Claim -> its verdict with other seeds, how many those are, its rule and the digests of the book's results."""
 
 
 def judged_again(folder: Path) -> dict[str, Any]:
@@ -36,16 +39,34 @@ def judged_again(folder: Path) -> dict[str, Any]:
         own = judge_room(room)
         others = _of_the_same_code(own, folder / room / "results")
         kept = {name: one.result for name, one in own.results.items() if one.result is not None}
-        again = judge_room(room, others)
+        of_no_seed = {name: one for name, one in kept.items() if len(one.seeds) == 1}
+        again = judge_results(room, {**of_no_seed, **others})
         for claim, record in again.records.items():
             drawn = [name for name in own.reads[claim] if len(own.results[name].seeds) > 1]
             if drawn and all(name in others for name in drawn):
                 found[claim] = {
                     "verdict": record["verdict"],
                     "seeds": max(len(others[name].seeds) for name in drawn),
+                    "rule": rule_of(claims()[claim]),
                     "digests": {f"{room}/{name}": _digest(kept[name]) for name in drawn},
                 }
     return found
+
+
+def rule_of(claim: Claim) -> str:
+    """A digest of what a claim is judged by: rules and expressions of its parts, and how these combine."""
+    parts = {"": (claim.rule, claim.evidence)} if claim.rule is not None else {}
+    parts |= {part.name: (part.rule, part.evidence) for part in claim.parts}
+    told = {
+        name: [
+            None if rule is None else rule.as_dict(),
+            {key: [one.text for one in many] for key, many in evidence.items()},
+        ]
+        for name, (rule, evidence) in parts.items()
+    }
+    return hashlib.sha256(json.dumps([claim.combine, told], sort_keys=True).encode()).hexdigest()[
+        :16
+    ]
 
 
 def _of_the_same_code(own: Judged, folder: Path) -> dict[str, Result]:
@@ -73,8 +94,15 @@ def kept_verdicts(path: Path = KEPT) -> dict[str, tuple[str, int]]:
     return {
         claim: (str(entry["verdict"]), int(entry["seeds"]))
         for claim, entry in entries.items()
-        if all(_digest_now(name) == digest for name, digest in entry["digests"].items())
+        if entry.get("rule") == _rule_now(claim)
+        and all(_digest_now(name) == digest for name, digest in entry["digests"].items())
     }
+
+
+def _rule_now(claim: str) -> str:
+    """Return the digest of a claim's rule; nothing where there is no such claim."""
+    known = claims()
+    return rule_of(known[claim]) if claim in known else ""
 
 
 @cache

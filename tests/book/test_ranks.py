@@ -66,9 +66,19 @@ def test_the_filter_names_each_size_that_there_is_and_counts_it():
 
 
 def test_another_set_of_seeds_agrees_differs_or_is_unknown():
-    kept = {"CS-1.1": ("confirmed", 10), "CS-1.2": ("refuted", 10)}
-    found = [ranks.again(claim, row("confirmed"), kept) for claim in ("CS-1.1", "CS-1.2", "CS-1.3")]
-    assert found == ["same", "other", "none"]
+    kept = {
+        "CS-1.1": ("confirmed", 10),
+        "CS-1.2": ("refuted", 10),
+        "CS-1.4": ("inconclusive", 5),
+        "CS-1.5": ("confirmed", 5),
+    }
+    rows = {f"CS-1.{n}": row("confirmed") for n in range(1, 6)}
+    found = [ranks.again(claim, one, kept) for claim, one in rows.items()]
+    assert found == ["same", "other", "none", "open", "same"]
+    words, differ = ranks.second_set(rows, [claim for claim in rows if claim != "CS-1.5"], kept)
+    assert words.startswith("3 of 4 experiments have been measured once more")
+    assert "1 get the same verdict, 1 are not decided by so few seeds, and 1 get another" in words
+    assert differ == ["CS-1.2"]
 
 
 def test_a_summary_takes_claims_of_many_chapters_and_never_two_rows_of_one():

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from bookpress import second_seeds
+from measured_book.evidence.registry import claims
 
 
 def test_an_entry_of_other_code_does_not_count(tmp_path, monkeypatch):
     monkeypatch.setattr(second_seeds, "_digest_now", {"room/one": "now"}.get)
+    monkeypatch.setattr(second_seeds, "_rule_now", lambda claim: "a rule")
     path = tmp_path / "kept.json"
-    entry = {"verdict": "refuted", "seeds": 8}
+    entry = {"verdict": "refuted", "seeds": 8, "rule": "a rule"}
     kept = {
         "CS-1.1": entry | {"digests": {"room/one": "now"}},
         "CS-1.2": entry | {"digests": {"room/one": "before"}},
         "CS-1.3": entry | {"digests": {"room/gone": "now"}},
+        "CS-1.4": entry | {"rule": "another", "digests": {"room/one": "now"}},
+        "CS-1.5": {"verdict": "refuted", "seeds": 8, "digests": {"room/one": "now"}},
     }
     path.write_text(json.dumps(kept))
     assert second_seeds.kept_verdicts(path) == {"CS-1.1": ("refuted", 8)}
@@ -23,3 +28,15 @@ def test_an_entry_of_other_code_does_not_count(tmp_path, monkeypatch):
 
 def test_a_result_that_is_gone_has_no_digest():
     assert second_seeds._digest_now("no_such_room/nothing") == ""
+
+
+def test_a_rule_is_what_decides_and_not_its_words():
+    one = claims()["DD-9.1"]
+    rule = second_seeds.rule_of(one)
+    assert second_seeds.rule_of(replace(one, test="other words", expected=None)) == rule
+    assert second_seeds.rule_of(replace(one, combine="every")) != rule
+    assert second_seeds.rule_of(replace(one, parts=one.parts[:-1])) != rule
+    first = replace(one.parts[0], rule=replace(one.parts[0].rule, at_most=5.0))
+    assert second_seeds.rule_of(replace(one, parts=(first, *one.parts[1:]))) != rule
+    assert second_seeds._rule_now("DD-9.1") == rule
+    assert second_seeds._rule_now("XX-0.0") == ""

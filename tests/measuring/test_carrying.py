@@ -95,7 +95,7 @@ def test_holm_is_over_all_rows() -> None:
 
 
 def test_the_headline_counts_findings_once_and_claims_too() -> None:
-    row = replace(ROW, also=(("DD-2.9", "distance"),))
+    row = replace(ROW, also=(("DD-2.9a", "distance"),))
     asked = [
         Asked(row, said("confirmed"), said("confirmed"), None),
         Asked(row, said("confirmed"), said("refuted"), None),

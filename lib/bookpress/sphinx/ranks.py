@@ -12,10 +12,12 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from docutils import nodes
+from measured_book.evidence.verdicts import Verdict
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
@@ -52,9 +54,10 @@ SIZES: Mapping[str, str] = {
     NO_INTERVAL: "no interval",
 }
 """Size of an effect -> its words, the largest first."""
-AGREES, DIFFERS, UNKNOWN = "same", "other", "none"
+AGREES, LEAVES_OPEN, DIFFERS, UNKNOWN = "same", "open", "other", "none"
 AGAIN: Mapping[str, str] = {
     AGREES: "give the same verdict",
+    LEAVES_OPEN: "do not decide alone",
     DIFFERS: "give another verdict",
     UNKNOWN: "were not measured",
 }
@@ -101,7 +104,32 @@ def again(claim_id: str, row: Row, kept: Mapping[str, tuple[str, int]]) -> str:
     """Return what a second set of seeds does: a key of `AGAIN`."""
     if claim_id not in kept:
         return UNKNOWN
-    return AGREES if kept[claim_id][0] == row["verdict"] else DIFFERS
+    verdict = kept[claim_id][0]
+    if verdict == row["verdict"]:
+        return AGREES
+    return LEAVES_OPEN if verdict == Verdict.INCONCLUSIVE else DIFFERS
+
+
+def second_set(
+    rows: Mapping[str, Row], experiments: Iterable[str], kept: Mapping[str, tuple[str, int]]
+) -> tuple[str, list[str]]:
+    """Return how much of the book a second set of seeds was asked, and which claims it judges otherwise.
+
+    Args:
+        rows: of all claims.
+        experiments: those claims that are experiments.
+        kept: verdict and number of seeds of the second set, by claim.
+    """
+    asked = list(experiments)
+    found = Counter(again(claim, rows[claim], kept) for claim in asked)
+    differ = [claim for claim in asked if again(claim, rows[claim], kept) == DIFFERS]
+    done = len(asked) - found[UNKNOWN]
+    words = (
+        f"{done} of {len(asked)} experiments have been measured once more with a second set of seeds, which is "
+        f"judged alone: {found[AGREES]} get the same verdict, {found[LEAVES_OPEN]} are not decided by so few "
+        f"seeds, and {found[DIFFERS]} get another one."
+    )
+    return words, differ
 
 
 def _parts(row: Row) -> list[dict[str, Any]]:
@@ -173,10 +201,14 @@ class RankRows(SphinxPostTransform):
             }
             if agrees != UNKNOWN:
                 verdict, many = kept[claim]
-                words = "the same verdict" if agrees == AGREES else f"the verdict {verdict}"
+                words = {
+                    AGREES: "give the same verdict",
+                    LEAVES_OPEN: "alone do not decide",
+                    DIFFERS: f"give the verdict {verdict}",
+                }[agrees]
                 entry = list(place.findall(nodes.entry))[-1]
                 entry += nodes.paragraph(
-                    "", f"Another {many} seeds give {words}.", classes=["score-again"]
+                    "", f"Another {many} seeds {words}.", classes=["score-again"]
                 )
 
 

@@ -3,6 +3,7 @@
 Directives:
     {scorecard}                 every claim of the registry, with filters
     {scorecard-counts}          how many claims there are, and how many of each verdict
+    {scorecard-again}           how many experiments a second set of seeds was asked, and what it says
     {scorecard-sources}         the same, a row for each source document
     {source-claims} DA          the claims of a source document that stand at some of its places
     {source-counts} DA          how many claims of a source document there are
@@ -129,6 +130,10 @@ class _SourcesTable(_Counts):
     form = "sources"
 
 
+class _SecondSet(_Counts):
+    form = "again"
+
+
 class _SourceCounts(_Rows):
     required_arguments = 1
 
@@ -223,6 +228,7 @@ def setup(app: Sphinx) -> None:
     app.add_directive("scorecard", _Scorecard)
     app.add_directive("scorecard-counts", _Counts)
     app.add_directive("scorecard-sources", _SourcesTable)
+    app.add_directive("scorecard-again", _SecondSet)
     app.add_directive("source-claims", _SourceClaims)
     app.add_directive("source-counts", _SourceCounts)
     app.connect("env-check-consistency", check_sources)

@@ -11,7 +11,8 @@ from measured_book.evidence.registry import SOURCES
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from bookpress.sphinx.claim_nodes import badge, counted, measurement, sentence
+from bookpress.second_seeds import kept_verdicts
+from bookpress.sphinx.claim_nodes import badge, claims_of, counted, measurement, sentence
 from bookpress.sphinx.exports import FORMATS
 from bookpress.sphinx.nodes import (
     score_counts,
@@ -19,7 +20,7 @@ from bookpress.sphinx.nodes import (
     score_outcome,
     score_row,
 )
-from bookpress.sphinx.ranks import selects_html
+from bookpress.sphinx.ranks import second_set, selects_html
 from bookpress.sphinx.scores import (
     OURS,
     PLANNED,
@@ -110,6 +111,9 @@ class FillScores(SphinxPostTransform):
         if form == "sources":
             yield self._sources(rows)
             return
+        if form == "again":
+            yield self._second_set(rows)
+            return
         within = [row for row in rows.values() if source in (None, row["source"])]
         chosen = [row for row in within if row["group"] != OURS]
         counts = Counter(row["verdict"] for row in chosen)
@@ -128,6 +132,21 @@ class FillScores(SphinxPostTransform):
         yield self._list_of(counts, here)
         if ours := len(within) - len(chosen):
             yield self._apart(ours, [row for row in within if row["group"] == OURS])
+
+    def _second_set(self, rows: Mapping[str, Row]) -> nodes.paragraph:
+        """Say how much of the book a second set of seeds was asked, and name those that it judges otherwise."""
+        known, kept = claims_of(self.env), kept_verdicts()
+        covered = [claim for claim, row in rows.items() if row["covered"]]
+        asked = [claim for claim in covered if known[claim].kind == "experiment"]
+        told, differ = second_set(rows, asked, kept)
+        words = nodes.paragraph("", told, classes=["score-second-set"])
+        for count, claim in enumerate(differ):
+            words += nodes.Text(", " if count else " ")
+            words += nodes.reference("", claim, refuri=f"#{claim}", internal=True)
+            words += nodes.Text(f" ({rows[claim]['verdict']}; with other seeds {kept[claim][0]})")
+        if differ:
+            words += nodes.Text(".")
+        return words
 
     def _list_of(self, counts: Mapping[str, int], here: Mapping[str, str]) -> nodes.bullet_list:
         listed = nodes.bullet_list(classes=["score-counts"])

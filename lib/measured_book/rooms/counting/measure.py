@@ -43,6 +43,10 @@ MODELS: Mapping[str, Config] = {
         vocab=151936, d_model=4096, n_layers=36, n_heads=32, n_kv_heads=8, d_head=128, d_ff=12288,
         **_GATED,
     ),
+    "SmolLM2 135M": Config(
+        vocab=49152, d_model=576, n_layers=30, n_heads=9, n_kv_heads=3, d_ff=1536,
+        tie_embeddings=True, **_GATED,
+    ),
 }  # fmt: skip
 """Published models by name, from their papers and the settings published with their weights.
 

@@ -147,6 +147,24 @@ def padding_reaches(draw: int) -> dict[str, tuple[float, float]]:
     return reached
 
 
+def later_reaches(draw: int) -> tuple[float, float]:
+    """By how much the last token moves outputs before it: with the causal mask, and without.
+
+    The decoder reads two targets that differ in their last token; without its mask, the same stack as an
+    encoder reads them.
+    """
+    generator = torch.Generator().manual_seed(draw)
+    with seeded(draw):
+        model = EncoderDecoder(SMALL).double().eval()
+    source, target = (torch.randint(10, (1, 6), generator=generator) for _ in range(2))
+    other = target.clone()
+    other[0, -1] = (target[0, -1] + 1) % 10
+    memory = model.encode(source)
+    masked = [model.decode(each, memory)[:, :-1] for each in (target, other)]
+    unmasked = [model.encode(each)[:, :-1] for each in (target, other)]
+    return _furthest(*masked), _furthest(*unmasked)
+
+
 def drawn_scores(draw: int) -> tuple[float, float]:
     """Accuracy over all positions minus the formula: where padding is predicted, and where it never is."""
     rng = np.random.default_rng(draw)
@@ -167,17 +185,27 @@ def drawn_scores(draw: int) -> tuple[float, float]:
 @measurement(
     seeds=1,
     coords={"mask": MASKS, "draw": tuple(range(DRAWS))},
-    tolerance={"with_mask": 1e-9, "without": 1e-6, "formula": 1e-12, "no_padding": 1e-9},
+    tolerance={
+        **dict.fromkeys(("with_mask", "later", "no_padding"), 1e-9),
+        **dict.fromkeys(("without", "later_without"), 1e-6),
+        "formula": 1e-12,
+    },
 )
 @torch.no_grad()
 def exact(seed: int) -> dict[str, Any]:
-    """What padding moves with and without masks, and how counting padding changes an accuracy; 100 draws."""
+    """What padding moves with and without masks, and how counting padding changes an accuracy; 100 draws.
+
+    `later` and `later_without` are what the last token moves before it, with the causal mask and without.
+    """
     del seed
     found = [padding_reaches(draw) for draw in range(DRAWS)]
+    later, later_without = zip(*(later_reaches(draw) for draw in range(DRAWS)), strict=True)
     formula, no_padding = zip(*(drawn_scores(draw) for draw in range(DRAWS)), strict=True)
     return {
         "with_mask": (("mask", "draw"), [[each[mask][0] for each in found] for mask in MASKS]),
         "without": (("mask", "draw"), [[each[mask][1] for each in found] for mask in MASKS]),
+        "later": ("draw", list(later)),
+        "later_without": ("draw", list(later_without)),
         "formula": ("draw", list(formula)),
         "no_padding": ("draw", list(no_padding)),
     }

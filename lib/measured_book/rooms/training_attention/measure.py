@@ -58,7 +58,7 @@ LENGTHS = (8, 16, 32, 64, 128, 256)
 
 
 @measurement(
-    seeds=10,
+    seeds=30,
     coords={"kind": tuple(KINDS), "tokens": LENGTHS},
     tolerance={"entropy": 0.005, "largest": 0.3, "smallest": 0.05},
 )
