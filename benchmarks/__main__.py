@@ -7,7 +7,7 @@ import json
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measured_transformer.parts.kernels.linear import has_onednn
 from rich.console import Console
 from rich.table import Table
 
@@ -31,7 +32,7 @@ from benchmarks.generation import (
     kernels,
     steps,
 )
-from benchmarks.linear import SHAPES, linear_maps
+from benchmarks.linear import FEW, SHAPES, linear_maps, packed_maps
 from benchmarks.measure import Timing, Workload, in_turns, peak_bytes
 from benchmarks.norms import LAYER, norms
 from benchmarks.smollm2 import DOINGS, LANGUAGE_MODELS, SMOLLM2, doing
@@ -40,7 +41,7 @@ from benchmarks.workloads import captured, decoding, inference, training_step, w
 
 PARTS = (
     *("training", "inference", "capture", "decoding", "memory"),  # of whole models
-    *("linear", "ensemble", "sublayers", "norms"),
+    *("linear", "packed", "ensemble", "sublayers", "norms"),
     *("step", "kernel", "checkpointing"),
     "smollm2",
 )
@@ -75,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 rows += _measured(part, size, chosen, options, console)
     if "linear" in options.parts and options.device == "cpu":
         rows += _linear(options, console)
+    if "packed" in options.parts and options.device == "cpu" and has_onednn():
+        rows += _packed(options, console)
     if "ensemble" in options.parts:
         rows += _ensembles(options, console)
     if "sublayers" in options.parts:
@@ -199,30 +202,52 @@ def _memory_table(
 
 
 def _linear(options: argparse.Namespace, console: Console) -> list[Row]:
-    table = Table(title="linear map", title_justify="left")
+    cases = (
+        (
+            shape,
+            "forward, backward" if gradients else "forward",
+            linear_maps(shape, gradients=gradients),
+        )
+        for shape in SHAPES
+        for gradients in (False, True)
+    )
+    return _beside_the_product("linear", "oneDNN", cases, options, console)
+
+
+def _packed(options: argparse.Namespace, console: Console) -> list[Row]:
+    cases = ((shape, "forward", packed_maps(shape)) for shape in FEW)
+    return _beside_the_product("packed", "packed", cases, options, console)
+
+
+def _beside_the_product(
+    part: str,
+    name: str,
+    cases: Iterable[tuple[tuple[int, int, int], str, dict[str, Workload]]],
+    options: argparse.Namespace,
+    console: Console,
+) -> list[Row]:
+    """Rows of one linear map each, whose workloads are PyTorch's product and another kernel."""
+    title = "linear map" if part == "linear" else f"linear map, {part} weights"
+    table = Table(title=title, title_justify="left")
     for column in ("vectors, width in, width out", "passes"):
         table.add_column(column)
-    for column in ("oneDNN, ms", "product, ms", "product / oneDNN", "95 % of this run"):
+    for column in (f"{name}, ms", "product, ms", f"product / {name}", "95 % of this run"):
         table.add_column(column, justify="right")
     rows = []
-    for shape in SHAPES:
-        for gradients in (False, True):
-            workloads = linear_maps(shape, gradients=gradients)
-            seconds = options.seconds / 5
-            timings = in_turns(workloads, rounds=options.rounds, seconds=seconds, device="cpu")
-            product, onednn = timings.values()
-            ratio, low, high = onednn.times_faster_than(product)
-            passes = "forward, backward" if gradients else "forward"
-            table.add_row(
-                ", ".join(map(str, shape)),
-                passes,
-                f"{1000 * onednn.median:.3f}",
-                f"{1000 * product.median:.3f}",
-                f"{ratio:.2f}",
-                f"{low:.2f} to {high:.2f}",
-            )
-            row = {"part": "linear", "shape": shape, "passes": passes}
-            rows.append(row | {"ratio": [ratio, low, high]})
+    for shape, passes, workloads in cases:
+        seconds = options.seconds / 5
+        timings = in_turns(workloads, rounds=options.rounds, seconds=seconds, device="cpu")
+        product, other = timings.values()
+        ratio, low, high = other.times_faster_than(product)
+        table.add_row(
+            ", ".join(map(str, shape)),
+            passes,
+            f"{1000 * other.median:.3f}",
+            f"{1000 * product.median:.3f}",
+            f"{ratio:.2f}",
+            f"{low:.2f} to {high:.2f}",
+        )
+        rows.append({"part": part, "shape": shape, "passes": passes, "ratio": [ratio, low, high]})
     console.print(table)
     return rows
 

@@ -14,7 +14,7 @@ from benchmarks import __main__ as command
 from benchmarks import ensembles, measure
 from benchmarks.contenders import CONTENDERS, Contender, Gpt2, Ours, Size, Torch
 from benchmarks.generation import CHECKPOINTED, checkpointed, kernels, steps
-from benchmarks.linear import SHAPES, linear_maps
+from benchmarks.linear import FEW, SHAPES, linear_maps, packed_maps
 from benchmarks.measure import Timing, in_turns, peak_bytes
 from benchmarks.smollm2 import DOINGS, LanguageModel, Llama, OurLanguageModel, doing
 from benchmarks.sublayers import ATTENTION, NETWORK, lengths, sublayers
@@ -248,6 +248,11 @@ def test_both_linear_maps_give_the_same_gradients(shape: tuple[int, int, int]):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-2)
 
 
+def test_a_packed_map_gives_the_same():
+    theirs, ours = (work() for work in packed_maps((6, 4, 8)).values())
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_sublayers_have_lengths_that_divide_their_tokens():
     assert lengths(192) == [64, 96, 192]
     with pytest.raises(ValueError, match="at least 64"):
@@ -354,6 +359,7 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(command, "SHAPES", SHAPES[-1:])
+    monkeypatch.setattr(command, "FEW", FEW[:1])
     monkeypatch.setattr(command, "SMOLLM2", TINY_MODEL)
     file = tmp_path / "new" / "figures.json"
     assert command.main([*TINY, "--json", str(file)]) == 0
@@ -388,6 +394,7 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
     }
     assert [row["shape"] for row in rows["linear"]] == 2 * [list(SHAPES[-1])]
     assert [row["passes"] for row in rows["linear"]] == ["forward", "forward, backward"]
+    assert [row["shape"] for row in rows["packed"]] == [list(FEW[0])]
     assert [(row["members"], row["name"]) for row in rows["ensemble"]][:2] == [
         (2, "one after another"),
         (2, "stacked"),

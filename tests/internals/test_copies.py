@@ -20,7 +20,7 @@ KINDS = [Decoder, Encoder, EncoderDecoder]
 def copies(request, monkeypatch):
     """With PyTorch's copies on write, and as where there are none."""
     if request.param == "at once":
-        monkeypatch.setattr(module, "_copied", lambda value: value.detach().clone())
+        monkeypatch.setattr(module, "_lazy", lambda value: None)
 
 
 def made(kind=Decoder, dtype=torch.float64, **changes):

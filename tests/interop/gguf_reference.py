@@ -124,8 +124,12 @@ def write_relative(
     changed: Mapping[str, Any],
     *,
     kind: str = "F32",
+    single: bool = False,
 ) -> Path:
-    """A file of a relative of Llama whose rows lie as they were published; Gemma's norms with their one."""
+    """A file of a relative of Llama whose rows lie as they were published; Gemma's norms with their one.
+
+    `single` writes each expert by itself, as llama.cpp's converter did until April 2024.
+    """
     c = theirs.config
     keys = {
         "context_length": c.max_position_embeddings,
@@ -142,7 +146,13 @@ def write_relative(
         if name == "lm_head.weight" and c.tie_word_embeddings:
             continue
         if ".mlp.experts." in name:
-            tensors |= _experts(name, tensor.float(), turned=architecture == "gpt-oss")
+            stacked = _experts(name, tensor.float(), turned=architecture == "gpt-oss")
+            for told, value in stacked.items():
+                if single:
+                    stem = told.removesuffix("_exps.weight")
+                    tensors |= {f"{stem}.{e}.weight": one for e, one in enumerate(value)}
+                else:
+                    tensors[told] = value
             continue
         if name.endswith(".sinks"):
             tensors[f"blk.{name.split('.')[2]}.attn_sinks.weight"] = tensor.float().numpy()

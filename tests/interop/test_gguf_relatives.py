@@ -264,6 +264,40 @@ def test_widths_of_experts_may_be_those_of_the_network(tmp_path):
     check_equal(from_gguf(path), theirs)
 
 
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+def test_older_files_hold_each_expert_by_itself(tmp_path, kind):
+    make, table, keys = CASES["llama with experts"]
+    theirs = make()
+    for name, single in (("old", True), ("new", False)):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "model.gguf"
+        files.write_relative(path, theirs, "llama", table, keys, kind=kind, single=single)
+    held = {one.name for one in gguf.GGUFReader(tmp_path / "old" / "model.gguf").tensors}
+    assert {"blk.0.ffn_gate.0.weight", "blk.1.ffn_down.4.weight"} <= held
+    old, new = (from_gguf(tmp_path / name / "model.gguf") for name in ("old", "new"))
+    if kind == "F32":
+        check_equal(old, theirs)
+    for name, weight in new.state_dict().items():
+        assert torch.equal(old.state_dict()[name], weight), name
+
+
+def test_an_expert_that_is_missing_is_named(tmp_path):
+    make, table, keys = CASES["llama with experts"]
+    path = tmp_path / "model.gguf"
+    files.write_relative(
+        path, make(), "llama", table, {**keys, "expert_count": 6}, kind="F32", single=True
+    )
+    with pytest.raises(ValueError, match=r"missing: blk\.0\.ffn_down\.5\.weight"):
+        from_gguf(path)
+
+
+def test_deepseek_is_refused_with_the_way_to_its_weights(tmp_path):
+    make, table, keys = CASES["qwen3"]
+    path = files.write_relative(tmp_path / "model.gguf", make(), "deepseek2", table, keys)
+    with pytest.raises(ValueError, match=r"DeepSeek-V2 or V3 .* from_huggingface"):
+        from_gguf(path)
+
+
 def test_every_architecture_has_its_family_and_its_test():
     assert set(CASES) | {"llama", "gpt2"} == set(ARCHITECTURES)
     assert all(how.family in FAMILIES for how in ARCHITECTURES.values())

@@ -98,6 +98,11 @@ def test_what_is_no_fault_passes(unhooked, clip):
         TASK,
         {
             **RIGHT,
+            "seed": 0,
+            "schedule": Constant(),
+            "prepare": None,
+            "after_step": None,
+            "checkpoint": None,
             "batch_size": 1,
             "optimiser": "SGD",
             "betas": (0.0, 0.0),

@@ -45,6 +45,8 @@ class Generated:
             of them stood; otherwise empty.
         texts: what the new tokens of each text spell, where the model comes with a tokenizer that has `decode`;
             otherwise empty.
+        copied_bytes: of the copies of weights that were held to write faster, see `Writer.copied_bytes`; with
+            `Speculative` they are not counted.
     """
 
     tokens: tuple[Int[Tensor, "_step"], ...]
@@ -55,6 +57,7 @@ class Generated:
     proposed: tuple[int, ...] = ()
     accepted: tuple[int, ...] = ()
     texts: tuple[str, ...] = ()
+    copied_bytes: int = 0
 
 
 def generate(
@@ -121,7 +124,7 @@ def generate(
         return replace(written, texts=texts)
     model = cast(Decoder | EncoderDecoder, model)
     strategy = Greedy() if strategy is None else strategy
-    _check(model, strategy, max_new_tokens, chunk)
+    _check(model, strategy, max_new_tokens, chunk, window)
     ends = whole_numbers("stop", () if stop is None else stop).reshape(-1)
     if len(ends) and not 0 <= int(ends.min()) <= int(ends.max()) < model.config.vocab:
         raise ValueError(
@@ -155,6 +158,7 @@ def generate(
         log_probs=tuple(row[:n] for row, n in zip(log_probs, counts, strict=True)),
         finished=tuple(finished.tolist()),
         cache_bytes=writer.cache.bytes,
+        copied_bytes=writer.copied_bytes,
     )
 
 
@@ -272,7 +276,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def _check(model: nn.Module, strategy: object, max_new_tokens: int, chunk: int | None) -> None:
+def _check(
+    model: nn.Module,
+    strategy: object,
+    max_new_tokens: int,
+    chunk: int | None,
+    window: object,
+) -> None:
     if not isinstance(model, Decoder | EncoderDecoder):
         raise ValueError(
             f"expected a Decoder or an EncoderDecoder, got {type(model).__name__}: only a model that "
@@ -286,7 +296,11 @@ def _check(model: nn.Module, strategy: object, max_new_tokens: int, chunk: int |
             f"{strategy!r}"
         )
     for name, number in (("max_new_tokens", max_new_tokens), ("chunk", chunk)):
-        if number is not None and (
-            isinstance(number, bool) or not isinstance(number, Integral) or number < 1
-        ):
+        if number is None and name == "chunk":
+            continue
+        if isinstance(number, bool) or not isinstance(number, Integral) or number < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
+    if not isinstance(window, SlidingWindow | None):
+        raise ValueError(
+            f"window must be a SlidingWindow, such as SlidingWindow(window=64), or None; got {window!r}"
+        )

@@ -7,6 +7,8 @@ hooked, the whole model is called.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -85,12 +87,20 @@ def computes_as_its_class(model: nn.Module) -> bool:
     return own and not {"forward", "unembed", "stream"} & (vars(model).keys() | vars(stack).keys())
 
 
-def join_projections(stack: Stack, cache: KeyValueCache) -> None:
+def join_projections(
+    stack: Stack,
+    cache: KeyValueCache,
+    make: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor]] | None = None,
+) -> None:
     """Let each attention layer compute queries, keys and values by one product, as long as this cache is used.
 
     The weights are copied: they must stay what they are while the cache is used, as in one call of `generate`.
+
+    Args:
+        stack, cache: whose layers they are, and where their products are kept.
+        make: as in `MultiHeadAttention.join_projections`.
     """
     for block, layer in zip(stack.blocks, cache.layers, strict=True):
         attention = block.attention if isinstance(block, Block) else None
         if isinstance(attention, MultiHeadAttention):
-            layer.joined = attention.join_projections()
+            layer.joined = attention.join_projections(make)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 
 import torch
 from jaxtyping import Float, Int
@@ -42,6 +42,11 @@ class Sampling:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.generator, torch.Generator):
+            raise ValueError(
+                "generator must be a torch.Generator, such as torch.Generator().manual_seed(0), got "
+                f"{self.generator!r}"
+            )
         _check_temperature(self.temperature)
         _check_top_p(self.top_p)
         if self.top_k is not None:
@@ -155,9 +160,9 @@ def not_finite(logits: Float[Tensor, "*row vocab"]) -> str:
 
 
 def _check_temperature(temperature: float) -> None:
-    if not 0 < temperature < math.inf:
+    if not _is_number(temperature) or not 0 < temperature < math.inf:
         raise ValueError(
-            f"temperature must be a positive number, got {temperature}; for the likeliest token each "
+            f"temperature must be a positive number, got {temperature!r}; for the likeliest token each "
             "time use Greedy()"
         )
 
@@ -168,5 +173,9 @@ def _check_top_k(k: int) -> None:
 
 
 def _check_top_p(p: float) -> None:
-    if not 0 < p <= 1:
-        raise ValueError(f"top_p must lie in (0, 1], got {p}; 1 keeps all tokens")
+    if not _is_number(p) or not 0 < p <= 1:
+        raise ValueError(f"top_p must lie in (0, 1], got {p!r}; 1 keeps all tokens")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

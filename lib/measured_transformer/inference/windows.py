@@ -13,6 +13,7 @@ training.)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from jaxtyping import Bool, Float
@@ -40,10 +41,12 @@ class SlidingWindow:
     sinks: int = 0
 
     def __post_init__(self) -> None:
-        if self.window < 1 or self.sinks < 0:
-            raise ValueError(
-                f"expected a window of at least 1 and no negative sinks, got {self.window}, {self.sinks}"
-            )
+        for number, least in ((self.window, 1), (self.sinks, 0)):
+            if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+                raise ValueError(
+                    "expected a window of at least 1 and no negative sinks, both whole numbers, got "
+                    f"{self.window!r}, {self.sinks!r}"
+                )
 
     @property
     def kept(self) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,6 +14,8 @@ from measured_transformer.inference.reading import join_projections, last_logits
 from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.parts.kernels.linear import chosen_kernel, linear
+from measured_transformer.parts.kernels.packed import FastestMap
 from measured_transformer.parts.light import light
 from measured_transformer.parts.position_schemes import SCHEMES
 
@@ -61,13 +64,23 @@ class Writer:
         check_reach(model, int(tokens.shape[1]), length)
         self.tokens, self.real, self.chunk = tokens, real, chunk
         self.cache: KeyValueCache = model.make_cache(length)
+        self._joined_bytes, self._maps = 0, list[FastestMap]()
         self._light = light(model)
-        self._joined = False
+        self._prepared = False
 
     @property
     def rows(self) -> int:
         """Number of texts."""
         return len(self.tokens)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of the copies of weights that were made to write faster.
+
+        They are of the projections that are computed by one product and, in `linear_kernel("fastest")`, of the
+        maps that oneDNN has laid out (`parts.kernels.packed`).
+        """
+        return self._joined_bytes + sum(one.bytes for one in self._maps)
 
     def begin(self) -> Float[Tensor, "row vocab"]:
         """Read the prompts, `chunk` positions at a time, and give the logits of the first new token."""
@@ -80,14 +93,8 @@ class Writer:
 
     def next(self, tokens: Int[Tensor, "row"]) -> Float[Tensor, "row vocab"]:
         """Add one token to each text and give the logits of the one after it."""
-        if (
-            not self._joined and not torch.is_grad_enabled()
-        ):  # for a prompt alone it costs more than it saves
-            model = self.model
-            join_projections(
-                model.decoder if isinstance(model, EncoderDecoder) else model, self.cache
-            )
-            self._joined = True
+        if not self._prepared and not torch.is_grad_enabled():
+            self._prepare(len(tokens))  # for a prompt alone it costs more than it saves
         return self._read(tokens[:, None], None)
 
     def select(self, rows: Int[Tensor, "row"]) -> None:
@@ -97,6 +104,27 @@ class Writer:
             self.source = self.source[rows]
         if self.source_real is not None:
             self.source_real = self.source_real[rows]
+
+    def _prepare(self, rows: int) -> None:
+        """Make the copies of weights by which one token for each row is read faster."""
+        self._prepared = True
+        model = self.model
+        stack = model.decoder if isinstance(model, EncoderDecoder) else model
+        fastest = chosen_kernel() == "fastest"
+
+        def joined(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+            self._joined_bytes += weight.numel() * weight.element_size()
+            return packing(weight, bias) if fastest else partial(linear, weight=weight, bias=bias)
+
+        def packing(weight: Tensor, bias: Tensor | None) -> FastestMap:
+            self._maps.append(FastestMap(weight, bias, rows))
+            return self._maps[-1]
+
+        join_projections(stack, self.cache, joined)
+        if fastest:
+            self._light = light(
+                model, lambda part: None if part.wide else packing(part.weight, part.bias)
+            )
 
     def _read(self, tokens: Tensor, real: Tensor | None) -> Tensor:
         logits = last_logits(

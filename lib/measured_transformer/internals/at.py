@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from measured_transformer.internals.intervene import Change
+from measured_transformer.internals.intervene import Change, checked_change
 from measured_transformer.internals.places import Places, select
 
 
@@ -30,14 +30,16 @@ def at(
             `places.select`); all when None.
 
     Raises:
-        ValueError: in the forward pass, when the value has no heads, a number lies outside, a mask has another
-            length, or a replacement has another shape than the chosen part.
+        ValueError: when the change is neither a function nor a tensor nor a number; in the forward pass, when
+            the value has no heads, a number lies outside, a mask has another length, or a replacement has
+            another shape than the chosen part.
 
     >>> zero = at(0.0, heads=1, positions=[0, -1])
     >>> zero(torch.ones(1, 2, 3, 1)).squeeze()
     tensor([[1., 1., 1.],
             [0., 1., 0.]])
     """
+    change = checked_change("a part", change)
 
     def changed(value: Tensor) -> Tensor:
         if heads is not None and value.ndim != 4:
@@ -58,13 +60,13 @@ def at(
         part = value[tuple(axes)]
         new = change(part) if callable(change) else torch.as_tensor(change).to(part)
         try:
-            if callable(change) and new.shape != part.shape:
+            if not isinstance(new, Tensor) or (callable(change) and new.shape != part.shape):
                 raise RuntimeError
             new = new.expand_as(part)
         except RuntimeError:
+            came = f"shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__
             raise ValueError(
-                f"the replacement must be a tensor of the chosen part's shape {tuple(part.shape)}, got "
-                f"shape {tuple(new.shape)}"
+                f"the replacement must be a tensor of the chosen part's shape {tuple(part.shape)}, got {came}"
             ) from None
         return value.index_put(tuple(axes), new)
 

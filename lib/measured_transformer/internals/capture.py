@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from threading import Lock, get_ident
 from typing import Any, Literal, overload
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
 
+from measured_transformer.internals.captured import Captured, Later
 from measured_transformer.internals.modules import Site
 from measured_transformer.internals.names import matching
 from measured_transformer.internals.replay import is_replay
+from measured_transformer.parts.derived import derivation
 from measured_transformer.parts.tap import Tap, Watcher
 
 _ENTERING = Lock()  # two threads that enter at once must not lose one of their watchers
@@ -49,6 +52,10 @@ def capture(
     kept. It holds tensors only, never the model. The values are copies: nothing done to them, in place or not,
     reaches the run or another value, and nothing that the run does later reaches them.
 
+    A pattern whose scores are captured, too, is not kept beside them: it is computed from them, by the function
+    that computed it in the run and to the same last bit, when it is first read, and kept from then on. That
+    saves a large part of the memory where everything is captured and little is read.
+
     With `generate` the first call reads the prompts, and each further one the token that was written last: of
     the stream such a call has one position, of a pattern one row, as long as all that was read. The last new
     token is never read.
@@ -64,8 +71,8 @@ def capture(
     Raises:
         KeyError: when a pattern matches no tap or module.
         ValueError: when a pattern is no text (names in a list are given as `*names`); when it matches a tap
-            that stands at several places (see `names.matching`), or `transform` is given together with
-            `gradients`.
+            that stands at several places (see `names.matching`); when `transform` is no function, or is given
+            together with `gradients`.
 
     >>> import torch
     >>> from measured_transformer.models.config import Config
@@ -86,7 +93,24 @@ def capture(
             "transform and gradients cannot be combined: gradients belong to the values themselves; "
             "transform them after the backward pass"
         )
-    seen: dict[str, Any] = {}
+    if transform is not None and not callable(transform):
+        raise ValueError(
+            "transform must be a function from a value to what is kept of it, such as "
+            f"lambda value: value.mean(), got {type(transform).__name__}"
+        )
+    seen = Captured()
+    last: ref[Tensor] | None = None  # the run's own value of which the latest copy was kept
+
+    def put_off(name: str, value: Tensor) -> bool:
+        """Leave the value out where it follows from one that is kept; return whether that is so."""
+        how = derivation(value)
+        if how is None or every_call or transform is not None:
+            return False
+        source = None if last is None or last() is not how.source else _lazy(how.source)
+        if source is None:
+            return False
+        seen.put_off(name, Later(source, how.function))
+        return True
 
     def keep(name: str, value: Tensor) -> None:
         if every_call:
@@ -96,11 +120,16 @@ def capture(
 
     def watcher(name: str) -> Watcher:
         def watch(value: Tensor) -> Tensor | None:
+            nonlocal last
             replay = is_replay()
             if not gradients:
                 if replay:
                     return None
+                if put_off(name, value):
+                    return None
                 kept = _copied(value)
+                if not torch.compiler.is_compiling():
+                    last = ref(value)
                 keep(name, kept if transform is None else transform(kept))
                 return None
             if torch.is_grad_enabled() and value.is_floating_point() and not value.requires_grad:
@@ -121,13 +150,19 @@ def capture(
 
 
 def _copied(value: Tensor) -> Tensor:
-    """A copy that is made when one of the two is written to, and costs nothing until then."""
+    """A copy that is made when one of the two is written to, where PyTorch can, and at once otherwise."""
+    copy = _lazy(value)
+    return value.detach().clone() if copy is None else copy
+
+
+def _lazy(value: Tensor) -> Tensor | None:
+    """A copy that is made when one of the two is written to and costs nothing until then; else None."""
     value = value.detach()
-    # PyTorch has copies on write without promising them: where they are missing, a copy is made at once. Values
-    # that repeat one number in memory (an expanded replacement) could not be written to.
+    # PyTorch has copies on write without promising them. Values that repeat one number in memory (an expanded
+    # replacement) could not be written to.
     lazy = getattr(value, "_lazy_clone", None)
     if lazy is None or torch.compiler.is_compiling() or 0 in value.stride():
-        return value.clone()
+        return None
     copy: Tensor = lazy()
     return copy
 

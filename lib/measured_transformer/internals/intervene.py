@@ -71,7 +71,7 @@ def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]
             "changes are a dictionary from the name of a tap to its change, such as "
             f"{{'blocks.0.attention.out': 0.0}}, got {type(changes).__name__}"
         )
-    checked = {pattern: _checked(pattern, change) for pattern, change in changes.items()}
+    checked = {pattern: checked_change(pattern, change) for pattern, change in changes.items()}
     with ExitStack() as stack:
         for pattern, change in checked.items():
             for name, tap in matching(model, (pattern,)).items():
@@ -79,7 +79,8 @@ def intervene(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]
         yield
 
 
-def _checked(name: str, change: Change) -> Change:
+def checked_change(name: str, change: Change) -> Change:
+    """The change, where it is one. Raises ValueError, which gives the name, where it is not."""
     if callable(change) or isinstance(change, _VALUES):
         return change
     if isinstance(change, Real):  # NumPy's numbers of single precision are none of Python's

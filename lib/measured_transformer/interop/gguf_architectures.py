@@ -337,3 +337,5 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gpt-oss": GPT_OSS,
 }
 """Name of an architecture in `general.architecture` -> how its files are read."""
+UNREAD = {"deepseek2": "DeepSeek-V2 or V3"}
+"""Architectures of families that are computed here, but of whose files no other reader tells what they give."""

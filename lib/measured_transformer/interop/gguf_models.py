@@ -26,6 +26,7 @@ from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.family import Model
 from measured_transformer.interop.gguf_architectures import (
     ARCHITECTURES,
+    UNREAD,
     WITH_EXPERTS,
     Architecture,
 )
@@ -44,6 +45,8 @@ EXPERTS = {
     "down_bias": "ffn_down_exps.bias",
 }
 """Our parameters of the experts of a block, and the file's tensors, which stack the experts."""
+_SINGLE = "blk.{}.ffn_{}.{}.weight"
+"""The tensor of one expert, of a block and a projection, in files from before April 2024 (Mixtral)."""
 _FREQUENCIES = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
@@ -89,7 +92,8 @@ def from_gguf(path: str | Path | GGUFFile, *, dtype: torch.dtype | None = None) 
     checkpoint = Checkpoint({"model_type": how.family, **_settings(file, how)}, {}, None)
     with _WithoutDrawing():  # every weight is replaced below
         model = family.kind(family.config_of(checkpoint, {})).to(dtype or torch.float32)
-    rows = list(_named(how, family.entries(model.config), model.config.n_layers))
+    single = _SINGLE.format(0, "gate", 0) in file.tensors
+    rows = list(_named(how, family.entries(model.config), model.config.n_layers, single=single))
     _check_names(file, rows)
     width = model.config.head_width
     for _, some in groupby(rows, key=lambda row: row.theirs.split(".")[:2]):
@@ -147,6 +151,12 @@ def _architecture(file: GGUFFile) -> Architecture:
     with_experts = WITH_EXPERTS.format(file.architecture)
     if meta.get(f"{file.architecture}.expert_count") and with_experts in ARCHITECTURES:
         return ARCHITECTURES[with_experts]
+    if file.architecture in UNREAD:
+        raise ValueError(
+            f"{file.path} holds a model of {UNREAD[file.architecture]} (general.architecture="
+            f"{file.architecture!r}), which this library computes but does not read from GGUF files: load the "
+            "published checkpoint with from_huggingface"
+        )
     if file.architecture not in ARCHITECTURES:
         raise ValueError(
             f"{file.path} has general.architecture={file.architecture!r}, which this library does not compute; "
@@ -199,11 +209,13 @@ def _settings(file: GGUFFile, how: Architecture) -> dict[str, Any]:
     return {**settings, **how.more(given)}
 
 
-def _named(how: Architecture, entries: Iterable[Entry], n_layers: int) -> Iterator[Entry]:
+def _named(
+    how: Architecture, entries: Iterable[Entry], n_layers: int, *, single: bool
+) -> Iterator[Entry]:
     """The family's table with the file's names. Its linear maps are all stored as (output, input).
 
     The family has a tensor for each expert, or stacks them in a way of its own; the file stacks them as in
-    `EXPERTS`.
+    `EXPERTS`, or has each as a `single` tensor, too.
     """
     names = {
         theirs.format(i): ours.format(i)
@@ -212,6 +224,11 @@ def _named(how: Architecture, entries: Iterable[Entry], n_layers: int) -> Iterat
     }
     told = set()
     for row in entries:
+        if ".experts." in row.theirs and single and row.part is not None:
+            _, block, _, projection, _ = row.ours[0].split(".")
+            _, start, width = row.part
+            yield replace(row, theirs=_SINGLE.format(block, projection, start // width))
+            continue
         if ".experts." in row.theirs:
             for ours in row.ours:
                 if ours not in told:

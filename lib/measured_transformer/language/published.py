@@ -93,9 +93,9 @@ def missing(names: Iterable[str]) -> list[str]:
 
 
 def _published(name: str) -> Published:
-    known = PUBLISHED.get(name.lower())
+    known = PUBLISHED.get(name.lower()) if isinstance(name, str) else None
     if known is None:
-        near = get_close_matches(name.lower(), PUBLISHED, n=1, cutoff=0.3)
+        near = get_close_matches(str(name).lower(), PUBLISHED, n=1, cutoff=0.3)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"expected one of {', '.join(PUBLISHED)}; got {name!r}{hint}")
     return known

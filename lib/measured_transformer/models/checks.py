@@ -9,6 +9,14 @@ from measured_transformer.models.cache import KeyValueCache
 from measured_transformer.models.config import Config
 
 
+def check_config(config: object) -> None:
+    """Raise ValueError unless this is a `Config`."""
+    if not isinstance(config, Config):
+        raise ValueError(
+            f"a model is made from a Config, such as Config(vocab=256), got {type(config).__name__}"
+        )
+
+
 def check_tokens(tokens: Tensor, config: Config) -> None:
     """Raise ValueError unless these are whole numbers (batch, position) within the vocabulary."""
     if not isinstance(tokens, Tensor):
@@ -43,6 +51,8 @@ def check_cache(cache: KeyValueCache, *, causal: bool, n_blocks: int) -> None:
             "a cache is for causal models: without a causal mask, earlier positions change when later "
             "tokens come"
         )
+    if not isinstance(cache, KeyValueCache):
+        raise ValueError(f"cache must come from model.make_cache(), got {type(cache).__name__}")
     if len(cache.layers) != n_blocks:
         raise ValueError(
             f"this model has {n_blocks} blocks, got a cache of {len(cache.layers)} layers; "

@@ -377,6 +377,10 @@ class Config:
             raise ValueError(f"norm_offset is for norm='rms', got norm={self.norm!r}")
         if self.qk_norm != "none" and self.norm == "none":
             raise ValueError("qk_norm needs a norm, got norm='none'")
+        if not isinstance(self.layers, list | tuple):
+            raise ValueError(
+                f"layers must be a tuple of objects of the class Layer, got {self.layers!r}"
+            )
         layers = tuple(self.layers)
         if wrong := [type(one).__name__ for one in layers if not isinstance(one, Layer)]:
             raise ValueError(f"layers must hold objects of the class Layer, got {wrong[0]}")

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from measured_transformer.models.cache import KeyValueCache
+from measured_transformer.models.checks import check_config
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import (
     capped,
@@ -34,6 +35,7 @@ class Decoder(Stack):
 
     def __init__(self, config: Config) -> None:
         """Draw fresh weights. Raises ValueError when the config asks for an encoder's pooler."""
+        check_config(config)
         if config.pooler:
             raise ValueError("a pooler is for Encoder, got config.pooler=True for a Decoder")
         refuse_classes(config, "a Decoder")

@@ -7,6 +7,7 @@ from pathlib import Path
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from measured_transformer.models.checks import check_config
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import (
     capped,
@@ -37,6 +38,7 @@ class Encoder(Stack):
 
     def __init__(self, config: Config) -> None:
         """Draw fresh weights."""
+        check_config(config)
         super().__init__(config, causal=False)
         self.pooler = (
             Pooler(config.d_model, activation=config.pooler_activation) if config.pooler else None

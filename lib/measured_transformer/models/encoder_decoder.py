@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from measured_transformer.models.cache import KeyValueCache
+from measured_transformer.models.checks import check_config
 from measured_transformer.models.config import Config
 from measured_transformer.models.head import capped, make_unembedding, refuse_classes, scaled
 from measured_transformer.models.stack import Stack, initialise
@@ -37,6 +38,7 @@ class EncoderDecoder(Part):
         Raises:
             ValueError: when the config asks for what only an `Encoder` has.
         """
+        check_config(config)
         refuse_classes(config, "an EncoderDecoder")
         if config.pooler or config.head == "mlm" or config.token_types:
             raise ValueError(

@@ -88,6 +88,7 @@ def save(
         if not _PLAIN_NAME.fullmatch(name):
             raise ValueError(f"expected a file name such as 'notes.txt' in beside, got {name!r}")
     model = _checked(model)
+    check_path("folder", folder)
     told = config_to_json(model.config, types)
     place = Path(folder)
     if place.exists() and not place.is_dir():
@@ -137,6 +138,7 @@ def load(folder: str | Path, *, types: Iterable[type] = ()) -> Model:
             version of the library wrote it; when a file is damaged, or tensors are missing, surplus or of
             another shape than the config asks for.
     """
+    check_path("folder", folder)
     about, place = _about(Path(folder)), Path(folder)
     kind, config = _KINDS[about["model"]], config_from_json(about["config"], types)
     tensors = _read(place / about["weights"])
@@ -159,6 +161,7 @@ def kept_beside(folder: str | Path) -> dict[str, str]:
     Raises:
         FileNotFoundError, ValueError: as `load`; also when one of the files is missing or no text.
     """
+    check_path("folder", folder)
     place = Path(folder)
     found = {}
     for name, file in _about(place).get("beside", {}).items():
@@ -171,6 +174,12 @@ def kept_beside(folder: str | Path) -> dict[str, str]:
         except UnicodeDecodeError as error:
             raise ValueError(f"{place / file} is no text, or it is damaged: {error}") from error
     return found
+
+
+def check_path(name: str, given: object) -> None:
+    """Raise ValueError unless this names a place in the file system."""
+    if not isinstance(given, str | Path):
+        raise ValueError(f"{name} must be a path, such as 'models/first', got {given!r}")
 
 
 # Models of a config ---------------------------------------------------------------------------------

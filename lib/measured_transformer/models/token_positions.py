@@ -80,6 +80,11 @@ def find_positions(
 
 def _check(tokens: Tensor, padding_mask: Tensor | None, positions: Tensor | None) -> None:
     shape = tuple(tokens.shape)
+    for name, given in (("padding_mask", padding_mask), ("positions", positions)):
+        if given is not None and not isinstance(given, Tensor):
+            raise ValueError(
+                f"{name} must be a tensor of shape (batch, position) = {shape}, got {type(given).__name__}"
+            )
     if padding_mask is not None and (
         padding_mask.dtype != torch.bool or tuple(padding_mask.shape) != shape
     ):

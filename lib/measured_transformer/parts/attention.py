@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from measured_transformer.parts.cache import KeyValues
+from measured_transformer.parts.derived import show_derived
 from measured_transformer.parts.kernels.linear import Linear, linear
 from measured_transformer.parts.norms import HeadNorm, make_norm
 from measured_transformer.parts.part import Part
@@ -397,10 +399,15 @@ class MultiHeadAttention(Part):
         mixed = self._mix(queries, keys, values, causal, allowed, score_bias)
         return self.out(self._merge(self.mixed(mixed)))
 
-    def join_projections(self) -> Callable[[Tensor], Sequence[Tensor]] | None:
+    def join_projections(
+        self, make: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor]] | None = None
+    ) -> Callable[[Tensor], Sequence[Tensor]] | None:
         """Queries, keys and values by one product in the place of three, for a cache's `joined`.
 
         It has copies of the weights. None where the projections are more than three linear maps.
+
+        Args:
+            make: gives the map of a weight and a bias; `linear` with them when not given.
         """
         parts = (self.query, self.key, self.value)
         if self.value is self.key or any(_is_changed(part) for part in parts):
@@ -409,9 +416,10 @@ class MultiHeadAttention(Part):
         biases = [part.bias for part in parts if part.bias is not None]
         bias = torch.cat([one.detach() for one in biases]) if biases else None
         widths = [part.out_features for part in parts]
+        product = partial(linear, weight=weight, bias=bias) if make is None else make(weight, bias)
 
         def joined(x: Tensor) -> Sequence[Tensor]:
-            return torch.split_with_sizes(linear(x, weight, bias), widths, -1)
+            return torch.split_with_sizes(product(x), widths, -1)
 
         return joined
 
@@ -514,7 +522,7 @@ class MultiHeadAttention(Part):
             if self.window is not None:
                 near = window_mask(*scores.shape[-2:], window=self.window, device=scores.device)
                 allowed = near if allowed is None else allowed & near
-            pattern = self.pattern(self._pattern(scores, causal, allowed))
+            pattern = self._pattern(scores, causal, allowed)
             dropped = F.dropout(pattern, self.dropout, self.training)
             return attend(dropped, values.to(pattern.dtype).contiguous()).to(values.dtype)
         return fused_attention(
@@ -542,26 +550,19 @@ class MultiHeadAttention(Part):
 
     def _pattern(self, scores: Tensor, causal: bool, allowed: Tensor | None) -> Tensor:
         past = causal_mask(*scores.shape[-2:], device=scores.device) if causal else None
-        if self.sinks is not None:
-            if past is not None:
-                allowed = past if allowed is None else allowed & past
-            return self._with_sinks(self.scores(scores), allowed, self.sinks)
-        if past is not None and allowed is None:
+        if past is not None and allowed is None and self.sinks is None and not self.scores.watched:
             # Every query sees itself: no row is without keys.
-            if self.scores.watched:
-                return torch.where(past, self.scores(scores), -math.inf).softmax(dim=-1)
             hidden = torch.zeros_like(past, dtype=scores.dtype).masked_fill(~past, -math.inf)
-            return scores.add_(hidden).softmax(dim=-1)  # in place: nobody else holds these scores
-        if past is not None:
-            allowed = past if allowed is None else allowed & past
-        return attention_pattern(self.scores(scores), mask=allowed)
-
-    def _with_sinks(self, scores: Tensor, allowed: Tensor | None, sinks: Tensor) -> Tensor:
-        """The weights of the keys, which share a softmax with the sink of their head."""
-        sink = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
-        if allowed is not None:
-            allowed = F.pad(allowed.expand(scores.shape), (1, 0), value=True)
-        return attention_pattern(torch.cat((sink, scores), dim=-1), mask=allowed)[..., 1:]
+            scores = scores.add_(hidden)  # in place: nobody else holds these scores
+            return self.pattern(scores.softmax(dim=-1))
+        scores = self.scores(scores)
+        if not (self.scores.watched and self.pattern.watched):
+            return self.pattern(_weights(scores, past, allowed, self.sinks))
+        # Whoever keeps both may compute the pattern later: from copies, since masks and weights may change.
+        allowed = None if allowed is None else allowed.clone()
+        sinks = None if self.sinks is None else self.sinks.detach().clone()
+        again = partial(_weights, past=past, allowed=allowed, sinks=sinks)
+        return show_derived(self.pattern, scores, again)
 
     def _split(self, projected: Tensor, n_heads: int) -> Tensor:
         if projected.shape[1] == 1:  # one position: both axes lie as they should
@@ -623,6 +624,25 @@ class MultiHeadAttention(Part):
                 f"{name} must have shape (batch, position, d_model={self.d_model}), "
                 f"got {tuple(given.shape)}"
             )
+
+
+def _weights(
+    scores: Tensor, past: Tensor | None, allowed: Tensor | None, sinks: Tensor | None
+) -> Tensor:
+    """The pattern of these scores: of keys that lie in the past and are allowed, where there are such limits.
+
+    With sinks, the keys share a softmax with the sink of their head.
+    """
+    if past is not None and allowed is None and sinks is None:  # every query sees itself
+        return torch.where(past, scores, -math.inf).softmax(dim=-1)
+    if past is not None:
+        allowed = past if allowed is None else allowed & past
+    if sinks is None:
+        return attention_pattern(scores, mask=allowed)
+    sink = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+    if allowed is not None:
+        allowed = F.pad(allowed.expand(scores.shape), (1, 0), value=True)
+    return attention_pattern(torch.cat((sink, scores), dim=-1), mask=allowed)[..., 1:]
 
 
 def _head_norm(

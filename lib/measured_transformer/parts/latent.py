@@ -223,7 +223,9 @@ class LatentAttention(MultiHeadAttention):
     def _make_projections(self, bias: bool, shared_kv: bool) -> None:
         """None of these: keys and values are made from the latent."""
 
-    def join_projections(self) -> Callable[[Tensor], Sequence[Tensor]] | None:
+    def join_projections(
+        self, make: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor]] | None = None
+    ) -> Callable[[Tensor], Sequence[Tensor]] | None:
         """None: there is no product that could be one for queries, keys and values."""
         return None
 

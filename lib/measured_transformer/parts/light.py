@@ -17,19 +17,24 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from torch import nn
 from torch.nn.modules import module as torch_module
 
+from measured_transformer.parts.kernels.linear import Linear
 from measured_transformer.parts.part import Part
+
+Instead = Callable[[Linear], Callable[..., Any] | None]
+"""What stands in the place of a linear map; None: its light form, as ever."""
 
 _TORCH = (nn.Embedding, nn.Identity, nn.Linear)
 _CLASSES: dict[type[nn.Module], type[nn.Module]] = {}
 _Kind = TypeVar("_Kind", bound=nn.Module)
 
 
-def light(module: _Kind) -> _Kind:
+def light(module: _Kind, instead: Instead | None = None) -> _Kind:
     """The same function as the module's, cheaper to call.
 
     It holds the module's own weights, so what is changed in place is seen. What is replaced, hooked or put into
@@ -37,24 +42,30 @@ def light(module: _Kind) -> _Kind:
 
     Args:
         module: a model or a part of one, in the mode in which it is to be called.
+        instead: asked about each linear map whose call is no more than its class's; what it gives is called in
+            its place and must have its attributes.
     """
     made: dict[int, Any] = {}
     hooked = torch_module._has_any_global_hook()
-    result: _Kind = module if hooked else _light(module, made)
+    result: _Kind = module if hooked else _light(module, made, instead)
     return result
 
 
-def _light(module: nn.Module, made: dict[int, Any]) -> Any:
+def _light(module: nn.Module, made: dict[int, Any], instead: Instead | None) -> Any:
     """The light form of a module, or the module itself; a shared part has one."""
     key = id(module)
+    if key not in made and instead is not None and type(module) is Linear and _is_plain(module):
+        other = instead(module)
+        if other is not None:
+            made[key] = other
     if key not in made:
         if type(module) is nn.ModuleList:
-            made[key] = tuple(_light(part, made) for part in module)
+            made[key] = tuple(_light(part, made, instead) for part in module)
         elif type(module) is nn.Dropout and _is_plain(module) and not module.training:
-            made[key] = _light(nn.Identity(), made)
+            made[key] = _light(nn.Identity(), made, instead)
         elif _has_light_form(module) and _is_plain(module):
             parts = {
-                name: None if part is None else _light(part, made)
+                name: None if part is None else _light(part, made, instead)
                 for name, part in module._modules.items()
             }
             found = object.__new__(_light_class(type(module)))

@@ -27,6 +27,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -86,6 +87,8 @@ class TextFile:
     causal = True
 
     def __post_init__(self) -> None:
+        if not isinstance(self.path, str | Path):
+            raise ValueError(f"path must be that of a text file, got {self.path!r}")
         object.__setattr__(self, "path", str(self.path))
         check_sizes(length=self.length)
         if isinstance(self.merges, bool) or not isinstance(self.merges, int) or self.merges < 0:
@@ -98,7 +101,8 @@ class TextFile:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         if self.merges and self.level != "byte":
             raise ValueError(f"merges are of bytes: expected level='byte', got {self.level!r}")
-        if not 0 < self.train_share < 1:
+        share = self.train_share
+        if not isinstance(share, Real) or not 0 < share < 1:
             raise ValueError(f"train_share must lie between 0 and 1, got {self.train_share!r}")
         found = _check_digest(str(self.path), _read(str(self.path)), self.sha256)
         object.__setattr__(self, "sha256", found)
@@ -220,6 +224,8 @@ class TextFile:
         return float(costs[self.tokens()].mean())
 
     def _numbers(self, tokens: Iterable[int] | Tensor) -> list[int]:
+        if not isinstance(tokens, Iterable):
+            raise ValueError(f"expected a list of tokens, got {tokens!r}")
         given = tokens.tolist() if isinstance(tokens, Tensor) else list(tokens)
         for token in given:
             if not isinstance(token, int) or not 0 <= token < self.vocab:

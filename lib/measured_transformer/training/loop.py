@@ -24,7 +24,12 @@ from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
 from measured_transformer.provenance import CodeUnknownError, digest
 from measured_transformer.tasks.task import Batch, Part, SourceTask, SplitTask, Task, held_out
-from measured_transformer.training.arguments import check_training, rate_at
+from measured_transformer.training.arguments import (
+    check_seed,
+    check_task,
+    check_training,
+    rate_at,
+)
 from measured_transformer.training.checkpoints import read_checkpoint, write_checkpoint
 from measured_transformer.training.device import find_device, settled
 from measured_transformer.training.losses import cross_entropy
@@ -220,11 +225,16 @@ def train(
             only among machines with the same number. None leaves it as it is.
 
     Raises:
-        ValueError: when the vocabulary is too small, the model has no head or a number is out of range; at the
-            step where the schedule is negative; when the checkpoint belongs to another training, or has taken
-            more steps than are asked for.
+        ValueError: when an argument is of another kind than it should be, the vocabulary is too small, the
+            model has no head or a number is out of range; at the step where the schedule is negative; when the
+            checkpoint belongs to another training, or has taken more steps than are asked for.
     """
     given = {
+        "seed": seed,
+        "schedule": schedule,
+        "prepare": prepare,
+        "after_step": after_step,
+        "checkpoint": checkpoint,
         "steps": steps,
         "learning_rate": learning_rate,
         "batch_size": batch_size,
@@ -239,6 +249,7 @@ def train(
         "threads": threads,
     }
     check_training(config, task, given)
+    seed = int(seed)  # of NumPy's numbers, too
     device = find_device()
     source = isinstance(task, SourceTask)
     model = make_model(config, causal=task.causal, source=source, seed=seed).train()
@@ -380,8 +391,17 @@ def evaluate(
         part: of a task that divides its items; when not given, `task.part`, but validation for training.
 
     Raises:
-        ValueError: when a part is asked for of a task that does not divide its items, or there is no such part.
+        ValueError: when the model is no model or the task makes no batches; when a part is asked for of a task
+            that does not divide its items, or there is no such part; when a number is out of range.
     """
+    if not isinstance(model, nn.Module):
+        raise ValueError(
+            "model must be a Decoder, an Encoder or an EncoderDecoder, such as `model` of what train gives, "
+            f"got {type(model).__name__}"
+        )
+    check_task(task)
+    check_seed(seed)
+    seed = int(seed)
     asked: Part | None = None
     if isinstance(task, SplitTask):
         asked = part if part is not None else task.part if task.part != "train" else "validation"

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol, runtime_checkable
 
 
@@ -160,8 +161,8 @@ class ExponentialDecay:
     def __post_init__(self) -> None:
         _check_steps(warmup=self.warmup)
         _check_steps(every=self.every, least=1)
-        if not 0 < self.rate <= 1:
-            raise ValueError(f"rate must lie above 0 and not above 1, got {self.rate}")
+        if not _is_number(self.rate) or not 0 < self.rate <= 1:
+            raise ValueError(f"rate must lie above 0 and not above 1, got {self.rate!r}")
 
     def __call__(self, step: int) -> float:
         """The factor at this step.
@@ -193,7 +194,7 @@ class ExponentialDecay:
         Raises:
             ValueError: when `time_constant` is not positive or `warmup` is not a whole number of at least 0.
         """
-        if not time_constant > 0:
+        if not _is_number(time_constant) or not time_constant > 0:
             raise ValueError(
                 f"time_constant must be a positive number of steps, got {time_constant}"
             )
@@ -372,5 +373,9 @@ def _check_fall(warmup: int, steps: int, final: float) -> None:
     _check_steps(steps=steps, least=1)
     if warmup > steps:
         raise ValueError(f"a warm-up of {warmup} steps does not fit into steps={steps}")
-    if not 0 <= final <= 1:
-        raise ValueError(f"final is a factor between 0 and 1, got {final}")
+    if not _is_number(final) or not 0 <= final <= 1:
+        raise ValueError(f"final is a factor between 0 and 1, got {final!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

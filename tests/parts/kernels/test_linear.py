@@ -36,7 +36,7 @@ def drawn(shape: tuple[int, ...], d_out: int, *, bias: bool = True, dtype=torch.
 @pytest.fixture
 def by_onednn():
     """Choose oneDNN's product."""
-    if not module._has_onednn():
+    if not module.has_onednn():
         pytest.skip("this build of PyTorch has no oneDNN")
     with linear_kernel("onednn"):
         yield
@@ -190,7 +190,7 @@ def test_nobody_gets_onednn_unasked(monkeypatch):
 
 @pytest.mark.parametrize("is_faster", [True, False])
 def test_the_fastest_is_found_by_one_trial_for_each_size(is_faster, monkeypatch):
-    if not module._has_onednn():
+    if not module.has_onednn():
         pytest.skip("this build of PyTorch has no oneDNN")
     tried, product, onednn = [], F.linear, 1.0 if is_faster else 1.99
 
@@ -222,7 +222,7 @@ def test_the_fastest_is_found_by_one_trial_for_each_size(is_faster, monkeypatch)
 
 @pytest.mark.parametrize("gradients", [True, False])
 def test_a_trial_times_both_kernels_and_leaves_no_gradients(gradients, monkeypatch):
-    if not module._has_onednn():
+    if not module.has_onednn():
         pytest.skip("this build of PyTorch has no oneDNN")
     seen = calls_of_onednn(monkeypatch)
     values = drawn((256, 128), 512)
@@ -330,7 +330,7 @@ def test_where_onednn_is_switched_off_the_product_is_used(monkeypatch):
 
 def test_where_pytorch_lacks_the_operation_the_product_is_used(monkeypatch):
     seen = calls_of_onednn(monkeypatch)
-    monkeypatch.setattr(module, "_has_onednn", lambda: False)
+    monkeypatch.setattr(module, "has_onednn", lambda: False)
     with linear_kernel("onednn"):
         linear(*drawn((1024, 128), 512))
     assert not seen

@@ -79,11 +79,19 @@ _NO_SHORTCUT = Edit(
     "if False:",
     aside=True,
 )
-_SPELLED_OUT = Edit(
-    f"{_ATTENTION}._pattern",
-    "if past is not None and allowed is None:",
-    "if False:",
-    aside=True,
+_SPELLED_OUT = (
+    Edit(
+        f"{_ATTENTION}._pattern",
+        "if past is not None and allowed is None and self.sinks is None and not self.scores.watched:",
+        "if False:",
+        aside=True,
+    ),
+    Edit(
+        "parts.attention:_weights",
+        "if past is not None and allowed is None and sinks is None:",
+        "if False:",
+        aside=True,
+    ),
 )
 
 BUGS: tuple[Bug, ...] = (
@@ -129,7 +137,7 @@ BUGS: tuple[Bug, ...] = (
         "softmax(dim=-2): columns sum to one instead of rows. Shapes are all right.",
         (
             _LOOK,
-            _SPELLED_OUT,
+            *_SPELLED_OUT,
             Edit(
                 "parts.attention:attention_pattern",
                 "return scores.softmax(dim=-1)\n",
@@ -223,7 +231,7 @@ BUGS: tuple[Bug, ...] = (
         "little.",
         (
             _LOOK,
-            _SPELLED_OUT,
+            *_SPELLED_OUT,
             Edit(
                 "parts.attention:attention_pattern",
                 "scores = scores.masked_fill(~mask & ~nothing_allowed, -math.inf)",

@@ -45,7 +45,8 @@ def linear_kernel(kernel: Kernel) -> Iterator[None]:
         kernel: 'product', PyTorch's matrix product, which is also what is used unasked. 'onednn', oneDNN's,
             wherever it can run: float32 on a CPU, from some size on. Or 'fastest': for each size of vectors
             and weights both are tried once on this machine, some milliseconds, and the faster one is kept for
-            the rest of the process.
+            the rest of the process. `generate` then also tries copies of the weights in oneDNN's own layout
+            (`parts.kernels.packed`), which take as much memory as the weights while a text is written.
 
     Raises:
         ValueError: another word.
@@ -116,26 +117,28 @@ def _fits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     rows = x.numel() // max(1, x.shape[-1]) if x.ndim > 1 else 0
     return (
         rows * weight.numel() >= _LEAST_PRODUCTS
-        and _is_plain(x)
-        and _is_plain(weight)
+        and is_plain(x)
+        and is_plain(weight)
         and weight.ndim == 2
         and weight.shape[1] == x.shape[-1]
-        and (bias is None or (_is_plain(bias) and bias.shape == weight.shape[:1]))
+        and (bias is None or (is_plain(bias) and bias.shape == weight.shape[:1]))
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
         # Within `torch.func` and forward derivatives only PyTorch's own operations are known.
         and torch._C._functorch.peek_interpreter_stack() is None
         and forward_ad._current_level < 0
-        and _has_onednn()
+        and has_onednn()
     )
 
 
-def _has_onednn() -> bool:
+def has_onednn() -> bool:
+    """Return whether this build of PyTorch has oneDNN's product, and nobody has switched it off."""
     enabled = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
     return bool(enabled) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def _is_plain(x: Tensor) -> bool:
+def is_plain(x: Tensor) -> bool:
+    """Return whether oneDNN's product can take this tensor: float32 on a CPU, no subclass."""
     return (
         type(x) in (Tensor, nn.Parameter)
         and x.dtype == torch.float32
