@@ -24,6 +24,7 @@ from measured_book.measuring.measurement import (
     measurements_of,
     rooms,
 )
+from measured_book.rooms.workbench import abilities
 from measured_transformer.analysis import early_stopping, solving
 from measured_transformer.tasks.noisy_translation import NoisyTranslation
 from measured_transformer.tasks.task import Batch
@@ -46,6 +47,13 @@ def few_translations() -> tuple[Batch, Batch]:
     world = NoisyTranslation(symbols=8, length=6, pad_share=0.2, noise=0.1)
     batch = world.batch(torch.Generator().manual_seed(0), 8)
     return batch, batch
+
+
+def few_abilities(reader: Any, seed: int, texts: dict[str, bytes]) -> dict[str, Any]:
+    """What a small language model is asked, a handful of each kind."""
+    few = {name: text[:2000] for name, text in texts.items()}
+    with mock.patch.multiple(abilities, QUESTIONS=2, SENTENCES=2, ROWS=2):
+        return abilities.of_model(reader, seed, few)
 
 
 # Rooms whose measurements train, write or look step by step themselves, and what shortens that.
@@ -110,7 +118,12 @@ SHORTER = {
         "WATCHED_STEPS": 20,
     },
     "transformer_or_recurrent": {"EPOCHS": 1, "EPOCH": STEPS},
-    "workbench": {"WINDOWS": 4},
+    "workbench": {
+        "WINDOWS": 4,
+        "LENS": {"steps": 2, "size": 16},
+        "LENS_ROWS": 4,
+        "of_model": few_abilities,
+    },
 }
 
 # Rooms that cut what was trained into stretches of ten steps, or leave out the first ones.

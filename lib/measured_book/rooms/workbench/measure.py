@@ -1,6 +1,6 @@
-"""What *The workbench* measures: two small models, and what their heads do on average.
+"""What *The workbench* measures: small models, what their heads do on average, and what the live ones can do.
 
-Their weights are kept in eight bits, so that they can be opened on a page and in a notebook without training
+Weights are kept in eight bits, so that the models can be opened on a page and in a notebook without training
 anything. All that is measured here is measured on the models as they are kept.
 """
 
@@ -18,10 +18,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from measured_transformer.analysis.ablation import ablated, heads, loss
-from measured_transformer.analysis.lens import logit_lens
+from measured_transformer.analysis.lens import TunedLens, fit_tuned_lens, logit_lens
 from measured_transformer.internals.capture import capture
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
+from measured_transformer.tasks.byte_pairs import text_bytes
+from measured_transformer.tasks.byte_pairs import tokens_of as bytes_of
 from measured_transformer.tasks.grammar import VOCABULARY, Grammar
 from measured_transformer.tasks.opened_text import TEXT
 from measured_transformer.tasks.task import Batch, Part, Task, check_share, check_sizes, held_out
@@ -34,6 +36,16 @@ from torch import Tensor
 from xarray import Dataset
 
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
+from measured_book.rooms.workbench.abilities import (
+    AGREEMENT,
+    ASKED,
+    FACTS,
+    Reader,
+    cost_by_byte,
+    of_model,
+)
+from measured_book.rooms.workbench.byte_model import FILE, REACH, byte_model
+from measured_book.rooms.workbench.stories import Stories, encoded, merges, text_of, tokens_of
 
 # The words of a manual ----------------------------------------------------------------------------
 
@@ -132,6 +144,16 @@ GRAMMAR = Config(
 )
 GRAMMAR_STEPS = 400
 RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+STORY = Config(
+    vocab=Stories.vocab,
+    d_model=96,
+    n_layers=3,
+    n_heads=4,
+    positions="rotary",
+    tie_embeddings=True,
+)
+STORY_STEPS = 800
+STORIES = Stories()
 CONFIGS = {"manual": MANUAL, "grammar": GRAMMAR}
 TASKS: dict[str, Task] = {"manual": ManualWords(), "grammar": Grammar(24)}
 
@@ -158,6 +180,12 @@ def grammar_trainings(seed: int) -> dict[str, Job]:
             GRAMMAR, task, seed, steps=GRAMMAR_STEPS, learning_rate=tuned(search), **options
         )
     }
+
+
+def story_trainings(seed: int) -> dict[str, Job]:
+    """The teller of stories: three layers on small stories in pieces."""
+    options: dict[str, Any] = {"batch_size": 16, "schedule": WarmupCosine(50, STORY_STEPS)}
+    return {"model": job(STORY, STORIES, seed, steps=STORY_STEPS, learning_rate=4e-3, **options)}
 
 
 def in_eight_bits(model: Model) -> tuple[Int[ndarray, "weight"], Float[ndarray, "row"]]:
@@ -320,3 +348,156 @@ def manual(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 def grammar(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """The grammar's decoder: its weights, and what its heads do on 256 held-out rows."""
     return packed(GRAMMAR, runs["model"], seed, TASKS["grammar"])
+
+
+# The two models that run in the page --------------------------------------------------------------------
+
+LIVE_TEXTS = ("stories", "reference")
+"""Held-out texts that both are asked for: small stories, and the reference of a programming language."""
+LETTERS = tuple(range(ord("a"), ord("z") + 1))
+LENS = {"steps": 200, "size": 256, "at_once": 1}
+"""How a lens is fitted."""
+LENS_ROWS = 80
+
+
+def live_texts() -> dict[str, bytes]:
+    """Two held-out texts, cut to a size that is scored in seconds."""
+    return {"stories": text_of("test", 300), "reference": text_bytes("test")[:100_000]}
+
+
+def story_reader(model: Decoder) -> Reader:
+    """A teller of stories, to be asked in strings."""
+    return Reader(model, encoded, Stories.length, tuple(range(256, Stories.vocab)))
+
+
+def byte_reader() -> Reader:
+    """The book's byte model, to be asked in strings."""
+    return Reader(byte_model(), lambda text: list(text.encode()), REACH, LETTERS)
+
+
+def kept_story_model(model: Model) -> tuple[Decoder, ndarray, ndarray]:
+    """A teller of stories with the weights that are kept, and these: eight bits each, and factors."""
+    codes, scales = in_eight_bits(model)
+    return from_eight_bits(STORY, codes, scales).float(), codes, scales
+
+
+def as_words(values: ndarray) -> Int[ndarray, "word"]:
+    """Small numbers, one after the other, in whole numbers of eight bytes; zeros fill the last."""
+    flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    return np.pad(flat, (0, -len(flat) % 8)).view(np.int64)
+
+
+def rows_of(tokens: Int[Tensor, "token"], length: int) -> Batch:
+    """Windows from the beginning of a text, one after the other, for a lens to be fitted on or read."""
+    rows = tokens[: LENS_ROWS * (length + 1)].view(LENS_ROWS, length + 1)
+    return Batch(rows[:, :-1], rows[:, 1:], torch.ones(LENS_ROWS, length, dtype=torch.bool))
+
+
+def fitted_lens(
+    model: Decoder, seed: int, fitted: Batch, held: Batch
+) -> tuple[dict[str, Any], TunedLens]:
+    """A tuned lens in half precision, what it reads on held-out text, and what the logit lens reads."""
+    lens = fit_tuned_lens(model, fitted, seed=seed, **LENS)
+    rounded = TunedLens(lens.weight.half().float(), lens.bias.half().float(), lens.gap)
+    told, plain = rounded.read(model, held), logit_lens(model, held)
+    return {
+        "tuned": ("depth", told.loss),
+        "logit": ("depth", plain.loss),
+        "gap_before": ("depth", lens.gap[0]),
+        "gap_after": ("depth", lens.gap[1]),
+    }, rounded
+
+
+@measurement(
+    seeds=1,
+    coords={"text": LIVE_TEXTS, "between": AGREEMENT, "fact": FACTS, "kind": ASKED},
+    trainings=story_trainings,
+    repeat="opening",
+    tolerance={
+        "bytes": 0.3,
+        "unrounded": 0.3,
+        "first": 1.0,
+        "second": 1.0,
+        "copied": 1.0,
+        "agreement": 1.0,
+        "facts": 1.0,
+        "answered": 1.0,
+    },
+)
+def teller_asked(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """What the teller of stories can do: cost by the byte, copying, agreement, facts, questions on a story."""
+    model, _, _ = kept_story_model(runs["model"].model)
+    texts = live_texts()
+    assert isinstance(runs["model"].model, Decoder)
+    return {
+        **of_model(story_reader(model), seed, texts),
+        "unrounded": cost_by_byte(story_reader(runs["model"].model), texts["stories"]),
+    }
+
+
+@measurement(
+    seeds=1,
+    coords={"depth": range(4), "side": range(2)},
+    trainings=story_trainings,
+    repeat="opening",
+    tolerance={
+        "weights": 1e30,
+        "scales": 1.0,
+        "lens": 1e30,
+        "tuned": 3.0,
+        "logit": 3.0,
+        "gap_before": 3.0,
+        "gap_after": 3.0,
+    },
+)
+def teller(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The teller of stories that runs in the page: its weights in eight bits, its pieces, its tuned lens."""
+    model, codes, scales = kept_story_model(runs["model"].model)
+    fitted = rows_of(tokens_of("validation"), Stories.length)
+    read, lens = fitted_lens(model, seed, fitted, rows_of(tokens_of("test"), Stories.length))
+    return {
+        "weights": ("word", as_words(codes.astype(np.int8))),
+        "scales": ("row", scales),
+        "merges": (("merge", "side"), np.array(merges())),
+        "lens": ("lens_word", as_words(_lens_halves(lens))),
+        **read,
+    }
+
+
+def _lens_halves(lens: TunedLens) -> ndarray:
+    parts = (lens.weight[:-1].flatten(), lens.bias[:-1].flatten())
+    halves: ndarray = torch.cat(parts).half().numpy()
+    return halves
+
+
+@measurement(
+    seeds=1,
+    coords={"text": LIVE_TEXTS, "between": AGREEMENT, "fact": FACTS, "kind": ASKED},
+    tolerance={
+        "bytes": 0.01,
+        "first": 0.01,
+        "second": 0.01,
+        "copied": 0.01,
+        "agreement": 0.01,
+        "facts": 0.03,
+        "answered": 0.02,
+    },
+    data=(FILE,),
+)
+def bytes_asked(seed: int) -> dict[str, Any]:
+    """What the book's byte model can do, asked the same as the teller of stories."""
+    return of_model(byte_reader(), seed, live_texts())
+
+
+@measurement(
+    seeds=1,
+    coords={"depth": range(4)},
+    tolerance={"lens": 1e30, "tuned": 0.01, "logit": 0.01, "gap_before": 0.01, "gap_after": 0.01},
+    data=(FILE,),
+)
+def byte_lens(seed: int) -> dict[str, Any]:
+    """A tuned lens for the book's byte model, and what both lenses read on held-out text."""
+    model = byte_model()
+    fitted = rows_of(bytes_of(0, "validation"), REACH)
+    read, lens = fitted_lens(model, seed, fitted, rows_of(bytes_of(0, "test"), REACH))
+    return {"lens": ("lens_word", as_words(_lens_halves(lens))), **read}
