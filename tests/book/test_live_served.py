@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from bs4 import BeautifulSoup
+from measured_book.rooms.one_sitting.live import live_heads
 from measured_book.rooms.workbench.live import live_byte_model, live_story_model
 from measured_transformer.analysis.ablation import Component, ablated
 from measured_transformer.inference.generate import generate
@@ -23,9 +24,9 @@ from measured_transformer.internals.intervene import intervene
 from measured_transformer.tasks.task import Batch
 
 CLOSE = 1e-4
-SERVED = {"bytes": live_byte_model, "stories": live_story_model}
+SERVED = {"bytes": live_byte_model, "stories": live_story_model, "heads": live_heads}
 SENTENCES = 50
-MOST = {"bytes": 1.45e6, "stories": 2e6}
+MOST = {"bytes": 1.45e6, "stories": 2e6, "heads": 0.5e6}
 """Bytes that a page fetches, at most."""
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from measured_transformer.interop.bare import from_decoder
@@ -347,3 +348,21 @@ def writing(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         "known": ("moment", known),
         "words": ("moment", [len(words) for words in found]),
     }
+
+
+# What runs in the page ----------------------------------------------------------------------------
+
+
+@measurement(
+    seeds=1,
+    trainings=sitting_trainings,
+    repeat="opening",
+    tolerance={"weights": 1e30},
+    data=(TEXT,),
+)
+def kept(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The weights of the first of the chapter's models, in half precision, four to a whole number."""
+    del seed
+    state = runs["gpt"].model.state_dict().values()
+    flat = torch.cat([x.detach().flatten() for x in state]).half().numpy()
+    return {"weights": ("word", np.pad(flat, (0, -len(flat) % 4)).view(np.int64))}
