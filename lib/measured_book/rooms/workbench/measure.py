@@ -152,7 +152,7 @@ STORY = Config(
     positions="rotary",
     tie_embeddings=True,
 )
-STORY_STEPS = 800
+STORY_STEPS = 3000
 STORIES = Stories()
 CONFIGS = {"manual": MANUAL, "grammar": GRAMMAR}
 TASKS: dict[str, Task] = {"manual": ManualWords(), "grammar": Grammar(24)}
