@@ -95,7 +95,7 @@ class Routes:
             kv = head // (attention.n_heads // attention.n_kv_heads)
             keys, values = self.rotated[block][:, kv], self.values[block][:, kv]
             for row, one in enumerate(change):
-                read = self.model.blocks[block].attention_norm(
+                read = self.model.blocks[block].attention_norm(  # type: ignore[operator]
                     self.clean.states[block][:, -1] + one
                 )
                 asked = attention.query(read).unflatten(-1, (attention.n_heads, -1))[:, :, head]
@@ -122,7 +122,7 @@ class Routes:
             kv = head // (attention.n_heads // attention.n_kv_heads)
             look = self.patterns[block][:, head, -1]
             for sender in range(block):
-                read = self.model.blocks[block].attention_norm(
+                read = self.model.blocks[block].attention_norm(  # type: ignore[operator]
                     self.clean.states[block] + self.change[sender]
                 )
                 values = attention.value(read).unflatten(-1, (attention.n_kv_heads, -1))[..., kv, :]

@@ -122,11 +122,12 @@ def answered(
         omega, stretch: radians a position of each pair, and the factor on turned queries and keys.
     """
     assert model.rotary is not None
+    pairing = model.rotary.pairing
     caches = model.make_cache(len(text) + sum(map(len, questions))).layers
 
     def turned(places: Tensor) -> Rotation:
         angles = places[:, None] * omega
-        return Rotation(stretch * angles.cos(), stretch * angles.sin(), model.rotary.pairing)
+        return Rotation(stretch * angles.cos(), stretch * angles.sin(), pairing)
 
     x = model.embed(text[None], model.resolve_positions(text[None]))[0]
     turn = turned(positions)
