@@ -63,7 +63,8 @@ FACTS = """() => {
     overflow: document.documentElement.scrollWidth - innerWidth,
     wide: wide.slice(0, 3).map((node) => node.outerHTML.slice(0, 120)),
     figures: [...document.querySelectorAll(".cell_output figure")].filter(
-      (figure) => !figure.closest("details:not([open]), .toggle-hidden")
+      // A viewer has figures of its own.
+      (figure) => !figure.closest("details:not([open]), .toggle-hidden, .live-model")
     ).map((figure) => ({
       id: figure.id,
       drawings: [...figure.querySelectorAll("img")].filter(shown).map(
@@ -71,10 +72,10 @@ FACTS = """() => {
       ),
       viewers: [
         ...figure.querySelectorAll(
-          ".attention-viewer > .av-live, .workbench > .wb-live, .live-model > .lm-live"
+          ".attention-viewer > .av-live, .workbench > .wb-live, .live-model:not(.lm-choose) > .lm-live"
         )
       ].filter(shown).length,
-      caption: [...figure.querySelectorAll("figcaption")].filter(shown).length,
+      caption: [...figure.querySelectorAll(":scope > figcaption")].filter(shown).length,
     })),
     broken: [...document.images].filter((image) => image.complete && !image.naturalWidth)
       .map((image) => image.src),
