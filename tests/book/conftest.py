@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from bs4 import Tag
 from tiers import is_in_turn, is_quick
-from visiting import WIDTHS, Visit, asked_of_axe, covering, kinds, look_at, soup_of
+from visiting import ALIKE_AT_MOST, WIDTHS, Visit, asked_of_axe, covering, kinds, look_at, soup_of
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -129,13 +129,15 @@ def visits(
 
     axe = Axe()
     found, looked_at = [], sorted(covered) if is_quick() else pages
+    at_most = ALIKE_AT_MOST if is_quick() else None
     for width, theme in request.cls.LOOKS:
         x, y = WIDTHS[width]
         context = browser.new_context(viewport={"width": x, "height": y}, color_scheme=theme)
         for name in looked_at:
             visit = Visit(name, width, theme)
             page = context.new_page()
-            look_at(page, (built / name).as_uri(), visit, axe, asked_of_axe(visit, covered))
+            asked = asked_of_axe(visit, covered)
+            look_at(page, (built / name).as_uri(), visit, axe, asked, at_most)
             page.close()
             found.append(visit)
         context.close()

@@ -50,8 +50,10 @@ class Visit:
 
 FACTS = """() => {
   const shown = (node) => node.getClientRects().length > 0;
+  // What is folded is never shown, and a browser asked for its place lays it out all the same: seconds on long pages.
+  const folded = new Set(document.querySelectorAll(".bd-article details:not([open]) > :not(summary) *"));
   const wide = [...document.querySelectorAll(".bd-article *")].filter((node) => {
-    if (!shown(node) || node.getBoundingClientRect().right <= innerWidth + 1) return false;
+    if (folded.has(node) || !shown(node) || node.getBoundingClientRect().right <= innerWidth + 1) return false;
     for (let up = node; up && up !== document.body; up = up.parentElement) {
       const flow = getComputedStyle(up).overflowX;
       if (flow === "auto" || flow === "scroll" || flow === "hidden") return false;
@@ -172,16 +174,42 @@ def asked_of_axe(visit: Visit, covered: set[str]) -> dict[str, Any] | None:
     return None if alike or visit.width == "desk" else ALL_BUT_CONTRAST
 
 
+# On a long page axe takes minutes over what one template made hundreds of times: rows of a table, entries of a list.
+# A run of `make test` asks it about a few: a part stays while it has a tag with classes that few before it had.
+ALIKE = """most => {
+  const mark = (node) => `${node.tagName} ${node.className}`;
+  const seen = new Map();
+  let removed = 0;
+  for (const parent of document.querySelectorAll(".bd-article :is(tbody, ul, ol, dl, dd, section)")) {
+    if (!parent.isConnected) continue;
+    const around = mark(parent);
+    for (const child of [...parent.children]) {
+      const marks = new Set([child, ...child.querySelectorAll("*")].map((node) => `${around} > ${mark(node)}`));
+      const count = (one) => seen.get(one) ?? 0;
+      if ([...marks].every((one) => count(one) >= most)) { child.remove(); removed += 1; continue; }
+      for (const one of marks) seen.set(one, count(one) + 1);
+    }
+  }
+  return removed;
+}"""
+ALIKE_AT_MOST = 4
+
 # What the browser itself gives up, such as an icon that it asked for twice: no page lacks anything by that.
 GIVEN_UP = "net::ERR_ABORTED"
 
 
 def look_at(
-    page: Any, address: str, visit: Visit, axe: Any = None, asked: dict[str, Any] | None = None
+    page: Any,
+    address: str,
+    visit: Visit,
+    axe: Any = None,
+    asked: dict[str, Any] | None = None,
+    alike_at_most: int | None = None,
 ) -> None:
     """Open a page, wait until its mathematics stands, and note what there is to see.
 
-    `asked` are options for `axe`; where they are None it is not asked.
+    `asked` are options for `axe`; where they are None it is not asked. It is asked about `alike_at_most` parts of
+    each kind under one parent, or about all.
     """
     origin = f"{urlparse(address).scheme}://{urlparse(address).netloc}"
     requests, complaints = visit.requests, visit.complaints
@@ -222,6 +250,8 @@ def look_at(
         visit.facts["code"] = page.evaluate(WIDE_CODE)
     visit.requests, visit.complaints = list(visit.requests), list(visit.complaints)
     if asked is not None:  # axe asks for the style sheets again, from its own origin
+        if alike_at_most is not None:
+            page.evaluate(ALIKE, alike_at_most)
         options = {"resultTypes": ["violations"], **asked}
         visit.violations = axe.run(page, options=options).response["violations"]
 
