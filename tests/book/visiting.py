@@ -180,10 +180,11 @@ ALIKE = """most => {
   const mark = (node) => `${node.tagName} ${node.className}`;
   const seen = new Map();
   let removed = 0;
-  for (const parent of document.querySelectorAll(".bd-article :is(tbody, ul, ol, dl, dd, section)")) {
+  for (const parent of document.querySelectorAll(".bd-article :is(tbody, ul, ol, dd, section)")) {
     if (!parent.isConnected) continue;
     const around = mark(parent);
     for (const child of [...parent.children]) {
+      if (!child.matches("tr, li, dl, section, div, details")) continue;
       const marks = new Set([child, ...child.querySelectorAll("*")].map((node) => `${around} > ${mark(node)}`));
       const count = (one) => seen.get(one) ?? 0;
       if ([...marks].every((one) => count(one) >= most)) { child.remove(); removed += 1; continue; }
