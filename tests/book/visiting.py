@@ -6,6 +6,7 @@ work, and looking takes long.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -115,7 +116,19 @@ WIDE_CODE = """() => {
 
 @cache
 def soup_of(path: Path) -> BeautifulSoup:
-    return BeautifulSoup(path.read_text("utf-8"), "html.parser")
+    """A page's elements, kept for all tests of this process.
+
+    They are millions of objects that nothing frees: what looks for unused ones need not go through them, which took
+    half of the time of parsing, and more of each later look.
+    """
+    looks = gc.isenabled()
+    gc.disable()
+    try:
+        return BeautifulSoup(path.read_text("utf-8"), "html.parser")
+    finally:
+        gc.freeze()
+        if looks:
+            gc.enable()
 
 
 def none(problems: list[str] | dict[str, list[str]]) -> None:
