@@ -561,7 +561,7 @@ def strengths_trainings(seed: int) -> dict[tuple[str, str], Job]:
     repeat="opening",
 )
 def strengths(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
-    """Three strengths of each remedy on pairs that come 40 times, seeds of its own: the loss on unseen pairs."""
+    """Three strengths of each remedy, pairs that come 40 times, seeds of its own: the loss on unseen pairs."""
     new = unseen("40", seed + FRESH)
     losses = [
         [answers(runs[name, how].model, new).loss for how in HOW_STRONG] for name in STRENGTHS
