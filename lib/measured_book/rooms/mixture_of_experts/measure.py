@@ -420,7 +420,7 @@ PREDICTIONS: Mapping[str, Prediction] = {
     "balance is worth it": Prediction(("bought", "loss"), "one", "none", _less(0.02), "confirmed"),
     "collapse by haste": Prediction(("hurried", "busiest"), "none", "one", _more(0.5), "confirmed", 0.08),
     "experts by skill": Prediction(("loads", "skill"), "none", "random", _more(0.1), "inconclusive"),
-    "a learned router for one": Prediction(("routers", "loss"), "one", "random", _less(0.02), "not reproduced"),
+    "a learned router for one": Prediction(("routers", "loss"), "one", "random", _less(0.02), "confirmed"),
     "a learned router for two": Prediction(("routers", "loss"), "two", "random two", _less(0.02), "confirmed"),
 }  # fmt: skip
 
