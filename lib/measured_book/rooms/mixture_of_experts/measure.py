@@ -22,7 +22,12 @@ from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Model, Run, evaluate, make_model, predict
 from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
-from measured_transformer.variants.experts import Experts, Routed, operations
+from measured_transformer.variants.experts import (
+    Experts,
+    Routed,
+    SigmoidRouted,
+    operations,
+)
 from torch import Tensor, nn
 from xarray import DataArray, Dataset
 
@@ -343,6 +348,33 @@ def routers(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     scores = [evaluate(runs[n].model, TASK, seed=seed + FRESH, size=ROWS).loss for n in ROUTERS]
     rates = [float(runs[name].rates.max()) for name in ROUTERS]
     return {"loss": ("arm", scores), "learning_rate": ("arm", rates)}
+
+
+SIGMOID = SigmoidRouted(
+    2 * EXPERTS, WIDTH // 2, active=2, normalised=True, balance=ROUTERS["two"].balance
+)
+"""Two of sixteen experts whose scores are sigmoids, with the balancing loss."""
+
+
+def sigmoids_trainings(seed: int) -> dict[str, Job]:
+    """Sigmoid scores, at the learning rate that is best on three seeds."""
+    options = {**OPTIONS, "prepare": SIGMOID}
+    name = "experts-sigmoid-two-of-three"
+    rate = tuned(Search(name, BASE, TASK, RATES, tuning_seeds(3), STEPS, options))
+    return {"two": job(BASE, TASK, seed + FRESH, steps=STEPS, learning_rate=rate, **options)}
+
+
+@measurement(
+    seeds=8,
+    trainings=sigmoids_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.2, "learning_rate": 0.0},
+)
+def sigmoids(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Loss of two of 16 experts whose scores are sigmoids, on the seeds of ``routers``."""
+    run = runs["two"]
+    loss = evaluate(run.model, TASK, seed=seed + FRESH, size=ROWS).loss
+    return {"loss": loss, "learning_rate": float(run.rates.max())}
 
 
 # Places -------------------------------------------------------------------------------------------
