@@ -13,7 +13,8 @@ too. It does not save the time: what a sparse kernel would take is counted by `o
 Sources: Shazeer et al. (2017), "Outrageously Large Neural Networks"; Lepikhin et al. (2020), "GShard"; Fedus,
 Zoph and Shazeer (2022), "Switch Transformers", for k = 1, capacity and the balancing loss; Jiang et al. (2024),
 "Mixtral of Experts"; Dai et al. (2024), "DeepSeekMoE", for shared experts; Wang et al. (2024), "Auxiliary-Loss-
-Free Load Balancing Strategy for Mixture-of-Experts", for the biases.
+Free Load Balancing Strategy for Mixture-of-Experts", for the biases; DeepSeek-AI (2024), "DeepSeek-V3", for
+scores that are sigmoids.
 """
 
 from __future__ import annotations
@@ -264,6 +265,36 @@ class Routed:
         for block in model.blocks:
             assert isinstance(block, Block)
             block.feedforward = Experts(block.feedforward, self)  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class SigmoidRouted(Routed):
+    r"""The same with scores that are sigmoids, each for itself, as DeepSeek-V3 has them (2024).
+
+    Probabilities are sigmoids divided by their sum, $p_e = \sigma(x w_e) / \sum_{e'} \sigma(x w_{e'})$. Where
+    weights are `normalised`, each asked expert is weighted by its sigmoid over the sum of those asked.
+
+    >>> from measured_transformer.models.config import Config
+    >>> from measured_transformer.models.decoder import Decoder
+    >>> model = Decoder(Config(vocab=4, d_model=8, n_heads=2, n_layers=1))
+    >>> SigmoidRouted(experts=4, width=16)(model)
+    >>> router = model.blocks[0].feedforward.router
+    >>> bool((router(torch.ones(1, 8)) < 0).all())
+    True
+    """
+
+    def __call__(self, model: Model) -> None:
+        """Replace the networks of the model, as `Routed` does."""
+        super().__call__(model)
+        for block in model.blocks:
+            layer = block.feedforward
+            assert isinstance(layer, Experts)
+            layer.router.register_forward_hook(_log_sigmoid)
+
+
+def _log_sigmoid(router: nn.Module, inputs: object, output: Tensor) -> Tensor:
+    """Logarithms of sigmoids: their softmax is the sigmoids over their sum."""
+    return nn.functional.logsigmoid(output)
 
 
 def operations(

@@ -27,7 +27,7 @@ from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.tap import Tap
 from measured_transformer.training.loop import Model
-from measured_transformer.training.seeding import seeded
+from measured_transformer.training.seeding import make_generator, seeded
 
 LONGEST = 64.0
 """The longest time, in tokens, over which a channel of a linear recurrence keeps its state to begin with."""
@@ -153,6 +153,45 @@ class Recurrent:
                 d_model, width, self.layers, forget=self.forget, dropout=self.dropout
             )
         model.blocks = nn.ModuleList([layers])
+
+
+@dataclass(frozen=True)
+class Chrono:
+    r"""Preparation for training: an LSTM layer whose gates start as Tallec and Ollivier (2018) have it.
+
+    The bias of each unit's forget gate is $\log u$ with $u$ uniform between 1 and `longest` - 1, so that
+    memories of all lengths occur, and the bias of its input gate is $-\log u$.
+
+    Attributes:
+        longest: the longest distance that matters, in tokens.
+        dropout: probability of dropping an entry of the layer's output.
+
+    Raises:
+        ValueError: when the longest distance is less than 3 tokens.
+    """
+
+    longest: int
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.longest < 3:
+            raise ValueError(
+                f"expected a longest distance of at least 3 tokens, got {self.longest}"
+            )
+
+    def __call__(self, model: Model, *, seed: int) -> None:
+        """Replace the blocks, with biases drawn by the seed. Raises ValueError for an encoder-decoder."""
+        Recurrent(dropout=self.dropout)(model)
+        (layers,) = model.blocks
+        assert isinstance(layers, LSTMLayers)
+        (layer,) = layers.layers
+        assert isinstance(layer, LSTM)
+        width = layer.recur.in_features
+        drawn = torch.rand(width, generator=make_generator(seed, "chrono"))
+        keep = (1 + (self.longest - 2) * drawn).log()
+        with torch.no_grad():
+            layer.read.bias[:width] = -keep  # order: input, forget, cell, output
+            layer.read.bias[width : 2 * width] = keep
 
 
 def state_width(weights: int, d_model: int, layers: int = 1) -> int:

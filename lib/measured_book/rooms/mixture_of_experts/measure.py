@@ -22,7 +22,12 @@ from measured_transformer.training.jobs import Job
 from measured_transformer.training.loop import Model, Run, evaluate, make_model, predict
 from measured_transformer.training.schedules import WarmupCosine
 from measured_transformer.training.seeding import make_generator
-from measured_transformer.variants.experts import Experts, Routed, operations
+from measured_transformer.variants.experts import (
+    Experts,
+    Routed,
+    SigmoidRouted,
+    operations,
+)
 from torch import Tensor, nn
 from xarray import DataArray, Dataset
 
@@ -233,7 +238,7 @@ def loads(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
-WATCHED = ("none", "one")
+WATCHED = ("none", "one", "biases")
 AT = (0, 25, 50, 100, 200, 400)
 """Steps after which the load is looked at."""
 
@@ -302,6 +307,74 @@ def hurried(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
         "idle": (axes, [[one.idle for one in row] for row in found]),
         "loss": (axes, losses),
     }
+
+
+# Learned or not -----------------------------------------------------------------------------------
+
+FRESH = 5000
+"""What is added to the seeds of these arms; the earlier ones had been looked at."""
+ROUTERS: Mapping[str, Routed] = {
+    "one": _ONE,
+    "random": replace(_ONE, balance=0.0, frozen=True),
+    "two": replace(_ONE, experts=2 * EXPERTS, width=WIDTH // 2, active=2, normalised=True),
+    "random two": Routed(2 * EXPERTS, WIDTH // 2, active=2, normalised=True, frozen=True),
+}
+"""One of eight and two of sixteen experts, each with a router that learns and one that stays as drawn."""
+
+
+def routers_trainings(seed: int) -> dict[str, Job]:
+    """Each arm at the learning rate that is best on three seeds."""
+    jobs = {}
+    for name, prepare in ROUTERS.items():
+        options = {**OPTIONS, "prepare": prepare}
+        search = Search(
+            f"experts-{name}-of-three", BASE, TASK, RATES, tuning_seeds(3), STEPS, options
+        )
+        jobs[name] = job(
+            BASE, TASK, seed + FRESH, steps=STEPS, learning_rate=tuned(search), **options
+        )
+    return jobs
+
+
+@measurement(
+    seeds=8,
+    coords={"arm": tuple(ROUTERS)},
+    trainings=routers_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.2, "learning_rate": 0.0},
+)
+def routers(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Loss with routers that learn and routers that stay as drawn, one of 8 experts and two of 16."""
+    scores = [evaluate(runs[n].model, TASK, seed=seed + FRESH, size=ROWS).loss for n in ROUTERS]
+    rates = [float(runs[name].rates.max()) for name in ROUTERS]
+    return {"loss": ("arm", scores), "learning_rate": ("arm", rates)}
+
+
+SIGMOID = SigmoidRouted(
+    2 * EXPERTS, WIDTH // 2, active=2, normalised=True, balance=ROUTERS["two"].balance
+)
+"""Two of sixteen experts whose scores are sigmoids, with the balancing loss."""
+
+
+def sigmoids_trainings(seed: int) -> dict[str, Job]:
+    """Sigmoid scores, at the learning rate that is best on three seeds."""
+    options = {**OPTIONS, "prepare": SIGMOID}
+    name = "experts-sigmoid-two-of-three"
+    rate = tuned(Search(name, BASE, TASK, RATES, tuning_seeds(3), STEPS, options))
+    return {"two": job(BASE, TASK, seed + FRESH, steps=STEPS, learning_rate=rate, **options)}
+
+
+@measurement(
+    seeds=8,
+    trainings=sigmoids_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.2, "learning_rate": 0.0},
+)
+def sigmoids(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Loss of two of 16 experts whose scores are sigmoids, on the seeds of ``routers``."""
+    run = runs["two"]
+    loss = evaluate(run.model, TASK, seed=seed + FRESH, size=ROWS).loss
+    return {"loss": loss, "learning_rate": float(run.rates.max())}
 
 
 # Places -------------------------------------------------------------------------------------------
@@ -379,6 +452,8 @@ PREDICTIONS: Mapping[str, Prediction] = {
     "balance is worth it": Prediction(("bought", "loss"), "one", "none", _less(0.02), "confirmed"),
     "collapse by haste": Prediction(("hurried", "busiest"), "none", "one", _more(0.5), "confirmed", 0.08),
     "experts by skill": Prediction(("loads", "skill"), "none", "random", _more(0.1), "inconclusive"),
+    "a learned router for one": Prediction(("routers", "loss"), "one", "random", _less(0.02), "confirmed"),
+    "a learned router for two": Prediction(("routers", "loss"), "two", "random two", _less(0.02), "confirmed"),
 }  # fmt: skip
 
 

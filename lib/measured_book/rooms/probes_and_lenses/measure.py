@@ -40,7 +40,7 @@ from measured_transformer.tasks.grammar import INTRANSITIVE, TRANSITIVE, VOCABUL
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.tasks.task import Batch
 from measured_transformer.training.jobs import Job
-from measured_transformer.training.loop import Run, evaluate
+from measured_transformer.training.loop import Run, evaluate, make_model
 from measured_transformer.training.schedules import WarmupLinear
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor
@@ -343,6 +343,23 @@ def lenses(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         found["agrees"].append(
             [float((each.argmax(-1) == final.argmax(-1)).double().mean()) for each in read]
         )
+    return {name: (("lens", "state"), values) for name, values in found.items()}
+
+
+@measurement(
+    seeds=10,
+    coords={"lens": LENSES, "state": STATES},
+    tolerance={"kl": 3.0, "bias": 3.0},
+)
+def untrained_lenses(seed: int) -> dict[str, Any]:
+    """The same for models that were never trained, which know nothing that could be read early."""
+    model: Any = make_model(SENTENCE_CONFIG, causal=True, seed=seed).eval()
+    found: dict[str, list[list[float]]] = {"kl": [], "bias": []}
+    for read in readings(model, verbs(seed, "evaluation", ASKED // 2).batch, seed).values():
+        final = read[-1]
+        mean = final.exp().mean((0, 1)).log()
+        found["kl"].append([float(kl(final, each).mean()) for each in read])
+        found["bias"].append([float(kl(mean, each.exp().mean((0, 1)).log())) for each in read])
     return {name: (("lens", "state"), values) for name, values in found.items()}
 
 

@@ -456,6 +456,123 @@ def hastened(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
     return {"curve": (("rate", "step"), [runs[rate].evaluation_losses for rate in HIGHER])}
 
 
+# Anew: other seeds, other rules -------------------------------------------------------------------
+
+FRESH = 5000
+"""What is added to the seeds of what is judged anew; the earlier ones had been looked at."""
+
+
+FRESHER = 6000
+"""The same for a second set, since the first sixteen had left the rule open."""
+
+
+def fourfold_trainings(seed: int) -> dict[str, Job]:
+    """Weight decay on pairs that come four times, or never again."""
+    return {passes: remedy(passes, "decay", seed + FRESHER) for passes in ("4", "new")}
+
+
+@measurement(
+    seeds=64,
+    coords={"passes": ("4", "new")},
+    trainings=fourfold_trainings,
+    repeat="opening",
+)
+def fourfold(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The same translation with weight decay, on seeds of its own: the loss on unseen pairs."""
+    fresh = seed + FRESHER
+    losses = [answers(runs[p].model, unseen(p, fresh)).loss for p in ("4", "new")]
+    return {"held": ("passes", losses)}
+
+
+AT_RATE = ("none", "own rate", "same rate")
+"""No dropout; dropout of one tenth at the rate that is best with it, and at the one that is best without."""
+
+
+def dropped_trainings(seed: int) -> dict[str, Job]:
+    """Pairs that come 40 times: without dropout, and with it at two learning rates."""
+    fresh = seed + FRESH
+    without = remedy("40", "none", fresh)
+    config, further = options("dropout")
+    rate = without.settings["learning_rate"]
+    given = {"steps": STEPS, "learning_rate": rate, "evaluate_every": EVERY, **further}
+    same = job(config, data("40", fresh), fresh, **given)
+    return {"none": without, "own rate": remedy("40", "dropout", fresh), "same rate": same}
+
+
+@measurement(
+    seeds=12,
+    coords={"arm": AT_RATE},
+    trainings=dropped_trainings,
+    repeat="opening",
+)
+def dropped(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """The same translation without dropout, and with it at two rates, on seeds of its own: both losses."""
+    fresh = seed + FRESH
+    new, old = unseen("40", fresh), seen("40", fresh)
+    return {
+        "held": ("arm", [answers(runs[arm].model, new).loss for arm in AT_RATE]),
+        "trained": ("arm", [answers(runs[arm].model, old).loss for arm in AT_RATE]),
+    }
+
+
+STRENGTHS: Mapping[str, tuple[float, float, float]] = {
+    "dropout": (0.03, 0.1, 0.3),
+    "smoothing": (0.03, 0.1, 0.3),
+    "decay": (0.3, 1.0, 3.0),
+}
+"""Three strengths of each remedy, a factor of about three apart; the middle one is that of `ARMS`."""
+HOW_STRONG = ("weak", "usual", "strong")
+_KEYS = {"smoothing": "label_smoothing", "decay": "weight_decay"}
+
+
+def of_strength(remedy_name: str, strength: float) -> tuple[Config, dict[str, Any]]:
+    """The model with a remedy of a strength, and what else `train` is told."""
+    config, further = options("none")
+    if remedy_name == "dropout":
+        return config.replace(dropout=strength), further
+    return config, {**further, _KEYS[remedy_name]: strength}
+
+
+def at_strength(remedy_name: str, how: str, seed: int) -> Job:
+    """One run where pairs come 40 times, with a remedy of a strength, at a learning rate of its own."""
+    if how == "usual":
+        return remedy("40", remedy_name, seed)
+    strength = STRENGTHS[remedy_name][HOW_STRONG.index(how)]
+    config, further = of_strength(remedy_name, strength)
+    search = Search(
+        f"regularisation-{remedy_name}-40-{strength:g}",
+        config,
+        data("40", TUNING_SET),
+        RATES,
+        tuning_seeds(2),
+        STEPS,
+        further,
+    )
+    given = {"steps": STEPS, "learning_rate": tuned(search), "evaluate_every": EVERY, **further}
+    return job(config, data("40", seed), seed, **given)
+
+
+def strengths_trainings(seed: int) -> dict[tuple[str, str], Job]:
+    """Each remedy at three strengths, where pairs come 40 times."""
+    fresh = seed + FRESH
+    return {(name, how): at_strength(name, how, fresh) for name in STRENGTHS for how in HOW_STRONG}
+
+
+@measurement(
+    seeds=12,
+    coords={"remedy": tuple(STRENGTHS), "strength": HOW_STRONG},
+    trainings=strengths_trainings,
+    repeat="opening",
+)
+def strengths(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
+    """Three strengths of each remedy, pairs that come 40 times, seeds of its own: the loss on unseen pairs."""
+    new = unseen("40", seed + FRESH)
+    losses = [
+        [answers(runs[name, how].model, new).loss for how in HOW_STRONG] for name in STRENGTHS
+    ]
+    return {"held": (("remedy", "strength"), losses)}
+
+
 # Weight decay: how much, and what it does ---------------------------------------------------------
 
 DECAYS = (0.1, 0.3, 1.0, 3.0)

@@ -372,6 +372,38 @@ def rates(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
     }
 
 
+WIDE_HEADS = 8
+WIDE_ARMS = ("none", "root")
+
+
+def wide_job(arm: str, rate: float, seed: int) -> Job:
+    """One layer that learns to recall, with eight heads that are each as wide as the stream."""
+    wide = layer_of(STREAM).replace(n_heads=WIDE_HEADS, d_head=STREAM)
+    config, options = scaled(wide, arm)
+    return job(config, LOOKUP, seed, steps=STEPS, learning_rate=rate, batch_size=BATCH, **options)
+
+
+def wide_trainings(seed: int) -> dict[tuple[str, float], Job]:
+    """With the scale and without, at every learning rate."""
+    return {(arm, rate): wide_job(arm, rate, seed) for arm in WIDE_ARMS for rate in RATES}
+
+
+@measurement(
+    seeds=4,
+    coords={"arm": WIDE_ARMS, "rate": RATES},
+    trainings=wide_trainings,
+    repeat="opening",
+    tolerance={"accuracy": 0.2},
+)
+def wide(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
+    """One layer with eight heads as wide as the single one: with the scale and without."""
+    found = [
+        [evaluate(runs[arm, rate].model, LOOKUP, seed=seed).accuracy for rate in RATES]
+        for arm in WIDE_ARMS
+    ]
+    return {"accuracy": (("arm", "rate"), found)}
+
+
 APART = ("start", "steps")
 
 
