@@ -56,8 +56,8 @@ def at_a_desk(contexts):
 def open_at(built, contexts, at_a_desk):
     """Show the Scorecard at a fragment; complaints of the page fail.
 
-    The page of a desk is one for all, and goes to the fragment as to any other part of it. Where `anew` is true, and
-    for all other settings, the page is loaded.
+    The page of a desk is one for all, and goes to the fragment as to any other part of it. Where `anew` is
+    true, and for all other settings, the page is loaded.
     """
     complaints, watched = [], []
 

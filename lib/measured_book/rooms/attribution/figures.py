@@ -34,9 +34,9 @@ TEXT: Mapping[str, str] = {
     "integrated from mean": "integrated, from the mean",
     "attention times gradient": "attention times gradient",
     "relevance rollout": "relevance, rolled out",
-    "zero": "spoil: zero",
-    "mean": "spoil: mean",
-    "resample": "spoil: another token",
+    "zero": "corrupt: zero",
+    "mean": "corrupt: mean",
+    "resample": "corrupt: another token",
     "delete": "delete",
     "restore": "restore",
 }
@@ -264,7 +264,7 @@ def plot_complete(complete: Dataset) -> Figure:
 
 @themed
 def plot_both_or_either(found: Dataset, copies: Dataset) -> Figure:
-    """Draw what spoiling and restoring one token find: (a) where both are needed, (b) where either will do.
+    """Draw what corrupting and restoring one token find: (a) where both are needed, (b) where either will do.
 
     Args:
         found: the result ``found``.
@@ -275,8 +275,8 @@ def plot_both_or_either(found: Dataset, copies: Dataset) -> Figure:
         known_areas(found, [f"two hops {depth}" for depth in DEPTHS["two hops"]]),
         copies.area.mean("depth"),
     )
-    rows = {"spoil one": "resample", "restore one": "restore"}
-    concepts = {"spoil one": "attention", "restore one": "residual"}
+    rows = {"corrupt one": "resample", "restore one": "restore"}
+    concepts = {"corrupt one": "attention", "restore one": "residual"}
     for panel, values in zip(axes, panels, strict=True):
         groups = {text: values.sel(by=name).values for text, name in rows.items()}
         seed_strip(panel, groups, label="area under the curve", concepts=concepts, reference=0.5)
