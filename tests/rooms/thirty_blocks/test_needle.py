@@ -77,11 +77,11 @@ def test_without_lines_the_text_is_the_same_and_has_no_password() -> None:
     assert "password" not in smollm2().tokenizer.decode(bare.tokens.tolist())
     assert with_lines.questions == bare.questions
     assert torch.equal(with_lines.answers, bare.answers)
-    read = with_lines.starts[1] - with_lines.starts[0] - 12
-    assert torch.equal(
-        bare.tokens[1:read],
-        with_lines.tokens[with_lines.starts[1] - read + 1 : with_lines.starts[1]],
-    )
+    tokens, starts = with_lines.tokens.tolist(), with_lines.starts
+    line = len(with_lines.questions[0]) + len([" word", ".", "\n"])
+    ends = [*starts[1:], len(tokens)]
+    text = [t for start, end in zip(starts, ends, strict=True) for t in tokens[start + line : end]]
+    assert tokens[: starts[0]] + text == bare.tokens.tolist()[: len(tokens) - 5 * line]
 
 
 def test_a_word_is_found_where_it_is_ahead_of_all_others_of_its_set() -> None:

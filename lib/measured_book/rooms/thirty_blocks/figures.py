@@ -68,6 +68,7 @@ GROUPS: Arms = {
     "slow": ("residual", "next eight"),
     "slowest": ("residual", "slowest eight"),
 }
+NEEDLES: Arms = {256: ("residual", "256 tokens"), 1024: ("attention", "1,024 tokens")}
 _TICKS = [1, 5, 10, 15, 20, 25, 30]
 
 
@@ -275,6 +276,26 @@ def plot_far(far: Dataset) -> Figure:
         axes.set_ylim(0, None)
     panes[0].set_ylabel("loss (nats per token)")
     panes[0].legend(fontsize=8)
+    return figure
+
+
+@themed
+def plot_needle(needle: Dataset, needle_apart: Dataset) -> Figure:
+    """Draw what a word costs by the depth of its line, and with positions left out between lines.
+
+    Args:
+        needle, needle_apart: the results of these names.
+    """
+    titles = ("two lengths", "positions left out")
+    figure, (left, right) = panels(
+        1, 2, height=3.0, titles=titles, x="depth of the line", sharey=True
+    )
+    curves(left, needle.nats, "depth", NEEDLES, over="length")
+    left.set_ylabel("nats for the word")
+    left.set_ylim(0, None)
+    left.legend(fontsize=8)
+    curves(right, needle_apart.nats.isel(gap=-1), "depth", SCHEMES, over="scheme")
+    right.legend(fontsize=8)
     return figure
 
 

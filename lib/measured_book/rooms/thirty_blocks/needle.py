@@ -81,7 +81,8 @@ def haystack(seed: int, length: int, *, lines: bool = True, which: str = "judgin
     )
     said = [encode(LINE.format(city=c, word=w)) for c, w in zip(cities, words, strict=True)]
     room = length - 1 - (sum(map(len, said)) if lines else 0)
-    text = draw(seed, KINDS[seed // 10 % len(KINDS)], 1, room)[0].tolist()
+    # The whole length is drawn either way: which passages there are to draw from depends on it.
+    text = draw(seed, KINDS[seed // 10 % len(KINDS)], 1, length - 1)[0].tolist()
     tokens: list[int] = with_first(torch.empty(1, 0, dtype=torch.long), "end")[0].tolist()
     starts, read = [], 0
     for depth, line in zip(DEPTHS, said, strict=True):
