@@ -222,3 +222,39 @@ def needle_apart(seed: int) -> dict[str, Any]:
         "found": (axes, torch.stack([torch.stack(one) for one in found])),
         "nats": (axes, torch.stack([torch.stack(one) for one in nats])),
     }
+
+
+FRESH = 2000
+"""What is added to a seed, so that its draw is one that nobody had looked at."""
+AGAIN = ("raw", "interpolated")
+"""Schemes between which ten draws left it open."""
+
+
+@measurement(
+    seeds=60,
+    coords={"length": LENGTHS, "depth": DEPTHS},
+    tolerance={"found": 0.2, "nats": 0.1},
+    pretrained=NEEDS,
+    data=DATA,
+)
+def needle_again(seed: int) -> dict[str, Any]:
+    """Whether a fact is found by its depth, in texts of two lengths, on fresh draws."""
+    found, nats = zip(*(asked_in(haystack(seed + FRESH, n)) for n in LENGTHS), strict=True)
+    return {
+        "found": (("length", "depth"), torch.stack(found)),
+        "nats": (("length", "depth"), torch.stack(nats)),
+    }
+
+
+@measurement(
+    seeds=60,
+    coords={"scheme": AGAIN, "depth": DEPTHS},
+    tolerance={"nats": 0.2},
+    pretrained=NEEDS,
+    data=DATA,
+)
+def needle_apart_again(seed: int) -> dict[str, Any]:
+    """The same with positions left out, as they are and squeezed into the trained length, on fresh draws."""
+    stack = haystack(seed + FRESH, APART)
+    nats = torch.stack([asked_in(stack, SPREAD[-1], scheme)[1] for scheme in AGAIN])
+    return {"nats": (("scheme", "depth"), nats)}
