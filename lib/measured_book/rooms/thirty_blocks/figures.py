@@ -284,17 +284,20 @@ def plot_needle(needle: Dataset, needle_apart: Dataset) -> Figure:
     """Draw what a word costs by the depth of its line, and with positions left out between lines.
 
     Args:
-        needle, needle_apart: the results of these names.
+        needle: the result `needle` or `needle_again`.
+        needle_apart: the result of this name.
     """
     titles = ("two lengths", "positions left out")
-    figure, (left, right) = panels(
-        1, 2, height=3.0, titles=titles, x="depth of the line", sharey=True
-    )
-    curves(left, needle.nats, "depth", NEEDLES, over="length")
+    figure, (left, right) = panels(1, 2, height=3.0, titles=titles, x="depth of the line")
+    for length, (concept, _) in NEEDLES.items():
+        half = needle.nats.sel(length=length).quantile((0.25, 0.75), "seed")
+        left.fill_between(half.depth, *half.values, color=COLOURS[concept], alpha=0.2, linewidth=0)
+    curves(left, needle.nats.mean("seed"), "depth", NEEDLES, over="length")
     left.set_ylabel("nats for the word")
-    left.set_ylim(0, None)
+    left.set_ylim(0, 4)
     left.legend(fontsize=8)
     curves(right, needle_apart.nats.isel(gap=-1), "depth", SCHEMES, over="scheme")
+    right.set_ylim(0, None)
     right.legend(fontsize=8)
     return figure
 
