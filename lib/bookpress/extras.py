@@ -46,12 +46,12 @@ def alone_of(code: Iterable[str], *rooms: str) -> dict[str, str]:
     Args:
         code, rooms: as for `extras_of`.
     """
-    from measured_transformer.language.published import PUBLISHED
+    from measured_transformer.language.published import ELSEWHERE, PUBLISHED
 
     texts = _texts(code, rooms)
     return {
         one.module: one.install.removeprefix(_WITHOUT)
-        for name, one in PUBLISHED.items()
+        for name, one in {**PUBLISHED, **ELSEWHERE}.items()
         if one.install.startswith(_WITHOUT) and any(name in text.lower() for text in texts)
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
-from measured_transformer.language.published import PUBLISHED, missing
+from measured_transformer.language.published import ELSEWHERE, PUBLISHED, missing
 from measured_transformer.tasks import standard_library
 from measured_transformer.tasks.corpora import missing_files
 
@@ -23,8 +23,9 @@ def missing_inputs(one: Measurement) -> list[str]:
 def how_to_get(names: Sequence[str]) -> str:
     """What is said of a measurement whose corpus or checkpoint is not here."""
     name = names[0]
-    if name in PUBLISHED:
-        return f"its checkpoint is not here ({name}); {PUBLISHED[name].install}"
+    checkpoints = {**PUBLISHED, **ELSEWHERE}
+    if name in checkpoints:
+        return f"its checkpoint is not here ({name}); {checkpoints[name].install}"
     if name == standard_library.NAME:
         return (
             f"its text is not here (the {name}): Python {platform.python_version()}, as it is installed here, "

@@ -78,6 +78,17 @@ PUBLISHED: Mapping[str, Published] = {
     ),
 }
 """Name -> where its weights are."""
+ELSEWHERE: Mapping[str, Published] = {
+    "rxnmapper": Published(
+        module="rxnmapper",
+        file="models/transformers/albert_heads_8_uspto_all_1310k/pytorch_model.bin",
+        sha256="8541f3f500dae71abe678d546bd035ca946e2d1c819f6b2cf41a97faedd7e6a2",
+        # Without what its program asks for: an older transformers, and a toolkit of chemistry.
+        install="pip install --no-deps rxnmapper==0.4.3",
+        about="the ALBERT of chemical reactions in rxnmapper",
+    ),
+}
+"""Those that `pretrained` does not load, since they read no text: `interop.albert.read_albert` does."""
 
 
 def missing(names: Iterable[str]) -> list[str]:
@@ -89,7 +100,8 @@ def missing(names: Iterable[str]) -> list[str]:
     >>> missing([])
     []
     """
-    return [name for name in names if find_spec(_published(name).module) is None]
+    known = {name: ELSEWHERE[name] if name in ELSEWHERE else _published(name) for name in names}
+    return [name for name, one in known.items() if find_spec(one.module) is None]
 
 
 def _published(name: str) -> Published:

@@ -39,6 +39,7 @@ DRAWN = {
     "plot_sets": ("sets",),
     "plot_repair": ("repair",),
     "plot_far": ("far",),
+    "plot_needle": ("needle_again", "needle_apart"),
     "plot_pairs": ("pairs",),
     "plot_scores": ("scores",),
 }

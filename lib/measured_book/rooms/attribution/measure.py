@@ -60,6 +60,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
+from measured_book.rooms.attribution.atoms import atoms as atoms
+from measured_book.rooms.attribution.atoms import needed as needed
 
 # Models that must look something up -----------------------------------------------------------------
 

@@ -68,6 +68,7 @@ GROUPS: Arms = {
     "slow": ("residual", "next eight"),
     "slowest": ("residual", "slowest eight"),
 }
+NEEDLES: Arms = {256: ("residual", "256 tokens"), 1024: ("attention", "1,024 tokens")}
 _TICKS = [1, 5, 10, 15, 20, 25, 30]
 
 
@@ -275,6 +276,29 @@ def plot_far(far: Dataset) -> Figure:
         axes.set_ylim(0, None)
     panes[0].set_ylabel("loss (nats per token)")
     panes[0].legend(fontsize=8)
+    return figure
+
+
+@themed
+def plot_needle(needle: Dataset, needle_apart: Dataset) -> Figure:
+    """Draw what a word costs by the depth of its line, and with positions left out between lines.
+
+    Args:
+        needle: the result `needle` or `needle_again`.
+        needle_apart: the result of this name.
+    """
+    titles = ("two lengths", "positions left out")
+    figure, (left, right) = panels(1, 2, height=3.0, titles=titles, x="depth of the line")
+    for length, (concept, _) in NEEDLES.items():
+        half = needle.nats.sel(length=length).quantile((0.25, 0.75), "seed")
+        left.fill_between(half.depth, *half.values, color=COLOURS[concept], alpha=0.2, linewidth=0)
+    curves(left, needle.nats.mean("seed"), "depth", NEEDLES, over="length")
+    left.set_ylabel("nats for the word")
+    left.set_ylim(0, 4)
+    left.legend(fontsize=8)
+    curves(right, needle_apart.nats.isel(gap=-1), "depth", SCHEMES, over="scheme")
+    right.set_ylim(0, None)
+    right.legend(fontsize=8)
     return figure
 
 

@@ -21,6 +21,12 @@ from torch.nn import functional as F
 from measured_book.measuring import measurement
 from measured_book.rooms.thirty_blocks.again import largest_again, out_again, place_again
 from measured_book.rooms.thirty_blocks.far import far, pairs
+from measured_book.rooms.thirty_blocks.needle import (
+    needle,
+    needle_again,
+    needle_apart,
+    needle_apart_again,
+)
 from measured_book.rooms.thirty_blocks.order import blocks, middle, runs
 from measured_book.rooms.thirty_blocks.passages import BLOCKS, passages
 from measured_book.rooms.thirty_blocks.repair import repair
@@ -38,6 +44,10 @@ __all__ = [
     "largest_again",
     "lens",
     "middle",
+    "needle",
+    "needle_again",
+    "needle_apart",
+    "needle_apart_again",
     "out_again",
     "pairs",
     "place_again",
