@@ -46,6 +46,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from xarray import Dataset
 
+from measured_book.evidence.kept_weights import packed, unpacked
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 from measured_book.rooms.language_models.identities import (
     DRAWS,
@@ -528,38 +529,15 @@ def writing(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
-def packed(model: Model) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A model's weights, one after the other, in half precision, four to a whole number."""
-    flat = torch.cat([x.detach().flatten() for x in model.state_dict().values()]).half().numpy()
-    return np.pad(flat, (0, -len(flat) % 4)).view(np.int64)
-
-
-def unpacked(words_: np.ndarray[Any, np.dtype[np.int64]]) -> Decoder:
-    """The book's model with weights as `packed` gives them.
-
-    Raises:
-        ValueError: there are more or fewer weights than it has.
-    """
-    model = make_model(MODEL, causal=True, seed=0)
-    assert isinstance(model, Decoder)
-    flat = torch.from_numpy(np.ascontiguousarray(words_, dtype=np.int64).view(np.float16).copy())
-    state = model.state_dict()
-    count = sum(x.numel() for x in state.values())
-    if not count <= len(flat) < count + 4:
-        raise ValueError(f"expected {count} weights, got {len(flat)}")
-    given = flat[:count].float().split([x.numel() for x in state.values()])
-    shaped = {n: w.view(x.shape) for (n, x), w in zip(state.items(), given, strict=True)}
-    model.load_state_dict(shaped)
-    return model.eval()
-
-
 def book_model(kept: Dataset) -> Decoder:
     """The book's language model: the kept weights of its first seed.
 
     Args:
         kept: the result ``kept``.
     """
-    return unpacked(kept.weights.squeeze("seed").values)
+    model = make_model(MODEL, causal=True, seed=0)
+    assert isinstance(model, Decoder)
+    return unpacked(kept.weights.values, model)
 
 
 def text_of(kept: Dataset, way: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
 import torch
 from jaxtyping import Int
 from measured_transformer.models.decoder import Decoder
@@ -12,6 +11,7 @@ from measured_transformer.training.seeding import make_generator
 from measured_transformer.viewer.live import Live, live
 from torch import Tensor
 
+from measured_book.evidence.kept_weights import unpacked
 from measured_book.evidence.results import load_result
 from measured_book.rooms.one_sitting.measure import LENGTH, MODEL, alphabet, encode, part_of
 
@@ -31,17 +31,7 @@ model, kept = gpt(), kept_sentences()"""
 @functools.cache
 def gpt() -> Decoder:
     """The first of the chapter's six models, as it is kept."""
-    kept = load_result("one_sitting", "kept").weights.values.reshape(-1)
-    words = np.ascontiguousarray(kept, dtype=np.int64)
-    flat = torch.from_numpy(words.view(np.float16).copy()).float()
-    model = Decoder(MODEL)
-    state = model.state_dict()
-    sizes = [x.numel() for x in state.values()]
-    parts = flat[: sum(sizes)].split(sizes)
-    model.load_state_dict(
-        {name: part.view(x.shape) for (name, x), part in zip(state.items(), parts, strict=True)}
-    )
-    return model.eval()
+    return unpacked(load_result("one_sitting", "kept").weights.values, Decoder(MODEL))
 
 
 @functools.cache

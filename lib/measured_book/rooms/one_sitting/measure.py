@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from measured_transformer.interop.bare import from_decoder
@@ -31,6 +30,7 @@ from measured_transformer.training.seeding import make_generator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_book.evidence.kept_weights import packed
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
 
 # The text -----------------------------------------------------------------------------------------
@@ -363,6 +363,4 @@ def writing(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
 def kept(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """The weights of the first of the chapter's models, in half precision, four to a whole number."""
     del seed
-    state = runs["gpt"].model.state_dict().values()
-    flat = torch.cat([x.detach().flatten() for x in state]).half().numpy()
-    return {"weights": ("word", np.pad(flat, (0, -len(flat) % 4)).view(np.int64))}
+    return {"weights": ("word", packed(runs["gpt"].model))}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
 import torch
 from jaxtyping import Int
 from measured_transformer.models.config import Config
@@ -13,6 +12,7 @@ from measured_transformer.tasks.byte_pairs import tokens_of
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
+from measured_book.evidence.kept_weights import unpacked
 from measured_book.evidence.results import load_result, results_folder
 
 CONFIG = Config(vocab=256, d_model=96, n_layers=3, n_heads=4, positions="rotary")
@@ -28,18 +28,8 @@ FILE = results_folder("language_models") / "kept.json"
 @functools.cache
 def byte_model() -> Decoder:
     """The language model of the book, as *Language models* has trained and kept it."""
-    kept = load_result("language_models", "kept").weights.values.reshape(-1)
-    words = np.ascontiguousarray(kept, dtype=np.int64)
-    flat = torch.from_numpy(words.view(np.float16).copy()).float()
-    model = Decoder(CONFIG)
-    state = model.state_dict()
-    parts = flat[: sum(x.numel() for x in state.values())].split(
-        [x.numel() for x in state.values()]
-    )
-    model.load_state_dict(
-        {name: part.view(x.shape) for (name, x), part in zip(state.items(), parts, strict=True)}
-    )
-    return model.eval()
+    kept = load_result("language_models", "kept").weights.values
+    return unpacked(kept, Decoder(CONFIG))
 
 
 @functools.cache
