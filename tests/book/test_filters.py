@@ -373,7 +373,9 @@ def test_filtered_on_a_telephone_nothing_is_too_wide_and_all_is_accessible(open_
         assert all(box["left"] >= 0 and box["right"] <= 390 and box["height"] for box in boxes)
         assert boxes[0]["bottom"] <= boxes[1]["top"] + 1, "below one another"
     # What is filtered out is nowhere on the page; axe would go through all of it.
-    page.eval_on_selector_all("table.scorecard tr[hidden]", "rows => rows.forEach(row => row.remove())")
+    page.eval_on_selector_all(
+        "table.scorecard tr[hidden]", "rows => rows.forEach(row => row.remove())"
+    )
     violations = Axe().run(page).response["violations"]
     inside = [
         (violation["id"], node["target"])
