@@ -48,6 +48,10 @@ _EXERCISES = (
     "each in a process of its own: they change with an exercise, and `make check` runs all of those that a "
     "change reaches"
 )
+_CELLS = (
+    "each asks a model of 135 million weights, and some train it: they change with a page or with what they "
+    "call, and `make check` runs those that a change reaches"
+)
 _DERIVED = (
     "what is derived from kept results, once more: it changes with a room's results or claims alone"
 )
@@ -66,6 +70,7 @@ IN_TURN = {
     "tests/measuring/test_work.py::*": _MACHINERY,
     "tests/measuring/test_one_device.py::*": _MACHINERY,
     "tests/book/test_roles.py::*": _MACHINERY,
+    "tests/book/test_real_model_cells.py::test_these_lines_run*": _CELLS,
     "tests/book/test_rooms.py::*": _MACHINERY,
     "tests/book/test_scorecard.py::*": _MACHINERY,
     "tests/bookpress/test_collect.py::*": _MACHINERY,
