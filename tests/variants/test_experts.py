@@ -16,6 +16,7 @@ from measured_transformer.training.stacked import train_stacked
 from measured_transformer.variants.experts import (
     Experts,
     Routed,
+    SigmoidRouted,
     balance_loss,
     capacity,
     operations,
@@ -125,6 +126,27 @@ def test_all_experts_are_a_weighted_sum():
 
 
 # Rules --------------------------------------------------------------------------------------------
+
+
+def test_sigmoid_scores_are_divided_by_the_sum_of_those_asked():
+    torch.manual_seed(0)
+    made = Decoder(Config(vocab=4, d_model=D, n_heads=2, n_layers=1)).double()
+    SigmoidRouted(experts=4, width=3, active=2, normalised=True)(made)
+    made.double()
+    routed, x = made.blocks[0].feedforward, drawn()
+    scores = (x @ routed.router.weight.T).sigmoid()
+    asked = scores.topk(2, -1).indices
+    weights = torch.zeros_like(scores).scatter(-1, asked, scores.gather(-1, asked))
+    weights = (weights / weights.sum(-1, keepdim=True)).repeat_interleave(3, -1)
+    written = routed.down(routed.activate(routed.up(x)) * weights)
+    torch.testing.assert_close(routed(x), written, rtol=0, atol=1e-12)
+
+
+def test_sigmoid_scores_learn():
+    model = Decoder(Config(vocab=4, d_model=8, n_heads=2, n_layers=1))
+    SigmoidRouted(experts=4, width=3, active=2, normalised=True)(model)
+    model(torch.tensor([[0, 1, 2]])).square().sum().backward()
+    assert float(model.blocks[0].feedforward.router.weight.grad.abs().max()) > 0
 
 
 def test_the_most_likely_are_asked():
@@ -237,7 +259,8 @@ def test_biases_rise_where_too_few_ask_and_only_in_training():
 
 @pytest.mark.parametrize(
     "rules",
-    [Routed(4, 3, balance=0.1), Routed(4, 3, push=0.1), Routed(4, 3, active=2, capacity_factor=1.0)],
+    [Routed(4, 3, balance=0.1), Routed(4, 3, push=0.1), Routed(4, 3, active=2, capacity_factor=1.0),
+     SigmoidRouted(4, 3, active=2, normalised=True)],
 )  # fmt: skip
 def test_experts_train_in_a_stack_as_they_do_alone(rules):
     options = {"steps": 5, "learning_rate": 0.01, "batch_size": 8, "prepare": rules}

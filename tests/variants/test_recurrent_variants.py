@@ -15,6 +15,7 @@ from measured_transformer.training.loop import train
 from measured_transformer.training.stacked import train_stacked
 from measured_transformer.variants.recurrent import (
     LSTM,
+    Chrono,
     LinearRecurrence,
     LSTMLayers,
     Recurrent,
@@ -118,6 +119,28 @@ def test_equal_models_are_prepared_alike_and_others_otherwise():
 
     assert torch.equal(weight(1), weight(1))
     assert not torch.equal(weight(1), weight(2))
+
+
+def test_gates_start_as_their_paper_has_it():
+    made = [Decoder(CONFIG) for _ in range(3)]
+    for one, seed in zip(made, (1, 1, 2), strict=True):
+        Chrono(longest=72)(one, seed=seed)
+    layer, same, other = (one.blocks[0].layers[0] for one in made)
+    width = layer.recur.in_features
+    write, keep, rest = layer.read.bias.detach().split((width, width, 2 * width))
+    assert torch.equal(write, -keep)
+    assert not rest.any()
+    times = keep.exp()
+    assert times.min() >= 1
+    assert times.max() <= 71.001
+    assert abs(float(times.mean()) - 36) < 5 * 70 / (12 * width) ** 0.5
+    assert torch.equal(keep, same.read.bias[width : 2 * width])
+    assert not torch.equal(keep, other.read.bias[width : 2 * width])
+
+
+def test_a_distance_of_two_tokens_has_no_times_to_draw():
+    with pytest.raises(ValueError, match="at least 3 tokens, got 2"):
+        Chrono(longest=2)
 
 
 def test_dropout_drops_in_training_alone():

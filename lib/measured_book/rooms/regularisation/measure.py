@@ -460,8 +460,6 @@ def hastened(seed: int, runs: Mapping[float, Run]) -> dict[str, Any]:
 
 FRESH = 5000
 """What is added to the seeds of what is judged anew; the earlier ones had been looked at."""
-
-
 FRESHER = 6000
 """The same for a second set, since the first sixteen had left the rule open."""
 

@@ -25,13 +25,7 @@ from measured_transformer.training.loop import Model, Run, evaluate, make_model
 from measured_transformer.training.schedules import Constant
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.linear import linear
-from measured_transformer.variants.recurrent import (
-    Chrono,
-    Recurrent,
-    linear_recurrence,
-    recurrence,
-    scan,
-)
+from measured_transformer.variants.recurrent import Recurrent, linear_recurrence, recurrence, scan
 from torch import Tensor
 
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
@@ -543,41 +537,6 @@ def quiet(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         "accuracy": (("reader", "gap"), by_gap),
         "course": (("reader", "step"), [run.evaluation_accuracies for run in each]),
     }
-
-
-FILLERS: Mapping[str, GapRecall] = {"words": GAP_TASK, "one": QUIET_TASK}
-"""Fillers drawn at random from keys and values, and one filler repeated."""
-LONGEST = 72
-"""The tokens of a sequence of both tasks."""
-
-
-def chrono_trainings(seed: int) -> dict[str, Job]:
-    """An LSTM whose gates start as Tallec and Ollivier have it, over both kinds of fillers."""
-    jobs = {}
-    for name, task in FILLERS.items():
-        config, options = kind("LSTM", task.vocab)
-        given = {"batch_size": 32, **options, "prepare": Chrono(LONGEST, dropout=config.dropout)}
-        search = Search(
-            f"recurrent-{name}-chrono", config, task, RATES, tuning_seeds(2), FAR_STEPS, given
-        )
-        rate = tuned(search)
-        jobs[name] = job(config, task, seed, steps=FAR_STEPS, learning_rate=rate, **given)
-    return jobs
-
-
-@measurement(
-    seeds=SEEDS,
-    coords={"fillers": tuple(FILLERS), "gap": GAPS},
-    trainings=chrono_trainings,
-    repeat="opening",
-)
-def chrono(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Recall over gaps by an LSTM whose gates start as Tallec and Ollivier have it: right answers by gap."""
-    found = [
-        [right_over(runs[name].model, gap, seed, task) for gap in GAPS]
-        for name, task in FILLERS.items()
-    ]
-    return {"accuracy": (("fillers", "gap"), found)}
 
 
 def steps_to(run: Run, level: float) -> float:
