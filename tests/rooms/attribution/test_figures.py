@@ -16,6 +16,7 @@ DRAWN = {
     "plot_complete": lambda: figures.plot_complete(RESULTS["complete"]),
     "plot_both_or_either": lambda: figures.plot_both_or_either(RESULTS["found"], RESULTS["copies"]),
     "plot_heads": lambda: figures.plot_heads(RESULTS["parts"]),
+    "plot_atoms": lambda: figures.plot_atoms(RESULTS["atoms"]),
 }
 
 

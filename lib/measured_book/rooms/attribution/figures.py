@@ -13,6 +13,7 @@ from measured_transformer.viewer.style import COLOURS, look, theme, themed
 from xarray import DataArray, Dataset
 
 from measured_book.figures.plots import panel_letters, seed_lines, seed_strip, subplots
+from measured_book.rooms.attribution.chemistry import KNOWN
 from measured_book.rooms.attribution.measure import (
     DEPTHS,
     METHODS,
@@ -320,4 +321,56 @@ def plot_heads(parts: Dataset) -> Figure:
         panel.set_ylabel("rise of the loss, in nats")
     axes[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
     panel_letters(axes)
+    return figure
+
+
+_TRACED = {
+    "position": ("order of writing", "none"),
+    "rollout": ("rollout", "attention"),
+    "gradient times input": ("gradient times input", "ffn"),
+    "gradient": ("gradient, length", "ffn"),
+    "deletion": ("deletion", "residual"),
+    "attention largest": ("attention, largest", "attention"),
+    "attention mean": ("attention, mean", "attention"),
+    "one head": ("one head", "attention"),
+}
+
+
+@themed
+def plot_atoms(atoms: Dataset) -> Figure:
+    """Draw how often each head traces atoms, by block, and how often other ways do.
+
+    Args:
+        atoms: the result ``atoms``.
+    """
+    figure, (left, right) = subplots(2, 1, height=2.7)
+    trained, control = (atoms.heads.mean("seed").sel(state=name) for name in atoms.state.values)
+    known = int(atoms["head"].values[KNOWN[1]])
+    for head in atoms["head"].values:
+        told = head == known
+        left.plot(
+            atoms.block,
+            trained.sel(head=head),
+            color=COLOURS["attention"] if told else COLOURS["none"],
+            linewidth=2.4 if told else 1,
+            marker="o" if told else None,
+            zorder=3 if told else 2,
+        )
+    left.plot(
+        atoms.block, control.sel(head=known), color=theme().ink, linestyle="--", linewidth=1.5
+    )
+    left.text(9, 0.78, f"head {known}", color=COLOURS["attention"])
+    left.text(6, 0.02, f"dashed: head {known}, directions redrawn", color=theme().ink, fontsize=8)
+    left.set(ylim=(0, 1), xticks=[1, 4, 8, 12], xlabel="block", ylabel="share of atoms traced")
+    found = atoms.found.sel(state="trained")
+    groups = {text: found.sel(by=by).values for by, (text, _) in reversed(_TRACED.items())}
+    seed_strip(
+        right,
+        groups,
+        label="share of atoms traced",
+        concepts=dict(_TRACED.values()),
+        reference=float(found.sel(by="chance").mean()),
+    )
+    right.set_xlim(-0.02, 1.02)
+    panel_letters([left, right])
     return figure
