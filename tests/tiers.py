@@ -64,6 +64,9 @@ IN_TURN = {
     "tests/measuring/test_scheduler.py::*": _MACHINERY,
     "tests/measuring/test_slices.py::*": _MACHINERY,
     "tests/measuring/test_work.py::*": _MACHINERY,
+    "tests/book/test_live_lab.py::*": (
+        "a whole JupyterLab: every run plays with a notebook's output in frames as strict as any notebook's"
+    ),
     "tests/book/test_roles.py::*": _MACHINERY,
     "tests/book/test_rooms.py::*": _MACHINERY,
     "tests/book/test_scorecard.py::*": _MACHINERY,
