@@ -69,6 +69,9 @@ IN_TURN = {
     "tests/measuring/test_slices.py::*": _MACHINERY,
     "tests/measuring/test_work.py::*": _MACHINERY,
     "tests/measuring/test_one_device.py::*": _MACHINERY,
+    "tests/book/test_live_lab.py::*": (
+        "a whole JupyterLab: every run plays with a notebook's output in frames as strict as any notebook's"
+    ),
     "tests/book/test_roles.py::*": _MACHINERY,
     "tests/book/test_real_model_cells.py::test_these_lines_run*": _CELLS,
     "tests/book/test_rooms.py::*": _MACHINERY,

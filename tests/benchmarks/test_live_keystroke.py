@@ -18,9 +18,10 @@ ROOT = Path(__file__).parents[2]
     not (shutil.which("chromium") and find_spec("playwright")),
     reason="times keystrokes in a browser: needs Chromium and playwright",
 )
-def test_it_times_each_place_and_writes_it_down(tmp_path):
+@pytest.mark.parametrize("model", ["bytes", "stories", "heads"])
+def test_it_times_each_place_and_writes_it_down(tmp_path, model):
     path = tmp_path / "live.json"
-    asked = ["--count", "1", "--slower", "1", "--json", str(path)]
+    asked = ["--count", "1", "--slower", "1", "--models", model, "--json", str(path)]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.live", *asked],
         cwd=ROOT,
@@ -32,5 +33,6 @@ def test_it_times_each_place_and_writes_it_down(tmp_path):
     assert "at the beginning" in done.stdout
     rows = json.loads(path.read_text("utf-8"))
     places = ["at the end", "in the middle", "at the beginning"]
-    assert [row["letter"] for row in rows] == places * 2
-    assert all(row["keystroke"] > row["model"] > 0 for row in rows)
+    assert [row["token"] for row in rows] == places * 2
+    assert {row["tokens"] for row in rows} == {64}
+    assert all(row["keystroke"] > row["model alone"] > 0 for row in rows)

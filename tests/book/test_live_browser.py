@@ -21,6 +21,8 @@ from measured_transformer.viewer.live import live, live_choice
 
 WORDS = ["the", "cat", "saw", "dogs", "and", "<b>ran</b>"]
 CONFIG = Config(vocab=6, d_model=24, n_layers=2, n_heads=3, positions="rotary")
+LOOKS = [(1000, "light"), (360, "dark")]
+"""What a page is looked at in: contrast is a matter of the theme, room of the width, nothing of both."""
 
 
 def model_of(config):
@@ -34,12 +36,14 @@ def model_of(config):
 
 @pytest.fixture(scope="module")
 def shown():
-    """A model of words, and one of bytes."""
+    """A model of words, and one of bytes, which borrows the other's drawing."""
     of_words = live(
         model_of(CONFIG), ["the cat saw dogs and", "dogs saw"], tokens=WORDS, title="Of words"
     )
     byte_config = CONFIG.replace(vocab=256, positions="learned", max_length=80)
-    return of_words, live(model_of(byte_config), ["a cat, a cat", "zz"], title="Of bytes")
+    of_bytes = live(model_of(byte_config), ["a cat, a cat", "zz"], title="Of bytes")
+    vars(of_bytes)["static"] = of_words.static
+    return of_words, of_bytes
 
 
 @pytest.fixture(scope="module")
@@ -48,39 +52,67 @@ def files_of(tmp_path_factory, shown):
     return [each.save(folder / f"{at}.html") for at, each in enumerate(shown)]
 
 
-@pytest.fixture
-def opened(browser, files_of):
-    """Open a page; whatever it asks for or complains about fails."""
-    contexts, complaints = [], []
+class Watched:
+    """Pages; whatever one of them asks for or complains about is written down."""
 
-    def open_page(which=0, width=1000, theme="light", before="", hash="", path=None, **more):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, **more
-        )
-        contexts.append(context)
+    def __init__(self, browser):
+        self.browser, self.complaints = browser, []
+
+    def page(self, context):
         context.set_default_timeout(20_000)
         page = context.new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on(
-            "request",
-            lambda request: (
-                None
-                if request.url.startswith(("file:", "data:", "blob:"))
-                else complaints.append(request.url)
-            ),
-        )
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("request", self.asked)
+        return page
+
+    def asked(self, request):
+        if not request.url.startswith(("file:", "data:", "blob:", "about:")):
+            self.complaints.append(request.url)
+
+
+@pytest.fixture(scope="module")
+def usual(browser):
+    """A page of the usual width, in the light theme, which every test loads anew."""
+    watched = Watched(browser)
+    context = browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme="light")
+    yield watched, watched.page(context)
+    context.close()
+
+
+@pytest.fixture
+def opened(browser, usual, files_of):
+    """Open a page; whatever it asks for or complains about fails.
+
+    The usual page is the same one whenever it is opened; one that is unlike it is in a context of its own.
+    """
+    watched, usual_page = usual
+    watched.complaints.clear()
+    contexts = []
+
+    def open_page(which=0, width=1000, theme="light", before="", hash="", path=None, **more):
+        if (width, theme, before, more) == (1000, "light", "", {}):
+            page = usual_page
+            page.goto("about:blank")
+            page.emulate_media(media="screen")
+        else:
+            context = browser.new_context(
+                viewport={"width": width, "height": 900}, color_scheme=theme, **more
+            )
+            contexts.append(context)
+            page = watched.page(context)
         if before:
             page.add_init_script(before)
         page.goto((path or files_of[which]).as_uri() + hash)
         if more.get("java_script_enabled", True):
             page.locator(".lm-strip button").first.wait_for()
+            settled(page)
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert watched.complaints == []
 
 
 def readout(page):
@@ -93,7 +125,8 @@ def type_in(page, text):
 
 
 def settled(page):
-    page.wait_for_timeout(250)
+    """Wait until what was asked last is answered."""
+    page.wait_for_function("!document.querySelector('.lm-live[data-busy]')")
 
 
 def off(page, label):
@@ -181,6 +214,58 @@ def test_heads_lens_and_ledger_are_told(opened, shown):
     assert f"{length:.2f}" in panel.get_by_role("row", name="layer 1, network").inner_text()
 
 
+@torch.no_grad()
+def test_each_part_alone_is_missed_as_the_library_says(opened, shown):
+    page, model = opened(), shown[0].model
+    panel = tab(page, "One by one")
+    whole = wanted(model, [0, 1, 2, 3, 4])
+    cells = panel.locator("tbody td").all_inner_texts()
+    assert len(cells) == 2 * (3 + 1)
+    parts = []
+    for block in ("blocks.0", "blocks.1"):
+        parts += [Component(f"{block}.attention.mixed", head) for head in range(3)]
+        parts.append(Component(f"{block}.feedforward.out"))
+    changing = 0
+    for part, cell in zip(parts, cells, strict=True):
+        with ablated(model, [part], "zero"):
+            left = wanted(model, [0, 1, 2, 3, 4])
+        moved_by = float((whole * np.log(whole / left)).sum())
+        assert abs(float(cell.split()[0]) - moved_by) < 6e-4
+        is_other = left.argmax() != whole.argmax()
+        assert ("\u2192" in cell) == is_other
+        assert not is_other or cell.endswith(f"\u201c{WORDS[left.argmax()]}\u201d")
+        changing += is_other
+    said = panel.inner_text()
+    assert f"{changing} of 8 parts" in said if changing else "No part" in said
+    page.get_by_label("Number", exact=True).select_option("cost")
+    settled(page)
+    off(page, "layer 1, head 0")
+    cost = re.search(r"costs ([+\u2212][\d.]+) nats", readout(page))[1]
+    assert panel.locator("tbody td").nth(4).inner_text().split()[0] == cost
+
+
+def test_the_numbers_at_any_tap_are_the_library_s(opened, shown):
+    page, model = opened(), shown[0].model
+    panel = tab(page, "Numbers")
+    tap = "blocks.1.feedforward.neurons"
+    page.get_by_label("Numbers at").select_option(tap)
+    settled(page)
+    page.locator(".lm-strip button").nth(2).click()
+    settled(page)
+    with torch.no_grad(), capture(model, tap) as seen:
+        model(torch.tensor([[0, 1, 2, 3, 4]]))
+    right = seen[tap][0, 2].numpy()
+    told = [float(each.replace("\u2212", "-")) for each in panel.locator("td").all_inner_texts()]
+    assert np.allclose(told, right, atol=6e-4)
+    assert f"has {len(right)} numbers of length {np.linalg.norm(right):.2f}" in panel.inner_text()
+    off(page, "layer 0, head 1")
+    assert panel.locator("thead th").all_inner_texts() == ["number", "whole model", "changed"]
+    page.get_by_role("button", name="Share").click()
+    address = page.get_by_label("Address of this state").first.input_value()
+    other = opened(hash=address[address.index("#") :])
+    assert other.get_by_label("Numbers at").input_value() == tap
+
+
 def test_patch_steer_and_rules_are_told_in_words(opened):
     page = opened()
     whole = chances(page, 0)
@@ -198,8 +283,16 @@ def test_patch_steer_and_rules_are_told_in_words(opened):
     assert "steered by +2.00; no causal mask" in readout(page)
     assert chances(page, 1) != whole
     page.get_by_label("Put at position (none: all)").fill("40")
-    page.get_by_text("The text has no position 40.").wait_for()
+    page.get_by_text("The text has no position 40: it has 5 tokens, 0 to 4.").wait_for()
     assert page.get_by_role("alert").filter(has_text="position 40").is_visible()
+    assert "has no answer" in readout(page), "and none of before stays, as if it were one"
+    assert page.get_by_role("tabpanel").inner_text() == ""
+    page.get_by_label("Put at position (none: all)").fill("4")
+    page.get_by_text("The second sentence has no position 4: its last one is 3.").wait_for()
+    assert page.get_by_text("It has 4 tokens, at positions 0 to 3.").is_visible()
+    page.get_by_label("From its position (none: the same)").fill("3")
+    settled(page)
+    assert "steered by +2.00" in readout(page)
 
 
 def test_predict_first_then_reveal(opened):
@@ -444,8 +537,7 @@ def test_everything_is_reached_by_keyboard(opened):
     assert page.get_by_role("status").last.text_content().startswith("Position 0")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1000, 360])
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_accessible_and_never_wider_than_the_screen(opened, width, theme):
     from axe_playwright_python.sync_playwright import Axe
 
@@ -522,13 +614,13 @@ MERGES = learn_merges((STORY * 3).encode(), 30)
 
 
 @pytest.fixture(scope="module")
-def of_pieces():
+def of_pieces(shown):
     """A model of pieces in eight bits, with a tuned lens, of which a reader sees four views."""
     model = model_of(CONFIG.replace(vocab=256 + len(MERGES)))
     torch.manual_seed(1)
     weight = torch.randn(3, 24, 24) * torch.tensor([0.5, 0.5, 0.0])[:, None, None]
     lens = TunedLens(weight, torch.zeros(3, 24), (np.zeros(3), np.zeros(3)))
-    return live(
+    found = live(
         model,
         [STORY, "Tom"],
         merges=MERGES,
@@ -538,6 +630,8 @@ def of_pieces():
         experiments=("off", "patch"),
         title="Of pieces",
     )
+    vars(found)["static"] = shown[0].static
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -671,8 +765,7 @@ def test_the_tuned_lens_of_the_page_is_the_library_s(opened, choice, of_pieces):
         assert np.allclose(told, best.values, atol=6e-3)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1000, 360])
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_a_choice_is_accessible_and_never_wider_than_the_screen(opened, choice, width, theme):
     from axe_playwright_python.sync_playwright import Axe
 

@@ -11,6 +11,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 import torch
+from in_page import PACKING, gap, taken
 from measured_transformer import Config, Decoder
 from measured_transformer.analysis.ablation import Component, ablated
 from measured_transformer.analysis.lens import TunedLens, lens_logits
@@ -73,7 +74,8 @@ def lens_of(model):
 def page(browser):
     page = browser.new_page()
     engine = files("measured_transformer.viewer").joinpath("live_engine.js").read_text("utf-8")
-    page.add_script_tag(content=f"{engine}\nwindow.engine = liveEngine(); window.models = {{}};")
+    start = "window.engine = liveEngine(); window.models = {};"
+    page.add_script_tag(content=f"{engine}\n{start}{PACKING}")
     page.evaluate(
         """() => {
           window.unpacked = ([name, told, text]) => {
@@ -86,7 +88,7 @@ def page(browser):
             const how = engine.changesOf(model, experiment, tokens.length);
             const run = engine.forward(model, tokens, how);
             const width = (tap) => run.taps[tap].length / run.room;
-            return wanted.map((tap) => Array.from(run.taps[tap].subarray(0, tokens.length * width(tap))));
+            return handed(wanted.map((tap) => run.taps[tap].subarray(0, tokens.length * width(tap))));
           };
         }"""
     )
@@ -127,20 +129,13 @@ def experiment(**given):
 
 
 def ran(page, name, tokens, told, wanted=("logits",)):
-    return [
-        np.array(each)
-        for each in page.evaluate("(given) => run(given)", [name, tokens, told, list(wanted)])
-    ]
+    return taken(page.evaluate("(given) => run(given)", [name, tokens, told, list(wanted)]))
 
 
 def rows(value):
     """A tap's value as the engine has it: (position, head, width), without the batch."""
     value = value[0]
     return (value.transpose(0, 1) if value.ndim == 3 else value).flatten(1).numpy()
-
-
-def gap(found, wanted):
-    return float(np.abs(found.reshape(wanted.shape) - wanted).max())
 
 
 @torch.no_grad()
@@ -251,6 +246,38 @@ def test_ablations_of_any_set(page, models, instead):
             told = experiment(off=off, instead=instead, donor=donor)
             assert gap(ran(page, name, tokens, told)[0], wanted) < CLOSE
             assert np.abs(wanted - logits_of(model, tokens)).max() > 0.01, "something has changed"
+
+
+@pytest.mark.parametrize("instead", ["zero", "mean", "resample"])
+def test_each_part_by_itself(page, models, instead):
+    """Likeliest token, probability, distance and cost, of every head and network, for a page."""
+    for name in ("groups", "sinusoidal"):
+        model, kept = models[name]
+        (tokens,) = sentences(1, model.config.vocab, seed=9)
+        position, donor = len(tokens) // 2, 3
+        told = experiment(off=["0.1"], instead=instead, donor=donor)
+        found = page.evaluate(
+            """([name, tokens, experiment, position]) =>
+              engine.look(models[name], { tokens, experiment, position, want: ["each"] }).each""",
+            [name, tokens, told, position],
+        )
+        places = [f"{layer}.{what}" for layer in range(2) for what in [*range(4), "n"]]
+        assert [each["place"] for each in found] == places
+        cut = (kept[[donor]] if instead == "resample" else kept)[:, : len(tokens)]
+        batch = Batch(cut, cut, torch.ones_like(cut, dtype=torch.bool))
+        order = torch.tensor([0]) if instead == "resample" else None
+        given = {} if instead == "zero" else {"reference": batch, "order": order}
+        before = torch.tensor(logits_of(model, tokens)).double().log_softmax(-1)
+        after = torch.tensor(tokens[1:])[:, None]
+        for each in found:
+            with ablated(model, components([each["place"]]), instead, **given):
+                left = torch.tensor(logits_of(model, tokens)).double().log_softmax(-1)
+            moved_by = (before.exp() * (before - left))[position].sum()
+            cost = (before[:-1] - left[:-1]).gather(-1, after).mean()
+            assert each["token"] == int(left[position].argmax())
+            assert each["chance"] == pytest.approx(float(left[position].exp().max()), abs=CLOSE)
+            assert each["moved"] == pytest.approx(float(moved_by), abs=CLOSE)
+            assert each["cost"] == pytest.approx(float(cost), abs=CLOSE)
 
 
 @torch.no_grad()

@@ -19,25 +19,49 @@ KINDS = list(kinds())
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory):
-    """All levers on one page."""
-    path = live_lever(KINDS[0]).save(tmp_path_factory.mktemp("levers") / "levers.html")
-    more = "".join(live_lever(kind).html for kind in KINDS[1:])
+    """All levers on one page, each with the first one's drawing: the book prints every lever's own."""
+    levers = [live_lever(kind) for kind in KINDS]
+    for other in levers[1:]:
+        vars(other)["static"] = levers[0].static
+    path = levers[0].save(tmp_path_factory.mktemp("levers") / "levers.html")
+    more = "".join(each.html for each in levers[1:])
     path.write_text(path.read_text("utf-8").replace("</main>", f"{more}</main>"), "utf-8")
     return path
 
 
+@pytest.fixture(scope="module")
+def usual(browser):
+    """A page of the usual width, in the light theme, which every test loads anew; its complaints."""
+    complaints = []
+    context = browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme="light")
+    yield watched(context, complaints), complaints
+    context.close()
+
+
+def watched(context, complaints):
+    """A new page; whatever it complains about is written down."""
+    page = context.new_page()
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text))
+    return page
+
+
 @pytest.fixture
-def opened(browser, page_file):
-    contexts, complaints = [], []
+def opened(browser, usual, page_file):
+    usual_page, complaints = usual
+    complaints.clear()
+    contexts = []
 
     def open_page(width=1000, theme="light", **more):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, **more
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text))
+        if (width, theme, more) == (1000, "light", {}):
+            page = usual_page
+            page.emulate_media(media="screen")
+        else:
+            context = browser.new_context(
+                viewport={"width": width, "height": 900}, color_scheme=theme, **more
+            )
+            contexts.append(context)
+            page = watched(context, complaints)
         page.goto(page_file.as_uri())
         return page
 
@@ -72,13 +96,14 @@ def values(seen):
     return {name: np.array(each) for name, each in seen.get("series") or seen["arrows"]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_begins_with_what_the_library_computes(opened, kind):
-    found = values(cell(opened(), kind).evaluate("each => each.seen"))
-    wanted = live_lever(kind).seen
-    assert found.keys() == wanted.keys()
-    for name in wanted:
-        assert np.allclose(found[name], wanted[name], atol=1e-6)
+def test_each_begins_with_what_the_library_computes(opened):
+    page = opened()
+    for kind in KINDS:
+        found = values(cell(page, kind).evaluate("each => each.seen"))
+        wanted = live_lever(kind).seen
+        assert found.keys() == wanted.keys(), kind
+        for name in wanted:
+            assert np.allclose(found[name], wanted[name], atol=1e-6), (kind, name)
 
 
 def test_softmax_at_another_temperature(opened):
@@ -194,8 +219,23 @@ def test_a_key_moves_a_lever_and_what_is_seen_is_said(opened):
     assert cell(page, "softmax").get_by_role("img").get_attribute("aria-label") == said
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1000, 360])
+def test_every_lever_of_every_cell_obeys_a_key(opened):
+    page = opened()
+    for kind in KINDS:
+        box = cell(page, kind)
+        for control in box.locator(".lm-levers :is(input, select)").all():
+            before = box.evaluate("each => JSON.stringify([each.seen, each.innerText])")
+            control.focus()
+            kind_of = control.evaluate("each => each.type")
+            keys = {"checkbox": ["Space"], "range": ["ArrowLeft", "ArrowRight", "ArrowRight"]}
+            moved_by = []
+            for key in keys.get(kind_of, ["ArrowDown", "ArrowUp", "ArrowUp"]):
+                page.keyboard.press(key)
+                moved_by.append(box.evaluate("each => JSON.stringify([each.seen, each.innerText])"))
+            assert set(moved_by) != {before}, (kind, control.get_attribute("aria-label"))
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1000, "light"), (360, "dark")])
 def test_accessible_and_never_wider_than_the_screen(opened, width, theme):
     from axe_playwright_python.sync_playwright import Axe
 

@@ -1,18 +1,17 @@
 """The models that the book's pages serve, beside the library: 50 sentences that no model was trained on.
 
-What the library computes with is what the page has: weights, kept sentences and lens come out of the served
-bytes, and nothing else is given to it.
+The page has nothing but the bytes that it is served: weights, kept sentences and lens come out of them.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 from importlib.resources import files
 
-import numpy as np
 import pytest
 import torch
-from bs4 import BeautifulSoup
+from in_page import PACKING, gap, taken
 from measured_book.rooms.one_sitting.live import live_heads
 from measured_book.rooms.workbench.live import live_byte_model, live_story_model
 from measured_transformer.analysis.ablation import Component, ablated
@@ -26,32 +25,49 @@ from measured_transformer.tasks.task import Batch
 CLOSE = 1e-4
 SERVED = {"bytes": live_byte_model, "stories": live_story_model, "heads": live_heads}
 SENTENCES = 50
-MOST = {"bytes": 1.45e6, "stories": 2e6, "heads": 0.5e6}
+MOST = {"bytes": 1.35e6, "stories": 1.05e6, "heads": 0.3e6}
 """Bytes that a page fetches, at most."""
 
 
-@pytest.fixture(scope="module", params=SERVED)
-def served(request, browser):
-    """A live model, its weights' script as a page has it, and a page that has unpacked them."""
-    bench = SERVED[request.param]()
-    soup = BeautifulSoup(bench.html, "html.parser")
-    text = soup.select_one(".lm-weights").string.strip()
+@pytest.fixture(scope="module")
+def page(browser):
+    """A page with the engine, for all models."""
     page = browser.new_page()
     engine = files("measured_transformer.viewer").joinpath("live_engine.js").read_text("utf-8")
-    page.add_script_tag(content=f"{engine}\nwindow.engine = liveEngine();")
+    page.add_script_tag(content=f"{engine}\nwindow.engine = liveEngine();{PACKING}")
+    page.evaluate(
+        """() => {
+          // Taps of a run of the model under an experiment, without the room for longer texts.
+          const ran = (tokens, experiment, taps) => {
+            const run = engine.forward(model, tokens, engine.changesOf(model, experiment, tokens.length));
+            const upTo = (rows) => tokens.length * (rows.length / run.room);
+            return taps.map((tap) => run.taps[tap].subarray(0, upTo(run.taps[tap])));
+          };
+          // All that is asked about a sentence: logits and a pattern, the lenses, and logits of experiments.
+          window.asked = ([tokens, pattern, depth, lenses, experiments]) => {
+            const run = engine.forward(model, tokens);
+            const whole = { changes: [], switches: [] };
+            return handed([...ran(tokens, {}, ["logits", pattern]),
+              ...lenses.map((tuned) => engine.lens(model, run, whole, depth, tuned)),
+              ...experiments.flatMap((experiment) => ran(tokens, experiment, ["logits"]))]);
+          };
+        }"""
+    )
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module", params=SERVED)
+def served(request, page):
+    """The name of a live model, the model, and a page that has unpacked it."""
+    bench = SERVED[request.param]()
     page.evaluate(
         """([told, text]) => {
           window.model = engine.unpack(told, Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer);
-          window.ran = (tokens, experiment, taps) => {
-            const run = engine.forward(model, tokens, engine.changesOf(model, experiment, tokens.length));
-            const upTo = (rows) => tokens.length * (rows.length / run.room);
-            return taps.map((tap) => Array.from(run.taps[tap].subarray(0, upTo(run.taps[tap]))));
-          };
         }""",
-        [bench._data["packed"], text],
+        [bench._data["packed"], base64.b64encode(bench.packed).decode()],
     )
-    yield request.param, bench, page, text
-    page.close()
+    return request.param, bench, page
 
 
 def sentences(bench):
@@ -59,70 +75,49 @@ def sentences(bench):
     return [row[: 4 + i % 45].tolist() for i, row in enumerate(bench.kept[:SENTENCES])]
 
 
-def ran(page, tokens, taps, **experiment):
-    told = {"off": [], "instead": "zero", "donor": 0, "patch": None, "steer": None, "switches": []}
-    found = page.evaluate(
-        "([tokens, experiment, taps]) => ran(tokens, experiment, taps)",
-        [tokens, told | experiment, taps],
-    )
-    return [np.array(each, np.float64) for each in found]
-
-
-def gap(found, wanted):
-    return float(np.abs(found.reshape(wanted.shape) - wanted.double().numpy()).max())
-
-
 @torch.no_grad()
 def test_logits_patterns_lenses_ablations_and_patches(served):
-    _, bench, page, _ = served
+    _, bench, page = served
     model = bench.model
     last = model.config.n_layers - 1
     pattern, stream = f"blocks.{last}.attention.pattern", f"blocks.{last - 1}.residual_post"
+    lenses = [False, *([True] if bench.lens else [])]
     worst = dict.fromkeys(("logits", "pattern", "lens", "ablation", "patch"), 0.0)
     rows = sentences(bench)
     assert len(rows) == SENTENCES
     for i, tokens in enumerate(rows):
         given, n = torch.tensor([tokens]), len(tokens)
+        other, head = rows[(i + 1) % SENTENCES], i % model.config.n_heads
+        place = min(n, len(other)) - 1
+        cut = {"off": [f"0.{head}", "1.n"], "instead": "mean"}
+        patch = {"tokens": other, "tap": stream, "head": None, "position": place, "row": place}
+        found = page.evaluate(
+            "(given) => asked(given)", [tokens, pattern, last, lenses, [cut, {"patch": patch}]]
+        )
+        logits, looked, *read, without, patched = taken(found)
         with capture(model, pattern, stream) as seen:
-            logits = model(given)[0]
-        found, looked = ran(page, tokens, ["logits", pattern])
-        worst["logits"] = max(worst["logits"], gap(found, logits))
+            worst["logits"] = max(worst["logits"], gap(logits, model(given)[0]))
         looked = looked.reshape(n, model.config.n_heads, -1)[..., :n]
         worst["pattern"] = max(worst["pattern"], gap(looked, seen[pattern][0].transpose(0, 1)))
-        for tuned in [False, *([True] if bench.lens else [])]:
+        for tuned, one in zip(lenses, read, strict=True):
             states = seen[stream]
             if tuned:
                 states = states + states @ bench.lens.weight[last] + bench.lens.bias[last]
-            read = page.evaluate(
-                """([tokens, depth, tuned]) => {
-                  const run = engine.forward(model, tokens);
-                  return Array.from(engine.lens(model, run, { changes: [], switches: [] }, depth, tuned));
-                }""",
-                [tokens, last, tuned],
-            )
-            worst["lens"] = max(worst["lens"], gap(np.array(read), model.unembed(states)[0]))
-        head = i % model.config.n_heads
-        cut = bench.kept[:, :n]
-        reference = Batch(cut, cut, torch.ones_like(cut, dtype=torch.bool))
+            worst["lens"] = max(worst["lens"], gap(one, model.unembed(states)[0]))
+        kept = bench.kept[:, :n]
+        reference = Batch(kept, kept, torch.ones_like(kept, dtype=torch.bool))
         parts = [Component("blocks.0.attention.mixed", head), Component("blocks.1.feedforward.out")]
         with ablated(model, parts, "mean", reference=reference):
-            wanted = model(given)[0]
-        found = ran(page, tokens, ["logits"], off=[f"0.{head}", "1.n"], instead="mean")[0]
-        worst["ablation"] = max(worst["ablation"], gap(found, wanted))
-        other, place = rows[(i + 1) % SENTENCES], min(n, len(rows[(i + 1) % SENTENCES])) - 1
+            worst["ablation"] = max(worst["ablation"], gap(without, model(given)[0]))
         with capture(model, stream) as seen:
             model(torch.tensor([other]))
         with intervene(model, {stream: at(seen[stream][:, [place]], positions=place)}):
-            wanted = model(given)[0]
-        told = {"tokens": other, "tap": stream, "head": None, "position": place, "row": place}
-        worst["patch"] = max(
-            worst["patch"], gap(ran(page, tokens, ["logits"], patch=told)[0], wanted)
-        )
+            worst["patch"] = max(worst["patch"], gap(patched, model(given)[0]))
     assert max(worst.values()) < CLOSE, worst
 
 
 def test_sampling_with_a_seed_gives_the_library_s_tokens(served):
-    _, bench, page, _ = served
+    _, bench, page = served
     for seed in (0, 7):
         for tokens in sentences(bench)[:3]:
             strategy = Sampling(torch.Generator().manual_seed(seed), temperature=0.8, top_p=0.9)
@@ -135,7 +130,7 @@ def test_sampling_with_a_seed_gives_the_library_s_tokens(served):
 
 
 def test_texts_are_cut_in_the_page_as_in_the_library(served):
-    name, bench, page, _ = served
+    name, bench, page = served
     if name != "stories":
         pytest.skip("bytes and characters need no merges")
     from measured_book.rooms.workbench.stories import encoded, told
@@ -153,7 +148,7 @@ def test_texts_are_cut_in_the_page_as_in_the_library(served):
 
 
 def test_what_a_page_fetches_is_small(served):
-    name, bench, _, text = served
-    assert len(text) < MOST[name]
+    name, bench, _ = served
+    assert len(base64.b64encode(bench.packed)) < MOST[name]
     data = {key: value for key, value in bench._data.items() if key != "packed"}
     assert len(re.sub(r"\s", "", str(data))) < 80_000, "names and merges stand in the page itself"

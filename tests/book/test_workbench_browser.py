@@ -17,6 +17,8 @@ HOSTILE = [
     "\u0645\u0631\u062d",
 ]
 CONFIG = Config(vocab=6, d_model=24, n_layers=2, n_heads=3, positions="rotary")
+LOOKS = [(1000, "light"), (390, "dark")]
+"""What a page is looked at in: contrast is a matter of the theme, room of the width, nothing of both."""
 
 
 @pytest.fixture(scope="module")
@@ -44,28 +46,50 @@ def page_file(tmp_path_factory, benches):
     return path
 
 
-@pytest.fixture
-def open_benches(browser, page_file):
-    """Open the page; whatever it asks for or complains about fails."""
-    opened, complaints = [], []
+@pytest.fixture(scope="module")
+def usual(browser):
+    """A page of the usual width, in the light theme, which every test loads anew; its complaints."""
+    complaints = []
+    context = browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme="light")
+    yield watched(context, complaints), complaints
+    context.close()
+
+
+def watched(context, complaints):
+    """A new page; whatever it asks for or complains about is written down."""
 
     def went(request):
-        if not request.url.startswith(("file:", "data:", "blob:")):
+        if not request.url.startswith(("file:", "data:", "blob:", "about:")):
             complaints.append(request.url)
 
+    context.set_default_timeout(10_000)
+    page = context.new_page()
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("request", went)
+    return page
+
+
+@pytest.fixture
+def open_benches(browser, usual, page_file):
+    """Open the page; whatever it asks for or complains about fails."""
+    usual_page, complaints = usual
+    complaints.clear()
+    opened = []
+
     def open_page(width=1000, theme="light", scripts=True, **more):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme=theme,
-            java_script_enabled=scripts,
-            **more,
-        )
-        opened.append(context)
-        context.set_default_timeout(10_000)
-        page = context.new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("request", went)
+        if (width, theme, scripts, more) == (1000, "light", True, {}):
+            page = usual_page
+            page.emulate_media(media="screen")
+        else:
+            context = browser.new_context(
+                viewport={"width": width, "height": 900},
+                color_scheme=theme,
+                java_script_enabled=scripts,
+                **more,
+            )
+            opened.append(context)
+            page = watched(context, complaints)
         page.goto(page_file.as_uri())
         if scripts:
             page.wait_for_function("document.querySelectorAll('.wb-live').length === 3")
@@ -240,8 +264,7 @@ def test_everything_is_reached_and_chosen_by_keyboard(open_benches, benches):
     assert bench.get_by_role("tabpanel", name="Stream").is_visible(), "other keys are the browser's"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1000, 390])
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_accessible_and_never_wider_than_the_screen(open_benches, width, theme):
     from axe_playwright_python.sync_playwright import Axe
 

@@ -54,7 +54,7 @@ def test_the_page_has_the_weights_rounded_to_half_precision(made):
         found = np.frombuffer(packed, "<f2", weight.numel(), entry["at"]).reshape(entry["shape"])
         assert np.array_equal(found.astype(np.float32), weight.numpy())
         assert torch.equal(weight, own[name].half().float())
-    kept = np.frombuffer(packed, "<u2", made.kept.numel(), told["kept"]["at"])
+    kept = np.frombuffer(packed, "|u1", made.kept.numel(), told["kept"]["at"])
     assert np.array_equal(kept, made.kept.flatten().numpy())
     assert made.kept.shape == (64, 32)
 

@@ -244,7 +244,7 @@
     const near = (token) => bdi(`\u201c${name(token)}\u201d`);
 
     const state = {
-      text: data.texts[0], position: null, layer: 0, head: 0, weighted: false, tuned: false, tab: data.views[0],
+      text: data.texts[0], position: null, layer: 0, head: 0, weighted: false, tuned: false, tab: data.views[0], number: "moved", tap: `blocks.${L - 1}.residual_post`,
       experiment: { off: [], instead: "zero", donor: 0, patch: null, steer: null, switches: [] },
     };
     let cutting = { tokens: [], unknown: [] };
@@ -287,7 +287,8 @@
     const [patchHeadLabel, patchHead] = select("Head", [["", "all"], ...Array.from({ length: H }, (_, h) => [h, h])], "");
     const [patchAtLabel, patchAt] = input("Put at position (none: all)", { type: "number", min: 0, step: 1 });
     const [patchFromLabel, patchFrom] = input("From its position (none: the same)", { type: "number", min: 0, step: 1 });
-    const patchFold = fold("Patch from a second sentence", false, patchLabel, make("div", { class: "lm-row" }, tapLabel, patchHeadLabel), make("div", { class: "lm-row" }, patchAtLabel, patchFromLabel));
+    const patchNote = make("p", { class: "lm-note", hidden: true });
+    const patchFold = fold("Patch from a second sentence", false, patchLabel, patchNote, make("div", { class: "lm-row" }, tapLabel, patchHeadLabel), make("div", { class: "lm-row" }, patchAtLabel, patchFromLabel));
 
     // Where it is led.
     const [towardsLabel, towards] = input("Towards", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
@@ -314,7 +315,7 @@
     // What is seen.
     const readout = make("div", { class: "lm-readout" });
     const guess = make("div", { class: "lm-guess", role: "group", "aria-label": "Predict first", hidden: true });
-    const names = { next: "Next token", heads: "Heads", lens: "Lens", ledger: "Ledger", write: "Write on", luck: "Was that luck?" };
+    const names = { next: "Next token", heads: "Heads", lens: "Lens", ledger: "Ledger", numbers: "Numbers", each: "One by one", write: "Write on", luck: "Was that luck?" };
     const views = data.views.map((key) => [key, names[key]]);
     const { list, panel, show } = tabs(id, "What is seen", views, (key) => { state.tab = key; refresh(); });
     const experimentBox = make("section", { "aria-label": "The experiment" }, make("p", { class: "lm-heading" }, "What if \u2026"),
@@ -378,6 +379,9 @@
       } : null;
       experiment.steer = Number(dose.value) ? { towardsText: towards.value, awayText: away.value, towards: last(towards.value), away: last(away.value), depth: Number(depth.value), dose: Number(dose.value) } : null;
       experiment.switches = rules.filter(([, each]) => each.checked).map(([, each]) => each.value);
+      const long = last(patchText.value).length;
+      patchNote.hidden = !long;
+      patchNote.textContent = `It has ${long} ${data.unit}, at positions 0 to ${long - 1}.`;
       other.hidden = donorNote.hidden = instead.value !== "resample";
       donorNote.textContent = `What stands in comes from kept sentence ${experiment.donor}.`;
       tellLimits(all);
@@ -401,11 +405,13 @@
       read();
       if (asking) { again = true; return; }
       asking = true;
+      box.dataset.busy = "";
       do {
         again = false;
         await once();
       } while (again);
       asking = false;
+      delete box.dataset.busy;
     }
 
     async function once() {
@@ -419,15 +425,21 @@
         readout.replaceChildren("The text is empty: type something, or pick a sentence.");
         return;
       }
-      const given = { tokens: tokens(), experiment: state.experiment, position, want: [state.tab], layer: state.layer, head: state.head, weighted: state.weighted, tuned: state.tuned };
+      const given = { tokens: tokens(), experiment: state.experiment, position, want: [state.tab], layer: state.layer, head: state.head, weighted: state.weighted, tuned: state.tuned, tap: state.tap };
       const began = performance.now();
       try {
         seen = await engine.ask("look", given);
-        seen.tokens = given.tokens;
+        [seen.tokens, seen.tap] = [given.tokens, given.tap];
         wrong.hidden = true;
-      } catch (error) {
+      } catch (error) { // nothing of an earlier answer stays, as if it were one to this
+        [seen, hidden] = [null, null];
         wrong.textContent = error.message;
         wrong.hidden = false;
+        guess.hidden = true;
+        panel.hidden = list.hidden = false;
+        drawStrip({ tokens: given.tokens, position });
+        panel.replaceChildren();
+        readout.replaceChildren("This experiment has no answer: the sentence above the tokens says why.");
         return;
       }
       const took = performance.now() - began;
@@ -474,7 +486,7 @@
     }
 
     function draw() {
-      drawStrip();
+      drawStrip({ tokens: seen.tokens, position: seen.position, shift: seen.changed && !hidden ? seen.shift : null });
       guess.hidden = !hidden;
       panel.hidden = list.hidden = !!hidden;
       if (hidden) {
@@ -486,26 +498,26 @@
       say(readout.textContent);
       if (!codeBox.hidden) tellCode();
       const focused = panel.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-      ({ next: drawNext, heads: drawHeads, lens: drawLens, ledger: drawLedger, write: drawWrite, luck: drawLuck })[state.tab]();
+      ({ next: drawNext, heads: drawHeads, lens: drawLens, ledger: drawLedger, numbers: drawNumbers, each: drawEach, write: drawWrite, luck: drawLuck })[state.tab]();
       if (focused) panel.querySelector(`[data-key="${focused}"]`)?.focus();
     }
 
-    function drawStrip() {
+    // Its tokens; where a prediction has moved, by how much.
+    function drawStrip({ tokens: row, position, shift = null }) {
       const had = strip.contains(document.activeElement);
-      const most = Math.max(...seen.shift, 0.05);
-      while (strip.children.length > seen.n) strip.lastChild.remove();
-      while (strip.children.length < seen.n) strip.append(make("button", { type: "button", role: "radio" }, bdi(""), make("i", { class: "lm-bar", "aria-hidden": "true" })));
+      const most = shift ? Math.max(...shift, 0.05) : 1;
+      while (strip.children.length > row.length) strip.lastChild.remove();
+      while (strip.children.length < row.length) strip.append(make("button", { type: "button", role: "radio" }, bdi(""), make("i", { class: "lm-bar", "aria-hidden": "true" })));
       Array.from(strip.children).forEach((each, at) => {
-        const told = name(seen.tokens[at]);
-        const moved = seen.changed && !hidden ? `, moves by ${plain(seen.shift[at], 2)} nats` : "";
-        each.lastChild.style.setProperty("--lm-share", seen.changed && !hidden ? seen.shift[at] / most : 0);
-        const label = `${at}, ${told}${moved}`;
+        const told = name(row[at]);
+        each.lastChild.style.setProperty("--lm-share", shift ? shift[at] / most : 0);
+        const label = `${at}, ${told}${shift ? `, moves by ${plain(shift[at], 2)} nats` : ""}`;
         if (each.getAttribute("aria-label") === label) return;
         each.firstChild.textContent = told;
         each.setAttribute("aria-label", label);
       });
-      mark(strip, seen.position, "aria-checked");
-      if (had) strip.children[seen.position].focus();
+      mark(strip, position, "aria-checked");
+      if (had) strip.children[position].focus();
     }
 
     function drawGuess() {
@@ -631,6 +643,73 @@
       rows.push(["the stream, in sum", ...cells(before.stream), ...(seen.changed ? cells(after.stream) : [])]);
       panel.replaceChildren(scroll("Ledger", table(`What each part adds to the stream at position ${seen.position}`, heads, rows)),
         ...(sums ? [note("Push: what a part adds by itself to the logit of the whole model\u2019s likeliest token, minus the mean over all tokens, the final norm\u2019s scale held.")] : []));
+    }
+
+    const choice = (text, options, key, changed = () => {}) => {
+      const [label, field] = select(text, options, state[key]);
+      field.dataset.key = key;
+      field.addEventListener("change", () => { state[key] = field.value; changed(); refresh(); });
+      return label;
+    };
+
+    // Any values that the model computes, a row a token.
+    const tapsOfNumbers = engine.names.map(([each]) => each).filter((each) => !/(scores|pattern|head_outputs)$/.test(each));
+    function drawNumbers() {
+      if (!seen.numbers || seen.tap !== state.tap) return; // on its way
+      const { position } = seen;
+      const wide = seen.numbers[0].length / seen.n;
+      const own = seen.numbers.map((all) => all.subarray(position * wide, (position + 1) * wide));
+      const most = Math.max(...seen.numbers.map((all) => all.reduce((high, one) => Math.max(high, Math.abs(one)), 1e-9)));
+      const said = own.map((row, side) => {
+        const [low, high] = [Math.min(...row), Math.max(...row)];
+        return make("p", {}, `${seen.changed ? ["Whole: ", "Changed: "][side] : ""}position ${position}, `, near(seen.tokens[position]), wide > 1
+          ? `, has ${wide} numbers of length ${plain(Math.hypot(...row))}, from ${plain(low)} (number ${row.indexOf(low)}) to ${plain(high)} (number ${row.indexOf(high)}).` : `, has one number, ${plain(row[0], 3)}.`);
+      });
+      const figures = seen.numbers.map((all, side) => {
+        const canvas = make("canvas", { role: "img", "aria-label": `${state.tap}, a row a position; the sentence above says the chosen one in numbers` });
+        paintNumbers(canvas, all, wide, most);
+        canvas.addEventListener("click", (event) => { state.position = Math.floor((event.offsetY / canvas.clientHeight) * seen.n); refresh(); });
+        return make("figure", {}, make("figcaption", {}, `${seen.changed ? ["whole model: ", "changed: "][side] : ""}a row a position; the farther from zero, the stronger; orange is above, blue below`), canvas);
+      });
+      const rows = Array.from(own[0], (_, i) => [`${i}`, ...own.map((row) => plain(row[i], 3))]);
+      panel.replaceChildren(choice("Numbers at", tapsOfNumbers.map((each) => [each, each]), "tap"), ...said, make("div", { class: "lm-matrices" }, ...figures),
+        scroll("Numbers", table(`${state.tap} at position ${position}`, ["number", ...(seen.changed ? ["whole model", "changed"] : ["value"])], rows)));
+    }
+
+    function paintNumbers(canvas, all, wide, most) {
+      const { n } = seen;
+      [canvas.width, canvas.height] = [wide, n];
+      [canvas.style.width, canvas.style.height] = [`${Math.min(wide * 8, Math.max(120, panel.clientWidth - 12))}px`, `${n * clamp(Math.floor(220 / n), 4, 14)}px`];
+      const [none, high, low] = ["--lm-none", "--lm-half", "--lm-second"].map((each) => rgb(colour(box, each)));
+      const context = canvas.getContext("2d");
+      const image = context.createImageData(wide, n);
+      all.forEach((value, at) => {
+        const share = Math.sqrt(Math.abs(value) / most);
+        for (let c = 0; c < 3; c += 1) image.data[4 * at + c] = none[c] + ((value > 0 ? high : low)[c] - none[c]) * share;
+        image.data[4 * at + 3] = Math.floor(at / wide) === seen.position ? 255 : 200;
+      });
+      context.putImageData(image, 0, 0);
+    }
+
+    // Each part switched off by itself.
+    function drawEach() {
+      if (!seen.each) return;
+      const before = seen.sides[0].token[seen.position];
+      const part = (place) => place.replace(/^(\d+)\.n$/, "network $1");
+      const others = seen.each.filter(({ token }) => token !== before);
+      const numberOf = { moved: (one) => one.moved, cost: (one) => one.cost }[state.number];
+      const most = seen.each.reduce((best, one) => (Math.abs(numberOf(one)) > Math.abs(numberOf(best)) ? one : best));
+      const heads = Array.from({ length: L }, (_, l) => seen.each.slice(l * (H + 1), (l + 1) * (H + 1)));
+      const told = (one) => make("span", {}, state.number === "cost" ? signed(one.cost) : plain(one.moved, 3), ...(one.token === before ? [] : [" \u2192 ", make("b", {}, near(one.token))]));
+      const made = table(`Without this part alone: ${state.number === "cost" ? "nats a token by which the text costs more" : `nats by which the prediction at position ${seen.position} moves (KL)`}, and the likeliest token where it is another one`,
+        ["without", ...Array.from({ length: H }, (_, h) => `h${h}`), "network"], heads.map((row, l) => [`layer ${l}`, ...row.map(told)]), { class: "lm-lens" });
+      made.querySelectorAll("tbody td").forEach((cell, at) => { cell.style.setProperty("--lm-share", clamp(Math.abs(numberOf(seen.each[at])) / (Math.abs(numberOf(most)) || 1), 0, 1)); });
+      const words = others.length ? [`${others.length} of ${seen.each.length} parts, each taken away by itself, change the likeliest token `, near(before), `: ${others.map(({ place }) => part(place)).join(", ")}.`]
+        : [`No part, taken away by itself, changes the likeliest token `, near(before), "."];
+      const instead = { zero: "zeros", mean: "their means", resample: "their values on another sentence" }[state.experiment.instead];
+      panel.replaceChildren(choice("Number", [["moved", "how far the prediction at this position moves"], ["cost", "how much more the text costs"]], "number"),
+        make("p", {}, ...words, ` The largest number is that of ${part(most.place)}.`), scroll("One by one", made),
+        note(`In the whole model, with ${instead} in their place, as chosen under Switch off.`));
     }
 
     // Writing on.
@@ -769,7 +848,7 @@
     const kept = () => {
       const { experiment } = state;
       const controls = { patch: [patchText.value, tap.value, patchHead.value, patchAt.value, patchFrom.value], steer: [towards.value, away.value, depth.value, dose.value] };
-      return { t: state.text, p: state.position, v: state.tab, l: state.layer, h: state.head, r: state.tuned ? 1 : 0, o: experiment.off, i: experiment.instead, d: experiment.donor, w: experiment.switches, ...controls };
+      return { t: state.text, p: state.position, v: state.tab, l: state.layer, h: state.head, r: state.tuned ? 1 : 0, a: state.tap, e: state.number, o: experiment.off, i: experiment.instead, d: experiment.donor, w: experiment.switches, ...controls };
     };
     // In a frame without an address of its own, what is put behind that of a page.
     const addressOf = () => `${/^(https?|file):$/.test(location.protocol) ? location.href.split("#")[0] : ""}#live=${data.version}~${packState(kept())}`;
@@ -791,6 +870,8 @@
         state.position = Number.isInteger(told.p) ? told.p : null;
         [state.layer, state.head] = [clamp(told.l | 0, 0, L - 1), clamp(told.h | 0, 0, H - 1)];
         state.tuned = told.r === 1 && !!data.packed.lens;
+        if (tapsOfNumbers.includes(told.a)) state.tap = told.a;
+        if (told.e === "cost") state.number = told.e;
         for (const key of told.o) if (offBoxes.has(key)) offBoxes.get(key).checked = true;
         for (const [, each] of rules) each.checked = told.w.includes(each.value);
         if (["zero", "mean", "resample"].includes(told.i)) instead.value = told.i;

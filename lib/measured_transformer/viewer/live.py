@@ -60,8 +60,9 @@ LIMIT = 5_000_000
 """Bytes that the packed model may have, unless another limit is given."""
 MAX_TOKENS = 64
 """Tokens that the model reads of a text; of a longer one the last ones."""
-VIEWS = ("next", "heads", "lens", "ledger", "write", "luck")
-"""What is seen: the next token, where heads look, lenses, the ledger of the stream, a text, kept sentences."""
+VIEWS = ("next", "heads", "lens", "ledger", "numbers", "each", "write", "luck")
+"""What is seen: the next token, where heads look, lenses, the ledger of the stream, the numbers at a tap, what
+each part is missed for, a text, kept sentences."""
 EXPERIMENTS = ("off", "patch", "steer", "rules")
 """What is changed in a model: parts switched off, a patch, steering, other rules."""
 _ROOM = 2 * MAX_TOKENS

@@ -498,8 +498,8 @@ function liveEngine() {
       if (/(scores|pattern)$/.test(tap) && other.length !== n) {
         fail(`Scores and patterns have a column a token: the second sentence needs ${n} tokens too, it has ${other.length}.`);
       }
-      if (position !== null && position >= n) fail(`The text has no position ${position}.`);
-      if (row !== null && row >= other.length) fail(`The second sentence has no position ${row}.`);
+      if (position !== null && position >= n) fail(`The text has no position ${position}: it has ${n} tokens, 0 to ${n - 1}.`);
+      if (row !== null && row >= other.length) fail(`The second sentence has no position ${row}: its last one is ${other.length - 1}. Say from which of its positions to take.`);
       changes.push({ tap, head: heads > 1 ? head : null, heads, position, row, values: run.taps[tap], last: position === null ? other.length : n });
     }
     if (steer && steer.dose) {
@@ -662,8 +662,28 @@ function liveEngine() {
     return found;
   }
 
+  // What follows when each head and network by itself is switched off: the likeliest next token at a position and
+  // its probability, by how many nats the prediction moves there, and how many more the text costs a token.
+  function eachAlone(model, experiment, position) {
+    const { L, H } = model;
+    const [{ tokens }, before] = [model.now, predictions(model, model.now)];
+    const n = tokens.length;
+    const mean = (loss) => loss.slice(0, -1).reduce((sum, one) => sum + one, 0) / (n - 1);
+    const run = newRun(model.room);
+    const places = Array.from({ length: L }, (_, l) => [...Array.from({ length: H }, (_, h) => `${l}.${h}`), `${l}.n`]).flat();
+    return places.map((place) => {
+      const how = changesOf(model, { off: [place], instead: experiment.instead, donor: experiment.donor }, n);
+      const depth = firstChanged(model, how);
+      run.tokens = []; // another change: nothing that was known holds
+      forward(model, tokens, how, run, depth ? { depth, state: model.now.taps[depthTap(depth)] } : null);
+      const after = predictions(model, run);
+      return { place, token: after.token[position], chance: after.chance[position], moved: moved(model, [model.now, run], [before, after], position),
+        cost: n > 1 ? mean(after.loss) - mean(before.loss) : 0 };
+    });
+  }
+
   // Runs whole and changed model on a text, and tells what is wanted for a page. `model.now` and `model.then` keep both runs.
-  function look(model, { tokens, experiment = {}, position = tokens.length - 1, count = 8, want = [], layer = 0, head = 0, weighted = false, tuned = false }) {
+  function look(model, { tokens, experiment = {}, position = tokens.length - 1, count = 8, want = [], layer = 0, head = 0, weighted = false, tuned = false, tap = "logits" }) {
     const began = performance.now();
     const n = tokens.length;
     if (!n) fail("The text is empty: type something.");
@@ -703,6 +723,8 @@ function liveEngine() {
       answer.ledger = sides.map(([run, own]) => ledger(model, run, own, position, before.token[position]));
       answer.ledgerToken = before.token[position];
     }
+    if (want.includes("each")) answer.each = eachAlone(model, experiment, position);
+    if (want.includes("numbers")) answer.numbers = sides.map(([run]) => run.taps[tap].slice(0, n * (run.taps[tap].length / run.room)));
     answer.milliseconds = performance.now() - began;
     return answer;
   }
@@ -901,7 +923,7 @@ function liveEngine() {
         for (let i = 0; i < count; i += 1) numbers[i] = codes[i] * factors[Math.floor(i / width)];
         return numbers;
       }
-      return new { single: Float32Array, token: Uint16Array }[kind](buffer, at, count);
+      return new { single: Float32Array, token: Uint16Array, byte: Uint8Array }[kind](buffer, at, count);
     };
     const arrays = (group) => Object.fromEntries(Object.entries(group).map(([name, one]) => [name, read(one)]));
     const weights = arrays(told.weights);

@@ -145,8 +145,8 @@
       return [...seen.cells.flatMap((row, q) => row.map((one, k) => svg("rect", { x: from + k * cell, y: 4 + q * cell, width: cell - 1.5, height: cell - 1.5, class: one ? "lm-a" : "lm-empty" }))), text(wide / 2, tall - 8, "key \u2192"), text(from - 8, 4 + (n * cell) / 2, "query \u2193", "end")];
     },
     plane(seen) {
-      const [cx, cy, r] = [wide / 2, tall / 2, tall / 2 - 20];
-      return [svg("circle", { cx, cy, r, class: "lm-round" }), ...seen.arrows.flatMap(([name, [x, y]], s) => [svg("line", { x1: cx, y1: cy, x2: cx + r * x, y2: cy - r * y, class: s ? "lm-line lm-b lm-dashed" : "lm-line lm-a" }), svg("circle", { cx: cx + r * x, cy: cy - r * y, r: s ? 5 : 7, class: s ? "lm-b" : "lm-a" }), text(clamp(cx + (r + 18 + 14 * s) * x * 1.05, 30, wide - 30), cy - (r + 10) * y + 5, name)])];
+      const [cx, cy, r] = [wide / 2, tall / 2, tall / 2 - 34];
+      return [svg("circle", { cx, cy, r, class: "lm-round" }), ...seen.arrows.flatMap(([name, [x, y]], s) => [svg("line", { x1: cx, y1: cy, x2: cx + r * x, y2: cy - r * y, class: s ? "lm-line lm-b lm-dashed" : "lm-line lm-a" }), svg("circle", { cx: cx + r * x, cy: cy - r * y, r: s ? 5 : 7, class: s ? "lm-b" : "lm-a" }), text(cx + (r + 34) * x, cy - (r + 22) * y + 5, name)])];
     },
   };
 

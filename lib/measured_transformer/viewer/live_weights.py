@@ -29,8 +29,14 @@ from measured_transformer.parts.positions import alibi_slopes
 __all__ = ["Bits", "halved", "in_eight_bits", "pack", "require_known", "rounded"]
 
 Bits = Literal[8, 16]
-Kind = Literal["half", "single", "token", "code"]
-_TYPES: Mapping[Kind, str] = {"half": "<f2", "single": "<f4", "token": "<u2", "code": "<i1"}
+Kind = Literal["half", "single", "token", "byte", "code"]
+_TYPES: Mapping[Kind, str] = {
+    "half": "<f2",
+    "single": "<f4",
+    "token": "<u2",
+    "byte": "|u1",
+    "code": "|i1",
+}
 
 # What the engine of the page computes. Other settings of these fields change what a model computes.
 _KNOWN: Mapping[str, tuple[Any, ...]] = {
@@ -183,7 +189,7 @@ def pack(
         "weights": weights,
         "means": {name: write(value.numpy(), "single") for name, value in means.items()},
         "losses": write(losses.numpy(), "single"),
-        "kept": write(kept.numpy(), "token"),
+        "kept": write(kept.numpy(), "byte" if model.config.vocab <= 256 else "token"),
         "lens": None if lens is None else _lens(lens, write),
         "sizes": _sizes(model.config, room),
         "config": _settings(model.config),

@@ -15,7 +15,7 @@ from jaxtyping import Int
 from measured_transformer.analysis.lens import TunedLens
 from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
-from measured_transformer.tasks.byte_pairs import Merge
+from measured_transformer.tasks.byte_pairs import Merge, encode
 from measured_transformer.viewer.live import Live, LiveChoice, live, live_choice
 from torch import Tensor
 from xarray import DataArray, Dataset
@@ -28,7 +28,7 @@ from measured_book.rooms.workbench.byte_model import (
     kept_sentences,
 )
 from measured_book.rooms.workbench.measure import STORY, from_eight_bits
-from measured_book.rooms.workbench.stories import tokens_of
+from measured_book.rooms.workbench.stories import text_of
 
 __all__ = [
     "CONFIG",
@@ -95,7 +95,7 @@ def story_merges() -> tuple[Merge, ...]:
 @functools.cache
 def kept_stories() -> Int[Tensor, "sentence position"]:
     """Windows of stories that no model was trained on, drawn evenly."""
-    return drawn_windows(tokens_of("test"))
+    return drawn_windows(torch.tensor(encode(text_of("test"), story_merges())))
 
 
 def kept_lens(config: Config, words: DataArray) -> TunedLens:
