@@ -17,6 +17,7 @@ from measured_book.exercises.answers import (
 from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/training/learning-rate"
+_OPTIMISERS = "book/training/optimisers"
 
 
 @exercise(
@@ -85,7 +86,7 @@ def _check_parts(answer: Answer, words: str, table: Tensor, no_share: int | None
     demand(close(found[0], table.mean(dim=1).var(correction=0), 1e-9), text)
 
 
-@exercise(_CHAPTER)
+@exercise(_OPTIMISERS)
 def half_life(answer: Answer) -> None:
     """Write `half_life(beta)`: the steps after which a gradient's weight in the running average has halved."""
     for beta in (0.5, 0.9, 0.98, 0.999):
@@ -100,7 +101,7 @@ def half_life(answer: Answer) -> None:
         demand(close(weight, 0.5, 1e-6), text)
 
 
-@exercise(_CHAPTER)
+@exercise(_OPTIMISERS)
 def rare_step(answer: Answer) -> None:
     """Write `rare_step(beta2, every)`: Adam's step when a gradient of 1 comes once in `every` steps.
 
@@ -140,7 +141,7 @@ def noise_scale(answer: Answer) -> None:
         demand(close(found, trace / squared, 1e-6), text)
 
 
-@exercise(_CHAPTER)
+@exercise(_OPTIMISERS)
 def adam_step(answer: Answer) -> None:
     """Write `adam_step(w, g, m, v, t, rate, decay, decoupled)`: the new w, m and v."""
     for decay, decoupled, t in ((0.0, True, 1), (0.0, False, 3), (0.4, True, 2), (0.4, False, 2)):
@@ -184,7 +185,7 @@ def _adam_step(
     return w - rate * (step + decay * w * decoupled), m, v
 
 
-@exercise(_CHAPTER)
+@exercise(_OPTIMISERS)
 def orthogonal(answer: Answer) -> None:
     """Write `orthogonal(matrix)`: the nearest orthogonal matrix, by products alone."""
     for rows, columns, ratio, seed in ((3, 3, 2.0, 0), (2, 5, 10.0, 1), (4, 6, 100.0, 2)):
