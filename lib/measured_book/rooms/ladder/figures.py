@@ -45,7 +45,8 @@ FIRST = 5
 @themed
 def plot_falls(rungs: Rungs) -> Figure:
     """Draw the loss on the way of some schedules, a panel for each length."""
-    figure, found = panels(1, len(rungs), height=2.9, titles=_titles(rungs), x="share of the run")
+    titles = tuple(f"{tokens} per weight" for tokens in rungs)
+    figure, found = panels(1, len(rungs), height=2.9, titles=titles, x="share of the run")
     found[0].set_ylabel("loss, nats per byte")
     for panel, rung in zip(found, rungs.values(), strict=True):
         fall = _joined(rung, "fall")

@@ -238,3 +238,9 @@ def averaged_5(seed: int, schedule: str) -> Job:
 def averaged_20(seed: int, schedule: str) -> Job:
     """45,000 weights, 20 tokens a weight: the mean of the last states at a rate that is kept."""
     return rung(SMALL, LONG, schedule, seed)
+
+
+@grid(axes={"schedule": ENDS}, coords=PARTS, seeds=SEEDS[LONGEST], read=READ, corpora=(NAME,))
+def ends_60(seed: int, schedule: str) -> Job:
+    """45,000 weights, 60 tokens a weight: a rate that is kept and one that falls to zero."""
+    return rung(SMALL, LONGEST, schedule, seed)
