@@ -265,6 +265,35 @@ def text(seed: int, task: str, arm: str) -> Job:
     return trained(task, arm, seed)
 
 
+HANDICAPS = ("no final norm", "quiet final norm")
+QUIET = 0.25
+"""What the gains of a final norm begin with in one arm, in place of 1."""
+
+
+@torch.no_grad()
+def quiet_final_norm(model: Model) -> None:
+    """Preparation for training: the final norm begins with small gains, so first predictions are unsure."""
+    assert isinstance(model, Stack)
+    norm: Any = model.final_norm
+    norm.weight.fill_(QUIET)
+
+
+@grid(axes={"arm": HANDICAPS}, seeds=6, read=[Scores(HELD_OUT["text"], 512, ("loss",)), asked_rate])
+def handicaps(seed: int, arm: str) -> Job:
+    """Text by four blocks with all norms but the final one, and with a final norm that begins small."""
+    whole, steps = size_of("text"), STEPS["text"]
+    config = whole.replace(final_norm=False) if arm == "no final norm" else whole
+    options: dict[str, Any] = {
+        "batch_size": 16,
+        "schedule": WarmupCosine(warmup=steps // 10, steps=steps),
+        **({} if arm == "no final norm" else {"prepare": quiet_final_norm}),
+    }
+    name = f"pieces-text-{arm.replace(' ', '-')}"
+    seeds = tuning_seeds(TUNING_SEEDS["text"])
+    rate = tuned(Search(name, config, TASKS["text"], RATES, seeds, steps, options))
+    return job(config, TASKS["text"], seed, steps=steps, learning_rate=rate, **options)
+
+
 # Width and the size of writes ---------------------------------------------------------------------
 
 
