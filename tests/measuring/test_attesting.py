@@ -4,7 +4,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import measured_transformer.language.published as published
+import measured_transformer.language.packaged as packaged
 import pytest
 from demo_room import Inline, Room
 from measured_book.evidence.results import read_result, write_result
@@ -160,12 +160,12 @@ def test_nothing_is_attested_without_its_corpus(
 def test_nothing_is_attested_without_its_checkpoint(
     measured: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(published, "find_spec", lambda _: None)
+    monkeypatch.setattr(packaged, "find_spec", lambda _: None)
     named = 'trainings=trainings, pretrained=("smollm2-135m-instruct",))'
     measured.edit("trainings=trainings)", named)
     measured.edit("RATE = 0.01", "RATE = 0.01 + 0.0")
     assert "not here (smollm2-135m-instruct)" in attested(measured, inline)["losses"]
-    monkeypatch.setattr(published, "find_spec", lambda _: object())
+    monkeypatch.setattr(packaged, "find_spec", lambda _: object())
     assert attested(measured, inline) == {"losses": ""}
 
 

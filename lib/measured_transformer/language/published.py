@@ -2,63 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal, overload
 
 import torch
 
 from measured_transformer.language.encoder import TextEncoder
 from measured_transformer.language.model import LanguageModel
-
-
-@dataclass(frozen=True)
-class Published:
-    """A checkpoint in a package.
-
-    Attributes:
-        module: that the package brings.
-        file: beside the module's own, which holds the weights.
-        sha256: of that file, as its authors publish it.
-        install: the command that installs the package.
-        about: what the weights are, in a few words.
-    """
-
-    module: str
-    file: str
-    sha256: str
-    install: str
-    about: str
-
-    def place(self) -> Path:
-        """The file of the weights, checked; the package's code is not run.
-
-        Raises:
-            ImportError: when the package is missing.
-            ValueError: when the file is not the published one.
-        """
-        found = find_spec(self.module)
-        if found is None or found.origin is None:
-            raise ImportError(
-                f"{self.about} comes with the package {self.module}, which is not installed: {self.install}"
-            )
-        file = Path(found.origin).parent / self.file
-        if not file.is_file():
-            raise ValueError(
-                f"the package {self.module} lacks {self.file}: install it anew: {self.install}"
-            )
-        with file.open("rb") as opened:
-            got = hashlib.file_digest(opened, "sha256").hexdigest()
-        if got != self.sha256:
-            raise ValueError(
-                f"expected {file} with SHA-256 {self.sha256}, got {got}: install it anew: {self.install}"
-            )
-        return file
-
+from measured_transformer.language.packaged import ELSEWHERE, Published
 
 PUBLISHED: Mapping[str, Published] = {
     "smollm2-135m-instruct": Published(
@@ -78,17 +30,6 @@ PUBLISHED: Mapping[str, Published] = {
     ),
 }
 """Name -> where its weights are."""
-ELSEWHERE: Mapping[str, Published] = {
-    "rxnmapper": Published(
-        module="rxnmapper",
-        file="models/transformers/albert_heads_8_uspto_all_1310k/pytorch_model.bin",
-        sha256="8541f3f500dae71abe678d546bd035ca946e2d1c819f6b2cf41a97faedd7e6a2",
-        # Without what its program asks for: an older transformers, and a toolkit of chemistry.
-        install="pip install --no-deps rxnmapper==0.4.3",
-        about="the ALBERT of chemical reactions in rxnmapper",
-    ),
-}
-"""Those that `pretrained` does not load, since they read no text: `interop.albert.read_albert` does."""
 
 
 def missing(names: Iterable[str]) -> list[str]:
@@ -101,7 +42,7 @@ def missing(names: Iterable[str]) -> list[str]:
     []
     """
     known = {name: ELSEWHERE[name] if name in ELSEWHERE else _published(name) for name in names}
-    return [name for name, one in known.items() if find_spec(one.module) is None]
+    return [name for name, one in known.items() if not one.is_installed()]
 
 
 def _published(name: str) -> Published:

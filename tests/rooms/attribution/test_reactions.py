@@ -207,7 +207,7 @@ def test_the_model_knows_every_piece() -> None:
 
 
 def test_without_the_package_the_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("measured_transformer.language.published.find_spec", lambda _: None)
+    monkeypatch.setattr("measured_transformer.language.packaged.find_spec", lambda _: None)
     chemistry.chemist.cache_clear()
     with pytest.raises(ImportError, match=r"pip install --no-deps rxnmapper==0\.4\.3"):
         chemistry.chemist()

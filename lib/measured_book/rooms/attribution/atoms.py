@@ -8,7 +8,7 @@ puts first is one that the atom may come from.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -28,7 +28,7 @@ from measured_book.measuring import measurement
 from measured_book.rooms.attribution.chemistry import KNOWN, NEEDS, chemist, mask, numbers
 from measured_book.rooms.attribution.molecules import element
 from measured_book.rooms.attribution.reactions import Reaction, reactions
-from measured_book.smollm2.controls import same_spectrum
+from measured_book.smollm2.spectrum import same_spectrum
 
 ASKED = 3
 """Atoms of each product, drawn from those for which not all atoms of their element are right."""
@@ -54,7 +54,7 @@ TAKEN = ("zero", "even")
 @cache
 def of_same_spectrum() -> Albert:
     """The model with the directions of its matrices redrawn: what it finds, it finds by habit."""
-    return cast(Albert, same_spectrum(chemist(), 0))  # type: ignore[type-var]
+    return same_spectrum(chemist(), 0)
 
 
 def drawn(seed: int, which: str = "judging") -> list[tuple[Reaction, list[int]]]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from jaxtyping import Int
 from measured_transformer.interop.albert import Albert, read_albert
-from measured_transformer.language.published import ELSEWHERE
+from measured_transformer.language.packaged import ELSEWHERE
 from torch import Tensor
 
 NAME = "rxnmapper"
-"""What `measured_transformer.language.published` calls it."""
+"""What `measured_transformer.language.packaged` calls it."""
 NEEDS = (NAME,)
 """For ``@measurement(pretrained=NEEDS)``: a repeat leaves the measurement out where the package is missing."""
 KNOWN = (10, 5)
@@ -38,7 +37,7 @@ def chemist() -> Albert:
 
 def is_installed() -> bool:
     """Whether the package is there; its file is checked when the model is loaded."""
-    return find_spec(ELSEWHERE[NAME].module) is not None
+    return ELSEWHERE[NAME].is_installed()
 
 
 def numbers(tokens: Sequence[str]) -> Int[Tensor, "position"]:
