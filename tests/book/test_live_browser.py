@@ -340,6 +340,27 @@ def test_it_writes_on_with_a_seed_as_the_library_does(opened, shown):
     assert panel.locator(".lm-written b").inner_text().split() == [WORDS[i] for i in right.tolist()]
 
 
+def test_what_may_be_drawn_follows_temperature_top_k_and_top_p(opened, shown):
+    page, model = opened(), shown[0].model
+    panel = tab(page, "Write on")
+    with torch.no_grad():
+        logits = model(torch.tensor([[0, 1, 2, 3, 4]]))[0, -1:]
+    levers = {"Temperature": "0.5", "Top-p": "0.9", "Top-k (none: all)": "4"}
+    sampling = {}
+    for (label, value), key in zip(levers.items(), ("temperature", "top_p", "top_k"), strict=True):
+        page.get_by_label(label, exact=True).fill(value)
+        settled(page)
+        sampling[key] = int(value) if key == "top_k" else float(value)
+        strategy = Sampling(torch.Generator(), **sampling)
+        right = strategy.logits(logits)[0].softmax(-1).numpy()
+        rows = panel.locator("tbody tr")
+        names = rows.locator("th").all_inner_texts()
+        told = [float(each) for each in rows.locator("td").all_inner_texts()]
+        assert np.allclose(told, [right[WORDS.index(each)] for each in names], atol=6e-4)
+        assert set(names) == {WORDS[i] for i in np.flatnonzero(right)}
+        assert f"{len(names)} of 6 tokens are left" in panel.inner_text()
+
+
 def test_an_address_brings_the_experiment_back(opened):
     page = opened()
     type_in(page, "dogs saw the cat")
@@ -711,6 +732,7 @@ def test_pieces_are_typed_and_written_on(opened, choice, of_pieces):
     tokens = encode(text.encode(), MERGES)
     names = of_pieces._data["names"]
     assert box.locator(".lm-strip button bdi").all_inner_texts() == [names[t] for t in tokens]
+    assert box.get_by_text("A letter beyond ASCII is several bytes").is_visible()
     assert [each.inner_text() for each in box.get_by_role("tab").all()] == [
         "Heads",
         "Lens",

@@ -392,7 +392,7 @@
       const { unknown } = cutting;
       if (all > data.most) told.push(`The text has ${all} ${data.unit}: the model reads the last ${data.most}; the first ${all - data.most} are left out.`);
       if (unknown.length) told.push(`The model has never seen ${unknown.slice(0, 4).map((one) => `\u201c${one}\u201d`).join(", ")}${unknown.length > 4 ? " and more" : ""}: left out.`);
-      if (data.cut === "bytes" && tokens().some((token) => token > 126)) told.push("A letter beyond ASCII is several bytes, of which the model has seen few or none: what it says after them is worth little.");
+      if ((data.cut === "bytes" || data.cut === "pieces") && tokens().some((token) => token > 126 && token < 256)) told.push("A letter beyond ASCII is several bytes, of which the model has seen few or none: what it says after them is worth little.");
       limits.replaceChildren(...told.map((text) => note(text)));
     }
 
@@ -425,7 +425,7 @@
         readout.replaceChildren("The text is empty: type something, or pick a sentence.");
         return;
       }
-      const given = { tokens: tokens(), experiment: state.experiment, position, want: [state.tab], layer: state.layer, head: state.head, weighted: state.weighted, tuned: state.tuned, tap: state.tap };
+      const given = { tokens: tokens(), experiment: state.experiment, position, want: [state.tab], layer: state.layer, head: state.head, weighted: state.weighted, tuned: state.tuned, tap: state.tap, sampling: samplingOf() };
       const began = performance.now();
       try {
         seen = await engine.ask("look", given);
@@ -719,10 +719,11 @@
     const [seedLabel, seed] = input("Seed", { type: "number", min: 0, step: 1, value: 0 });
     const [countLabel, count] = input("Tokens", { type: "number", min: 1, max: data.packed.sizes.room, step: 1, value: 48 });
     const texts = make("div", { "aria-live": "polite" });
+    const samplingOf = () => ({ temperature: Number(temperature.value), topK: whole(topK) || null, topP: Number(topP.value), seed: (whole(seed) || 0) % 2 ** 32 });
     const go = button("Write on", async () => {
       read();
       if (!tokens().length) return;
-      const sampling = { temperature: Number(temperature.value), topK: whole(topK) || null, topP: Number(topP.value), seed: (whole(seed) || 0) % 2 ** 32 };
+      const sampling = samplingOf();
       const most = data.packed.sizes.room - tokens().length;
       const given = { tokens: tokens(), sampling, count: clamp(whole(count) || 1, 1, most) };
       go.disabled = true;
@@ -741,9 +742,17 @@
       }
       go.disabled = false;
     });
-    const writing = [make("div", { class: "lm-row" }, temperatureLabel, topPLabel, topKLabel, seedLabel, countLabel), make("div", { class: "lm-buttons" }, go), texts];
+    const next = make("div", {});
+    const levers = make("div", { class: "lm-row" }, temperatureLabel, topPLabel, topKLabel, seedLabel, countLabel);
+    levers.addEventListener("input", () => refresh());
+    const writing = [levers, make("div", { class: "lm-buttons" }, go), texts, next];
     function drawWrite() {
-      if (panel.firstChild !== writing[0]) panel.replaceChildren(...writing);
+      if (panel.firstChild !== levers) panel.replaceChildren(...writing);
+      if (!seen.drawable) return; // on its way
+      const heads = ["may be drawn", ...(seen.changed ? ["whole model", "changed"] : ["probability"])];
+      const rows = seen.drawable.filter((each) => Math.max(...each.slice(1)) > 0)
+        .map(([token, ...shares]) => [bdi(name(token)), ...shares.map((share, side) => bar(share, plain(share, 3), side === 0 && seen.changed))]);
+      next.replaceChildren(scroll("What may be drawn", table(`After position ${seen.position}, by temperature, top-p and top-k: ${seen.left.join(" and ")} of ${data.names.length} tokens are left`, heads, rows)));
     }
 
     // Was that luck? The same change on every kept sentence, in pieces, by several workers where there may be.

@@ -683,7 +683,7 @@ function liveEngine() {
   }
 
   // Runs whole and changed model on a text, and tells what is wanted for a page. `model.now` and `model.then` keep both runs.
-  function look(model, { tokens, experiment = {}, position = tokens.length - 1, count = 8, want = [], layer = 0, head = 0, weighted = false, tuned = false, tap = "logits" }) {
+  function look(model, { tokens, experiment = {}, position = tokens.length - 1, count = 8, want = [], layer = 0, head = 0, weighted = false, tuned = false, tap = "logits", sampling = {} }) {
     const began = performance.now();
     const n = tokens.length;
     if (!n) fail("The text is empty: type something.");
@@ -722,6 +722,12 @@ function liveEngine() {
     if (want.includes("ledger")) {
       answer.ledger = sides.map(([run, own]) => ledger(model, run, own, position, before.token[position]));
       answer.ledgerToken = before.token[position];
+    }
+    if (want.includes("write")) {
+      const shares = sides.map(([run]) => drawable(row(run.taps.logits, position, model.V), sampling));
+      const totals = shares.map((p) => p.reduce((sum, one) => sum + one, 0));
+      answer.drawable = top(shares[shares.length - 1], count).map((token) => [token, ...shares.map((p, side) => p[token] / totals[side])]);
+      answer.left = shares.map((p) => p.reduce((sum, one) => sum + (one > 0), 0));
     }
     if (want.includes("each")) answer.each = eachAlone(model, experiment, position);
     if (want.includes("numbers")) answer.numbers = sides.map(([run]) => run.taps[tap].slice(0, n * (run.taps[tap].length / run.room)));
@@ -798,8 +804,8 @@ function liveEngine() {
     };
   }
 
-  // One token: temperature, then top-k, then top-p, then the draw, as in `inference.sampling`.
-  function drawn(logits, { temperature = 1, topK = null, topP = 1 }, uniform) {
+  // In proportion to what may each token be drawn: temperature, then top-k, then top-p, as in `inference.sampling`.
+  function drawable(logits, { temperature = 1, topK = null, topP = 1 }) {
     let most = -Infinity;
     for (const one of logits) if (one > most) most = one;
     const scaled = Array.from(logits, (one) => (one - most) / temperature);
@@ -817,6 +823,12 @@ function liveEngine() {
         before += own;
       }
     }
+    return p;
+  }
+
+  // One token, drawn with a number between nought and one.
+  function drawn(logits, sampling, uniform) {
+    const p = drawable(logits, sampling);
     const total = p.reduce((sum, one) => sum + one, 0);
     let [sum, last] = [0, 0];
     for (let i = 0; i < p.length; i += 1) {

@@ -43,6 +43,7 @@ def kept_sentences() -> Int[Tensor, "sentence position"]:
     return text[starts + torch.arange(LENGTH)]
 
 
+@functools.cache
 def live_heads() -> Live:
     """The model in the page, to see where its heads look and what they are for."""
     return live(

@@ -110,6 +110,7 @@ def kept_lens(config: Config, words: DataArray) -> TunedLens:
     return TunedLens(weight, bias, (np.zeros(depth + 1), np.zeros(depth + 1)))
 
 
+@functools.cache
 def live_byte_model() -> Live:
     """The byte model in a page, for readers to experiment with."""
     return live(
@@ -123,6 +124,7 @@ def live_byte_model() -> Live:
     )
 
 
+@functools.cache
 def live_story_model() -> Live:
     """The teller of stories in a page."""
     return live(
