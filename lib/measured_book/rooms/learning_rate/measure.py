@@ -565,6 +565,56 @@ def batches(seed: int, runs: Mapping[tuple[int, float] | str, Run]) -> dict[str,
     }
 
 
+WHOLE = (4, 64)
+"""Sizes at which all of Adam's settings change with the batch."""
+BETAS, EPS = (0.9, 0.98), 1e-8
+"""Adam's averages and epsilon for batches of `BATCH`."""
+
+
+def scaled(size: int) -> dict[str, Any]:
+    r"""Adam's averages and $\epsilon$ for a size of batch, as Malladi et al. (2022) scale them with it.
+
+    >>> {name: np.round(value, 9).tolist() for name, value in scaled(64).items()}
+    {'betas': [0.6, 0.92], 'eps': 5e-09}
+    """
+    share = size / BATCH
+    return {
+        "betas": tuple(1 - share * (1 - beta) for beta in BETAS),
+        "eps": EPS / math.sqrt(share),
+    }
+
+
+def whole_trainings(seed: int) -> dict[tuple[int, float], Job]:
+    """Two sizes of batch at every rate until the level is reached, with all of Adam's settings scaled."""
+    return {
+        (size, rate): text_job(
+            READER,
+            rate,
+            seed,
+            CAPS[size],
+            batch_size=size,
+            clip=None,
+            after_step=AtLevel(LOOKS[size], seed),
+            **scaled(size),
+        )
+        for size in WHOLE
+        for rate in BATCH_RATES
+    }
+
+
+@measurement(
+    seeds=4,
+    coords={"batch": WHOLE, "rate": BATCH_RATES},
+    trainings=whole_trainings,
+    repeat="opening",
+)
+def whole(seed: int, runs: Mapping[tuple[int, float], Run]) -> dict[str, Any]:
+    """Steps that Adam takes to a loss of 2.5 where its averages and epsilon change with the batch as well."""
+    del seed
+    steps = [[float(len(runs[size, rate].losses)) for rate in BATCH_RATES] for size in WHOLE]
+    return {"steps": (("batch", "rate"), steps)}
+
+
 def batch_gradients(model: Model, seed: int, count: int = 64) -> Float[Tensor, "batch weight"]:
     """The gradients of the loss on so many batches of 16 windows, in float64."""
     generator, weights = make_generator(seed, "noise"), list(model.parameters())
