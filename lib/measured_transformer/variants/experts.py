@@ -286,6 +286,7 @@ class SigmoidRouted(Routed):
     def __call__(self, model: Model) -> None:
         """Replace the networks of the model, as `Routed` does."""
         super().__call__(model)
+        assert not isinstance(model, EncoderDecoder)
         for block in model.blocks:
             layer = block.feedforward
             assert isinstance(layer, Experts)

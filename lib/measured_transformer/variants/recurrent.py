@@ -182,6 +182,7 @@ class Chrono:
     def __call__(self, model: Model, *, seed: int) -> None:
         """Replace the blocks, with biases drawn by the seed. Raises ValueError for an encoder-decoder."""
         Recurrent(dropout=self.dropout)(model)
+        assert not isinstance(model, EncoderDecoder)
         (layers,) = model.blocks
         assert isinstance(layers, LSTMLayers)
         (layer,) = layers.layers
