@@ -154,6 +154,18 @@ def rooms_of(front_matter: Mapping[str, Any]) -> list[str]:
     return [str(room) for room in (measured["room"], *(measured.get("further") or ()))]
 
 
+def shared_with(front_matter: Mapping[str, Any]) -> list[str]:
+    """The other pages that a page's rooms feed, by their document names.
+
+    ``measured: {room: learning_rate, shared: [book/training/optimisers]}`` is the front matter of one of two
+    chapters of one room; each of them shows the claims that the registry gives to it.
+    """
+    measured = front_matter.get("measured")
+    if not isinstance(measured, dict):
+        return []
+    return [str(name) for name in measured.get("shared") or ()]
+
+
 def stamped(text: str, fingerprint: str) -> str:
     """Write a fingerprint into the `kernelspec` of a page's front matter."""
     kernel = KERNEL | (front_matter(text).get("kernelspec") or {})

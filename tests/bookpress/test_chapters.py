@@ -14,9 +14,13 @@ from bookpress.chapters import (
     load_book,
     notebook,
     read_notebook,
+    rooms_of,
+    shared_with,
     stamped,
 )
 from small_book import SmallBook
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_book_lists_its_chapters_in_order_and_leaves_out_pages_without_code(
@@ -100,3 +104,29 @@ def test_the_books_own_syntax_extensions_decide_what_is_a_cell(new_book: SmallBo
     other.write("_config.yml", "parse:\n  myst_enable_extensions: [dollarmath]\n")
     cells = read_notebook(text, other.root / "x.md").cells
     assert [c.cell_type for c in cells] == ["markdown", "code", "markdown"]
+
+
+@pytest.mark.parametrize(
+    ("about", "pages"),
+    [
+        ({"measured": {"room": "rate", "shared": ["book/a", "book/b"]}}, ["book/a", "book/b"]),
+        ({"measured": {"room": "rate"}}, []),
+        ({"measured": "rate"}, []),
+        ({}, []),
+    ],
+)
+def test_a_page_names_the_pages_that_its_rooms_feed_too(about, pages):
+    assert shared_with(about) == pages
+
+
+def test_pages_of_one_room_name_one_another():
+    book = {chapter.docname: front(chapter) for chapter in load_book(ROOT).chapters}
+    shared = {name: shared_with(about) for name, about in book.items()}
+    for name, others in shared.items():
+        for other in others:
+            assert name in shared[other]
+            assert set(rooms_of(book[name])) & set(rooms_of(book[other]))
+
+
+def front(chapter):
+    return front_matter(chapter.path.read_text("utf-8"))

@@ -27,6 +27,8 @@ ROOM = "measured_room"
 """Page metadata: the room that the page belongs to."""
 ROOMS = "measured_rooms"
 """Page metadata: all rooms that feed the page, its own first."""
+SHARED = "measured_shared"
+"""Page metadata: other pages that the page's rooms feed."""
 INVALID = "invalid-result"
 """Subtype of the complaint that a result is not valid."""
 _MARKED = "measured_marked"
@@ -90,6 +92,11 @@ def room_of(env: BuildEnvironment, docname: str | None = None) -> str | None:
 def rooms_of(env: BuildEnvironment, docname: str | None = None) -> list[str]:
     """Return all rooms that feed a page, its own first; none for a page that measures nothing."""
     return list(env.metadata[docname or env.docname].get(ROOMS, ()))
+
+
+def shared_with(env: BuildEnvironment, docname: str | None = None) -> list[str]:
+    """Return the other pages that a page's rooms feed, as its front matter names them."""
+    return list(env.metadata[docname or env.docname].get(SHARED, ()))
 
 
 def records_of(env: BuildEnvironment) -> dict[str, Any]:
@@ -190,10 +197,12 @@ def _note_room(app: Sphinx, docname: str, source: list[str]) -> None:
     """Keep which room a page belongs to, and read the page again when what it shows may have changed."""
     if docname not in app.env.found_docs or not str(app.env.doc2path(docname)).endswith(".md"):
         return
-    own = chapters.rooms_of(chapters.front_matter(source[0]))
+    about = chapters.front_matter(source[0])
+    own = chapters.rooms_of(about)
     if not own:
         return
     app.env.metadata[docname][ROOM], app.env.metadata[docname][ROOMS] = own[0], own
+    app.env.metadata[docname][SHARED] = chapters.shared_with(about)
     for room in own:
         _depend(app.env, room)
 
