@@ -7,12 +7,11 @@ from typing import TypeVar
 
 import torch
 from jaxtyping import Float
-from measured_transformer.models.decoder import Decoder
-from measured_transformer.models.encoder import Encoder
+from measured_transformer.models.stack import Stack
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
-Model = TypeVar("Model", bound=Decoder | Encoder)
+Model = TypeVar("Model", bound=Stack)
 
 
 @torch.no_grad()
