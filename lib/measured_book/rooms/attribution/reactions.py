@@ -137,6 +137,7 @@ def reactions(seed: int, which: str = "judging") -> list[Reaction]:
         return some[int(torch.randint(len(some), (), generator=chance))]
 
     found = []
+    leaving: tuple[tuple[int, ...], tuple[int, ...]]
     for kind in KINDS:
         if kind == "ether":
             first, second = one_of(BROMIDES[which]), one_of(PHENOLS[which])
