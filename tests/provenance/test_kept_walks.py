@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -95,9 +96,7 @@ def test_what_reaches_a_readers_own_file_is_walked_each_time(folder, tmp_path, m
         "utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
-    import own_norm
-
-    digest(own_norm.Own)
+    digest(importlib.import_module("own_norm").Own)
     assert files_in(folder) == []
 
 
