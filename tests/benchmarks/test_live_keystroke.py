@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def test_it_times_each_place_and_writes_it_down(tmp_path, model):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.live", *asked],
         cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
         check=False,

@@ -10,7 +10,7 @@ HTML works without server or network. Where scripts do not run, a drawing and wo
 >>> from measured_transformer import Config, Decoder
 >>> model = Decoder(Config(vocab=4, d_model=16, n_layers=2, n_heads=4))
 >>> live(model, ["up down left", "right up"], tokens=["up", "down", "left", "right"])
-Live(2 texts, 2 layers of 4 heads, 34 kB of weights)
+Live(2 texts, 2 layers of 4 heads, 32 kB of weights)
 
 A notebook (Jupyter, Colab) shows it as the result of a cell; `save` writes it to a file that any browser opens.
 The page has the weights in half precision or in 8 bits and computes in single precision: `model` of the result
