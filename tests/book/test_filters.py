@@ -56,8 +56,8 @@ def at_a_desk(contexts):
 def open_at(built, contexts, at_a_desk):
     """Show the Scorecard at a fragment; complaints of the page fail.
 
-    The page of a desk is one for all, and goes to the fragment as to any other part of it. Where `anew` is true, and
-    for all other settings, the page is loaded.
+    The page of a desk is one for all, and goes to the fragment as to any other part of it. Where `anew` is
+    true, and for all other settings, the page is loaded.
     """
     complaints, watched = [], []
 
@@ -373,7 +373,9 @@ def test_filtered_on_a_telephone_nothing_is_too_wide_and_all_is_accessible(open_
         assert all(box["left"] >= 0 and box["right"] <= 390 and box["height"] for box in boxes)
         assert boxes[0]["bottom"] <= boxes[1]["top"] + 1, "below one another"
     # What is filtered out is nowhere on the page; axe would go through all of it.
-    page.eval_on_selector_all("table.scorecard tr[hidden]", "rows => rows.forEach(row => row.remove())")
+    page.eval_on_selector_all(
+        "table.scorecard tr[hidden]", "rows => rows.forEach(row => row.remove())"
+    )
     violations = Axe().run(page).response["violations"]
     inside = [
         (violation["id"], node["target"])

@@ -51,7 +51,7 @@ class Visit:
 
 FACTS = """() => {
   const shown = (node) => node.getClientRects().length > 0;
-  // What is folded is never shown, and a browser asked for its place lays it out all the same: seconds on long pages.
+  // What is folded is not shown; asked for its place, a browser lays it out all the same, for seconds.
   const folded = new Set(document.querySelectorAll(".bd-article details:not([open]) > :not(summary) *"));
   const wide = [...document.querySelectorAll(".bd-article *")].filter((node) => {
     if (folded.has(node) || !shown(node) || node.getBoundingClientRect().right <= innerWidth + 1) return false;
@@ -118,8 +118,8 @@ WIDE_CODE = """() => {
 def soup_of(path: Path) -> BeautifulSoup:
     """A page's elements, kept for all tests of this process.
 
-    They are millions of objects that nothing frees: what looks for unused ones need not go through them, which took
-    half of the time of parsing, and more of each later look.
+    They are millions of objects that nothing frees: what looks for unused ones need not go through them, which
+    took half of the time of parsing, and more of each later look.
     """
     looks = gc.isenabled()
     gc.disable()
@@ -187,8 +187,8 @@ def asked_of_axe(visit: Visit, covered: set[str]) -> dict[str, Any] | None:
     return None if alike or visit.width == "desk" else ALL_BUT_CONTRAST
 
 
-# On a long page axe takes minutes over what one template made hundreds of times: rows of a table, entries of a list.
-# A run of `make test` asks it about a few: a part stays while it has a tag with classes that few before it had.
+# On a long page axe takes minutes over what one template made hundreds of times: rows of a table, entries of a
+# list. A run of `make test` asks it about a few: a part stays while it has a tag with classes that few had.
 ALIKE = """most => {
   const mark = (node) => `${node.tagName} ${node.className}`;
   const seen = new Map();
@@ -222,8 +222,8 @@ def look_at(
 ) -> None:
     """Open a page, wait until its mathematics stands, and note what there is to see.
 
-    `asked` are options for `axe`; where they are None it is not asked. It is asked about `alike_at_most` parts of
-    each kind under one parent, or about all.
+    `asked` are options for `axe`; where they are None it is not asked. It is asked about `alike_at_most` parts
+    of each kind, or about all.
     """
     origin = f"{urlparse(address).scheme}://{urlparse(address).netloc}"
     requests, complaints = visit.requests, visit.complaints
