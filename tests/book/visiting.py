@@ -259,6 +259,11 @@ def look_at(
           await Promise.all(visible.map((image) => image.decode().catch(() => null)));
         }"""
     )
+    # A live model's drawing stands until its weights are there.
+    page.wait_for_function(
+        "() => !document.querySelector('.live-model > .lm-live > [role=status]:only-child')",
+        timeout=20_000,
+    )
     visit.facts = page.evaluate(FACTS)
     if visit.width == "desk":
         visit.facts["code"] = page.evaluate(WIDE_CODE)
