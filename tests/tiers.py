@@ -65,6 +65,9 @@ IN_TURN = {
     "tests/measuring/test_fingerprints.py::*": _MACHINERY,
     "tests/measuring/test_interrupted.py::*": _MACHINERY,
     "tests/measuring/test_judging.py::*": _MACHINERY,
+    "tests/measuring/test_repeating.py::test_it_bites_on_any_machine*": (
+        "five faults, each in full and by fingerprints, on two kinds of machine: one tells first"
+    ),
     "tests/measuring/test_scheduler.py::*": _MACHINERY,
     "tests/measuring/test_slices.py::*": _MACHINERY,
     "tests/measuring/test_work.py::*": _MACHINERY,
@@ -89,6 +92,7 @@ IN_TURN = {
     "tests/test_packaging.py::*": _MACHINERY,
     "tests/measuring/test_printed_numbers.py::test_nothing_leaves_its_interval*": _DERIVED,
     "tests/rooms/test_moved_rooms.py::*": _DERIVED,
+    "tests/rooms/test_own_sentences.py::test_a_cell_runs_with_another_model*": _CELLS,
     "tests/rooms/test_rooms.py::test_every_result_is_valid*": "the repeat says so of every result",
 }
 """Of which cases `make test` runs a tenth, another one after each commit, so that ten commits run all."""

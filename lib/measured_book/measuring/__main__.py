@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from measured_transformer.provenance import unchanging
+
 from measured_book.evidence.grammar import nearest
 from measured_book.evidence.results import chapters_folder
 from measured_book.measuring.archives import Archive
@@ -249,7 +251,7 @@ def _due(chosen: Sequence[Measurement], share: str | None) -> _Due:
     in_turn = divided(chosen, seconds, TURNS)[which % TURNS]
     words = (
         f"share {which} of {SHARES} is repeated in full: {len(full)} of {len(chosen)} measurements; "
-        f"with a third of all, {len({*full, *changed, *in_turn})} fingerprints are taken"
+        f"with a fifth of all, {len({*full, *changed, *in_turn})} fingerprints are taken"
     )
     if changed:
         words += f"; the code of {len(changed)} is not attested, and those are repeated in full"
@@ -261,8 +263,9 @@ def _status(chosen: Sequence[Measurement], options: argparse.Namespace) -> int:
     check_folder_is_there()
     del options
     wrong = 0
-    for one in chosen:
-        now = status(one)
+    with unchanging():  # or the same modules are looked for again for each measurement
+        found = [(one, status(one)) for one in chosen]
+    for one, now in found:
         wrong += not now.is_valid
         print(f"{'  ' if now.is_valid else '* '}{one.label}: {now.why or now.state}")
     return int(bool(wrong))

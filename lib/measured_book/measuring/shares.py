@@ -1,6 +1,6 @@
 """The shares of a repeat: which measurements a run measures again, so that ten runs measure all.
 
-Fingerprints, which cost less, are taken of a third in each run, so that any four runs in a row take all.
+Fingerprints, which cost less, are taken of a fifth in each run, so that any six runs in a row take all.
 
 Which share it is follows from the commit alone, so that a run can be made once more anywhere: the number of
 commits that lead to it, modulo the number of shares. Ten commits in a row repeat everything.
@@ -17,7 +17,7 @@ from measured_book.measuring.measurement import Measurement
 SHARES = 10
 """Runs that measure everything again in full."""
 
-TURNS = 3
+TURNS = 5
 """Into how many parts fingerprints are divided; a run takes those of one, and of what it measures in full."""
 
 
