@@ -25,6 +25,15 @@ def counted(env, docname):
 def setup(app):
     BuildEnvironment.get_doctree = counted
 """
+REPLACING = """
+    app.connect("doctree-read", replaced)
+
+def replaced(app, doctree):
+    for figure in list(doctree.findall(nodes.figure)):
+        figure.replace_self(figure.deepcopy())
+
+from docutils import nodes
+"""
 FIGURE = """
 .. _fig-{name}:
 
@@ -74,6 +83,20 @@ def test_numbers_and_warnings_are_those_of_sphinx(tmp_path: Path) -> None:
     assert "fig-none" in said
     assert kept_said.replace("/kept/", "/plain/") == said
     assert loads - kept_loads == 10, "ten references load nothing more"
+
+
+def test_a_figure_that_took_the_place_of_another_needs_no_page_either(tmp_path: Path) -> None:
+    sources = [
+        book(tmp_path / "plain", []),
+        book(tmp_path / "kept", ["bookpress.sphinx.numbers"]),
+    ]
+    for source in sources:
+        conf = source / "conf.py"
+        conf.write_text(conf.read_text("utf-8") + REPLACING, "utf-8")
+    (plain, _, loads), (kept, _, kept_loads) = map(printed, sources)
+    assert "Fig. 2.1" in plain
+    assert kept == plain
+    assert loads - kept_loads == 10
 
 
 def test_numbers_follow_a_page_that_changed_and_few_others_are_loaded(tmp_path: Path) -> None:

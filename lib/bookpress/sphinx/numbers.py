@@ -43,9 +43,12 @@ def bones_of(env: BuildEnvironment, docname: str) -> Bones:
         doctree = type(env).get_doctree(env, docname)
         places: dict[int, nodes.Node] = {}
         children = _bones(env, doctree, places)
+        ids: dict[str, nodes.Node] = {}
         for bone in (one for child in children for one in child.findall()):
             bone.document = None  # type: ignore[assignment]  # the whole page would hang on it
-        ids = {name: places[id(node)] for name, node in doctree.ids.items() if id(node) in places}
+            # by the id that it has: a page may list under it what a transform put this in the place of
+            ids |= dict.fromkeys(bone["ids"] if isinstance(bone, nodes.Element) else (), bone)
+        ids |= {name: places[id(node)] for name, node in doctree.ids.items() if id(node) in places}
         known[docname] = Bones(children, ids)
     return known[docname]
 
