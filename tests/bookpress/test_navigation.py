@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bookpress.sphinx.navigation import first_headings, give_titles, titles_of
+from bookpress.sphinx.navigation import first_headings, give_titles, shared, titles_of
 from bs4 import BeautifulSoup
 from docutils import nodes
 from sphinx import addnodes
@@ -122,3 +122,19 @@ def test_paper_gets_the_first_headings_of_a_page() -> None:
 def test_a_page_without_headings_has_none_on_paper() -> None:
     assert first_headings("") == first_headings(None) == ""
     assert first_headings(BeautifulSoup("", "html.parser")) == ""
+
+
+def test_what_is_beside_pages_with_sources_is_made_once_for_each_depth() -> None:
+    asked = []
+
+    def make(*arguments: Any, **settings: Any) -> BeautifulSoup:
+        asked.append((arguments, settings))
+        return BeautifulSoup(f"<ul><li>{len(asked)}</li></ul>", "html.parser")
+
+    known: dict[Any, str] = {}
+    first = shared(make, known, 1)("sidebar", titles_only=True)
+    assert first == "<ul><li>1</li></ul>"
+    assert shared(make, known, 1)("sidebar", titles_only=True) == first
+    assert shared(make, known, 2)("sidebar", titles_only=True) == "<ul><li>2</li></ul>"
+    assert shared(make, known, 1)("sidebar", titles_only=False) == "<ul><li>3</li></ul>"
+    assert shared(make, known, 1)("raw", titles_only=True) == "<ul><li>4</li></ul>"

@@ -4,6 +4,9 @@ The theme asks Sphinx for the titles of all pages, once a page. Sphinx copies ev
 for that, each heading and each entry of the reference, and throws all but the titles away. Here it is given
 outlines that hold nothing else to begin with.
 
+Pages with a module's source stand in no table of contents, so the one beside them is the same for all that lie
+as deep, and is made once.
+
 The list of a page's headings that is for paper holds the first ones alone, as paper shows them: in the
 reference all of them are a tenth of a page.
 """
@@ -20,6 +23,9 @@ from sphinx.application import Sphinx
 from sphinx.builders import Builder
 
 _TITLES = "measured_titles"
+_SOURCES = "_modules"
+"""The folder of the pages with modules' sources, which holds no other pages."""
+_BESIDE = "measured_beside_sources"
 
 
 def titles_of(outlines: Mapping[str, nodes.bullet_list]) -> dict[str, nodes.bullet_list]:
@@ -106,7 +112,37 @@ def _give_first_headings(
         context["first_headings"] = lambda: first_headings(all_of_them())
 
 
+def _share_beside_sources(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Let pages with sources that lie as deep as one another share the table of contents beside them."""
+    del templatename, doctree
+    make = context.get("generate_toctree_html")
+    if make is not None and pagename.split("/")[0] == _SOURCES:
+        known: dict[Any, str] = app.builder.__dict__.setdefault(_BESIDE, {})
+        context["generate_toctree_html"] = shared(make, known, pagename.count("/"))
+
+
+def shared(make: Callable[..., Any], known: dict[Any, str], depth: int) -> Callable[..., str]:
+    """Return what gives the text that `make` makes, made once for each depth and each set of arguments.
+
+    Args:
+        make: makes the table of contents.
+        known: what was made before.
+        depth: of the page's folder: the links are relative.
+    """
+
+    def toctree(*arguments: Any, **settings: Any) -> str:
+        key = (depth, arguments, *sorted(settings.items()))
+        if key not in known:
+            known[key] = str(make(*arguments, **settings))
+        return known[key]
+
+    return toctree
+
+
 def setup(app: Sphinx) -> None:
     """Connect before the theme, which makes the table of contents with what it finds, and after it."""
     app.connect("html-page-context", give_titles, priority=100)
     app.connect("html-page-context", _give_first_headings, priority=700)
+    app.connect("html-page-context", _share_beside_sources, priority=700)
