@@ -13,7 +13,7 @@ from pathlib import Path
 import measured_book.rooms
 import pytest
 from bookpress.chapters import front_matter
-from measured_book.evidence import registry, results
+from measured_book.evidence import declarations, registry, results
 from measured_book.exercises import check
 from measured_book.exercises import registry as exercise_registry
 from measured_book.measuring import measure
@@ -78,7 +78,7 @@ def test_its_paper_is_in_the_bibliography(files):
 
 
 def test_its_chapter_can_be_measured_and_drawn(files, room, monkeypatch):
-    known = registry.parse_claims(files["claims.toml"], "claims.toml")
+    known = declarations.parse_claims(files["claims.toml"], "claims.toml")
     monkeypatch.setattr(registry, "_packaged", lambda: known)
 
     (losses,) = measurements_of("tied_embeddings").values()

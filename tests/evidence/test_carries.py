@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from measured_book.evidence.carries import ABOUT_IT, UNASKED, carries, parse_carries
-from measured_book.evidence.registry import parse_claims
+from measured_book.evidence.declarations import parse_claims
 from measured_book.evidence.schema import Threshold
 
 CLAIMS = """

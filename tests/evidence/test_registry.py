@@ -5,7 +5,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from measured_book.evidence import registry
+from measured_book.evidence import declarations, registry
+from measured_book.evidence.declarations import parse_claims, parse_values
 from measured_book.evidence.registry import (
     RULES,
     Bound,
@@ -18,8 +19,6 @@ from measured_book.evidence.registry import (
     Threshold,
     claim,
     claims,
-    parse_claims,
-    parse_values,
     read_claims,
 )
 from measured_book.evidence.verdicts import Verdict
@@ -82,7 +81,7 @@ def change(old: str, new: str, text: str = PLAIN) -> str:
 
 def examples() -> list[str]:
     """The TOML of the module's docstring: two claims, the second in short, its evidence, and values."""
-    blocks = re.findall(r"::\n\n((?:    .*\n|\n)+)", str(registry.__doc__))
+    blocks = re.findall(r"::\n\n((?:    .*\n|\n)+)", str(declarations.__doc__))
     return [textwrap.dedent(block) for block in blocks]
 
 

@@ -42,9 +42,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from measured_book.evidence.declarations import Lines, evidence_from, rule_from
 from measured_book.evidence.grammar import nearest
-from measured_book.evidence.registry import _evidence, _Lines, _rule, _Table, _Words, claims
+from measured_book.evidence.registry import claims
 from measured_book.evidence.schema import Claim, Evidence, Part, Rule
+from measured_book.evidence.tables import Table, Words
 
 ROOM = "carry_over"
 """The room whose results the expressions read."""
@@ -168,12 +170,12 @@ def parse_carries(text: str, file: str, known: Mapping[str, Claim]) -> Carries:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{file}: expected TOML, got text that breaks it: {error}") from None
-    top = _Table(data, file)
+    top = Table(data, file)
     scope = top.needed_text("scope")
     rows = _tables(top, "row")
     cannot = _tables(top, "cannot")
     top.done()
-    lines = _Lines(file, text)
+    lines = Lines(file, text)
     found = tuple(_row(row, number, lines, known) for number, row in enumerate(rows, start=1))
     seen: dict[str, str] = {}
     for row in found:
@@ -187,19 +189,19 @@ def parse_carries(text: str, file: str, known: Mapping[str, Claim]) -> Carries:
     return Carries(scope, found, _unasked(cannot, file, known, asked))
 
 
-def _tables(table: _Table, name: str) -> list[dict[str, Any]]:
+def _tables(table: Table, name: str) -> list[dict[str, Any]]:
     rows = table.take(name) or []
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise table.error(name, f"[[{name}]] tables", rows)
     return rows
 
 
-def _row(data: dict[str, Any], number: int, lines: _Lines, known: Mapping[str, Claim]) -> Row:
+def _row(data: dict[str, Any], number: int, lines: Lines, known: Mapping[str, Claim]) -> Row:
     name = data.get("claim")
     where = f"{lines.file}, row number {number}"
     if isinstance(name, str):
         where = f"{_line(lines, name)}, row {name}"
-    table = _Table(data, where)
+    table = Table(data, where)
     claim, part = _named(table, "claim", table.needed_text("claim"), known)
     also = table.take("also") or []
     if not isinstance(also, list) or not all(isinstance(one, str) for one in also):
@@ -211,9 +213,9 @@ def _row(data: dict[str, Any], number: int, lines: _Lines, known: Mapping[str, C
     changed, why = table.take("rule"), table.text("why", needed=False)
     if (changed is None) != (why is None):
         raise table.error(
-            "why", "a reason beside a rule of the row's own", _Words("only one of them")
+            "why", "a reason beside a rule of the row's own", Words("only one of them")
         )
-    rule = own if changed is None else _rule(changed, where)
+    rule = own if changed is None else rule_from(changed, where)
     if rule is None:
         raise table.error("claim", f"a part of {claim} ({_parts(known[claim])})", name)
     minilm = table.text("minilm", needed=False)
@@ -227,33 +229,33 @@ def _row(data: dict[str, Any], number: int, lines: _Lines, known: Mapping[str, C
         scope=table.needed_text("scope"),
         rule=rule,
         why=why or "",
-        evidence=_evidence(
+        evidence=evidence_from(
             {n: x for n in rule.value_names if (x := table.take(n)) is not None},
             rule,
             {},
             where,
-            _Lines(lines.file, lines.text, str(name)),
+            Lines(lines.file, lines.text, str(name)),
         ),
         minilm=None if minilm is None else _named(table, "minilm", minilm, known),
         literature=table.text("literature", needed=False) or "",
         where=where,
     )
     if not row.evidence:
-        raise table.error(", ".join(rule.value_names), "expressions", _Words("nothing"))
+        raise table.error(", ".join(rule.value_names), "expressions", Words("nothing"))
     if not row.question.endswith("?"):
         raise table.error("question", "a question", row.question)
     table.done()
     return row
 
 
-def _line(lines: _Lines, name: str) -> str:
+def _line(lines: Lines, name: str) -> str:
     for number, line in enumerate(lines.text.splitlines(), start=1):
         if line.startswith("claim = ") and f'"{name}"' in line:
             return f"{lines.file}, line {number}"
     return lines.file
 
 
-def _named(table: _Table, field: str, name: str, known: Mapping[str, Claim]) -> tuple[str, str]:
+def _named(table: Table, field: str, name: str, known: Mapping[str, Claim]) -> tuple[str, str]:
     """The claim and the part that a name such as ``CS-3.4a.twelve`` stands for."""
     claim = next((one for one in _heads(name) if one in known), None)
     if claim is None:
@@ -285,7 +287,7 @@ def _unasked(
     """Why each claim that no row asks is not asked; the first entry that fits gives the reason."""
     entries = []
     for number, data in enumerate(tables, start=1):
-        table = _Table(data, f"{file}, cannot number {number}")
+        table = Table(data, f"{file}, cannot number {number}")
         reason = table.needed_text("reason")
         patterns = {}
         for field, names in (("claims", known), ("chapters", {c.chapter for c in known.values()})):

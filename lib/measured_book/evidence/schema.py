@@ -1,6 +1,6 @@
 """Defines a claim: its fields, and the rules that can judge it.
 
-How claims are written down and read is told in `registry`, which offers all names of this module too.
+How claims are written down and read is told in `declarations`; `registry` offers all names of this module too.
 """
 
 from __future__ import annotations

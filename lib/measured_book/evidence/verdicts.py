@@ -113,7 +113,7 @@ def named(verdict: Verdict, told: Mapping[str, Any]) -> Verdict:
 
     Args:
         verdict: of the claim, or of one of its parts, by its rule.
-        told: a record, with ``said_of`` or ``misprint`` where the claim declares one; see `registry`.
+        told: a record, with ``said_of`` or ``misprint`` where the claim declares one; see `declarations`.
     """
     if verdict is Verdict.REFUTED and told.get("said_of"):
         return Verdict.DOES_NOT_CARRY_OVER

@@ -10,9 +10,10 @@ from typing import Any, cast
 import numpy as np
 
 from measured_book.evidence import records
+from measured_book.evidence.declarations import parse_values
 from measured_book.evidence.expressions import Scope
 from measured_book.evidence.grammar import ExpressionError, nearest, split_format
-from measured_book.evidence.registry import Claim, Written, claims, parse_values
+from measured_book.evidence.registry import Claim, Written, claims
 from measured_book.evidence.results import Result, chapters_folder
 from measured_book.evidence.rules import Judgement, further_details, judge, numbers
 from measured_book.evidence.schema import Evidence, Rule

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from measured_book.evidence.declarations import parse_values
 from measured_book.evidence.expressions import Scope
-from measured_book.evidence.registry import parse_values
 from measured_book.evidence.results import load_results
 from measured_book.rooms.layers_as_steps import measure, reading
 from measured_book.rooms.layers_as_steps.measure import (
