@@ -26,9 +26,9 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   function planned(width) {
     const block = 11 + CHANNEL + 15 + NETWORK + (placement === "post" ? 30 : 22); // along the stream, without heads
     const wide = Math.floor((width - START - END) / L - block);
-    const across = wide >= 38;
+    const across = wide >= 36;
     const reading = width < 420 ? 72 : 120; // room for what a depth would say, beside the stream
-    const s = across ? Math.min(wide, 72) : clamp(Math.floor((width - NEAREST - STREAM - reading) / H) - GAP, 26, 72);
+    const s = across ? Math.min(wide, clamp(Math.floor(380 / H) - GAP, 36, 88)) : clamp(Math.floor((width - NEAREST - STREAM - reading) / H) - GAP, 26, 72);
     const extent = NEAREST + H * (s + GAP);
     const lead = across ? 2 : 32;
     const u = { read: lead + 4, heads: lead + 9, out: lead + 9 + s };
@@ -54,12 +54,14 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   const path = (plan, ...steps) => steps.map(([command, ...points]) => `${command}${points.map(([u, v]) => place(plan, u, v).map((one) => one.toFixed(1)).join(" ")).join(" ")}`).join("");
   // Sets what is another value than before: most of a picture stays as it is.
   const put = (node, key, value) => { if (node.getAttribute(key) !== `${value}`) node.setAttribute(key, value); };
+  const style = (node, key, value) => { if (node.style.getPropertyValue(key) !== `${value}`) node.style.setProperty(key, value); };
   const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
   // What is there --------------------------------------------------------------------------------
 
   const map = make("div", { class: "lm-map", role: "toolbar", "aria-label": "The model, part by part. Arrow keys go from part to part; Enter says more and lets you switch it off; Delete switches it off and on.", dir: "ltr" });
-  const key = note(`Each arrow is as thick, against the blue stream, as what the part writes is long, against the stream that it is added to. Orange: heads, with their patterns; green: networks, with their neurons${norm === "none" ? "" : "; pink: norms"}. Beside the stream: what would come next if it were read there. Press a part to see more, or to switch it off.`);
+  const legend = `Each arrow is as thick, against the blue stream, as what the part writes is long, against the stream that it is added to. Orange: heads, with their patterns; green: networks, with their neurons${norm === "none" ? "" : "; pink: norms"}. Beside the stream: what would come next if it were read there. Press a part to see more, or to switch it off.`;
+  const key = note(legend);
   const card = make("div", { class: "lm-card", role: "group" });
   const between = make("div", { class: "lm-between" }, card);
   const inner = make("div", {}, map, key);
@@ -137,7 +139,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
         const canvas = pixelated(own);
         const label = own.appendChild(make("span", { "aria-hidden": "true" }));
         node.append(boxed(own, plan, u.heads, centre(h) - s / 2, s, s));
-        return { button: own, canvas, label, flow: line(lines, "lm-flow", ""), tip: line(lines, "lm-tip", "") };
+        return { button: own, canvas, face: canvas, label, flow: line(lines, "lm-flow", ""), tip: line(lines, "lm-tip", "") };
       });
       const own = part(`${layer}.n`, "lm-net");
       const label = own.appendChild(make("span", { "aria-hidden": "true" }, across ? "net" : "network"));
@@ -146,7 +148,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
       line(lines, "lm-read", path(plan, ["M", [u.network - 6, 0]], ["L", [u.network - 6, NEAREST + 14], [u.network, NEAREST + 14]]));
       if (placement === "pre") normed(lines, u.network - 6, 17);
       else for (const at of [u.network - 10, u.end - 5]) normed(lines, at, 0);
-      const network = { button: own, canvas, label, flow: line(lines, "lm-flow lm-green", ""), tip: line(lines, "lm-tip lm-green", "") };
+      const network = { button: own, canvas, face: canvas, label, flow: line(lines, "lm-flow lm-green", ""), tip: line(lines, "lm-tip lm-green", "") };
       const chip = reading();
       node.append(read(chip, across ? u.end - 2 : u.end));
       map.append(node);
@@ -218,15 +220,16 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   // What the card adds.
   function more(key, { answer, experiment }) {
     const [layer, what] = key.split(".");
-    if (what === "b") return `${H} heads and a network read the stream, one after the other, and add to it. What they would say alone is in the lens; what each adds is in the ledger.`;
+    if (what === "b") return `${H} head${H > 1 ? "s read the stream and add" : " reads the stream and adds"} to it, then a network does.${data.views.includes("ledger") ? " The ledger tells what each of them adds to a logit." : ""}`;
     if (what === "n") {
       const { neurons } = found(answer).blocks[layer];
       const sizes = Array.from(neurons, Math.abs);
       return `${D} numbers in, ${F} neurons, ${D} numbers out. Its strongest neurons here: ${strongest(sizes, 3).map((i) => `${i} (${plain(neurons[i])})`).join(", ")}.`;
     }
     const row = weights(answer, layer, what);
-    const others = strongest(row, 4).slice(1).filter((at) => row[at] >= 0.005);
-    return `It carries ${E} numbers a token.${offOf(experiment, key) ? " Its pattern is still computed." : ""}${others.length ? ` Then it looks at ${others.map((at) => `position ${at}, ${quoted(answer.tokens[at])} (${plain(row[at])})`).join("; ")}.` : ""}`;
+    const off = offOf(experiment, key);
+    const others = strongest(row, 4).slice(off ? 0 : 1).filter((at) => row[at] >= 0.005);
+    return `It carries ${E} numbers a token.${others.length ? ` ${off ? "It would look" : "Then it looks"} at ${others.map((at) => `position ${at}, ${quoted(answer.tokens[at])} (${plain(row[at])})`).join("; ")}.` : ""}`;
   }
 
   // Drawing ----------------------------------------------------------------------------------------
@@ -240,7 +243,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     put(one.button, "data-length", own.length.toPrecision(7));
     const text = sentence(key, now);
     put(one.button, "aria-label", text);
-    put(one.button.querySelector("canvas, b"), "title", text);
+    put(one.face, "title", text);
     if (!flow) return;
     const thick = clamp(STREAM * share, 0, 3 * STREAM);
     put(one.flow, "d", thick ? flow : "");
@@ -283,16 +286,25 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     write(chip.firstChild.firstChild, name(token));
     write(chip.lastChild, plain(chance));
     put(chip, "data-chance", chance.toPrecision(7));
-    chip.style.setProperty("--lm-share", chance.toFixed(3));
+    style(chip, "--lm-share", chance.toFixed(3));
   };
 
-  const same = (one, other) => one && one.length === other.length && one.every((value, at) => value === other[at]);
+  function same(one, other) {
+    if (!one || one.length !== other.length) return false;
+    for (let i = 0; i < one.length; i += 1) if (one[i] !== other[i]) return false;
+    return true;
+  }
   function drawPattern(head, layer, h, { answer }, shade, anew) {
     const pattern = answer.patterns[layer][h];
     const { n, position } = answer;
     if (!anew && head.position === position && same(head.pattern, pattern)) return;
     [head.pattern, head.position] = [pattern, position];
-    paint(head.canvas, n, n, (at, q, k) => (k <= q || pattern[at] > 0 ? shade(pattern[at]) : null), (q) => (q === position ? 255 : 175));
+    paint(head.canvas, n, n, (cells) => {
+      for (let q = 0, at = 0; q < n; q += 1) {
+        const quiet = q === position ? 0xffffffff : 0xb0ffffff; // the alpha comes first
+        for (let k = 0; k < n; k += 1, at += 1) if (k <= q || pattern[at] > 0) cells[at] = shade[Math.round(255 * pattern[at])] & quiet;
+      }
+    });
     head.canvas.style.imageRendering = n > plan.s ? "auto" : "pixelated";
   }
   // Its neurons, folded along its length.
@@ -302,26 +314,24 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     const short = 7;
     const long = Math.ceil(F / short);
     const [width, height] = plan.across ? [short, long] : [long, short];
-    paint(network.canvas, width, height, (_, row, column) => {
-      const i = plan.across ? row * short + column : column * short + row;
-      return i < F ? shade(Math.abs(neurons[i]) / most) : null;
+    paint(network.canvas, width, height, (cells) => {
+      for (let i = 0; i < F; i += 1) {
+        const [part, whole] = [i % short, Math.floor(i / short)];
+        cells[plan.across ? whole * short + part : part * long + whole] = shade[Math.round((255 * Math.abs(neurons[i])) / most)];
+      }
     });
   }
-  // `shade` gives a cell's colour or none, `strong` how strong a row's are.
-  function paint(canvas, width, height, shade, strong = () => 255) {
+  // `fill` sets cells, a whole number each, as `packed` makes them.
+  function paint(canvas, width, height, fill) {
     if (canvas.width !== width) canvas.width = width;
     if (canvas.height !== height) canvas.height = height;
     const context = canvas.getContext("2d");
     const image = context.createImageData(width, height);
-    for (let at = 0; at < width * height; at += 1) {
-      const row = Math.floor(at / width);
-      const cell = shade(at, row, at % width);
-      if (!cell) continue;
-      for (let c = 0; c < 3; c += 1) image.data[4 * at + c] = cell[c];
-      image.data[4 * at + 3] = strong(row);
-    }
+    fill(new Uint32Array(image.data.buffer));
     context.putImageData(image, 0, 0);
   }
+  // The 256 shades of a ramp as whole numbers: red in the lowest byte, then green, blue, alpha.
+  const packed = (shade) => Uint32Array.from(range(256), (i) => shade(i / 255).reduce((sum, one, c) => sum + one * 256 ** c, 255 * 256 ** 3));
 
   function drawTokens({ answer }) {
     const { position, tokens } = answer;
@@ -331,9 +341,11 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
       const at = position - i;
       node.hidden = at < 0;
       if (at < 0) return;
-      write(node.firstChild, i === drawn.tokens.length - 1 && first > 0 ? "\u2026" : name(tokens[at]));
+      const rest = i === drawn.tokens.length - 1 && first > 0; // stands for all tokens before
+      write(node.firstChild, rest ? "\u2026" : name(tokens[at]));
       node.classList.toggle("lm-here", i === 0);
-      node.style.setProperty("--lm-share", row ? Math.sqrt(row[at]).toFixed(3) : 0); // small weights show, too
+      const weight = row && (rest ? row.subarray(0, at + 1).reduce((sum, one) => sum + one, 0) : row[at]);
+      style(node, "--lm-share", row ? Math.sqrt(weight).toFixed(3) : 0); // small weights show, too
     });
     const [token, chance] = found(answer).depths[0];
     write(drawn.said, `Position ${position}: the embedding of ${quoted(tokens[position])} has length ${plain(found(answer).embedding, 1)}; read at once, it would go on with ${quoted(token)} (${plain(chance)}).`);
@@ -342,6 +354,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   }
 
   function drawNext({ answer }) {
+    write(key, `${legend}${answer.changed ? " The line across a bar: in the whole model." : ""}`);
     const rows = [...answer.shown].sort((a, b) => b[2] - a[2]).slice(0, SHOWN);
     const [before] = answer.shown; // the whole model's likeliest
     if (!rows.includes(before)) rows.push(before);
@@ -358,8 +371,8 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
       put(row, "aria-label", said);
       if (row.children.length < 3) row.replaceChildren(make("b", {}, bdi("")), make("i", { class: "lm-bar" }), make("span", {}));
       write(row.firstChild.firstChild, name(token));
-      row.children[1].style.setProperty("--lm-share", chance.toFixed(4));
-      row.children[1].style.setProperty("--lm-was", was.toFixed(4));
+      style(row.children[1], "--lm-share", chance.toFixed(4));
+      style(row.children[1], "--lm-was", was.toFixed(4));
       row.classList.toggle("lm-both", answer.changed);
       write(row.lastChild, plain(chance));
     });
@@ -367,22 +380,22 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
 
   let shadedFor = null; // theme
   let shades = null;
-  function draw(answer, experiment) {
+  function draw(answer, experiment, built = false) {
     const now = { answer, experiment };
     last = now;
-    const anew = fit();
+    const anew = plan && watched ? false : fit(); // to ask for the width would lay the page out once more
     if (!plan) return;
     const theme = box.dataset.theme;
     if (shadedFor !== theme) {
-      shades = ["--lm-half", "--lm-net"].map((each) => ramp(...["--lm-none", each, each === "--lm-net" ? "--lm-net-full" : "--lm-full"].map((one) => colour(box, one))));
+      shades = ["--lm-half", "--lm-net"].map((each) => packed(ramp(...["--lm-none", each, each === "--lm-net" ? "--lm-net-full" : "--lm-full"].map((one) => colour(box, one)))));
     }
-    const repaint = anew || shadedFor !== theme;
+    const repaint = anew || built || shadedFor !== theme;
     shadedFor = theme;
     drawTokens(now);
     const of = found(answer);
     const most = Math.max(1e-9, ...of.blocks.map(({ neurons }) => neurons.reduce((high, one) => Math.max(high, Math.abs(one)), 0)));
     drawn.blocks.forEach((block, layer) => {
-      drawPart(`${layer}.b`, { button: block.whole }, now);
+      drawPart(`${layer}.b`, { button: block.whole, face: block.whole.firstChild }, now);
       drawHeads(block, layer, now);
       drawNetwork(block, layer, now);
       block.heads.forEach((head, h) => {
@@ -412,8 +425,9 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     return true;
   }
   // When the room changes; the picture's own size may change by it, so that it waits for the next frame.
-  const again = () => { if (last && element.isConnected && JSON.stringify(planned(element.clientWidth - 8)) !== JSON.stringify(plan)) draw(last.answer, last.experiment); };
-  if (window.ResizeObserver) new ResizeObserver(() => requestAnimationFrame(again)).observe(element);
+  const again = () => { if (last && element.isConnected && fit()) draw(last.answer, last.experiment, true); };
+  const watched = !!window.ResizeObserver;
+  if (watched) new ResizeObserver(() => requestAnimationFrame(again)).observe(element);
 
   // The card -----------------------------------------------------------------------------------------
 
@@ -475,7 +489,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   function reachable() {
     const all = buttons();
     if (!all.includes(current)) current = drawn.parts.get(chosen) || all[0];
-    for (const each of all) each.tabIndex = each === current ? 0 : -1;
+    for (const each of all) put(each, "tabindex", each === current ? 0 : -1);
   }
   map.addEventListener("focusin", (event) => { if (event.target.matches(".lm-part, .lm-next")) { current = event.target; reachable(); } });
   map.addEventListener("keydown", (event) => {
