@@ -124,6 +124,29 @@ def test_each_part_is_one_sentence(opened, shown):
     assert value(part(page, "1.2")) > 0
 
 
+def test_where_something_is_patched_in_is_said(opened):
+    page = opened()
+    tab(page, "Overview")
+    page.get_by_text("Patch from a second sentence").click()
+    page.get_by_label("Second sentence").fill("dogs saw the cat and")
+    for tap, head, places in (
+        ("blocks.1.attention.values", "2", ["1.2"]),
+        ("blocks.0.attention.out", None, ["0.0", "0.1", "0.2"]),
+        ("blocks.1.feedforward.neurons", None, ["1.n"]),
+        ("blocks.0.attention_norm.scale", None, ["0.b"]),
+        ("blocks.1.residual_mid", None, ["1.b"]),
+        ("embedding", None, []),
+    ):
+        page.get_by_label("Taken at").select_option(tap)
+        settled(page)
+        if head:
+            page.get_by_label("Head", exact=True).select_option(head)
+            settled(page)
+        said = page.locator(".lm-part[aria-label*='patched from the second sentence']").all()
+        assert [each.get_attribute("data-place") for each in said] == places
+        assert page.locator(".lm-part[data-patched]").count() == len(places)
+
+
 def test_a_head_is_switched_off_and_on_by_keyboard(opened):
     page = opened()
     tab(page, "Overview")

@@ -70,6 +70,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   let drawn = null; // what the picture is made of
   let last = null; // what was drawn last: the answer and its experiment
   let chosen = null; // the part whose card is open
+  let thinner = false; // are there arrows that do not fit?
   let looked = null; // the head whose weights the tokens show
 
   const partName = (key) => { const [layer, what] = key.split("."); return { n: `network ${layer}`, b: `block ${layer}` }[what] || `head ${key}`; };
@@ -77,12 +78,12 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   const part = (key, kind, ...children) => make("button", { type: "button", class: `lm-part ${kind}`, "data-place": key, tabindex: -1, "aria-expanded": "false" }, ...children);
   const reading = () => make("span", { class: "lm-reading", "aria-hidden": "true" }, make("b", {}, bdi("")), make("span", {}));
   const stage = (label, along) => {
-    const { across, extent, y, x, reading: side } = plan;
+    const { across, y, x, reading: side } = plan;
     const [width, height] = across ? [along, y + 52] : [x + STREAM + side, along];
     const lines = svg("svg", { width, height, "aria-hidden": "true", focusable: "false" });
     const node = make("div", { class: "lm-stage", role: "group", "aria-label": label }, lines);
     Object.assign(node.style, { width: `${width}px`, height: `${height}px` });
-    return { node, lines, extent };
+    return { node, lines };
   };
   const line = (lines, kind, d) => lines.appendChild(svg("path", { class: kind, d }));
   const streamed = (lines, from, to) => line(lines, "lm-stream", path(plan, ["M", [from, 0]], ["L", [to, 0]]));
@@ -178,6 +179,14 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   // What is said ---------------------------------------------------------------------------------
 
   const offOf = ({ off }, key) => off.includes(key) || (!key.endsWith(".b") && off.includes(`${key.split(".")[0]}.b`));
+  // Is this where something is patched in: a head, a network, or elsewhere in a block?
+  function patchedOf({ patch }, key) {
+    const at = patch && /^blocks\.(\d+)\.(attention\.|feedforward\.)?/.exec(patch.tap);
+    const [layer, what] = key.split(".");
+    if (!at || at[1] !== layer) return false;
+    if (at[2] === "attention.") return /\d/.test(what) && (patch.head === null || patch.head === Number(what));
+    return what === (at[2] ? "n" : "b");
+  }
   const instead = ({ instead: how }) => ({ zero: "zeros stand", mean: "its mean over kept sentences stands", resample: "its value on another sentence stands" })[how];
 
   // The parts of an answer, of the changed model where there is one; and the whole model's.
@@ -201,20 +210,21 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     const before = answer.changed ? amount(found(answer, 0), key, { off: [] }) : null;
     const was = (value) => (before && plain(value) !== plain(own.share) ? ` (${plain(value)} in the whole model)` : "");
     const [token, chance] = of.depths[Number(layer) + 1];
+    const who = `${capital(partName(key))}${patchedOf(experiment, key) ? ", patched from the second sentence," : ""}`;
     const after = `after it the logit lens reads ${quoted(token)} (${plain(chance)})`;
     if (offOf(experiment, key)) {
       const by = experiment.off.includes(key) ? "is switched off" : "is switched off with its block";
-      return `${capital(partName(key))} ${by}: ${instead(experiment)} in its place${what === "b" ? `; ${after}.` : own.share ? `, ${plain(own.share)} times the length of the stream.` : "."}`;
+      return `${who} ${by}: ${instead(experiment)} in its place${what === "b" ? `; ${after}.` : own.share ? `, ${plain(own.share)} times the length of the stream.` : "."}`;
     }
     if (what === "b") {
       const { before: from, after: to } = of.blocks[layer];
-      return `Block ${layer} turns a stream of length ${plain(from, 1)} into one of length ${plain(to, 1)}; ${after}.`;
+      return `${who} turns a stream of length ${plain(from, 1)} into one of length ${plain(to, 1)}; ${after}.`;
     }
     const writes = `writes ${plain(own.share)} times the length of the stream${was(before ? before.share : 0)}`;
-    if (what === "n") return `Network ${layer} ${writes}.`;
+    if (what === "n") return `${who} ${writes}.`;
     const row = weights(answer, layer, what);
     const [best] = strongest(row, 1);
-    return `Head ${key} looks most at position ${best}, ${quoted(answer.tokens[best])} (${plain(row[best])}), and ${writes}.`;
+    return `${who} looks most at position ${best}, ${quoted(answer.tokens[best])} (${plain(row[best])}), and ${writes}.`;
   }
 
   // What the card adds.
@@ -239,6 +249,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     const off = offOf(experiment, key);
     const own = amount(found(now.answer), key, experiment);
     one.button.toggleAttribute("data-off", off);
+    one.button.toggleAttribute("data-patched", patchedOf(experiment, key));
     put(one.button, "data-share", own.share.toPrecision(7));
     put(one.button, "data-length", own.length.toPrecision(7));
     const text = sentence(key, now);
@@ -259,6 +270,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     const shares = heads.map(({ share }, h) => (cut ? (h === H - 1 ? attention.share : 0) : share)); // of a block that is off, what stands in
     const wide = shares.map((share) => clamp(STREAM * share, 1, 3 * STREAM));
     const squeezed = Math.min(1, (CHANNEL - 2 * H) / wide.reduce((sum, one) => sum + one, 0));
+    thinner ||= squeezed < 1 || shares.some((share) => share > 3);
     let at = u.out + 4;
     for (let h = H - 1; h >= 0; h -= 1) {
       const half = (wide[h] * squeezed) / 2;
@@ -276,6 +288,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     const { u } = plan;
     const { share } = found(now.answer).blocks[layer].network;
     const half = clamp(STREAM * share, 1, 2.4 * STREAM) / 2;
+    thinner ||= share > 2.4;
     const [out, from, to] = [u.network + NETWORK, NEAREST + 18, Math.max(u.adds, u.network + NETWORK + half)];
     const bend = Math.min(10, to - out);
     drawPart(`${layer}.n`, block.network, now, Math.min(share, 2.4), path(plan, ["M", [out, from]], ["L", [to - bend, from]], ["Q", [to, from], [to, from - bend]], ["L", [to, 13]]));
@@ -354,7 +367,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   }
 
   function drawNext({ answer }) {
-    write(key, `${legend}${answer.changed ? " The line across a bar: in the whole model." : ""}`);
+    write(key, `${legend}${thinner ? " Arrows that would not fit are thinner than that: the parts\u2019 words have the numbers." : ""}${answer.changed ? " The line across a bar: in the whole model." : ""}`);
     const rows = [...answer.shown].sort((a, b) => b[2] - a[2]).slice(0, SHOWN);
     const [before] = answer.shown; // the whole model's likeliest
     if (!rows.includes(before)) rows.push(before);
@@ -393,6 +406,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     shadedFor = theme;
     drawTokens(now);
     const of = found(answer);
+    thinner = false;
     const most = Math.max(1e-9, ...of.blocks.map(({ neurons }) => neurons.reduce((high, one) => Math.max(high, Math.abs(one)), 0)));
     drawn.blocks.forEach((block, layer) => {
       drawPart(`${layer}.b`, { button: block.whole, face: block.whole.firstChild }, now);
