@@ -346,6 +346,10 @@ def test_accessible_wide_and_narrow_with_parts_off_and_a_card(opened, width, the
     page.get_by_label("In its place", exact=True).select_option("mean")
     off(page, "layer 1, whole block")
     assert problems(page) == []
+    part(page, "0.n").click()
+    last = page.locator(".lm-next:visible").last.bounding_box()
+    note = page.locator(".lm-overview .lm-note").last.bounding_box()
+    assert last["y"] + last["height"] <= note["y"], "the likeliest tokens have room"
 
 
 def test_turning_a_telephone_lays_it_out_anew(opened):

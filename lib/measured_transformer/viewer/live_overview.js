@@ -35,8 +35,8 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
     u.network = u.out + 4 + CHANNEL + 11;
     u.adds = u.network + NETWORK + 10;
     u.end = u.adds + (placement === "post" ? 20 : 12);
-    const end = across ? clamp(width - START - L * u.end, END, 240) : 34 + 26 * (SHOWN + 1);
-    return { across, s, extent, u, end, reading, y: (across ? 28 : 0) + extent, x: extent };
+    const end = across ? clamp(width - START - L * u.end, END, 240) : 60 + 26 * (SHOWN + 1);
+    return { across, s, extent, u, end, reading, y: (across ? 28 : 0) + Math.max(extent, 110), x: extent };
   }
 
   // A place in the picture, and a box of `du` along and `dv` away, in pixels of their section.
@@ -164,7 +164,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
       if (finalNorm) normed(lines, 5, 0);
       const rows = range(SHOWN + 1).map(() => button("", () => {}, { class: "lm-next", tabindex: -1 }));
       const list = make("div", { class: "lm-ends" }, make("span", { class: "lm-note", "aria-hidden": "true" }, "next token"), ...rows);
-      Object.assign(list.style, across ? { left: "32px", top: `${Math.max(0, plan.y - 90)}px`, width: `${plan.end - 32}px` } : { right: "2px", top: "36px", width: `${Math.min(220, plan.x + plan.reading)}px` });
+      Object.assign(list.style, across ? { left: "32px", bottom: "2px", width: `${plan.end - 32}px` } : { right: "2px", top: "36px", width: `${Math.min(220, plan.x + plan.reading)}px` });
       node.append(list);
       map.append(node);
       rows.forEach((row, at) => row.addEventListener("click", () => { if (!row.hasAttribute("aria-disabled")) append(drawn.next[at]); }));
