@@ -19,10 +19,12 @@ ROOT = Path(__file__).parents[2]
     not (shutil.which("chromium") and find_spec("playwright")),
     reason="times keystrokes in a browser: needs Chromium and playwright",
 )
-@pytest.mark.parametrize("model", ["bytes", "stories", "heads"])
-def test_it_times_each_place_and_writes_it_down(tmp_path, model):
+@pytest.mark.parametrize(
+    ("model", "view"), [("bytes", []), ("stories", ["--view", "Overview"]), ("heads", [])]
+)
+def test_it_times_each_place_and_writes_it_down(tmp_path, model, view):
     path = tmp_path / "live.json"
-    asked = ["--count", "1", "--slower", "1", "--models", model, "--json", str(path)]
+    asked = ["--count", "1", "--slower", "1", "--models", model, "--json", str(path), *view]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.live", *asked],
         cwd=ROOT,

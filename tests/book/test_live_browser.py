@@ -553,7 +553,7 @@ def test_everything_is_reached_by_keyboard(opened):
     page.get_by_role("tab", name="Next token").focus()
     page.keyboard.press("ArrowRight")
     settled(page)
-    assert page.get_by_role("tabpanel", name="Heads").is_visible()
+    assert page.get_by_role("tabpanel", name="Overview").is_visible()
     page.wait_for_timeout(500)
     assert page.get_by_role("status").last.text_content().startswith("Position 0")
 

@@ -281,6 +281,76 @@ def test_each_part_by_itself(page, models, instead):
 
 
 @torch.no_grad()
+def at_a_glance(model, tokens, position):
+    """What an overview tells, by the library: a dict for each block, and what each depth reads."""
+    with capture(model) as seen:
+        model(torch.tensor([tokens]))
+
+    def length(tap):
+        return seen[tap][0, ..., position, :].norm(dim=-1)
+
+    blocks, depths = [], [seen["embedding"]]
+    for layer in range(model.config.n_layers):
+        block = f"blocks.{layer}"
+        before, middle = length(f"{block}.residual_pre"), length(f"{block}.residual_mid")
+        heads, attention = (length(f"{block}.attention.{tap}") for tap in ("head_outputs", "out"))
+        network = length(f"{block}.feedforward.out")
+        lengths = torch.stack([*heads, attention, network])
+        beside = torch.stack([before] * (len(heads) + 1) + [middle])
+        depths.append(seen[f"{block}.residual_post"])
+        blocks.append(
+            {
+                "stream": torch.stack([before, length(f"{block}.residual_post")]),
+                "length": lengths,
+                "share": lengths / beside,
+                "neurons": seen[f"{block}.feedforward.neurons"][0, position],
+                "pattern": seen[f"{block}.attention.pattern"][0],
+            }
+        )
+    read = torch.stack([model.unembed(each)[0, position].softmax(-1) for each in depths])
+    return length("embedding"), blocks, read.max(-1)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_overview_tells_what_each_part_writes_and_each_depth_reads(page, models, name):
+    """Of the whole model, with parts off, and with what a head adds patched from a second sentence."""
+    model, _ = models[name]
+    tokens, other = [3, 1, 9, 4, 9, 2], [8, 5, 1, 7, 7, 3]
+    tap = "blocks.1.attention.head_outputs"
+    with torch.no_grad(), capture(model, tap) as second:
+        model(torch.tensor([other]))
+    patch = {"tokens": other, "tap": tap, "head": 1, "position": None, "row": None}
+    off = ["0.1", "1.n"]
+    for position, told, change in (
+        (5, experiment(), ExitStack()),
+        (3, experiment(off=off), ablated(model, components(off), "zero")),
+        (4, experiment(patch=patch), intervene(model, {tap: at(second[tap][:, [1]], heads=[1])})),
+    ):
+        overview, patterns = page.evaluate(
+            """([name, tokens, experiment, position]) => {
+              const asked = { tokens, experiment, position, want: ["overview"] };
+              const { overview, patterns } = engine.look(models[name], asked);
+              const told = overview[overview.length - 1];
+              for (const block of told.blocks) block.neurons = Array.from(block.neurons);
+              return [told, patterns.map((heads) => heads.map((one) => Array.from(one)))];
+            }""",
+            [name, tokens, told, position],
+        )
+        with change:
+            embedding, blocks, read = at_a_glance(model, tokens, position)
+        assert overview["embedding"] == pytest.approx(float(embedding), abs=CLOSE)
+        assert [token for token, _ in overview["depths"]] == read.indices.tolist()
+        assert gap(np.array([chance for _, chance in overview["depths"]]), read.values) < CLOSE
+        for found, looked, right in zip(overview["blocks"], patterns, blocks, strict=True):
+            parts = [*found["heads"], found["attention"], found["network"]]
+            for key in ("length", "share"):
+                assert gap(np.array([part[key] for part in parts]), right[key]) < CLOSE
+            assert gap(np.array([found["before"], found["after"]]), right["stream"]) < CLOSE
+            assert gap(np.array(found["neurons"]), right["neurons"]) < CLOSE
+            assert gap(np.array(looked).reshape(right["pattern"].shape), right["pattern"]) < CLOSE
+
+
+@torch.no_grad()
 def patched(model, tokens, other, tap, head, position, row):
     with capture(model, tap) as seen:
         model(torch.tensor([other]))

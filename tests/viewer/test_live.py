@@ -150,7 +150,7 @@ def test_other_models_and_added_weights_are_refused():
         ({"bits": 4}, "expected 8 or 16 bits, got 4"),
         ({"merges": [(1, 2)]}, "either names of tokens or merges of bytes, got both"),
         ({"tokens": None, "merges": [(1, 2)]}, "a model of 257 pieces"),
-        ({"views": ("heads", "sky")}, "expected views among next, heads"),
+        ({"views": ("heads", "sky")}, "expected views among next, overview, heads"),
         ({"experiments": ()}, "expected experiments among off, patch"),
         ({"lens": TunedLens(torch.zeros(2, 16, 16), torch.zeros(2, 16), ())}, "a lens of 3 depths"),
     ],

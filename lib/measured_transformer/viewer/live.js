@@ -2,8 +2,9 @@
 // starts the engine in a worker (in the page where workers are forbidden), and builds its controls in front of
 // the drawing that is there already.
 (() => {
-  const { make, clamp, signed, plain, followTheme, colour, labelled, select, input, slider, check, button, fold,
-    group, mark, tabs, table, bar, note, scroll, speaker } = liveControls();
+  const controls = liveControls();
+  const { make, clamp, signed, plain, followTheme, colour, rgb, ramp, labelled, select, input, slider, check, button, fold,
+    group, mark, tabs, table, bar, note, scroll, speaker } = controls;
   const bdi = (text) => make("bdi", {}, text);
 
   // Weights ----------------------------------------------------------------------------------------
@@ -244,7 +245,7 @@
     const near = (token) => bdi(`\u201c${name(token)}\u201d`);
 
     const state = {
-      text: data.texts[0], position: null, layer: 0, head: 0, weighted: false, tuned: false, tab: data.views[0], number: "moved", tap: `blocks.${L - 1}.residual_post`,
+      text: data.texts[0], position: null, layer: 0, head: 0, weighted: false, tuned: false, tab: data.views[0], number: "moved", tap: `blocks.${L - 1}.residual_post`, part: null,
       experiment: { off: [], instead: "zero", donor: 0, patch: null, steer: null, switches: [] },
     };
     let cutting = { tokens: [], unknown: [] };
@@ -315,12 +316,19 @@
     // What is seen.
     const readout = make("div", { class: "lm-readout" });
     const guess = make("div", { class: "lm-guess", role: "group", "aria-label": "Predict first", hidden: true });
-    const names = { next: "Next token", heads: "Heads", lens: "Lens", ledger: "Ledger", numbers: "Numbers", each: "One by one", write: "Write on", luck: "Was that luck?" };
+    const names = { next: "Next token", overview: "Overview", heads: "Heads", lens: "Lens", ledger: "Ledger", numbers: "Numbers", each: "One by one", write: "Write on", luck: "Was that luck?" };
     const views = data.views.map((key) => [key, names[key]]);
-    const { list, panel, show } = tabs(id, "What is seen", views, (key) => { state.tab = key; refresh(); });
+    const { list, panel, show } = tabs(id, "What is seen", views, (key) => { state.tab = key; arrange(); refresh(); });
     const experimentBox = make("section", { "aria-label": "The experiment" }, make("p", { class: "lm-heading" }, "What if \u2026"),
       ...Object.entries({ off: offFold, patch: patchFold, steer: steerFold, rules: rulesFold }).filter(([key]) => data.experiments.includes(key)).map(([, each]) => each), predictLabel, make("div", { class: "lm-buttons" }, reset));
     const results = make("section", { "aria-label": "What the model says" }, readout, guess, list, panel);
+    // The overview takes the whole width, and what is changed stands under it.
+    const columns = make("div", { class: "lm-columns" }, experimentBox, results);
+    function arrange() {
+      const wide = state.tab === "overview";
+      columns.classList.toggle("lm-wide", wide);
+      if (wide !== (columns.lastChild === experimentBox)) columns.append(columns.firstChild);
+    }
     const address = make("input", { type: "text", readonly: true, "aria-label": "Address of this state" });
     const code = make("pre", {}, make("code", {}));
     const codeBox = make("div", { hidden: true }, scroll("The experiment as Python", code));
@@ -343,7 +351,7 @@
 
     const box = make("div", { class: "lm-live", role: "region", "aria-label": data.title },
       make("div", { class: "lm-source" }, labelled(`Text (the model reads at most ${data.most} ${data.unit})`, area), make("div", {}, pickLabel, limits)),
-      wrong, slow, strip, make("div", { class: "lm-columns" }, experimentBox, results), make("div", { class: "lm-buttons" }, share, pythonButton), shareBox, codeBox, status);
+      wrong, slow, strip, columns, make("div", { class: "lm-buttons" }, share, pythonButton), shareBox, codeBox, status);
     root.prepend(box);
     followTheme(box, () => { if (seen) draw(); });
 
@@ -488,9 +496,11 @@
     function draw() {
       drawStrip({ tokens: seen.tokens, position: seen.position, shift: seen.changed && !hidden ? seen.shift : null });
       guess.hidden = !hidden;
+      const within = panel.contains(document.activeElement);
       panel.hidden = list.hidden = !!hidden;
       if (hidden) {
         drawGuess();
+        if (within) guess.querySelector("button").focus(); // a switch of the overview, which is hidden now
         return;
       }
       const words = sentence();
@@ -498,7 +508,7 @@
       say(readout.textContent);
       if (!codeBox.hidden) tellCode();
       const focused = panel.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-      ({ next: drawNext, heads: drawHeads, lens: drawLens, ledger: drawLedger, numbers: drawNumbers, each: drawEach, write: drawWrite, luck: drawLuck })[state.tab]();
+      ({ next: drawNext, overview: drawOverview, heads: drawHeads, lens: drawLens, ledger: drawLedger, numbers: drawNumbers, each: drawEach, write: drawWrite, luck: drawLuck })[state.tab]();
       if (focused) panel.querySelector(`[data-key="${focused}"]`)?.focus();
     }
 
@@ -548,6 +558,41 @@
       panel.replaceChildren(scroll("Next tokens", table(`What comes after position ${seen.position}`, heads, rows)));
     }
 
+    // One picture from the text to the next token.
+    const detailOf = (key) => { const what = key.split(".")[1]; return { n: "numbers", b: "lens" }[what] || "heads"; };
+    const overview = liveOverview(controls, {
+      data, box, name,
+      toggle: (key) => { const each = offBoxes.get(key); each.checked = !each.checked; refresh(); },
+      views: {
+        of: (key) => (data.views.includes(detailOf(key)) ? names[detailOf(key)] : null),
+        open: (key) => {
+          const [layer, what] = key.split(".");
+          if (detailOf(key) === "heads") [state.layer, state.head] = [Number(layer), Number(what)];
+          if (what === "n") state.tap = `blocks.${layer}.feedforward.neurons`;
+          show(detailOf(key));
+          list.querySelector("[aria-selected=true]").focus();
+        },
+      },
+      // Puts a token behind the text, where the text then reads so.
+      append: (token, asked = false) => {
+        const text = `${state.text}${data.cut === "words" ? " " : ""}${joined(data, [token])}`;
+        const after = cut(text).tokens;
+        const fits = after.length === cut(state.text).tokens.length + 1 && after[after.length - 1] === token;
+        if (asked || !fits) return fits;
+        area.value = text;
+        pick.value = "";
+        state.position = null;
+        refresh();
+        return true;
+      },
+      chose: (key) => { state.part = key; },
+    });
+    function drawOverview() {
+      if (!seen.overview) return; // on its way
+      if (panel.firstChild !== overview.element) panel.replaceChildren(overview.element);
+      overview.draw(seen, state.experiment);
+    }
+
     function drawHeads() {
       if (!seen.pattern) return; // on its way
       const grid = make("div", { class: "lm-heads", role: "radiogroup", "aria-label": "Choose a head" });
@@ -577,22 +622,19 @@
       panel.replaceChildren(make("div", { class: "lm-row" }, grid, label), make("p", { class: "lm-note" }, `Layer ${state.layer}, head ${state.head}`), ...told, make("div", { class: "lm-matrices" }, ...figures));
     }
 
-    const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
     function paint(canvas, pattern) {
       const { n } = seen;
       const cell = Math.max(3, Math.floor(Math.min(seen.changed ? 220 : 300, box.clientWidth - 40) / n));
       canvas.width = canvas.height = n;
       canvas.style.width = canvas.style.height = `${cell * n}px`;
       const most = state.weighted ? Math.max(...pattern, 1e-9) : 1;
-      const [none, half, full] = ["--lm-none", "--lm-half", "--lm-full"].map((each) => rgb(colour(box, each)));
+      const shade = ramp(...["--lm-none", "--lm-half", "--lm-full"].map((each) => colour(box, each)));
       const context = canvas.getContext("2d");
       const image = context.createImageData(n, n);
       const seesAll = state.experiment.switches.includes("mask");
       pattern.forEach((value, at) => {
         const [q, k] = [Math.floor(at / n), at % n];
-        const share = clamp(value / most, 0, 1);
-        const [from, to, part] = share < 0.25 ? [none, half, share * 4] : [half, full, (share - 0.25) / 0.75];
-        for (let c = 0; c < 3; c += 1) image.data[4 * at + c] = from[c] + (to[c] - from[c]) * part;
+        image.data.set(shade(value / most), 4 * at);
         image.data[4 * at + 3] = k <= q || seesAll ? (q === seen.position ? 255 : 215) : 0;
       });
       context.putImageData(image, 0, 0);
@@ -857,7 +899,7 @@
     const kept = () => {
       const { experiment } = state;
       const controls = { patch: [patchText.value, tap.value, patchHead.value, patchAt.value, patchFrom.value], steer: [towards.value, away.value, depth.value, dose.value] };
-      return { t: state.text, p: state.position, v: state.tab, l: state.layer, h: state.head, r: state.tuned ? 1 : 0, a: state.tap, e: state.number, o: experiment.off, i: experiment.instead, d: experiment.donor, w: experiment.switches, ...controls };
+      return { t: state.text, p: state.position, v: state.tab, s: state.part, l: state.layer, h: state.head, r: state.tuned ? 1 : 0, a: state.tap, e: state.number, o: experiment.off, i: experiment.instead, d: experiment.donor, w: experiment.switches, ...controls };
     };
     // In a frame without an address of its own, what is put behind that of a page.
     const addressOf = () => `${/^(https?|file):$/.test(location.protocol) ? location.href.split("#")[0] : ""}#live=${data.version}~${packState(kept())}`;
@@ -897,6 +939,7 @@
         rulesFold.open = told.w.length > 0;
         pick.value = "";
         if (views.some(([key]) => key === told.v)) state.tab = told.v;
+        if (offBoxes.has(told.s)) overview.show(state.part = told.s);
       } catch {
         refuse("This address cannot be read: the experiment begins anew.");
       }

@@ -1,10 +1,11 @@
 """A live model: it runs in the page, and a reader experiments with it.
 
 One call puts a small `Decoder` into one piece of HTML, weights and all. A reader types, and sees the next
-token's distribution, where heads look, the logit lens, what each part adds to the stream; switches off any set
-of heads, networks or blocks; patches from a second sentence; steers; changes the rules; lets it write on; and
-asks whether an effect was luck, over *kept sentences*. The engine is plain JavaScript and loads nothing: the
-HTML works without server or network. Where scripts do not run, a drawing and words stand in its place.
+token's distribution, all parts in one picture, where heads look, the logit lens, what each part adds to the
+stream; switches off any set of heads, networks or blocks; patches from a second sentence; steers; changes the
+rules; lets it write on; and asks whether an effect was luck, over *kept sentences*. The engine is plain
+JavaScript and loads nothing: the HTML works without server or network. Where scripts do not run, a drawing and
+words stand in its place.
 
 >>> import torch
 >>> from measured_transformer import Config, Decoder
@@ -60,9 +61,9 @@ LIMIT = 5_000_000
 """Bytes that the packed model may have, unless another limit is given."""
 MAX_TOKENS = 64
 """Tokens that the model reads of a text; of a longer one the last ones."""
-VIEWS = ("next", "heads", "lens", "ledger", "numbers", "each", "write", "luck")
-"""What is seen: the next token, where heads look, lenses, the ledger of the stream, the numbers at a tap, what
-each part is missed for, a text, kept sentences."""
+VIEWS = ("next", "overview", "heads", "lens", "ledger", "numbers", "each", "write", "luck")
+"""What is seen: the next token, one picture of all parts, where heads look, lenses, the ledger of the stream,
+the numbers at a tap, what each part is missed for, a text, kept sentences."""
 EXPERIMENTS = ("off", "patch", "steer", "rules")
 """What is changed in a model: parts switched off, a patch, steering, other rules."""
 _ROOM = 2 * MAX_TOKENS
@@ -309,7 +310,7 @@ def _styled(box: str) -> str:
 
 
 def _scripts() -> str:
-    parts = map(_packaged, ("live_engine.js", "live_controls.js", "live.js"))
+    parts = map(_packaged, ("live_engine.js", "live_controls.js", "live_overview.js", "live.js"))
     return "<script>(() => {\n" + "\n".join(parts) + "\n})();</script>\n"
 
 

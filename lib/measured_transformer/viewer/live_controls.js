@@ -17,8 +17,12 @@ function liveControls() {
   const plain = (value, digits = 2) => value.toFixed(digits).replace("-", "\u2212");
 
   // Light or dark: as the page says (this book, JupyterLab, Colab, VS Code), else as the reader prefers.
+  // Paper is light.
   const preference = matchMedia("(prefers-color-scheme: dark)");
+  const paper = matchMedia("print");
+  let printing = false;
   const isDark = () => {
+    if (printing || paper.matches) return false;
     const [page, body] = [document.documentElement, document.body];
     const said = page.dataset.theme || page.getAttribute("theme") || body.className;
     const jupyter = body.dataset.jpThemeLight;
@@ -34,12 +38,26 @@ function liveControls() {
       box.dataset.theme = theme;
       drawn();
     };
-    preference.addEventListener("change", follow);
+    for (const each of [preference, paper]) each.addEventListener("change", follow);
+    for (const [kind, is] of [["beforeprint", true], ["afterprint", false]]) { // at once, before the page is laid out
+      addEventListener(kind, () => { printing = is; follow(); });
+    }
     const watch = new MutationObserver(follow);
     for (const each of [document.documentElement, document.body]) watch.observe(each, { attributes: true });
     follow();
   };
   const colour = (box, name) => getComputedStyle(box).getPropertyValue(name).trim();
+
+  // Shades of shares between nought and one, as [red, green, blue]: from `none` by a quarter to `half`, then to `full`.
+  const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  const ramp = (...colours) => {
+    const [none, half, full] = colours.map(rgb);
+    const shades = Array.from({ length: 256 }, (_, i) => {
+      const [from, to, part] = i < 64 ? [none, half, i / 64] : [half, full, (i - 64) / 191];
+      return from.map((one, c) => Math.round(one + (to[c] - one) * part));
+    });
+    return (share) => shades[Math.round(255 * clamp(share, 0, 1))];
+  };
 
   const labelled = (text, control, more = {}) => {
     control.setAttribute("aria-label", text);
@@ -145,5 +163,5 @@ function liveControls() {
     return [box, say];
   };
 
-  return { make, clamp, signed, plain, followTheme, colour, labelled, select, input, slider, check, button, fold, group, mark, tabs, table, bar, note, scroll, speaker };
+  return { make, clamp, signed, plain, followTheme, colour, rgb, ramp, labelled, select, input, slider, check, button, fold, group, mark, tabs, table, bar, note, scroll, speaker };
 }

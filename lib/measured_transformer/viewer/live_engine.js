@@ -600,6 +600,31 @@ function liveEngine() {
     });
   }
 
+  // What each head adds by itself at a position, with the changes at that tap: (head, D).
+  function headWrites(model, run, how, layer, position) {
+    const name = `blocks.${layer}.attention`;
+    const each = headOutputs(model, name, run, position, position + 1);
+    for (const change of how.changes) if (change.tap === `${name}.head_outputs`) apply(change, each, run.room, position, position + 1);
+    return row(each, position, model.H * model.D);
+  }
+
+  // The model at a glance, at a position: how long the stream is at each depth and what would be read from it there;
+  // of each part, how long its write is, and how long relative to the stream that it is added to; and the neurons.
+  function overview(model, run, how, position) {
+    const { D, F, H, L } = model;
+    const at = (tap, width = D) => row(run.taps[tap], position, width);
+    const length = (vector) => Math.sqrt(vector.reduce((sum, one) => sum + one * one, 0));
+    const written = (vector, stream) => ({ length: length(vector), share: length(vector) / stream || 0 });
+    const blocks = Array.from({ length: L }, (_, layer) => {
+      const name = `blocks.${layer}`;
+      const [before, middle, after] = ["pre", "mid", "post"].map((place) => length(at(`${name}.residual_${place}`)));
+      const each = headWrites(model, run, how, layer, position);
+      return { before, after, heads: Array.from({ length: H }, (_, h) => written(row(each, h, D), before)),
+        attention: written(at(`${name}.attention.out`), before), network: written(at(`${name}.feedforward.out`), middle), neurons: at(`${name}.feedforward.neurons`, F).slice() };
+    });
+    return { embedding: length(at("embedding")), blocks, depths: lensOf(model, run, how, [position], false).map(([one]) => one) };
+  }
+
   // What was added to the stream at a position, part by part: its length, and, where logits are a sum, what it
   // adds to a token's logit (minus the mean over all tokens; the final norm's scale as it is).
   function ledger(model, run, how, position, token) {
@@ -627,11 +652,11 @@ function liveEngine() {
     const found = [entry("embedding", row(run.taps.embedding, position, D))];
     for (let layer = 0; layer < L; layer += 1) {
       const name = `blocks.${layer}.attention`;
-      const each = headOutputs(model, name, run, position, position + 1);
-      for (let h = 0; h < H; h += 1) found.push(entry(`${layer}.${h}`, row(each, position * H + h, D)));
+      const each = headWrites(model, run, how, layer, position);
+      for (let h = 0; h < H; h += 1) found.push(entry(`${layer}.${h}`, row(each, h, D)));
       // What is left of attention: its bias, and what a change put in its place.
       const rest = Float64Array.from(row(run.taps[`${name}.out`], position, D));
-      for (let h = 0; h < H; h += 1) for (let i = 0; i < D; i += 1) rest[i] -= each[(position * H + h) * D + i];
+      for (let h = 0; h < H; h += 1) for (let i = 0; i < D; i += 1) rest[i] -= each[h * D + i];
       found.push(entry(`${layer}.a`, rest));
       found.push(entry(`${layer}.n`, row(run.taps[`blocks.${layer}.feedforward.out`], position, D)));
     }
@@ -718,6 +743,11 @@ function liveEngine() {
       answer.pattern = sides.map(([run]) => patternOf(model, run, layer, head, weighted));
       answer.looks = sides.map(([run]) => Array.from({ length: model.L }, (_, l) => Array.from({ length: model.H },
         (_, h) => Array.from(run.taps[`blocks.${l}.attention.pattern`].subarray((position * model.H + h) * run.room, (position * model.H + h) * run.room + n)))));
+    }
+    if (want.includes("overview")) {
+      answer.overview = sides.map(([run, own]) => overview(model, run, own, position));
+      const last = sides[sides.length - 1][0];
+      answer.patterns = Array.from({ length: model.L }, (_, l) => Array.from({ length: model.H }, (_, h) => patternOf(model, last, l, h, false)));
     }
     if (want.includes("ledger")) {
       answer.ledger = sides.map(([run, own]) => ledger(model, run, own, position, before.token[position]));

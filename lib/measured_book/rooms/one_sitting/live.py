@@ -52,7 +52,7 @@ def live_heads() -> Live:
         tokens=list(alphabet()),
         kept=kept_sentences(),
         bits=8,
-        views=("heads", "next"),
+        views=("heads", "overview", "next"),
         experiments=("off",),
         origin=ORIGIN,
         title="The heads of this chapter\u2019s model, live",
