@@ -33,10 +33,7 @@ DRAWN = {
         "plot_agreement",
         "plot_objects",
     )
-} | {
-    "plot_circuit": lambda: figures.plot_circuit(RESULTS["objects"]),
-    "plot_curves": lambda: figures.plot_curves(RESULTS["curve"], RESULTS["bare"]),
-}
+} | {"plot_circuit": lambda: figures.plot_circuit(RESULTS["objects"])}
 needs_model = pytest.mark.skipif(not is_installed(), reason="the model is not installed")
 
 

@@ -31,12 +31,6 @@ EXAMPLES: Arms = {
     "right": ("attention", "six right examples"),
     "wrong": ("alibi", "six wrong examples"),
 }
-ANSWERS: Arms = {
-    "right": ("attention", "right answers"),
-    "random": ("alibi", "random answers of the task"),
-    "foreign": ("rotary", "answers of another task"),
-}
-BARE: Arms = {"bare": ("none", "lines of no task")}
 AT: Arms = {
     "subject": ("attention", "the subject"),
     "the": ("none", "the word “the” between"),
@@ -150,34 +144,6 @@ def plot_shots(shots: Dataset) -> Figure:
     label = "nats for the answer"
     strips(left, shots.loss.mean("relation"), EXAMPLES, over="examples", label=label)
     strips(right, shots.without.mean("relation"), GROUPS, over="heads", label=label)
-    return figure
-
-
-@themed
-def plot_curves(curve: Dataset, bare: Dataset) -> Figure:
-    """Draw how often the right answer is ahead, and its nats, by the number and the kind of examples.
-
-    Args:
-        curve, bare: the results of these names.
-    """
-    groups = {
-        "few labels": ["kind", "sentiment", "continent"],
-        "answers of their own": ["opposite", "past"],
-    }
-    cells = [(value, name) for value in ("ahead", "loss") for name in groups]
-    titles = tuple(name if value == "ahead" else "" for value, name in cells)
-    figure, axes = panels(2, 2, height=2.5, x="examples", titles=titles, sharex=True, sharey="row")
-    for one, (value, name) in zip(axes, cells, strict=True):
-        curves(
-            one, curve[value].sel(task=groups[name]).mean("task"), "count", ANSWERS, over="examples"
-        )
-        lines = bare[value].sel(task=groups[name]).mean("task")
-        curves(one, lines.expand_dims(of=["bare"]), "lines", BARE, over="of", marker_every=1)
-        plain_ticks(one.xaxis, [0, 1, 2, 4, 8, 16])
-    axes[0].set_ylabel("right answer ahead")
-    axes[2].set_ylabel("nats for the right answer")
-    axes[0].set_ylim(0, 1.03)
-    legend_over(figure, axes[0], columns=2, size=9)
     return figure
 
 

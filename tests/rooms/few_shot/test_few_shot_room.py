@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from measured_book.rooms.repeats import curves, words
-from measured_book.rooms.repeats.tasks import CHOICES, NOTHING, OTHER, RELATIONS, TASKS
+from measured_book.rooms.few_shot import measure as curves
+from measured_book.rooms.few_shot.tasks import CHOICES, NOTHING, OTHER, RELATIONS, TASKS
+from measured_book.rooms.repeats import words
 from measured_book.smollm2.model import is_installed
 from measured_book.smollm2.prompts import few_shot, next_logits, one_token
 
