@@ -23,7 +23,7 @@ RELATIONS: dict[str, dict[str, str]] = {
         "live": "lived", "move": "moved", "start": "started", "look": "looked",
     },
 }  # fmt: skip
-"""Each question has an answer of its own, one token behind a space; no pair stands in another prompt of the page."""
+"""Each question has an answer of its own, one token behind a space; no other prompt of the page has it."""
 
 _LABELS: dict[str, dict[str, str]] = {
     "kind": {
