@@ -32,12 +32,12 @@ def plot_curves(curve: Dataset, bare: Dataset) -> Figure:
     figure, axes = panels(2, 2, height=2.4, x="examples", titles=titles, sharex=True, sharey="row")
     for one, (value, name) in zip(axes, cells, strict=True):
         answers = curve[value].sel(task=GROUPS[name]).mean("task")
-        curves(one, answers, "count", ANSWERS, over="examples")
+        curves(one, answers, "count", ANSWERS, over="examples", marker_every=4)
         lines = bare[value].sel(task=GROUPS[name]).mean("task").expand_dims(of=["bare"])
         curves(one, lines, "lines", BARE, over="of", marker_every=1)
         plain_ticks(one.xaxis, [0, 2, 4, 8, 16])
-    axes[0].set_ylabel("right answer ahead")
-    axes[2].set_ylabel("nats for the right answer")
+    axes[0].set_ylabel("share ahead")
+    axes[2].set_ylabel("nats")
     axes[0].set_ylim(0, 1.03)
     legend_over(figure, axes[0], columns=2, size=9)
     return figure
