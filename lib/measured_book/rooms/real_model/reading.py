@@ -1,4 +1,4 @@
-"""The number of the chapter *A real model on the bench* that no expression says."""
+"""The number of the chapter *Inside a published sentence model* that no expression says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercises of the chapter on what keeps a model from learning by heart."""
+"""Exercises of the chapter on what keeps a model from over-fitting."""
 
 from __future__ import annotations
 

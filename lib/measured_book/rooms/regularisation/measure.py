@@ -1,4 +1,4 @@
-r"""What keeps a model from learning by heart: dropout, label smoothing, weight decay and stopping early.
+r"""What keeps a model from over-fitting: dropout, label smoothing, weight decay and stopping early.
 
 Dropout multiplies each entry by 0 with probability $p$ and by $1/(1-p)$ otherwise (Srivastava et al., 2014), so
 that the mean over masks is the entry $x$ itself and the variance $\frac{p}{1-p} x^2$. Label smoothing (Szegedy

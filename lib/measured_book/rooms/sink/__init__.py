@@ -1,1 +1,1 @@
-"""The chapter *The life of a sink*: what it claims and measures."""
+"""The chapter *The attention sink of a language model*: what it claims and measures."""

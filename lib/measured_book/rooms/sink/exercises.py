@@ -1,4 +1,4 @@
-"""Exercises of *The life of a sink*."""
+"""Exercises of *The attention sink of a language model*."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of *The life of a sink*: results in, drawings out."""
+"""Figures of *The attention sink of a language model*: results in, drawings out."""
 
 from __future__ import annotations
 

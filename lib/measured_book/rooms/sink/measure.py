@@ -1,4 +1,4 @@
-"""What the chapter *The life of a sink* measures on SmolLM2-135M-Instruct.
+"""What the chapter *The attention sink of a language model* measures on SmolLM2-135M-Instruct.
 
 A seed is a draw of texts: half of them from the reference of the Python language, half from this book. Every
 text begins in the middle of a sentence. Queries and targets count from the ninth position on, so that none of

@@ -1,1 +1,1 @@
-"""The chapter *Depth: who sets the size of a step?*: what it claims, measures, draws and asks."""
+"""The chapter *Depth: what sets the size of a step?*: what it claims, measures, draws and asks."""
