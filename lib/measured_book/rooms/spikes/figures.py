@@ -15,7 +15,7 @@ from measured_book.figures.plots import panel_letters, seed_strip, subplots
 
 BETAS: Mapping[float, str] = {
     0.95: "attention",
-    0.98: "learned",
+    0.98: "ffn",
     0.999: "residual",
 }
 """A second beta -> what it is drawn as, the same in all figures."""
@@ -30,7 +30,7 @@ ARMS: Mapping[str, tuple[str, str]] = {
 """An arm of the rewinding -> its name in figures, and what it is drawn as."""
 _ODD: Mapping[str, str] = {
     "beta 0.95": "attention",
-    "beta 0.98": "learned",
+    "beta 0.98": "ffn",
     "beta 0.999": "residual",
     "clipped to 1": "none",
     "bound that follows": "norm",
