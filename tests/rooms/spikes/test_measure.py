@@ -72,11 +72,26 @@ def test_a_spike_by_chance_is_as_frequent_as_in_runs_of_the_same_model():
     assert reading.chance(RESULTS["betas"]) == pytest.approx(by_steps)
 
 
-def test_moves_after_an_odd_batch_stay_below_what_adam_can_do():
-    """One step moves a weight by at most (1 - b1) / sqrt(1 - b2) rates where all before it were silent."""
+def test_one_step_is_no_longer_than_adam_can_make_it():
+    """At most (1 - b1) / sqrt(1 - b2) rates where gradients before were silent; a corrected start is 1."""
     for arm, beta in (("beta 0.95", 0.95), ("beta 0.98", 0.98), ("beta 0.999", 0.999)):
         first = RESULTS["odd"]["first"].sel(arm=arm)
-        assert (first < 1.01 * 0.1 / math.sqrt(1 - beta) + 1).all()
+        assert (first < 1.0 + 0.1 / math.sqrt(1 - beta)).all()
+
+
+def test_averages_that_begin_anew_are_empty_and_corrected():
+    batches = batches_of(4, 6)
+    with settled(CPU):
+        line = Training(4, SPIKE_RATE)
+        for batch in batches[:5]:
+            line.step(batch)
+        before = [weight.detach().clone() for weight in line.model.parameters()]
+        line.forget()
+        line.step(batches[5])
+    rate = SPIKE_RATE * 6 / WARMUP
+    pairs = zip(before, line.model.parameters(), strict=True)
+    moves = torch.cat([(old - new).abs().flatten() for old, new in pairs]) / rate
+    assert moves.median() == pytest.approx(1, abs=0.02), "a first step of Adam is one rate long"
 
 
 def test_odd_batches_are_met_by_models_that_have_learned():

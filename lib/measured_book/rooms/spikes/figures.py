@@ -28,12 +28,12 @@ ARMS: Mapping[str, tuple[str, str]] = {
     "half the rate": ("half the rate", "attention"),
 }
 """An arm of the rewinding -> its name in figures, and what it is drawn as."""
-_ODD: Mapping[str, str] = {
-    "beta 0.95": "attention",
-    "beta 0.98": "ffn",
-    "beta 0.999": "residual",
-    "clipped to 1": "none",
-    "bound that follows": "norm",
+_ODD: Mapping[str, tuple[str, str]] = {
+    "beta 0.95": (r"$\beta_2 = 0.95$", "attention"),
+    "beta 0.98": (r"$\beta_2 = 0.98$", "ffn"),
+    "beta 0.999": (r"$\beta_2 = 0.999$", "residual"),
+    "clipped to 1": ("clipped to 1", "none"),
+    "bound that follows": ("bound that\nfollows", "learned"),
 }
 
 
@@ -118,14 +118,19 @@ def plot_betas(betas: Dataset) -> Figure:
 @themed
 def plot_odd(odd: Dataset) -> Figure:
     """Draw what one odd batch does: how far the weights move in ten steps, and how high the loss goes."""
-    figure, (left, right) = subplots(1, 2, height=2.6, sharey=True)
-    for panel, name, label in (
-        (left, "moved", "way in 10 steps, rates"),
-        (right, "height", "highest loss, nats"),
-    ):
-        groups = {arm: odd[name].sel(arm=arm).values for arm in _ODD}
-        seed_strip(panel, groups, label=label, concepts=_ODD)
-    right.set_xlim(-0.1, None)
-    left.set_xlim(0, None)
-    panel_letters((left, right))
+    figure, panels = subplots(1, 3, height=2.9, sharey=True)
+    shown = (
+        ("moved", "from the start", "way, averages\nfrom the start"),
+        ("moved", "anew", "way, averages\nbegun anew"),
+        ("height", "anew", "highest loss, nats,\nbegun anew"),
+    )
+    concepts = dict(_ODD.values())
+    for panel, (name, memory, label) in zip(panels, shown, strict=True):
+        values = odd[name].sel(memory=memory)
+        groups = {_ODD[arm][0]: values.sel(arm=arm).values for arm in _ODD}
+        seed_strip(panel, groups, label=label, concepts=concepts)
+    across = 1.1 * float(odd.moved.max())
+    for panel in panels[:2]:
+        panel.set_xlim(-0.05 * across, across)
+    panel_letters(panels)
     return figure

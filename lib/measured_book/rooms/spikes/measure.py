@@ -71,6 +71,10 @@ class Training:
         """The training as it stands; what either does from now on leaves the other alone."""
         return copy.deepcopy(self)
 
+    def forget(self) -> None:
+        """Let both of Adam's averages begin anew, from nothing, corrected for their age from now on."""
+        self.optimiser.state.clear()
+
     def step(self, batch: Batch) -> None:
         """Take one step."""
         loss = cross_entropy(predict(self.model, batch), batch.targets, batch.scored)
@@ -238,32 +242,41 @@ ODD: Mapping[str, dict[str, Any]] = {
     "bound that follows": {"clip": twice_the_median},
 }
 """What is different throughout the training; clipping is with a second beta of 0.98."""
-AT, AFTER, WATCHED = 300, 20, 10
+MEMORIES = ("from the start", "anew")
+"""When Adam's averages begin: with the training, or once more when the model has learned."""
+ANEW, AT, AFTER, WATCHED = 200, 300, 20, 10
+"""The step at which they begin anew; that of the odd batch; ordinary ones after it; steps that moves are summed
+over."""
 
 
 @measurement(
     seeds=6,
-    coords={"arm": tuple(ODD)},
+    coords={"arm": tuple(ODD), "memory": MEMORIES},
     tolerance={"height": 20.0, "before": 1.0, "growth": 1e6, "first": 5.0, "moved": 500.0},
 )
 def odd(seed: int) -> dict[str, Any]:
     """A batch with random answers after 300 calm steps: how far the weights move, how high the loss goes."""
-    seed += LATER
+    seed += UNSEEN
     batches = batches_of(seed, AT + 1 + AFTER)
     answers = torch.randint(TASK.vocab, (BATCH, TASK.length), generator=make_generator(seed, "odd"))
     wrong = Batch(batches[AT].inputs, answers, batches[AT].scored)
-    rows: dict[str, list[float]] = {}
+    rows: dict[str, list[list[float]]] = {}
     for changed in ODD.values():
         with settled(torch.device("cpu")):
-            values = _after(Training(seed, CALM_RATE, **changed), batches, wrong)
-        for name, value in values.items():
-            rows.setdefault(name, []).append(value)
-    return {name: ("arm", row) for name, row in rows.items()}
+            line = Training(seed, CALM_RATE, **changed)
+            for batch in batches[:ANEW]:
+                line.step(batch)
+            other = line.copy()
+            other.forget()
+            values = [_after(one, batches, wrong) for one in (line, other)]
+        for name in values[0]:
+            rows.setdefault(name, []).append([one[name] for one in values])
+    return {name: (("arm", "memory"), row) for name, row in rows.items()}
 
 
 def _after(line: Training, batches: Sequence[Batch], wrong: Batch) -> dict[str, float]:
-    """Train, meet the odd batch, and go on: norms, moves in units of the rate, and losses."""
-    for batch in batches[:AT]:
+    """Train on, meet the odd batch, and go on: norms, moves in units of the rate, and losses."""
+    for batch in batches[ANEW:AT]:
         line.step(batch)
     places = [_weights(line)]
     line.step(wrong)
