@@ -250,7 +250,7 @@ over."""
 
 
 @measurement(
-    seeds=6,
+    seeds=12,
     coords={"arm": tuple(ODD), "memory": MEMORIES},
     tolerance={"height": 20.0, "before": 1.0, "growth": 1e6, "first": 5.0, "moved": 500.0},
 )
