@@ -91,7 +91,9 @@ def test_averages_that_begin_anew_are_empty_and_corrected():
     rate = SPIKE_RATE * 6 / WARMUP
     pairs = zip(before, line.model.parameters(), strict=True)
     moves = torch.cat([(old - new).abs().flatten() for old, new in pairs]) / rate
-    assert moves.median().item() == pytest.approx(1, abs=0.02), "a first step of Adam is one rate long"
+    assert moves.median().item() == pytest.approx(1, abs=0.02), (
+        "a first step of Adam is one rate long"
+    )
 
 
 def test_odd_batches_are_met_by_models_that_have_learned():
