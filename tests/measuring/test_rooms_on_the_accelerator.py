@@ -104,6 +104,7 @@ SHORTER = {
         "LOOKED_ON": 4,
         "SCORED_ON": 16,
     },
+    "spikes": {"STEPS": 20, "ANEW": 20, "AT": 40, "AFTER": 10},
     "superposition": {
         "PHASE_STEPS": 4,
         "POLYGON_STEPS": 4,

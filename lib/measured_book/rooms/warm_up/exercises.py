@@ -1,4 +1,4 @@
-"""Exercises of the chapter on warm-up."""
+"""Exercises of the chapters on warm-up and on loss spikes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from measured_book.exercises.answers import (
 from measured_book.exercises.registry import Drawing, exercise
 
 _CHAPTER = "book/training/warm-up"
+_SPIKES = "book/training/spikes"
 
 
 @exercise(_CHAPTER)
@@ -173,7 +174,7 @@ def uncorrected(answer: Answer, beta1: float = 0.9, low: float = 0.98, high: flo
     demand_number(half, 1 / later**0.5, way=way, name="only m corrected", within=0.005, slips=slips)
 
 
-@exercise(_CHAPTER)
+@exercise(_SPIKES)
 def alarm(answer: Answer) -> None:
     """Write `alarm(signal, calm, budget)`: a threshold on jumps, chosen so that false alarms stay in budget."""
     for seed, budget in ((5, 0.05), (6, 0.01), (7, 0.2)):

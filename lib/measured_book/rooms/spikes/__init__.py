@@ -1,0 +1,1 @@
+"""The chapter *Why does the loss leap?*: what it claims and measures."""
