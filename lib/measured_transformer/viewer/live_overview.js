@@ -1,7 +1,7 @@
 // The overview of a live model: one picture from the text to the next token, at the chosen position. The residual
-// stream is a line; every head shows its pattern, every network its neurons, and an arrow that is as thick,
-// against the line, as what the part writes is long, against the stream that it is added to. Parts are buttons:
-// one opens a card, which says more and switches the part off. Everything is drawn from one answer of the engine.
+// stream is a line; every head shows its pattern and every network its neurons. An arrow's thickness,
+// relative to the line, is the length of what the part writes, relative to the stream that it is added to. Parts are
+// buttons: one opens a card, which says more and switches the part off. All is drawn from one answer of the engine.
 //
 // The picture runs along the stream (u) and away from it (v), so that it is laid out once: from left to right where
 // there is room for all blocks, else downwards.
@@ -60,7 +60,7 @@ function liveOverview(controls, { data, box, name, toggle, views, append, chose 
   // What is there --------------------------------------------------------------------------------
 
   const map = make("div", { class: "lm-map", role: "toolbar", "aria-label": "The model, part by part. Arrow keys go from part to part; Enter says more and lets you switch it off; Delete switches it off and on.", dir: "ltr" });
-  const legend = `Each arrow is as thick, against the blue stream, as what the part writes is long, against the stream that it is added to. Orange: heads, with their patterns; green: networks, with their neurons${norm === "none" ? "" : "; pink: norms"}. Beside the stream: what would come next if it were read there. Press a part to see more, or to switch it off.`;
+  const legend = `An arrow’s thickness, relative to the blue stream, is the length of what the part writes, relative to the stream that it is added to. Orange: heads, with their patterns; green: networks, with their neurons${norm === "none" ? "" : "; pink: norms"}. Beside the stream: what would come next if it were read there. Press a part to see more, or to switch it off.`;
   const key = note(legend);
   const card = make("div", { class: "lm-card", role: "group" });
   const between = make("div", { class: "lm-between" }, card);
