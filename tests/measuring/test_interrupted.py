@@ -48,6 +48,8 @@ def losses(seed, runs):
     """The last loss."""
     wrote(f"look{seed}")
     time.sleep(0.3)
+    while seed == 70 and Path(os.environ["TRACES"], "hold").exists():
+        time.sleep(0.05)
     return {"loss": runs["it"].losses[-1]}
 '''
 SITE = """
@@ -79,10 +81,11 @@ class Process:
                 "OMP_NUM_THREADS": "2",
             },
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
+        self.said = ""
 
     def workers(self) -> list[int]:
         """The processes that have left traces and still run."""
@@ -91,8 +94,16 @@ class Process:
 
     def end(self) -> tuple[int, str]:
         """Wait for the end; the status, and all that was said."""
-        out, err = self.process.communicate(timeout=300)
-        return self.process.returncode, out + err
+        out, _ = self.process.communicate(timeout=300)
+        return self.process.returncode, self.said + out
+
+    def says(self, words: str) -> None:
+        """Wait until it has said something."""
+        assert self.process.stdout is not None
+        while words not in self.said:
+            line = self.process.stdout.readline()
+            assert line, f"it ended without having said {words!r}:\n{self.said}"
+            self.said += line
 
 
 def is_zombie(pid: int) -> bool:
@@ -160,9 +171,14 @@ def test_two_at_once_do_nothing_twice(room: Room, tmp_path: Path) -> None:
 
 def test_two_that_renew_at_once_measure_once(room: Room, tmp_path: Path) -> None:
     room.write(SLOW)
+    hold = tmp_path / "traces" / "hold"
+    hold.parent.mkdir()
+    hold.touch()  # the first goes on to its end when the second waits for it
     first = Process(room, tmp_path, "--renew")
     until(lambda: kept())  # it holds the lock
     second = Process(room, tmp_path, "--renew")
+    second.says("another process is measuring it")
+    hold.unlink()
     ends = [each.end() for each in (first, second)]
     assert [status for status, _ in ends] == [0, 0], ends
     assert "1 measured, 0 held" in ends[0][1]
