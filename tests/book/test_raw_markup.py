@@ -17,7 +17,7 @@ from visiting import none
 
 ROOT = Path(__file__).parents[2]
 RAW = re.compile(
-    r"\$[^$\n]{1,80}\$|`[^`\n]{1,80}`|\\(?:frac|sqrt|text\w*|emph|url|math\w+|ell|infty|alpha|beta|sigma|cdot|[lr]Vert)\b"
+    r"\$[^$\n]{1,80}\$|`[^`\n]{1,80}`|\\(?:frac|sqrt|text\w*|emph|math\w+|ell|infty|alpha|beta|sigma|cdot|[lr]Vert)\b"
 )
 
 
