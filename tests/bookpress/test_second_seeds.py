@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 from bookpress import second_seeds
 from measured_book.evidence.registry import claims
@@ -24,6 +25,33 @@ def test_an_entry_of_other_code_does_not_count(tmp_path, monkeypatch):
     path.write_text(json.dumps(kept))
     assert second_seeds.kept_verdicts(path) == {"CS-1.1": ("refuted", 8)}
     assert second_seeds.kept_verdicts(tmp_path / "none.json") == {}
+
+
+def test_a_room_that_fewer_seeds_do_not_suffice_leaves_the_others_judged(
+    tmp_path, monkeypatch, capsys
+):
+    for room in ("a_table_of_all_seeds", "means"):
+        (tmp_path / room / "results").mkdir(parents=True)
+    seeds = SimpleNamespace(seeds=[0, 10])
+    own = {"one": SimpleNamespace(result=seeds, seeds=[0, 10])}
+
+    def judged(room, results):
+        if room != "means":
+            raise ValueError("cannot reshape")
+        return SimpleNamespace(records={"DD-9.1": {"verdict": "refuted"}})
+
+    monkeypatch.setattr(
+        second_seeds,
+        "judge_room",
+        lambda room: SimpleNamespace(room=room, results=own, reads={"DD-9.1": ["one"]}),
+    )
+    monkeypatch.setattr(second_seeds, "_of_the_same_code", lambda own, folder: {"one": seeds})
+    monkeypatch.setattr(second_seeds, "_digest", lambda result: "now")
+    monkeypatch.setattr(second_seeds, "judge_results", judged)
+    found = second_seeds.judged_again(tmp_path)
+    assert {claim: entry["verdict"] for claim, entry in found.items()} == {"DD-9.1": "refuted"}
+    assert found["DD-9.1"]["digests"] == {"means/one": "now"}
+    assert "a_table_of_all_seeds: left out: cannot reshape" in capsys.readouterr().err
 
 
 def test_a_result_that_is_gone_has_no_digest():
