@@ -69,23 +69,14 @@ IN_TURN = {
         "five faults, each in full and by fingerprints, on two kinds of machine: one tells first"
     ),
     "tests/measuring/test_scheduler.py::*": _MACHINERY,
-    "tests/measuring/test_slices.py::*": _MACHINERY,
     "tests/measuring/test_work.py::*": _MACHINERY,
     "tests/measuring/test_one_device.py::*": _MACHINERY,
     "tests/book/test_live_lab.py::*": (
         "a whole JupyterLab: every run plays with a notebook's output in frames as strict as any notebook's"
     ),
-    "tests/book/test_roles.py::*": _MACHINERY,
     "tests/book/test_real_model_cells.py::test_these_lines_run*": _CELLS,
-    "tests/book/test_rooms.py::*": _MACHINERY,
-    "tests/book/test_scorecard.py::*": _MACHINERY,
-    "tests/bookpress/test_collect.py::*": _MACHINERY,
-    "tests/bookpress/test_execute.py::*": _MACHINERY,
-    "tests/bookpress/test_kernel_server.py::*": _MACHINERY,
     "tests/bookpress/test_parallel_read.py::*": _MACHINERY,
-    "tests/bookpress/test_printed.py::*": _MACHINERY,
     "tests/bookpress/test_staleness.py::*": _MACHINERY,
-    "tests/bookpress/test_troubles.py::*": _MACHINERY,
     "tests/training/test_device.py::*": _MACHINERY,
     "tests/training/test_store.py::*": _MACHINERY,
     "tests/benchmarks/*": _MACHINERY,
@@ -97,6 +88,48 @@ IN_TURN = {
 }
 """Of which cases `make test` runs a tenth, another one after each commit, so that ten commits run all."""
 
+_PLAYED = (
+    "one widget played through in a browser, case after case: every run opens pages that hold all widgets, and "
+    "plays the live model through; `make check` plays those that a change reaches"
+)
+
+WHOLE = {
+    "tests/book/test_filters.py": _PLAYED,
+    "tests/book/test_roles.py": _MACHINERY,
+    "tests/book/test_front.py": _PLAYED,
+    "tests/book/test_live_served.py": (
+        "parity of the models that are served: every run asks for it of models with random weights"
+    ),
+    "tests/exercises/test_grading.py": _EXERCISES,
+    "tests/book/test_viewer_browser.py": _PLAYED,
+    "tests/book/test_viewer_page.py": _MACHINERY,
+    "tests/bookpress/test_numref.py": _MACHINERY,
+    "tests/test_contributing.py": "the guide followed from its first line to its last: it changes seldom",
+    "tests/bookpress/test_reached.py": _MACHINERY,
+    "tests/book/test_published.py": _MACHINERY,
+    "tests/book/test_workbench_browser.py": _PLAYED,
+    "tests/measuring/test_attesting.py": _MACHINERY,
+    "tests/evidence/test_rederived_verdicts.py": _DERIVED,
+    "tests/bookpress/test_edition.py": _MACHINERY,
+    "tests/book/test_finding.py": _PLAYED,
+    "tests/book/test_live_levers.py": _PLAYED,
+    "tests/rooms/test_tuned_table.py": _DERIVED,
+    "tests/bookpress/test_cache.py": _MACHINERY,
+    "tests/book/test_rooms.py": _MACHINERY,
+    "tests/bookpress/test_troubles.py": _MACHINERY,
+    "tests/bookpress/test_kernel_server.py": _MACHINERY,
+    "tests/measuring/test_slices.py": _MACHINERY,
+    "tests/bookpress/test_printed.py": _MACHINERY,
+    "tests/bookpress/test_execute.py": _MACHINERY,
+    "tests/bookpress/test_collect.py": _MACHINERY,
+    "tests/book/test_scorecard.py": _MACHINERY,
+}
+"""Files whose cases share what takes longest, such as a printed book: a file's turn has all of its cases.
+
+The heaviest first: they are dealt out one by one to ten turns and back, so that no turn has much more than
+another.
+"""
+
 
 def is_quick() -> bool:
     """Return whether this run leaves out what is nightly."""
@@ -107,7 +140,16 @@ def is_another_turn(nodeid: str) -> bool:
     """Return whether this run leaves a case to the runs of other commits."""
     if os.environ.get("MEASURED_TIER", "all") != "test":
         return False
+    file = nodeid.partition("::")[0]
+    if file in WHOLE:
+        return turn_of_file(file) != _due()
     return any(fnmatch(nodeid, pattern) for pattern in IN_TURN) and not is_in_turn(nodeid)
+
+
+def turn_of_file(file: str) -> int:
+    """In which share a file of `WHOLE` is: dealt out there and back."""
+    there_and_back, place = divmod(list(WHOLE).index(file), SHARES)
+    return SHARES - 1 - place if there_and_back % 2 else place
 
 
 def is_in_turn(name: str) -> bool:

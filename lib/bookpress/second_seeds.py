@@ -13,6 +13,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def judged_again(folder: Path) -> dict[str, Any]:
             drawn = [name for name in own.reads[claim] if len(own.results[name].seeds) > 1]
             if drawn and all(name in others for name in drawn):
                 found[claim] = {
-                    "verdict": record["verdict"],
+                    "verdict": record["verdict_own"],
                     "seeds": max(len(others[name].seeds) for name in drawn),
                     "rule": rule_of(claims()[claim]),
                     "digests": {f"{room}/{name}": _digest(kept[name]) for name in drawn},
@@ -83,8 +84,15 @@ def _of_the_same_code(own: Judged, folder: Path) -> dict[str, Result]:
             continue
         by_the_code_now = shown.holds and code_of(result) == measurements[name].code().whole
         if by_the_code_now or _digest(shown.result) == _digest(result):
-            found[name] = result
+            found[name] = _in_the_places_of(shown.result, result)
     return found
+
+
+def _in_the_places_of(own: Result, other: Result) -> Result:
+    """Return as many other seeds under the numbers of the book's own; a rule may name seeds by number."""
+    if len(own.seeds) != len(other.seeds):
+        return other
+    return replace(other, coords={**other.coords, "seed": list(own.coords["seed"])})
 
 
 def _digest(result: Result) -> str:

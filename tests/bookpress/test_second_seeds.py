@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 from bookpress import second_seeds
 from measured_book.evidence.registry import claims
+from measured_book.evidence.results import Result
+from measured_book.evidence.verdicts import Verdict
 
 
 def test_an_entry_of_other_code_does_not_count(tmp_path, monkeypatch):
@@ -38,7 +40,7 @@ def test_a_room_that_fewer_seeds_do_not_suffice_leaves_the_others_judged(
     def judged(room, results):
         if room != "means":
             raise ValueError("cannot reshape")
-        return SimpleNamespace(records={"DD-9.1": {"verdict": "refuted"}})
+        return SimpleNamespace(records={"DD-9.1": {"verdict_own": "refuted"}})
 
     monkeypatch.setattr(
         second_seeds,
@@ -52,6 +54,33 @@ def test_a_room_that_fewer_seeds_do_not_suffice_leaves_the_others_judged(
     assert {claim: entry["verdict"] for claim, entry in found.items()} == {"DD-9.1": "refuted"}
     assert found["DD-9.1"]["digests"] == {"means/one": "now"}
     assert "a_table_of_all_seeds: left out: cannot reshape" in capsys.readouterr().err
+
+
+def test_a_full_second_set_stands_under_the_numbers_of_the_first():
+    """So that a rule that names seeds by number can be judged; half a set keeps its own numbers."""
+    own = Result("room", "one", "", {}, {"seed": [0, 10, 20], "arm": ["a"]})
+    full = replace(own, coords={"seed": [10000, 10010, 10020], "arm": ["a"]})
+    half = replace(own, coords={"seed": [10000, 10010], "arm": ["a"]})
+    assert second_seeds._in_the_places_of(own, full).coords == own.coords
+    assert second_seeds._in_the_places_of(own, half) is half
+
+
+def test_a_verdict_that_another_set_turns_says_so_in_its_claim():
+    """And nothing else does: what is declared and what was judged say the same."""
+    known, wrong = claims(), []
+    kept = {c: one for c, (one, _) in second_seeds.kept_verdicts().items() if c in known}
+    for name, verdict in kept.items():
+        claim = known[name]
+        own = claim.expected if not claim.other_seeds else claim.other_seeds
+        open_ = Verdict.INCONCLUSIVE in (verdict, claim.expected)
+        if verdict != own and not open_ and claim.expected is not Verdict.CONDITIONAL:
+            wrong.append(f"{name}: {verdict} by other seeds, {claim.expected}; declare other_seeds")
+    wrong += [
+        f"{claim.id}: other_seeds declared, but they say {kept.get(claim.id, 'nothing')}"
+        for claim in known.values()
+        if claim.other_seeds and kept.get(claim.id) != claim.other_seeds
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_result_that_is_gone_has_no_digest():

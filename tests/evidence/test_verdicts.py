@@ -10,6 +10,7 @@ from measured_book.evidence.verdicts import (
     COMBINATIONS,
     MEANING,
     Verdict,
+    beside_other_seeds,
     chapter_verdicts,
     combine,
     named,
@@ -110,6 +111,32 @@ def test_a_correction_takes_back_the_word_too() -> None:
     )
     records["CS-1.2"] = part(C, 0.04)
     assert chapter_verdicts(records)["CS-1.1"][0] is I
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "both"),
+    [
+        (C, "", C),
+        (C, "refuted", CONDITIONAL),
+        (C, "not reproduced", CONDITIONAL),
+        (R, "confirmed", CONDITIONAL),
+        (R, "not reproduced", N),
+        (N, "refuted", N),
+        (N, "confirmed", CONDITIONAL),
+        (I, "confirmed", I),
+        (CONDITIONAL, "confirmed", CONDITIONAL),
+    ],
+)
+def test_a_second_set_of_seeds_counts_as_much_as_the_first(own, others, both) -> None:
+    assert beside_other_seeds(own, others) is both
+
+
+def test_other_seeds_come_before_the_word_for_another_size() -> None:
+    told = {"said_of": "BERT, 110 million weights"}
+    records = {"CS-1.1": part(R, 0.03) | told | {"other_seeds": "not reproduced"}}
+    assert chapter_verdicts(records)["CS-1.1"][0] is N
+    records = {"CS-1.1": part(R, 0.03) | told | {"other_seeds": "refuted"}}
+    assert chapter_verdicts(records)["CS-1.1"][0] is Verdict.DOES_NOT_CARRY_OVER
 
 
 def test_there_are_nine_verdicts_each_explained() -> None:

@@ -122,8 +122,14 @@ class Lines:
             yield "Seeds", f"{' to '.join(map(str, sorted({min(counts), max(counts)})))}."
         meaning = MEANING[Verdict(record["verdict"])]
         yield "Verdict", f"{sentence(record['verdict'])[:-1]}: {meaning}."
+        if others := record.get("other_seeds"):
+            yield (
+                "Other seeds",
+                f"By the book's own seeds alone the verdict is {record['verdict_own']}, by a second set with "
+                f"half as many {others}; the verdict above is what both together allow.",
+            )
         alone = record.get("verdict_alone", record["verdict"])
-        if alone != record["verdict"]:
+        if alone != record.get("verdict_own", record["verdict"]):
             yield (
                 "Holm's correction",
                 f"By its own rule alone this claim would be {alone}; the correction over all "

@@ -21,13 +21,19 @@ Outcome = dict[str, Any]
 _ID = re.compile(r"([A-Z]+)-(\d+)\.(\d+)([a-z]?)")
 
 
+SEEDS = "the seeds"
+"""What a verdict turns on that a second set of seeds alone makes conditional."""
+
+
 def outcome_of(record: Mapping[str, Any]) -> Outcome:
     """Return what pages show of a record."""
     seeds = None if record.get("seeds") is None else len(record["seeds"])
+    own = record.get("verdict_own", record["verdict"])
     turns = record["verdict"] in ("conditional", "underspecified")
     return {
         "verdict": record["verdict"],
-        "axis": record.get("axis") if turns else None,
+        "verdict_own": own,
+        "axis": (record.get("axis") if own == record["verdict"] else SEEDS) if turns else None,
         "seeds": seeds,
         "device": record["device"],
         "date": record["date"][:10],

@@ -105,7 +105,7 @@ def again(claim_id: str, row: Row, kept: Mapping[str, tuple[str, int]]) -> str:
     if claim_id not in kept:
         return UNKNOWN
     verdict = kept[claim_id][0]
-    if verdict == row["verdict"]:
+    if verdict == row.get("verdict_own", row["verdict"]):
         return AGREES
     return LEAVES_OPEN if verdict == Verdict.INCONCLUSIVE else DIFFERS
 

@@ -85,6 +85,7 @@ def gather(env: BuildEnvironment) -> dict[str, Row]:
             verdict = outcome["verdict"] if outcome else UNRECORDED
         rows[claim_id] = {
             "verdict": verdict,
+            "verdict_own": outcome["verdict_own"] if outcome else verdict,
             "covered": claim.status == "covered",
             "source": claim.source,
             "group": group_of(claim),

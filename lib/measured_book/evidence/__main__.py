@@ -109,6 +109,8 @@ def _fields(claim: Claim) -> Iterator[tuple[str, str]]:
         yield "said of", claim.said_of
     if claim.misprint:
         yield "misprint", f"the words say {claim.misprint} ({claim.meant_in})"
+    if claim.other_seeds:
+        yield "other seeds", claim.other_seeds
     yield "chapter", claim.chapter
     yield "scope", claim.scope
     yield "test", claim.test

@@ -93,6 +93,9 @@ Fields beside those of the examples:
   source, in the same file, that shows that those words hold:
   ``misprint = {says = "W_Q times the transpose of W_K", shown_by = "IW-4.5"}``. What is printed must be refuted
   by its rule, and is then called a *misprint*; only identities and arithmetic can be one.
+- ``other_seeds``: the verdict by a second set of seeds (see `bookpress.second_seeds`), where that decides and
+  is another one: ``other_seeds = "not reproduced"``. Both sets then count alike: confirmed by one alone is
+  *conditional*, refuted by one and not reproduced by the other is *not reproduced*. Experiments alone have it.
 - ``seeds``: required for experiments, and for any rule that takes one value a seed: the number of
   values that each arm has.
 - ``reference``: a key of ``references.bib`` or a list of keys; required when ``kind = "cited"`` and when the
@@ -383,6 +386,17 @@ def _misprint(table: Table, kind: str) -> tuple[str, str]:
     return found
 
 
+def _other_seeds(table: Table, kind: str) -> str:
+    """What a second set of seeds says, where that is something else."""
+    told = table.text("other_seeds", needed=False) or ""
+    if told and kind != "experiment":
+        raise table.error("other_seeds", f"none for the kind {kind}, which has no second set", told)
+    decided = (Verdict.CONFIRMED, Verdict.REFUTED, Verdict.NOT_REPRODUCED)
+    if told and told not in decided:
+        raise table.error("other_seeds", "one of " + ", ".join(one.value for one in decided), told)
+    return told
+
+
 def _words_fit(table: Table, expected: Verdict | None, said_of: str, misprint: str) -> None:
     """Have a verdict expected only where the claim declares what it takes."""
     if expected is Verdict.DOES_NOT_CARRY_OVER and not said_of:
@@ -442,6 +456,7 @@ def _claim(row: object, lines: Lines, number: int, chapter: object) -> Claim:
     kind = table.choice("kind", KINDS)
     said_of = _said_of(table, kind)
     misprint, meant_in = _misprint(table, kind)
+    other_seeds = _other_seeds(table, kind)
     scope = table.needed_text("scope")
     docname = table.needed_text("chapter")
     if not _DOCNAME.fullmatch(docname):
@@ -518,6 +533,7 @@ def _claim(row: object, lines: Lines, number: int, chapter: object) -> Claim:
         said_of=said_of,
         misprint=misprint,
         meant_in=meant_in,
+        other_seeds=other_seeds,
     )
 
 

@@ -391,6 +391,7 @@ class Claim:
         said_of: the models that the source speaks of, with their size, where those measured are of another;
             empty where they are not.
         misprint: what the source's own words say instead of the formula that it prints; empty for none.
+        other_seeds: the verdict of a second set of seeds, where it decides and is another; empty where not.
         meant_in: the claim that shows that those words hold; empty without a misprint.
         seeds: how many values each arm has, where a rule takes one value a seed.
         evidence: the rule's values as expressions, for a claim without parts; empty where a function of the
@@ -423,6 +424,7 @@ class Claim:
     said_of: str = ""
     misprint: str = ""
     meant_in: str = ""
+    other_seeds: str = ""
     room: str = ""
 
     @property

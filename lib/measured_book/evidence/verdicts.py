@@ -122,6 +122,23 @@ def named(verdict: Verdict, told: Mapping[str, Any]) -> Verdict:
     return verdict
 
 
+def beside_other_seeds(verdict: Verdict, others: str) -> Verdict:
+    """Return the verdict of a claim that a second set of seeds judges otherwise.
+
+    Neither set is more right than the other, so they count as two levels of one thing: confirmed by one alone
+    is *conditional*, refuted by one and not reproduced by the other is *not reproduced*. What the book's own
+    seeds leave open stays open.
+
+    Args:
+        verdict: by the book's own seeds.
+        others: the verdict by the second set; empty where that is the same, or leaves the claim open.
+    """
+    levels = {Verdict.CONFIRMED, Verdict.REFUTED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE}
+    if not others or verdict not in levels:
+        return verdict
+    return combine({"the book's seeds": verdict, "other seeds": Verdict(others)}, LEVELS)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's adjusted p-values in the order given.
 
@@ -193,5 +210,6 @@ def chapter_verdicts(
             parts[name] = (verdict, p)
         how = record.get("combine", LEVELS)
         whole = combine({n: v for n, (v, _) in parts.items()}, how)
-        gathered[claim_id] = (named(whole, record), parts)
+        both = beside_other_seeds(whole, record.get("other_seeds", ""))
+        gathered[claim_id] = (named(both, record), parts)
     return gathered

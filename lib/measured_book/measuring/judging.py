@@ -18,6 +18,7 @@ from measured_book.evidence.results import Result, chapters_folder
 from measured_book.evidence.rules import Judgement, further_details, judge, numbers
 from measured_book.evidence.schema import Evidence, Rule
 from measured_book.evidence.verdicts import (
+    LEVELS,
     Verdict,
     chapter_verdicts,
     combine,
@@ -291,10 +292,18 @@ def _statistic(judged: Judged, path: str) -> Any:
 
 
 def with_chapter_verdicts(found: dict[str, Any]) -> dict[str, Any]:
-    """Records with their verdicts after Holm's correction over all experiments of the chapter."""
+    """Records with their verdicts after Holm's correction over all experiments of the chapter.
+
+    ``verdict_alone`` is by the claim's own rule, ``verdict_own`` after the correction, and ``verdict`` after
+    what a second set of seeds says of it.
+    """
     for claim_id, (verdict, parts) in chapter_verdicts(found).items():
         record = found[claim_id]
         record["verdict_alone"], record["verdict"] = record["verdict"], verdict.value
+        own = combine(
+            {name: each for name, (each, _) in parts.items()}, record.get("combine", LEVELS)
+        )
+        record["verdict_own"] = named(own, record).value
         for name, part in parts_of(record).items():
             part["statistics"]["verdict_holm"] = parts[name][0].value
             part["statistics"]["p_holm"] = parts[name][1]
@@ -369,6 +378,7 @@ def _record(claim: Claim, given: Mapping[str, Any], results: list[Shown]) -> dic
         "axis": claim.axis,
         "said_of": claim.said_of,
         "misprint": claim.misprint,
+        "other_seeds": claim.other_seeds,
         "seeds": None if claim.seeds is None else seeds,
     }
     if claim.rule is not None:
