@@ -224,6 +224,28 @@ def rates(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
     }
 
 
+FRESH = 1000
+"""Seeds of `gated_rates` count from here, so that none of them was seen in `rates`."""
+
+
+def gated_trainings(seed: int) -> dict[tuple[str, float], Job]:
+    """Towers of six gated blocks with norms and without, at every learning rate, from a fresh seed."""
+    trainings = rates_trainings(FRESH + seed)
+    return {(arm, rate): one for (arm, rate), one in trainings.items() if arm in GATED}
+
+
+@measurement(
+    seeds=60,
+    coords={"arm": GATED, "rate": RATES, "move": MOVES},
+    trainings=gated_trainings,
+    repeat="opening",
+)
+def gated_rates(seed: int, runs: Mapping[tuple[str, float], Run]) -> dict[str, Any]:
+    """Towers of six gated blocks with norms and without, at six learning rates, from sixty fresh seeds."""
+    shares = [[right(runs[arm, rate].model, FRESH + seed) for rate in RATES] for arm in GATED]
+    return {"right": (("arm", "rate", "move"), shares)}
+
+
 @dataclass(frozen=True, eq=False)
 class TakesOver:
     """Begin a training with the weights of a trained model, as a `prepare` of `train`.
