@@ -244,3 +244,27 @@ def averaged_20(seed: int, schedule: str) -> Job:
 def ends_60(seed: int, schedule: str) -> Job:
     """45,000 weights, 60 tokens a weight: a rate that is kept and one that falls to zero."""
     return rung(SMALL, LONGEST, schedule, seed)
+
+
+@grid(
+    axes={"schedule": COSINES[:1]}, coords=PARTS, seeds=SEEDS[LONGEST], read=READ, corpora=(NAME,)
+)
+def cosine_60(seed: int, schedule: str) -> Job:
+    """45,000 weights, 60 tokens a weight: a cosine to zero."""
+    return rung(SMALL, LONGEST, schedule, seed)
+
+
+@grid(
+    axes={"schedule": COSINES[1:]}, coords=PARTS, seeds=SEEDS[LONGEST], read=READ, corpora=(NAME,)
+)
+def tenth_60(seed: int, schedule: str) -> Job:
+    """45,000 weights, 60 tokens a weight: a cosine to a tenth of the peak."""
+    return rung(SMALL, LONGEST, schedule, seed)
+
+
+@grid(
+    axes={"schedule": COOLDOWNS[:1]}, coords=PARTS, seeds=SEEDS[LONGEST], read=READ, corpora=(NAME,)
+)
+def cooldown_60(seed: int, schedule: str) -> Job:
+    """45,000 weights, 60 tokens a weight: a cooldown over the last fifth."""
+    return rung(SMALL, LONGEST, schedule, seed)
