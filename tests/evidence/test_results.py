@@ -1,6 +1,8 @@
 """Results: what is written is what is read, and a file that cannot be trusted says so and what to do."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +108,29 @@ def test_a_table_has_a_line_for_each_value() -> None:
     assert len(lines) == 7
     with pytest.raises(ValueError, match=r"expected variables of map .*share.*, got shares"):
         to_csv(a_result(), ["shares"])
+
+
+def test_a_table_rounds_to_eight_digits_and_never_a_whole_number() -> None:
+    values = np.array([[1 / 3, 1e-12 / 7], [math.nan, 2.0]])
+    counts = np.array([[270752564720306689, 1], [2, 3]])
+    own = a_result()
+    axes = ("seed", "arm")
+    told = replace(
+        own,
+        variables={"share": (axes, values), "count": (axes, counts)},
+        coords={"seed": [0, 10], "arm": ["a", "b"]},
+    )
+    found = [line.rpartition(",")[2] for line in to_csv(told).splitlines()[1:]]
+    assert found == [
+        "0.33333333",
+        "1.4285714e-13",
+        "nan",
+        "2.0",
+        "270752564720306689",
+        "1",
+        "2",
+        "3",
+    ]
 
 
 def change(path: Path, name: str, value: object) -> None:

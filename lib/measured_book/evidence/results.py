@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 LISTED = 600
 """How many numbers of an array are written as a list; longer arrays are packed."""
+DIGITS = 8
+"""Significant digits of a number in a table."""
 _ROOMS = Path(str(resources.files("measured_book"))) / "rooms"
 _KINDS = {"f": "<f8", "i": "<i8", "u": "<i8", "b": "|b1"}
 _LIST = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")
@@ -316,6 +318,8 @@ def unpack(told: Mapping[str, Any]) -> np.ndarray:
 def to_csv(result: Result, names: Iterable[str] = ()) -> str:
     """A result as a table with a line for each value: variable, seed, the other axes, value.
 
+    What is no whole number has eight digits, more than any page shows; the file that is kept has all of them.
+
     Args:
         result: the result.
         names: of the variables; all when none is named.
@@ -336,8 +340,12 @@ def to_csv(result: Result, names: Iterable[str] = ()) -> str:
         for index in np.ndindex(values.shape):
             place = {a: labels[k][index[k]] for k, a in enumerate(own)}
             cells = [str(place.get(axis, "")) for axis in axes]
-            lines.append(",".join([name, *map(_quoted, cells), repr(values[index].item())]))
+            lines.append(",".join([name, *map(_quoted, cells), _short(values[index].item())]))
     return "\n".join(lines) + "\n"
+
+
+def _short(value: Any) -> str:
+    return repr(float(f"{value:.{DIGITS}g}")) if isinstance(value, float) else repr(value)
 
 
 def _quoted(cell: str) -> str:
