@@ -25,7 +25,13 @@ from measured_transformer.training.loop import Model, Run, evaluate, make_model
 from measured_transformer.training.schedules import Constant
 from measured_transformer.training.seeding import make_generator
 from measured_transformer.variants.linear import linear
-from measured_transformer.variants.recurrent import Recurrent, linear_recurrence, recurrence, scan
+from measured_transformer.variants.recurrent import (
+    Chrono,
+    Recurrent,
+    linear_recurrence,
+    recurrence,
+    scan,
+)
 from torch import Tensor
 
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
@@ -537,6 +543,41 @@ def quiet(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
         "accuracy": (("reader", "gap"), by_gap),
         "course": (("reader", "step"), [run.evaluation_accuracies for run in each]),
     }
+
+
+FILLERS: Mapping[str, GapRecall] = {"quiet": QUIET_TASK, "far": GAP_TASK}
+"""One repeated filler, and keys and values."""
+CHRONO = Chrono(longest=72)
+"""Gates as Tallec and Ollivier start them, for sequences of 72 tokens."""
+
+
+def chrono_trainings(seed: int) -> dict[str, Job]:
+    """An LSTM with that start over both kinds of fillers, each at the rate that suits it there."""
+    found = {}
+    for name, task in FILLERS.items():
+        config, options = kind("LSTM", task.vocab)
+        given = {"batch_size": 32, **options, "prepare": CHRONO}
+        search = Search(
+            f"recurrent-{name}-chrono", config, task, RATES, tuning_seeds(2), FAR_STEPS, given
+        )
+        rate = tuned(search)
+        found[name] = job(config, task, seed, steps=FAR_STEPS, learning_rate=rate, **given)
+    return found
+
+
+@measurement(
+    seeds=SEEDS,
+    coords={"fillers": tuple(FILLERS), "gap": GAPS},
+    trainings=chrono_trainings,
+    repeat="opening",
+)
+def chrono(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Recall over gaps with gates that start as in the paper on chrono initialisation: right answers by gap."""
+    by_gap = [
+        [right_over(runs[name].model, gap, seed, task) for gap in GAPS]
+        for name, task in FILLERS.items()
+    ]
+    return {"accuracy": (("fillers", "gap"), by_gap)}
 
 
 def steps_to(run: Run, level: float) -> float:
