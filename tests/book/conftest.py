@@ -107,28 +107,38 @@ def articles(built: Path, pages: list[str]) -> dict[str, Tag]:
 def covered(articles: dict[str, Tag]) -> set[str]:
     """A few pages that have every kind of text between them.
 
-    In a run of `make test` every kind by its own mark-up alone, whatever stands around it, with the pages whose
-    turn it is: ten commits look at all.
+    In a run of `make test` every kind by its own mark-up alone, whatever stands around it.
     """
     found = {page: kinds(article) for page, article in articles.items()}
     if not is_quick():
         return covering(found)
     marked = {page: {own[:2] for own, _ in those} for page, those in found.items()}
-    return covering(marked) | {page for page in found if is_in_turn(page)}
+    return covering(marked)
+
+
+@pytest.fixture(scope="session")
+def in_turn(articles: dict[str, Tag]) -> set[str]:
+    """The pages whose turn it is in a run of `make test`: ten commits look at all."""
+    return {page for page in articles if is_in_turn(page)} if is_quick() else set()
 
 
 @pytest.fixture(scope="class")
 def visits(
-    request: pytest.FixtureRequest, built: Path, pages: list[str], covered: set[str], browser
+    request: pytest.FixtureRequest,
+    built: Path,
+    pages: list[str],
+    covered: set[str],
+    in_turn: set[str],
+    browser,
 ) -> list[Visit]:
     """Every page from its file, at the widths and in the themes of the class's `LOOKS`.
 
-    In a run of `make test`, those of `covered`.
+    In a run of `make test`, those of `covered`, and those whose turn it is.
     """
     from axe_playwright_python.sync_playwright import Axe
 
     axe = Axe()
-    found, looked_at = [], sorted(covered) if is_quick() else pages
+    found, looked_at = [], sorted(covered | in_turn) if is_quick() else pages
     at_most = ALIKE_AT_MOST if is_quick() else None
     for width, theme in request.cls.LOOKS:
         x, y = WIDTHS[width]
@@ -136,7 +146,7 @@ def visits(
         for name in looked_at:
             visit = Visit(name, width, theme)
             page = context.new_page()
-            asked = asked_of_axe(visit, covered)
+            asked = asked_of_axe(visit, covered, in_turn)
             look_at(page, (built / name).as_uri(), visit, axe, asked, at_most)
             page.close()
             found.append(visit)
