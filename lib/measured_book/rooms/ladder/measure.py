@@ -23,6 +23,8 @@ from measured_transformer.training.schedules import (
     WarmupStableRoot,
 )
 from measured_transformer.variants.averages import MeanOfLast, room_for_a_mean
+from measured_transformer.variants.gradients import trains_alone
+from measured_transformer.variants.muon import Muon
 
 from measured_book.measuring import Search, Trained, grid, job, tuned, tuning_seeds
 from measured_book.measuring.readings import Scores, peak_rate
@@ -268,3 +270,42 @@ def tenth_60(seed: int, schedule: str) -> Job:
 def cooldown_60(seed: int, schedule: str) -> Job:
     """45,000 weights, 60 tokens a weight: a cooldown over the last fifth."""
     return rung(SMALL, LONGEST, schedule, seed)
+
+
+MUON = "Muon"
+"""Muon for the matrices of the blocks, with the cooldown and the decay of the arm that has AdamW."""
+
+
+def muon_rung(tokens: int, seed: int) -> Job:
+    """A training of the small model with Muon, at the peak that suits it best.
+
+    SGD's weight decay is added to what stands in the place of the gradient, by then Muon's direction: so
+    it acts on the weights by the rate of the step, as AdamW's does.
+    """
+    steps = steps_for(SMALL, tokens)
+    task = StandardLibrary(length=WINDOW)
+    options: dict[str, Any] = {
+        "batch_size": BATCH,
+        "optimiser": "SGD",
+        "betas": (0.0, 0.0),
+        "weight_decay": DECAY,
+        "clip": None,
+        "schedule": schedule_of("cooldown", steps),
+        "prepare": Muon(betas=BETAS),
+        "after_step": trains_alone,
+    }
+    name = f"ladder-{SMALL}-{tokens}-muon"
+    rate = tuned(Search(name, speaker(SMALL), task, RATES, tuning_seeds(2), steps, options))
+    return job(speaker(SMALL), task, seed, steps=steps, learning_rate=rate, **options)
+
+
+@grid(axes={"schedule": (MUON,)}, coords=PARTS, seeds=SEEDS[SHORT], read=READ, corpora=(NAME,))
+def muon_5(seed: int, schedule: str) -> Job:
+    """45,000 weights, 5 tokens a weight: Muon with a cooldown."""
+    return muon_rung(SHORT, seed)
+
+
+@grid(axes={"schedule": (MUON,)}, coords=PARTS, seeds=SEEDS[LONG], read=READ, corpora=(NAME,))
+def muon_20(seed: int, schedule: str) -> Job:
+    """45,000 weights, 20 tokens a weight: Muon with a cooldown."""
+    return muon_rung(LONG, seed)
