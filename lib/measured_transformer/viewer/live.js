@@ -668,7 +668,7 @@
           state.position = Math.floor((event.offsetY / canvas.clientHeight) * seen.n);
           refresh();
         });
-        return make("figure", {}, make("figcaption", {}, seen.changed ? ["whole model", "changed"][side] : "rows ask, columns are asked"), canvas);
+        return make("figure", {}, make("figcaption", {}, seen.changed ? ["whole model", "changed"][side] : "rows: queries; columns: keys"), canvas);
       });
       panel.replaceChildren(scroll("Heads", grid), note(`Under each head${seen.changed ? " of the changed model" : ""}: at which token it looks most from position ${seen.position}, and with what weight.`),
         make("p", { class: "lm-heading" }, `Layer ${state.layer}, head ${state.head}`), ...told, label, make("div", { class: "lm-matrices" }, ...figures),
