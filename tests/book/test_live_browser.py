@@ -659,6 +659,8 @@ def test_bad_input_is_a_sentence_and_the_page_goes_on(opened):
     assert page.locator(".lm-strip button").count() == 3
     type_in(page, "   ")
     assert "The text is empty" in readout(page)
+    type_in(page, "no word known")
+    assert "The model knows nothing of this text" in readout(page)
     type_in(page, "cat " * 70)
     assert (
         "The text has 70 tokens: the model reads the last 64"
@@ -977,6 +979,23 @@ def test_pieces_are_typed_and_written_on(opened, choice, of_pieces):
         spelled[256 + i] = spelled[left] + spelled[other]
     said = b"".join(spelled[i] for i in right.tolist()).decode(errors="replace")
     assert box.locator(".lm-written b").text_content() == said
+
+
+def test_a_book_that_is_pasted_does_not_stop_the_page(opened, choice):
+    page = opened(path=choice)
+    chosen_model(page, "Pieces")
+    box = visible_box(page)
+    box.get_by_text("Patch from a second sentence").click()
+    for text in ("a" * 300_000, "Tom gave the ball. " * 20_000, "\U0001f600" * 100_000):
+        box.get_by_label(re.compile("^Text")).fill(text)
+        box.get_by_label("Second sentence").fill(text)
+        settled(page)
+        assert box.locator(".lm-strip button").count() == 64
+        box.get_by_label(re.compile("^Text")).fill(text)
+        settled(page)
+        assert "A text may have 4000 letters here" in box.locator(".lm-source").inner_text()
+    box.get_by_role("button", name="Share").click()
+    assert len(box.get_by_label("Address of this state").first.input_value()) < 30_000
 
 
 @torch.no_grad()

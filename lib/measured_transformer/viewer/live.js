@@ -400,10 +400,18 @@
 
     const whole = (field) => (field.value.trim() === "" || !(Number(field.value) >= 0) ? null : Math.floor(Number(field.value)));
     const last = (text) => cut(text).tokens.slice(-data.most);
+    // What a field says; of more than it may, the end, because the model reads the end.
+    const MOST = 4000;
+    const short = (field) => {
+      if (field.value.length > MOST) field.value = field.value.slice(-MOST);
+      return field.value;
+    };
 
     function read() {
       const { experiment } = state;
-      state.text = area.value;
+      const long = area.value.length > MOST;
+      state.text = short(area);
+      for (const field of [patchText, towards, away]) short(field);
       cutting = cut(state.text);
       const all = cutting.tokens.length;
       cutting.tokens = cutting.tokens.slice(-data.most);
@@ -420,21 +428,20 @@
       experiment.steer = Number(dose.value) ? { towardsText: towards.value, awayText: away.value, towards: last(towards.value), away: last(away.value), depth: Number(depth.value), dose: Number(dose.value) } : null;
       experiment.switches = rules.filter(([, each]) => each.checked).map(([, each]) => each.value);
       const second = last(patchText.value);
-      const long = second.length;
-      patchNote.hidden = !long && !tap.value;
-      patchNote.textContent = !long ? "Type a second sentence: nothing is patched so far."
-        : `It has ${long} ${data.unit}, at positions 0 to ${long - 1}.${tap.value ? "" : " Say below where in the model its values are taken: nothing is patched so far."}`;
-      patchStrip.hidden = !long;
+      patchNote.hidden = !second.length && !tap.value;
+      patchNote.textContent = !second.length ? "Type a second sentence: nothing is patched so far."
+        : `It has ${second.length} ${data.unit}, at positions 0 to ${second.length - 1}.${tap.value ? "" : " Say below where in the model its values are taken: nothing is patched so far."}`;
+      patchStrip.hidden = !second.length;
       drawTokens(patchStrip, second);
       mark(patchStrip, whole(patchFrom) ?? position, "aria-checked");
-      if (!patchStrip.querySelector("[tabindex='0']") && long) patchStrip.firstChild.tabIndex = 0;
+      if (!patchStrip.querySelector("[tabindex='0']") && second.length) patchStrip.firstChild.tabIndex = 0;
       other.hidden = donorNote.hidden = instead.value !== "resample";
       donorNote.textContent = `What stands in comes from kept sentence ${experiment.donor}.`;
-      tellLimits(all);
+      tellLimits(all, long);
     }
 
-    function tellLimits(all) {
-      const told = [];
+    function tellLimits(all, shortened) {
+      const told = shortened ? [`A text may have ${MOST} letters here: its end has been kept.`] : [];
       const { unknown } = cutting;
       if (all > data.most) told.push(`The text has ${all} ${data.unit}: the model reads the last ${data.most}; the first ${all - data.most} are left out.`);
       if (unknown.length) told.push(`The model has never seen ${unknown.slice(0, 4).map((one) => `\u201c${one}\u201d`).join(", ")}${unknown.length > 4 ? " and more" : ""}: left out.`);
@@ -468,7 +475,7 @@
         guess.hidden = true;
         strip.replaceChildren();
         panel.replaceChildren();
-        readout.replaceChildren("The text is empty: type something, or pick a sentence.");
+        readout.replaceChildren(cutting.unknown.length ? "The model knows nothing of this text: type something else, or pick a sentence." : "The text is empty: type something, or pick a sentence.");
         return;
       }
       const given = { tokens: tokens(), experiment: state.experiment, position, want: [state.tab], layer: state.layer, head: state.head, weighted: state.weighted, tuned: state.tuned, tap: state.tap, sampling: samplingOf() };
@@ -1034,7 +1041,7 @@
       };
       const upTo = (value, most) => among(value, Array.from({ length: most }, (_, at) => at), 0);
       clear();
-      area.value = told.t.slice(0, 4000);
+      area.value = told.t;
       state.position = Number.isInteger(told.p) && told.p >= 0 ? told.p : null;
       [state.layer, state.head] = [upTo(told.l, L), upTo(told.h, H)];
       state.tuned = told.r === 1 && !!data.packed.lens;
