@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 
@@ -274,7 +275,10 @@ def test_patch_steer_and_rules_are_told_in_words(opened):
     page.get_by_label("Taken at").select_option("blocks.0.residual_post")
     page.get_by_label("Put at position (none: all)").fill("2")
     settled(page)
-    assert "With blocks.0.residual_post patched." in readout(page)
+    assert (
+        "With blocks.0.residual_post patched at position 2 from position 2 of the second sentence."
+        in readout(page)
+    )
     page.get_by_text("Steer", exact=True).click()
     page.get_by_label("Dose").fill("2")
     page.get_by_text("Change the rules").click()
@@ -325,6 +329,37 @@ def test_was_that_luck_asks_every_kept_sentence(opened, shown):
     assert np.allclose(found, (cost[1] - cost[0]).numpy(), atol=1e-4)
     mean = float((cost[1] - cost[0]).mean())
     assert f"costs {mean:+.3f}".replace("-", "\u2212") in panel.inner_text()
+    moved_by = json.loads(page.locator(".lm-live").get_attribute("data-moved"))
+    said = panel.inner_text()
+    assert (
+        f"At position 4 the prediction of a kept sentence moves by {np.mean(moved_by):.3f}" in said
+    )
+    own = re.search(r"moves by ([\d.]+) nats \(KL\) here", readout(page))[1]
+    share = round(100 * np.mean(np.array(moved_by) < float(own)))
+    assert f"Yours moves by {own} at position 4, more than {share} % of them" in said
+
+
+def test_a_verdict_is_of_one_experiment_even_if_the_reader_goes_on(opened):
+    page = opened(
+        before="const start = window.Worker; window.Worker = class extends start { postMessage(given) {"
+        " if (given.call === 'luck') setTimeout(() => super.postMessage(given), 150);"
+        " else super.postMessage(given); } };"
+    )
+    panel = tab(page, "Was that luck?")
+    off(page, "layer 0, head 2")
+    ask = page.get_by_role("button", name="Ask 64 kept sentences")
+    ask.click()
+    panel.get_by_text("On 64 kept sentences").wait_for()
+    first = page.locator(".lm-live").get_attribute("data-luck")
+    type_in(page, "dogs saw")
+    assert not panel.get_by_text("On 64 kept sentences").is_visible(), "it was of another text"
+    ask.click()
+    off(page, "layer 1, network")
+    panel.get_by_text("The experiment has changed while the sentences were asked").wait_for()
+    assert page.locator(".lm-live").get_attribute("data-luck") == first
+    ask.click()
+    panel.get_by_text("On 64 kept sentences").wait_for()
+    assert page.locator(".lm-live").get_attribute("data-luck") != first
 
 
 def test_it_writes_on_with_a_seed_as_the_library_does(opened, shown):
@@ -379,6 +414,189 @@ def test_an_address_brings_the_experiment_back(opened):
         other = opened(hash=wrong)
         assert why in other.locator(".lm-source").inner_text()
         assert "Without" not in readout(other)
+
+
+def address_of(page):
+    page.get_by_role("button", name="Share").click()
+    return page.get_by_label("Address of this state").first.input_value()
+
+
+def state_in(address):
+    packed = address.split("~")[1]
+    return json.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+
+
+def with_state(address, state):
+    packed = base64.urlsafe_b64encode(json.dumps(state).encode()).decode().rstrip("=")
+    return address[address.index("#") :].split("~")[0] + "~" + packed
+
+
+def test_an_address_has_all_that_was_chosen(opened):
+    page = opened()
+    tab(page, "Heads")
+    page.get_by_label("Shown").select_option("weighted")
+    page.get_by_label("I predict first").check()
+    tab(page, "Write on")
+    chosen = {"Temperature": "1.3", "Top-p": "0.85", "Top-k (none: all)": "3", "Seed": "12"}
+    for label, value in chosen.items():
+        page.get_by_label(label).fill(value)
+    other = opened(hash="#" + address_of(page).split("#")[1])
+    for label, value in chosen.items():
+        assert other.get_by_label(label).input_value() == value
+    assert "1.3" in other.locator(".lm-slide", has_text="Temperature").inner_text()
+    assert other.get_by_label("I predict first").is_checked()
+    tab(other, "Heads")
+    assert other.get_by_label("Shown").input_value() == "weighted"
+
+
+def test_an_address_that_arrives_in_an_open_page_is_taken_and_shown(opened, tmp_path, shown):
+    path = shown[0].save(tmp_path / "long.html")
+    text = path.read_text("utf-8").replace("<main>", '<main><div style="height: 4000px"></div>')
+    path.write_text(text, "utf-8")
+    page = opened(path=path)
+    type_in(page, "dogs saw the cat")
+    off(page, "layer 1, head 0")
+    hash, words = "#" + address_of(page).split("#")[1], readout(page)
+    page = opened(path=path, hash=hash)
+    assert readout(page) == words
+    assert page.evaluate("scrollY") > 3000, "the reader sees what was shared"
+    page.get_by_role("button", name="Whole model again").click()
+    type_in(page, "the cat")
+    off(page, "layer 0, network")
+    page.evaluate("scrollTo(0, 0)")
+    page.evaluate("(hash) => { location.hash = ''; location.hash = hash; }", hash)
+    page.wait_for_function("document.querySelector('textarea').value === 'dogs saw the cat'")
+    settled(page)
+    assert readout(page) == words, "nothing of what stood there is left"
+    assert page.evaluate("scrollY") > 3000
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda state: None,
+        lambda state: [],
+        lambda state: 7,
+        lambda state: {key: value for key, value in state.items() if key != "t"},
+        lambda state: state | {"t": {}},
+        lambda state: state | {"o": 3},
+        lambda state: state | {"patch": None},
+    ],
+)
+def test_an_address_of_another_form_changes_nothing(opened, spoil):
+    page = opened()
+    first = readout(page)
+    off(page, "layer 1, head 0")
+    address = address_of(page)
+    other = opened(hash=with_state(address, spoil(state_in(address))))
+    assert "cannot be read" in other.locator(".lm-source").inner_text()
+    assert readout(other) == first
+    type_in(other, "the cat")
+    assert "cannot be read" not in other.locator(".lm-source").inner_text()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"o": ["1.0", "7.7", "x", 3]},
+        {"l": 99, "h": -1, "v": "nothing", "a": "blocks.9.out", "s": "9.9", "e": "all", "d": 1e9},
+        {"w": ["mask", "gravity"], "i": "infinity"},
+        {"patch": ["dogs", "blocks.7.residual_post", "12", "-4", "a"]},
+        {"steer": ["cat", "dogs", "77", "1e99"]},
+        {"p": 1e9, "g": ["hot", "9", "-3", "seed", "many"]},
+    ],
+)
+def test_what_an_address_asks_for_in_vain_is_left_out_and_said(opened, wrong):
+    page = opened()
+    off(page, "layer 1, head 0")
+    address = address_of(page)
+    other = opened(hash=with_state(address, state_in(address) | wrong))
+    assert "does not have: they are left out" in other.locator(".lm-source").inner_text()
+    assert "Without head 1.0" in readout(other), "what fits is taken"
+    for view in other.get_by_role("tab").all_text_contents():
+        tab(other, view)
+        assert other.get_by_role("tabpanel").inner_text()
+
+
+@pytest.mark.parametrize("length", [0, 1, 12, 40])
+def test_an_address_that_is_cut_off_is_refused(opened, length):
+    page = opened()
+    address = address_of(page)
+    hash = address[address.index("#") :]
+    packed = hash.index("~") + 1
+    other = opened(hash=hash[: packed + length])
+    if length:
+        assert "cannot be read" in other.locator(".lm-source").inner_text()
+    assert readout(other) == readout(page)
+
+
+def test_a_patch_is_taken_from_a_token_of_the_second_sentence(opened):
+    page = opened()
+    page.get_by_text("Patch from a second sentence").click()
+    page.get_by_label("Taken at").select_option("blocks.0.residual_post")
+    assert page.get_by_text("Type a second sentence: nothing is patched so far.").is_visible()
+    page.get_by_label("Taken at").select_option("")
+    page.get_by_label("Second sentence").fill("dogs saw the cat")
+    settled(page)
+    assert page.get_by_text("Say below where in the model its values are taken").is_visible()
+    said = page.get_by_label("Taken at").locator("option").all_text_contents()
+    assert "Block 0: stream after it (residual_post)" in said
+    assert "Block 1: what the network adds (feedforward.out)" in said
+    assert len(set(said)) == len(said)
+    page.get_by_label("Taken at").select_option("blocks.0.residual_post")
+    strip = page.get_by_role("radiogroup", name="Tokens to patch from")
+    strip.get_by_role("radio", name="1, saw").click()
+    settled(page)
+    assert page.get_by_label("Put at position").input_value() == "4", "where the text is looked at"
+    assert "patched at position 4 from position 1 of the second sentence" in readout(page)
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    assert "patched at position 4 from position 2 of the second sentence" in readout(page)
+    assert strip.locator("[aria-checked=true]").get_attribute("aria-label") == "2, the"
+
+
+@torch.no_grad()
+def test_scores_become_weights_in_numbers(opened, shown):
+    page, model = opened(), shown[0].model
+    panel = tab(page, "Heads")
+    page.get_by_role("radio", name="Layer 1, head 2").click()
+    settled(page)
+    panel.locator("summary", has_text="From scores to weights").click()
+    for position, change in (
+        (4, None),
+        (2, None),
+        (2, "scores without their scale"),
+        (2, "no causal mask"),
+    ):
+        page.locator(".lm-strip button").nth(position).click()
+        if change:
+            page.get_by_text("Change the rules").click() if not page.get_by_label(
+                change
+            ).is_visible() else None
+            page.get_by_label(change).check()
+        settled(page)
+        rows = panel.locator("details tbody tr")
+        cells = [row.locator("th, td").all_inner_texts() for row in rows.all()]
+        assert [each[0] for each in cells] == [
+            *map(str, range(5 if change == "no causal mask" else position + 1)),
+            "sum",
+        ]
+        weights = [float(each[4]) for each in cells]
+        raised = [float(each[3]) for each in cells]
+        assert abs(sum(weights[:-1]) - 1) < 3e-3
+        assert np.allclose(np.array(raised[:-1]) / raised[-1], weights[:-1], atol=2e-3)
+        if change is None:
+            with capture(model, "blocks.1.attention.scores", "blocks.1.attention.pattern") as seen:
+                model(torch.tensor([[0, 1, 2, 3, 4]]))
+            scores = [float(each[2].replace("\u2212", "-")) for each in cells[:-1]]
+            at = slice(0, position + 1)
+            assert np.allclose(
+                scores, seen["blocks.1.attention.scores"][0, 2, position, at], atol=6e-3
+            )
+            assert np.allclose(
+                weights[:-1], seen["blocks.1.attention.pattern"][0, 2, position, at], atol=6e-4
+            )
+    assert "\u00d7 1.000" in panel.inner_text(), "the scale is off"
 
 
 def code_of(page):
@@ -441,6 +659,8 @@ def test_bad_input_is_a_sentence_and_the_page_goes_on(opened):
     assert page.locator(".lm-strip button").count() == 3
     type_in(page, "   ")
     assert "The text is empty" in readout(page)
+    type_in(page, "no word known")
+    assert "The model knows nothing of this text" in readout(page)
     type_in(page, "cat " * 70)
     assert (
         "The text has 70 tokens: the model reads the last 64"
@@ -565,6 +785,8 @@ def test_accessible_and_never_wider_than_the_screen(opened, width, theme):
     page = opened(width=width, theme=theme)
     assert page.locator(".lm-live").get_attribute("data-theme") == theme
     everything(page)
+    page.get_by_label("Second sentence").fill("dogs saw the cat")
+    page.get_by_label("Taken at").select_option("blocks.1.residual_post")
     page.get_by_label("Switch off layer 0, head 1").press("Tab")
     page.get_by_role("button", name="Share").click()
     page.get_by_role("button", name="As Python").click()
@@ -573,6 +795,8 @@ def test_accessible_and_never_wider_than_the_screen(opened, width, theme):
         if name == "Was that luck?":
             page.get_by_role("button", name="Ask").click()
             panel.get_by_text("On 64 kept").wait_for()
+        if name == "Heads":
+            panel.locator("summary").click()
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
         found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
         assert [(v["id"], [n["target"] for n in v["nodes"]]) for v in found] == [], name
@@ -755,6 +979,23 @@ def test_pieces_are_typed_and_written_on(opened, choice, of_pieces):
         spelled[256 + i] = spelled[left] + spelled[other]
     said = b"".join(spelled[i] for i in right.tolist()).decode(errors="replace")
     assert box.locator(".lm-written b").text_content() == said
+
+
+def test_a_book_that_is_pasted_does_not_stop_the_page(opened, choice):
+    page = opened(path=choice)
+    chosen_model(page, "Pieces")
+    box = visible_box(page)
+    box.get_by_text("Patch from a second sentence").click()
+    for text in ("a" * 300_000, "Tom gave the ball. " * 20_000, "\U0001f600" * 100_000):
+        box.get_by_label(re.compile("^Text")).fill(text)
+        box.get_by_label("Second sentence").fill(text)
+        settled(page)
+        assert box.locator(".lm-strip button").count() == 64
+        box.get_by_label(re.compile("^Text")).fill(text)
+        settled(page)
+        assert "A text may have 4000 letters here" in box.locator(".lm-source").inner_text()
+    box.get_by_role("button", name="Share").click()
+    assert len(box.get_by_label("Address of this state").first.input_value()) < 30_000
 
 
 @torch.no_grad()

@@ -514,26 +514,35 @@ def test_sampling_with_a_seed_gives_the_library_s_tokens(page, models, options, 
             assert found == wanted
 
 
-def test_kept_sentences_cost_what_the_library_says(page, models):
-    """And the second time, when the streams below the change are known, the same."""
+def test_kept_sentences_cost_and_move_by_what_the_library_says(page, models):
+    """And the second time, when the streams below the change are known, the same; past the end, the last."""
     for instead in ("zero", "mean", "resample"):
         model, kept = models["rotary"]
         told = experiment(off=["1.0", "1.3"], instead=instead)
         batch = Batch(kept, kept, torch.ones_like(kept, dtype=torch.bool))
-        cost = []
+        cost, likely = [], []
         for changes in (None, instead):
             with ExitStack() as stack, torch.no_grad():
                 if changes:
                     stack.enter_context(
                         ablated(model, components(told["off"]), changes, reference=batch)
                     )
-                logits = model(kept)[:, :-1].log_softmax(-1)
+                logits = model(kept).log_softmax(-1)
+            likely.append(logits.double())
+            logits = logits[:, :-1]
             cost.append(-logits.gather(-1, kept[:, 1:, None]).mean((1, 2)))
-        for _ in range(2):
+        for position in (3, LENGTH - 2, LENGTH - 2, LENGTH + 5):
             found = page.evaluate(
-                "(experiment) => engine.luck(models.rotary, { experiment, from: 0, to: 6 })", told
+                "([experiment, position]) => "
+                "engine.luck(models.rotary, { experiment, from: 0, to: 6, position })",
+                [told, position],
             )
-            assert np.allclose(found, (cost[1] - cost[0]).numpy(), atol=CLOSE)
+            assert np.allclose(
+                [each["cost"] for each in found], (cost[1] - cost[0]).numpy(), atol=CLOSE
+            )
+            at = min(position, LENGTH - 1)
+            moved_by = (likely[0].exp() * (likely[0] - likely[1])).sum(-1)[:, at]
+            assert np.allclose([each["moved"] for each in found], moved_by.numpy(), atol=CLOSE)
 
 
 @torch.no_grad()

@@ -1,4 +1,5 @@
-"""The models that the book's pages serve, beside the library: 50 sentences that no model was trained on.
+"""The models that the book's pages serve, beside the library: 50 sentences that no model was trained on,
+also of other scripts, of one token and of as many as there is room for.
 
 The page has nothing but the bytes that it is served: weights, kept sentences and lens come out of them.
 """
@@ -21,6 +22,7 @@ from measured_transformer.internals.at import at
 from measured_transformer.internals.capture import capture
 from measured_transformer.internals.intervene import intervene
 from measured_transformer.tasks.task import Batch
+from measured_transformer.viewer.live import MAX_TOKENS, _cut
 
 CLOSE = 1e-4
 SERVED = {"bytes": live_byte_model, "stories": live_story_model, "heads": live_heads}
@@ -70,9 +72,27 @@ def served(request, page):
     return request.param, bench, page
 
 
+TYPED = (
+    "a", "\u00e9", "\U0001f600", " ", "\x00\x1f\x7f",
+    "\u65e5\u672c\u8a9e \u0438 \u0440\u0443\u0441\u0441\u043a\u0438\u0439",
+    "\u0645\u0631\u062d\u0628\u0627 e\u0301\u200d",
+    "na\u00efve \u2014 \u201cx\u201d \u2026 " * 9,
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467" * 9,
+    "The end of the list. " * 20,
+)  # fmt: skip
+"""What readers may type, of one token and of more than there is room for; of it what the model knows."""
+
+
 def sentences(bench):
-    """Kept sentences of which none is given whole, so that lengths differ."""
-    return [row[: 4 + i % 45].tolist() for i, row in enumerate(bench.kept[:SENTENCES])]
+    """Kept sentences of which none is given whole, so that lengths differ, and what readers type."""
+    data = bench._data
+    flat = data["merges"]
+    merges = flat and list(zip(flat[::2], flat[1::2], strict=True))
+    cut = (_cut(text, data["cut"], data["words"], merges)[-MAX_TOKENS:] for text in TYPED)
+    typed = [tokens for tokens in cut if tokens]
+    assert {len(tokens) for tokens in typed} >= {1, MAX_TOKENS}
+    kept = bench.kept[: SENTENCES - len(typed)]
+    return [*(row[: 4 + i % 45].tolist() for i, row in enumerate(kept)), *typed]
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@
 (() => {
   const controls = liveControls();
   const { make, clamp, signed, plain, followTheme, colour, rgb, ramp, labelled, select, input, slider, check, button, fold,
-    group, mark, tabs, table, bar, note, scroll, speaker } = controls;
+    group, mark, tabs, table, bar, toldTo, nowAndSoon, note, scroll, speaker } = controls;
   const bdi = (text) => make("bdi", {}, text);
 
   // Weights ----------------------------------------------------------------------------------------
@@ -87,6 +87,11 @@
       waiting.delete(id);
       if (error) reject(new Error(error)); else resolve(result);
     };
+    worker.onerror = (event) => { // what it was asked would be waited for without end
+      event.preventDefault();
+      for (const [, reject] of waiting.values()) reject(new Error("The model has stopped, perhaps for want of memory. Load the page again."));
+      waiting.clear();
+    };
     const ask = (call, given) => new Promise((resolve, reject) => {
       last += 1;
       waiting.set(last, [resolve, reject]);
@@ -122,6 +127,29 @@
     return tokens.map((token) => data.words[token]).join(data.cut === "words" ? " " : "");
   }
 
+  // Places in the model -----------------------------------------------------------------------------
+
+  const inWords = {
+    embedding: "embeddings", residual_pre: "stream before it", residual_mid: "stream after attention", residual_post: "stream after it",
+    "attention_norm.scale": "what attention\u2019s norm divides by", "feedforward_norm.scale": "what the network\u2019s norm divides by", "final_norm.scale": "what the last norm divides by",
+    queries: "queries", keys: "keys", values: "values", rotated_queries: "queries, rotated", rotated_keys: "keys, rotated", scores: "scores", pattern: "weights",
+    mixed: "values mixed by each head", head_outputs: "what each head adds", "attention.out": "what attention adds", "feedforward.out": "what the network adds",
+    pre_activation: "neurons before their activation", neurons: "neurons", final_state: "state that is unembedded", logits: "logits",
+  };
+
+  // A choice among taps: in words, with the library's name, block by block.
+  function tapChoice(text, taps, chosen, none = null) {
+    const [label, box] = select(text, none === null ? [] : [["", none]], chosen);
+    for (const tap of taps) {
+      const [, layer, rest] = /^(?:blocks\.(\d+)\.)?(.+)$/.exec(tap);
+      const title = layer ? `Block ${layer}` : tap === "embedding" ? "Before the blocks" : "After the blocks";
+      if (box.lastChild?.label !== title) box.append(make("optgroup", { label: title }));
+      const words = inWords[rest] || inWords[rest.split(".").pop()];
+      box.lastChild.append(make("option", { value: tap, selected: tap === chosen }, `${layer ? `${title}: ` : ""}${words === rest ? rest : `${words} (${rest})`}`));
+    }
+    return [label, box];
+  }
+
   // Addresses --------------------------------------------------------------------------------------
 
   const packState = (state) => btoa(String.fromCharCode(...new TextEncoder().encode(JSON.stringify(state)))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
@@ -131,7 +159,8 @@
 
   // The same experiment with the library. What stands in is taken from the whole model, before any switch.
   function python(data, state, tokens, heads, written) {
-    const quoted = (text) => JSON.stringify(text).replace(/\u2028|\u2029/g, (one) => `\\u${one.charCodeAt(0).toString(16)}`);
+    const encoded = (text) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(new TextEncoder().encode(text)); // half a letter is none
+    const quoted = (text) => JSON.stringify(encoded(text)).replace(/\u2028|\u2029/g, (one) => `\\u${one.charCodeAt(0).toString(16)}`);
     const given = (text, cut) => {
       if (data.cut === "bytes") return `torch.tensor([list(${quoted(text)}.encode())[-${data.most}:]])`;
       return `torch.tensor([[${cut.join(", ")}]])`;
@@ -212,11 +241,11 @@
   // The component ----------------------------------------------------------------------------------
 
   async function start(root) {
-    const source = root.querySelector(".lm-weights");
-    if (!source || root.live) return;
+    const [source, own] = ["lm-weights", "lm-told"].map((each) => toldTo(root, each));
+    if (!source || !own || root.live) return;
     root.live = true;
     root.querySelector(".lm-live")?.remove(); // of a page that was saved with it
-    const data = JSON.parse(root.querySelector(".lm-told").textContent);
+    const data = JSON.parse(own.textContent);
     const waiting = make("div", { class: "lm-live" }, make("p", { role: "status" }, "The model is on its way \u2026"));
     root.prepend(waiting);
     followTheme(waiting);
@@ -228,9 +257,8 @@
       build(root, data, engine, buffer);
     } catch (error) {
       delete root.dataset.live; // the drawing stays
-      root.live = false;
       waiting.replaceChildren(make("p", { class: "lm-wrong", role: "alert" }, error.message),
-        button("Try again", () => { waiting.remove(); start(root); }));
+        button("Try again", () => { waiting.remove(); root.live = false; start(root); }));
     }
   }
 
@@ -260,6 +288,7 @@
     const area = make("textarea", { rows: 2, spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
     const [pickLabel, pick] = select("Or pick one", [["", "your own"], ...data.texts.map((text, at) => [at, text.length > 60 ? `${text.slice(0, 59)}\u2026` : text])], 0);
     const limits = make("div", {});
+    const tellRefusal = make("p", { class: "lm-wrong", role: "alert", hidden: true });
     const strip = make("div", { class: "lm-strip", role: "radiogroup", "aria-label": "Choose a position" });
     const wrong = make("p", { class: "lm-wrong", role: "alert", hidden: true });
     const [status, say] = speaker();
@@ -284,12 +313,13 @@
 
     // What is patched.
     const [patchLabel, patchText] = input("Second sentence", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
-    const [tapLabel, tap] = select("Taken at", [["", "nowhere"], ...engine.names.map(([each]) => [each, each])], "");
+    const [tapLabel, tap] = tapChoice("Taken at", engine.names.map(([each]) => each), "", "nowhere");
     const [patchHeadLabel, patchHead] = select("Head", [["", "all"], ...Array.from({ length: H }, (_, h) => [h, h])], "");
     const [patchAtLabel, patchAt] = input("Put at position (none: all)", { type: "number", min: 0, step: 1 });
     const [patchFromLabel, patchFrom] = input("From its position (none: the same)", { type: "number", min: 0, step: 1 });
     const patchNote = make("p", { class: "lm-note", hidden: true });
-    const patchFold = fold("Patch from a second sentence", false, patchLabel, patchNote, make("div", { class: "lm-row" }, tapLabel, patchHeadLabel), make("div", { class: "lm-row" }, patchAtLabel, patchFromLabel));
+    const patchStrip = make("div", { class: "lm-tokens", role: "radiogroup", "aria-label": "Tokens to patch from", hidden: true });
+    const patchFold = fold("Patch from a second sentence", false, patchLabel, patchNote, patchStrip, make("div", { class: "lm-row" }, tapLabel, patchHeadLabel), make("div", { class: "lm-row" }, patchAtLabel, patchFromLabel));
 
     // Where it is led.
     const [towardsLabel, towards] = input("Towards", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
@@ -301,6 +331,7 @@
     [towards.value, away.value] = data.steer;
 
     // Other rules.
+    const rulesNote = note("The model has learned by all its rules as they are. A change shows what it relies on, not what a model that has learned without the rule would do.");
     const { norm, positions } = data.packed.config;
     const rules = [
       ...(positions === "none" ? [] : [["positions", "positions off (every token stands at 0)"]]),
@@ -308,7 +339,7 @@
       ...(norm === "rms" || norm === "none" ? [] : [["mean", "norms without their mean"]]),
       ["mask", "no causal mask"],
     ].map(([key, label]) => check(label, key));
-    const rulesFold = fold("Change the rules", false, ...rules.map(([label]) => label));
+    const rulesFold = fold("Change the rules", false, ...rules.map(([label]) => label), rulesNote);
 
     const [predictLabel, predict] = check("I predict first, then it is revealed", "predict");
     const reset = button("Whole model again", () => { clear(); refresh(); });
@@ -321,7 +352,8 @@
     const { list, panel, show } = tabs(id, "What is seen", views, (key) => { state.tab = key; arrange(); refresh(); });
     const experimentBox = make("section", { "aria-label": "The experiment" }, make("p", { class: "lm-heading" }, "What if \u2026"),
       ...Object.entries({ off: offFold, patch: patchFold, steer: steerFold, rules: rulesFold }).filter(([key]) => data.experiments.includes(key)).map(([, each]) => each), predictLabel, make("div", { class: "lm-buttons" }, reset));
-    const results = make("section", { "aria-label": "What the model says" }, readout, guess, list, panel);
+    const answer = make("div", { class: "lm-answer", role: "group", "aria-label": "What the model says" }, readout, guess);
+    const results = make("section", { "aria-label": "A closer look" }, list, panel);
     // The overview takes the whole width, and what is changed stands under it.
     const columns = make("div", { class: "lm-columns" }, experimentBox, results);
     function arrange() {
@@ -350,8 +382,8 @@
     }, { "aria-expanded": "false" });
 
     const box = make("div", { class: "lm-live", role: "region", "aria-label": data.title },
-      make("div", { class: "lm-source" }, labelled(`Text (the model reads at most ${data.most} ${data.unit})`, area), make("div", {}, pickLabel, limits)),
-      wrong, slow, strip, columns, make("div", { class: "lm-buttons" }, share, pythonButton), shareBox, codeBox, status);
+      make("div", { class: "lm-source" }, labelled(`Text (the model reads at most ${data.most} ${data.unit})`, area), make("div", {}, pickLabel, tellRefusal, limits)),
+      wrong, slow, strip, answer, columns, make("div", { class: "lm-buttons" }, share, pythonButton), shareBox, codeBox, status);
     root.prepend(box);
     followTheme(box, () => { if (seen) draw(); });
 
@@ -368,10 +400,18 @@
 
     const whole = (field) => (field.value.trim() === "" || !(Number(field.value) >= 0) ? null : Math.floor(Number(field.value)));
     const last = (text) => cut(text).tokens.slice(-data.most);
+    // What a field says; of more than it may, the end, because the model reads the end.
+    const MOST = 4000;
+    const short = (field) => {
+      if (field.value.length > MOST) field.value = field.value.slice(-MOST);
+      return field.value;
+    };
 
     function read() {
       const { experiment } = state;
-      state.text = area.value;
+      const long = area.value.length > MOST;
+      state.text = short(area);
+      for (const field of [patchText, towards, away]) short(field);
       cutting = cut(state.text);
       const all = cutting.tokens.length;
       cutting.tokens = cutting.tokens.slice(-data.most);
@@ -387,16 +427,21 @@
       } : null;
       experiment.steer = Number(dose.value) ? { towardsText: towards.value, awayText: away.value, towards: last(towards.value), away: last(away.value), depth: Number(depth.value), dose: Number(dose.value) } : null;
       experiment.switches = rules.filter(([, each]) => each.checked).map(([, each]) => each.value);
-      const long = last(patchText.value).length;
-      patchNote.hidden = !long;
-      patchNote.textContent = `It has ${long} ${data.unit}, at positions 0 to ${long - 1}.`;
+      const second = last(patchText.value);
+      patchNote.hidden = !second.length && !tap.value;
+      patchNote.textContent = !second.length ? "Type a second sentence: nothing is patched so far."
+        : `It has ${second.length} ${data.unit}, at positions 0 to ${second.length - 1}.${tap.value ? "" : " Say below where in the model its values are taken: nothing is patched so far."}`;
+      patchStrip.hidden = !second.length;
+      drawTokens(patchStrip, second);
+      mark(patchStrip, whole(patchFrom) ?? position, "aria-checked");
+      if (!patchStrip.querySelector("[tabindex='0']") && second.length) patchStrip.firstChild.tabIndex = 0;
       other.hidden = donorNote.hidden = instead.value !== "resample";
       donorNote.textContent = `What stands in comes from kept sentence ${experiment.donor}.`;
-      tellLimits(all);
+      tellLimits(all, long);
     }
 
-    function tellLimits(all) {
-      const told = [];
+    function tellLimits(all, shortened) {
+      const told = shortened ? [`A text may have ${MOST} letters here: its end has been kept.`] : [];
       const { unknown } = cutting;
       if (all > data.most) told.push(`The text has ${all} ${data.unit}: the model reads the last ${data.most}; the first ${all - data.most} are left out.`);
       if (unknown.length) told.push(`The model has never seen ${unknown.slice(0, 4).map((one) => `\u201c${one}\u201d`).join(", ")}${unknown.length > 4 ? " and more" : ""}: left out.`);
@@ -430,7 +475,7 @@
         guess.hidden = true;
         strip.replaceChildren();
         panel.replaceChildren();
-        readout.replaceChildren("The text is empty: type something, or pick a sentence.");
+        readout.replaceChildren(cutting.unknown.length ? "The model knows nothing of this text: type something else, or pick a sentence." : "The text is empty: type something, or pick a sentence.");
         return;
       }
       const given = { tokens: tokens(), experiment: state.experiment, position, want: [state.tab], layer: state.layer, head: state.head, weighted: state.weighted, tuned: state.tuned, tap: state.tap, sampling: samplingOf() };
@@ -456,7 +501,7 @@
       if (answers.length > 2 && Math.min(...answers.slice(-2)) > 250) { // the first ones warm it up
         slow.textContent = `This device is slow for it: an answer took ${Math.round(took)} ms${engine.inWorker ? "" : ", in the page itself because workers are not allowed here"}. Shorter texts are faster.`;
         slow.hidden = false;
-      }
+      } else if (Math.max(...answers.slice(-3)) < 150) slow.hidden = true;
       const key = JSON.stringify(state.experiment);
       hidden = predict.checked && seen.changed && key !== settled ? key : null;
       if (!seen.changed) settled = "";
@@ -486,7 +531,10 @@
       const told = [];
       const part = (key) => { const [layer, what] = key.split("."); return what === "n" ? `network ${layer}` : what === "b" ? `block ${layer}` : `head ${layer}.${what}`; };
       if (off.length) told.push(`without ${off.length > 6 ? `${off.length} parts` : off.map(part).join(", ")} (${{ zero: "zeros", mean: "mean", resample: "another sentence" }[how]})`);
-      if (patch) told.push(`with ${patch.tap} patched`);
+      if (patch) {
+        const where = patch.position === null ? "at every position that both texts have" : `at position ${patch.position} from position ${patch.row} of the second sentence`;
+        told.push(`with ${patch.tap} patched ${where}`);
+      }
       if (steer) told.push(`steered by ${signed(steer.dose, 2)}`);
       for (const one of switches) told.push({ positions: "positions off", scale: "scores unscaled", mean: "norms without mean", mask: "no causal mask" }[one]);
       const text = told.join("; ");
@@ -516,18 +564,23 @@
     function drawStrip({ tokens: row, position, shift = null }) {
       const had = strip.contains(document.activeElement);
       const most = shift ? Math.max(...shift, 0.05) : 1;
-      while (strip.children.length > row.length) strip.lastChild.remove();
-      while (strip.children.length < row.length) strip.append(make("button", { type: "button", role: "radio" }, bdi(""), make("i", { class: "lm-bar", "aria-hidden": "true" })));
-      Array.from(strip.children).forEach((each, at) => {
+      drawTokens(strip, row, shift ? (at) => `, moves by ${plain(shift[at], 2)} nats` : undefined);
+      Array.from(strip.children).forEach((each, at) => each.lastChild.style.setProperty("--lm-share", shift ? shift[at] / most : 0));
+      mark(strip, position, "aria-checked");
+      if (had) strip.children[position].focus();
+    }
+
+    function drawTokens(box, row, more = () => "") {
+      while (box.children.length > row.length) box.lastChild.remove();
+      while (box.children.length < row.length) box.append(make("button", { type: "button", role: "radio" }, bdi(""), make("i", { class: "lm-bar", "aria-hidden": "true" })));
+      Array.from(box.children).forEach((each, at) => {
         const told = name(row[at]);
-        each.lastChild.style.setProperty("--lm-share", shift ? shift[at] / most : 0);
-        const label = `${at}, ${told}${shift ? `, moves by ${plain(shift[at], 2)} nats` : ""}`;
+        const label = `${at}, ${told}${more(at)}`;
         if (each.getAttribute("aria-label") === label) return;
         each.firstChild.textContent = told;
         each.setAttribute("aria-label", label);
+        each.title = `Position ${label}`;
       });
-      mark(strip, position, "aria-checked");
-      if (had) strip.children[position].focus();
     }
 
     function drawGuess() {
@@ -552,7 +605,7 @@
     }
 
     function drawNext() {
-      const heads = ["next token", seen.changed ? "whole model" : "probability", ...(seen.changed ? ["changed", "difference"] : [])];
+      const heads = ["token", seen.changed ? "whole model" : "probability", ...(seen.changed ? ["changed", "difference"] : [])];
       const rows = seen.shown.map(([token, before, after]) => [bdi(name(token)), bar(before, plain(before, 3), seen.changed),
         ...(seen.changed ? [bar(after, plain(after, 3)), signed(after - before)] : [])]);
       panel.replaceChildren(scroll("Next tokens", table(`What comes after position ${seen.position}`, heads, rows)));
@@ -598,7 +651,12 @@
       const grid = make("div", { class: "lm-heads", role: "radiogroup", "aria-label": "Choose a head" });
       grid.style.gridTemplateColumns = `repeat(${H}, auto)`;
       for (let l = 0; l < L; l += 1) {
-        for (let h = 0; h < H; h += 1) grid.append(make("button", { type: "button", role: "radio", "aria-label": `Layer ${l}, head ${h}`, "data-key": `${l}.${h}` }, `${l}.${h}`));
+        for (let h = 0; h < H; h += 1) {
+          const [best, weight] = seen.looks[l][h];
+          grid.append(make("button", { type: "button", role: "radio", "data-key": `${l}.${h}`, title: `Looks most at position ${best}`,
+            "aria-label": `Layer ${l}, head ${h}: looks most at position ${best}, ${name(seen.tokens[best])} (${plain(weight)})` },
+          make("b", {}, `${l}.${h}`), make("span", {}, bdi(name(seen.tokens[best])), ` ${plain(weight)}`)));
+        }
       }
       group(grid, L * H, () => H, (at) => { [state.layer, state.head] = [Math.floor(at / H), at % H]; mark(grid, at, "aria-checked"); refresh(); });
       mark(grid, state.layer * H + state.head, "aria-checked");
@@ -608,7 +666,7 @@
       const told = seen.pattern.map((pattern, side) => {
         const own = Array.from(pattern.subarray(seen.position * seen.n, (seen.position + 1) * seen.n));
         const best = own.indexOf(Math.max(...own));
-        return make("p", {}, `${seen.changed ? ["Whole: ", "Changed: "][side] : ""}from position ${seen.position}, `, near(seen.tokens[seen.position]), `, it looks most at position ${best}, `, near(seen.tokens[best]), ` (${plain(own[best])}).`);
+        return make("p", {}, `${seen.changed ? ["Whole: from", "Changed: from"][side] : "From"} position ${seen.position}, `, near(seen.tokens[seen.position]), `, it looks most at position ${best}, `, near(seen.tokens[best]), ` (${plain(own[best])}).`);
       });
       const figures = seen.pattern.map((pattern, side) => {
         const canvas = make("canvas", { role: "img", "aria-label": `Pattern of layer ${state.layer}, head ${state.head}; the sentence above says where it looks` });
@@ -617,9 +675,30 @@
           state.position = Math.floor((event.offsetY / canvas.clientHeight) * seen.n);
           refresh();
         });
-        return make("figure", {}, make("figcaption", {}, seen.changed ? ["whole model", "changed"][side] : "rows ask, columns are asked"), canvas);
+        return make("figure", {}, make("figcaption", {}, seen.changed ? ["whole model", "changed"][side] : "rows: queries; columns: keys"), canvas);
       });
-      panel.replaceChildren(make("div", { class: "lm-row" }, grid, label), make("p", { class: "lm-note" }, `Layer ${state.layer}, head ${state.head}`), ...told, make("div", { class: "lm-matrices" }, ...figures));
+      panel.replaceChildren(scroll("Heads", grid), note(`Under each head${seen.changed ? " of the changed model" : ""}: at which token it looks most from position ${seen.position}, and with what weight.`),
+        make("p", { class: "lm-heading" }, `Layer ${state.layer}, head ${state.head}`), ...told, label, make("div", { class: "lm-matrices" }, ...figures),
+        ...(state.experiment.patch?.tap === `blocks.${state.layer}.attention.pattern` ? [] : [weighing()]));
+    }
+
+    // From scores to weights, in numbers, for the chosen head and position.
+    let weighed = false; // whether it is open
+    function weighing() {
+      const side = seen.pattern.length - 1;
+      const { experiment } = state;
+      const { scale, slopes } = data.packed.config;
+      const count = experiment.switches.includes("mask") ? seen.n : seen.position + 1;
+      const scores = Array.from(seen.scores[side].subarray(0, count));
+      const most = Math.max(...scores);
+      const raised = scores.map((score) => Math.exp(score - most));
+      const sum = raised.reduce((total, one) => total + one, 0);
+      const rows = scores.map((score, k) => [`${k}`, bdi(name(seen.tokens[k])), signed(score, 2), plain(raised[k], 3), plain(raised[k] / sum, 3)]);
+      rows.push(["sum", "", "", plain(sum, 3), "1"]);
+      const words = `Score: query \u00b7 key \u00d7 ${plain(experiment.switches.includes("scale") ? 1 : scale, 3)}${slopes && !experiment.switches.includes("positions") ? ` \u2212 ${plain(slopes[state.head], 3)} \u00d7 distance` : ""}. Weight: e to the score, divided by the sum of these over all positions that may be looked at. The largest score is taken from each first, which changes no weight.`;
+      const box = fold("From scores to weights", weighed, note(words), scroll("From scores to weights", table(`Layer ${state.layer}, head ${state.head}, from position ${seen.position}`, ["position", "token", "score", "e to it", "weight"], rows)));
+      box.addEventListener("toggle", () => { weighed = box.open; });
+      return box;
     }
 
     function paint(canvas, pattern) {
@@ -687,10 +766,13 @@
         ...(sums ? [note("Push: what a part adds by itself to the logit of the whole model\u2019s likeliest token, minus the mean over all tokens, the final norm\u2019s scale held.")] : []));
     }
 
-    const choice = (text, options, key, changed = () => {}) => {
-      const [label, field] = select(text, options, state[key]);
+    const changing = (field, key) => {
       field.dataset.key = key;
-      field.addEventListener("change", () => { state[key] = field.value; changed(); refresh(); });
+      field.addEventListener("change", () => { state[key] = field.value; refresh(); });
+    };
+    const choice = (text, options, key) => {
+      const [label, field] = select(text, options, state[key]);
+      changing(field, key);
       return label;
     };
 
@@ -714,7 +796,9 @@
         return make("figure", {}, make("figcaption", {}, `${seen.changed ? ["whole model: ", "changed: "][side] : ""}a row a position; the farther from zero, the stronger; orange is above, blue below`), canvas);
       });
       const rows = Array.from(own[0], (_, i) => [`${i}`, ...own.map((row) => plain(row[i], 3))]);
-      panel.replaceChildren(choice("Numbers at", tapsOfNumbers.map((each) => [each, each]), "tap"), ...said, make("div", { class: "lm-matrices" }, ...figures),
+      const [label, field] = tapChoice("Numbers at", tapsOfNumbers, state.tap);
+      changing(field, "tap");
+      panel.replaceChildren(label, ...said, make("div", { class: "lm-matrices" }, ...figures),
         scroll("Numbers", table(`${state.tap} at position ${position}`, ["number", ...(seen.changed ? ["whole model", "changed"] : ["value"])], rows)));
     }
 
@@ -742,7 +826,7 @@
       const numberOf = { moved: (one) => one.moved, cost: (one) => one.cost }[state.number];
       const most = seen.each.reduce((best, one) => (Math.abs(numberOf(one)) > Math.abs(numberOf(best)) ? one : best));
       const heads = Array.from({ length: L }, (_, l) => seen.each.slice(l * (H + 1), (l + 1) * (H + 1)));
-      const told = (one) => make("span", {}, state.number === "cost" ? signed(one.cost) : plain(one.moved, 3), ...(one.token === before ? [] : [" \u2192 ", make("b", {}, near(one.token))]));
+      const told = (one) => make("span", {}, state.number === "cost" ? signed(one.cost) : plain(one.moved, 3), ...(one.token === before ? [] : [make("span", { class: "lm-under" }, "\u2192 ", make("b", {}, near(one.token)))]));
       const made = table(`Without this part alone: ${state.number === "cost" ? "nats a token by which the text costs more" : `nats by which the prediction at position ${seen.position} moves (KL)`}, and the likeliest token where it is another one`,
         ["without", ...Array.from({ length: H }, (_, h) => `h${h}`), "network"], heads.map((row, l) => [`layer ${l}`, ...row.map(told)]), { class: "lm-lens" });
       made.querySelectorAll("tbody td").forEach((cell, at) => { cell.style.setProperty("--lm-share", clamp(Math.abs(numberOf(seen.each[at])) / (Math.abs(numberOf(most)) || 1), 0, 1)); });
@@ -755,9 +839,9 @@
     }
 
     // Writing on.
-    const [temperatureLabel, temperature] = slider("Temperature", { min: 0.1, max: 2, step: 0.1, value: 0.8 }, (value) => plain(value, 1));
+    const [temperatureLabel, temperature, tellTemperature] = slider("Temperature", { min: 0.1, max: 2, step: 0.1, value: 0.8 }, (value) => plain(value, 1));
     const [topKLabel, topK] = input("Top-k (none: all)", { type: "number", min: 1, step: 1 });
-    const [topPLabel, topP] = slider("Top-p", { min: 0.05, max: 1, step: 0.05, value: 1 }, (value) => plain(value));
+    const [topPLabel, topP, tellTopP] = slider("Top-p", { min: 0.05, max: 1, step: 0.05, value: 1 }, (value) => plain(value));
     const [seedLabel, seed] = input("Seed", { type: "number", min: 0, step: 1, value: 0 });
     const [countLabel, count] = input("Tokens", { type: "number", min: 1, max: data.packed.sizes.room, step: 1, value: 48 });
     const texts = make("div", { "aria-live": "polite" });
@@ -802,10 +886,13 @@
     const verdict = make("div", { "aria-live": "polite" });
     const progress = make("progress", { max: total, value: 0, "aria-label": "Sentences done", hidden: true });
     let crew = null;
+    let drawHistograms = () => {};
     const ask = button(`Ask ${total} kept sentences`, async () => {
       const began = performance.now();
-      const { experiment } = state;
-      const own = seen.n > 1 ? seen.sides[1].loss.slice(0, -1).reduce((sum, one, at) => sum + one - seen.sides[0].loss[at], 0) / (seen.n - 1) : null;
+      const experiment = structuredClone(state.experiment); // the reader may go on meanwhile
+      const { position } = seen;
+      const { of } = verdict.dataset;
+      const own = { cost: seen.n > 1 ? seen.sides[1].loss.slice(0, -1).reduce((sum, one, at) => sum + one - seen.sides[0].loss[at], 0) / (seen.n - 1) : null, moved: seen.shift[position] };
       ask.disabled = true;
       progress.hidden = false;
       verdict.replaceChildren();
@@ -822,12 +909,13 @@
           const end = Math.min(total, (at + 1) * share);
           for (let from = at * share; from < end; from += piece) {
             const to = Math.min(end, from + piece);
-            (await each.ask("luck", { experiment, from, to })).forEach((value, i) => { found[from + i] = value; });
+            (await each.ask("luck", { experiment, from, to, position })).forEach((value, i) => { found[from + i] = value; });
             done += to - from;
             progress.value = done;
           }
         }));
-        drawVerdict(found, own, performance.now() - began);
+        if (verdict.dataset.of === of) drawVerdict(found, own, position, performance.now() - began);
+        else verdict.replaceChildren(note("The experiment has changed while the sentences were asked: ask again."));
       } catch (error) {
         verdict.replaceChildren(make("p", { class: "lm-wrong" }, error.message));
       }
@@ -835,24 +923,35 @@
       ask.disabled = false;
     });
 
-    function drawVerdict(found, own, took) {
+    function drawVerdict(found, own, position, took) {
       const count = found.length;
-      const mean = found.reduce((sum, one) => sum + one, 0) / count;
-      const spread = Math.sqrt(found.reduce((sum, one) => sum + (one - mean) ** 2, 0) / (count - 1));
-      const half = (1.96 * spread) / Math.sqrt(count);
-      const order = [...found].sort((a, b) => a - b);
-      const at = (share) => order[Math.round(share * (count - 1))];
-      const more = found.filter((one) => one > 0).length;
-      box.dataset.luck = JSON.stringify(found);
-      const told = [`On ${count} kept sentences the change costs ${signed(mean)} nats a token on average (95 % interval ${signed(mean - half)} to ${signed(mean + half)}). Single sentences spread by ${plain(spread, 3)} (standard deviation): half of them lie between ${signed(at(0.25))} and ${signed(at(0.75))}, all between ${signed(order[0])} and ${signed(order[count - 1])}; ${more} of ${count} cost more than before.`];
-      if (own !== null) told.push(` Yours: ${signed(own)}, more than ${Math.round((100 * found.filter((one) => one < own).length) / count)} % of them.`);
-      told.push(` It took ${plain(took / 1000, 1)} s.`);
-      const canvas = make("canvas", { class: "lm-drawn", role: "img", "aria-label": "Histogram of the costs; the sentence above says it in numbers" });
-      verdict.replaceChildren(make("p", {}, ...told), canvas);
-      histogram(canvas, order, own);
+      const of = (key) => {
+        const values = found.map((each) => each[key]);
+        const mean = values.reduce((sum, one) => sum + one, 0) / count;
+        const spread = Math.sqrt(values.reduce((sum, one) => sum + (one - mean) ** 2, 0) / (count - 1));
+        const order = [...values].sort((a, b) => a - b);
+        return { values, mean, spread, order, half: (1.96 * spread) / Math.sqrt(count), at: (share) => order[Math.round(share * (count - 1))],
+          below: (one) => Math.round((100 * values.filter((each) => each < one).length) / count) };
+      };
+      const [cost, moves] = [of("cost"), of("moved")];
+      box.dataset.luck = JSON.stringify(cost.values);
+      box.dataset.moved = JSON.stringify(moves.values);
+      const last = data.packed.kept.shape[1] - 1;
+      const there = `At position ${Math.min(position, last)}${position > last ? ", their last," : ""}`;
+      const moving = `${there} the prediction of a kept sentence moves by ${plain(moves.mean, 3)} nats (KL) on average; half of them move by ${plain(moves.at(0.25), 3)} to ${plain(moves.at(0.75), 3)}, all by ${plain(moves.order[0], 3)} to ${plain(moves.order[count - 1], 3)}. Yours moves by ${plain(own.moved, 3)} at position ${position}, more than ${moves.below(own.moved)} % of them.`;
+      const costing = `On ${count} kept sentences the change costs ${signed(cost.mean)} nats a token on average (95 % interval ${signed(cost.mean - cost.half)} to ${signed(cost.mean + cost.half)}). Single sentences spread by ${plain(cost.spread, 3)} (standard deviation): half of them lie between ${signed(cost.at(0.25))} and ${signed(cost.at(0.75))}, all between ${signed(cost.order[0])} and ${signed(cost.order[count - 1])}; ${cost.values.filter((one) => one > 0).length} of ${count} cost more than before.${own.cost === null ? "" : ` Yours: ${signed(own.cost)}, more than ${cost.below(own.cost)} % of them.`}`;
+      const drawn = (order, value, unit) => {
+        const canvas = make("canvas", { class: "lm-drawn", role: "img", "aria-label": "Histogram; the sentence above says it in numbers" });
+        return [canvas, () => histogram(canvas, order, value, unit)];
+      };
+      const [first, drawFirst] = drawn(moves.order, own.moved, "nats");
+      const [second, drawSecond] = drawn(cost.order, own.cost, "nats a token");
+      verdict.replaceChildren(make("p", {}, moving), first, make("p", {}, costing), second, note(`It took ${plain(took / 1000, 1)} s.`));
+      drawHistograms = () => { drawFirst(); drawSecond(); };
+      drawHistograms();
     }
 
-    function histogram(canvas, order, own) {
+    function histogram(canvas, order, own, unit) {
       const [width, height] = [Math.min(460, panel.clientWidth - 8), 130];
       const density = window.devicePixelRatio || 1;
       [canvas.width, canvas.height] = [width * density, height * density];
@@ -874,89 +973,132 @@
       context.textAlign = "center";
       const line = (value, text, top) => {
         context.fillRect(x(value) - 0.75, top, 1.5, 104 - top);
-        context.fillText(text, clamp(x(value), 26, width - 26), top - 4);
+        context.fillText(text, clamp(x(value), 34, width - 34), top - 4);
       };
       line(0, "no change", 26);
       if (own !== null) line(own, "yours", 13);
       context.textAlign = "start";
       context.fillText(signed(low), 8, 120);
       context.textAlign = "end";
-      context.fillText(`${signed(high)} nats a token`, width - 8, 120);
+      context.fillText(`${signed(high)} ${unit}`, width - 8, 120);
     }
 
     function drawLuck() {
       ask.disabled = !seen.changed || progress.hidden === false;
       const words = make("p", {}, seen.changed
-        ? "One sentence is a story. The same change on kept sentences that nobody chose:"
+        ? "What is seen on one sentence may be peculiar to it. The same change on kept sentences, which were drawn at random:"
         : "Change something first: switch a head off, patch, steer, or change a rule. Then ask whether its effect on your sentence was luck.");
-      if (verdict.dataset.of !== JSON.stringify([state.experiment, seen.tokens])) verdict.replaceChildren();
-      verdict.dataset.of = JSON.stringify([state.experiment, seen.tokens]);
+      const of = JSON.stringify([state.experiment, seen.tokens, seen.position]);
+      if (verdict.dataset.of !== of) {
+        verdict.replaceChildren();
+        drawHistograms = () => {};
+      }
+      verdict.dataset.of = of;
       panel.replaceChildren(words, make("div", { class: "lm-buttons" }, ask), progress, verdict);
+      drawHistograms(); // perhaps in another theme
     }
 
     // Sharing ---------------------------------------------------------------------------------------
 
     const kept = () => {
       const { experiment } = state;
-      const controls = { patch: [patchText.value, tap.value, patchHead.value, patchAt.value, patchFrom.value], steer: [towards.value, away.value, depth.value, dose.value] };
-      return { t: state.text, p: state.position, v: state.tab, s: state.part, l: state.layer, h: state.head, r: state.tuned ? 1 : 0, a: state.tap, e: state.number, o: experiment.off, i: experiment.instead, d: experiment.donor, w: experiment.switches, ...controls };
+      const controls = { patch: [patchText.value, tap.value, patchHead.value, patchAt.value, patchFrom.value], steer: [towards.value, away.value, depth.value, dose.value], g: [temperature, topK, topP, seed, count].map((field) => field.value) };
+      return { t: state.text, p: state.position, v: state.tab, s: state.part, l: state.layer, h: state.head, r: state.tuned ? 1 : 0, a: state.tap, e: state.number, o: experiment.off, i: experiment.instead, d: experiment.donor, w: experiment.switches, x: state.weighted ? 1 : 0, y: predict.checked ? 1 : 0, ...controls };
     };
     // In a frame without an address of its own, what is put behind that of a page.
     const addressOf = () => `${/^(https?|file):$/.test(location.protocol) ? location.href.split("#")[0] : ""}#live=${data.version}~${packState(kept())}`;
     const tellCode = () => { code.firstChild.textContent = python(data, { ...state, position: seen ? seen.position : 0 }, tokens(), (each) => headsAt.get(each), written); };
 
-    // Takes the state of an address, where it is one of this model; otherwise says why not.
+    // Takes the state of an address, where it is one of this model, and tells whether it was meant; what does not
+    // fit is told in `refusal`.
+    let refusal = "";
     function take() {
       const found = /^#live=([^~]+)~(.+)$/.exec(location.hash);
-      if (!found) return;
-      const refuse = (why) => { limits.append(note(why)); };
+      refusal = "";
+      if (!found) return false;
       if (found[1] !== data.version) {
-        if (number > 1 || versions().includes(found[1])) return; // another model of the page takes it
-        refuse("This address is from another version of the page or of its model: the experiment begins anew.");
-        return;
+        if (number > 1 || versions().includes(found[1])) return false; // another model of the page takes it
+        refusal = "This address is from another version of the page or of its model: the experiment begins anew.";
+        return true;
       }
+      let told;
       try {
-        const told = unpackState(found[2]);
-        area.value = `${told.t}`.slice(0, 4000);
-        state.position = Number.isInteger(told.p) ? told.p : null;
-        [state.layer, state.head] = [clamp(told.l | 0, 0, L - 1), clamp(told.h | 0, 0, H - 1)];
-        state.tuned = told.r === 1 && !!data.packed.lens;
-        if (tapsOfNumbers.includes(told.a)) state.tap = told.a;
-        if (told.e === "cost") state.number = told.e;
-        for (const key of told.o) if (offBoxes.has(key)) offBoxes.get(key).checked = true;
-        for (const [, each] of rules) each.checked = told.w.includes(each.value);
-        if (["zero", "mean", "resample"].includes(told.i)) instead.value = told.i;
-        state.experiment.donor = clamp(told.d | 0, 0, total - 1);
-        const set = (field, value) => { field.value = `${value ?? ""}`; };
-        [patchText, tap, patchHead, patchAt, patchFrom].forEach((field, at) => set(field, told.patch[at]));
-        [towards, away, depth, dose].forEach((field, at) => set(field, told.steer[at]));
-        if (tap.selectedIndex < 0) tap.value = "";
-        if (patchHead.selectedIndex < 0) patchHead.value = "";
-        if (depth.selectedIndex < 0) depth.value = "0";
-        tellDose();
-        patchFold.open = !!tap.value;
-        steerFold.open = Number(dose.value) !== 0;
-        rulesFold.open = told.w.length > 0;
-        pick.value = "";
-        if (views.some(([key]) => key === told.v)) state.tab = told.v;
-        if (offBoxes.has(told.s)) overview.show(state.part = told.s);
+        told = unpackState(found[2]);
+        if (typeof told.t !== "string" || ![told.o, told.w, told.patch, told.steer].every(Array.isArray)) throw new Error();
       } catch {
-        refuse("This address cannot be read: the experiment begins anew.");
+        refusal = "This address cannot be read: the experiment begins anew.";
+        return true;
       }
+      let left = false; // something that this model does not have
+      const set = (field, value) => {
+        field.value = `${value ?? ""}`;
+        if (field.value !== `${value ?? ""}`) left = true;
+      };
+      const among = (value, values, usual) => {
+        if (values.includes(value)) return value;
+        left ||= value !== undefined && value !== null;
+        return usual;
+      };
+      const upTo = (value, most) => among(value, Array.from({ length: most }, (_, at) => at), 0);
+      clear();
+      area.value = told.t;
+      state.position = Number.isInteger(told.p) && told.p >= 0 ? told.p : null;
+      [state.layer, state.head] = [upTo(told.l, L), upTo(told.h, H)];
+      state.tuned = told.r === 1 && !!data.packed.lens;
+      state.weighted = told.x === 1;
+      state.tap = among(told.a, tapsOfNumbers, state.tap);
+      state.number = among(told.e, ["moved", "cost"], "moved");
+      for (const key of told.o) {
+        if (offBoxes.has(key)) offBoxes.get(key).checked = true;
+        else left = true;
+      }
+      for (const [, each] of rules) each.checked = told.w.includes(each.value);
+      left ||= told.w.some((key) => !rules.some(([, each]) => each.value === key));
+      instead.value = among(told.i, ["zero", "mean", "resample"], "zero");
+      state.experiment.donor = upTo(told.d, total);
+      [patchText, tap, patchHead, patchAt, patchFrom].forEach((field, at) => set(field, told.patch[at]));
+      [towards, away, depth, dose].forEach((field, at) => set(field, told.steer[at]));
+      if (Array.isArray(told.g)) [temperature, topK, topP, seed, count].forEach((field, at) => set(field, told.g[at]));
+      if (tap.selectedIndex < 0) tap.value = "";
+      if (patchHead.selectedIndex < 0) patchHead.value = "";
+      if (depth.selectedIndex < 0) depth.value = "0";
+      for (const tell of [tellDose, tellTemperature, tellTopP]) tell();
+      patchFold.open = !!tap.value;
+      steerFold.open = Number(dose.value) !== 0;
+      rulesFold.open = rules.some(([, each]) => each.checked);
+      predict.checked = told.y === 1;
+      pick.value = "";
+      state.tab = among(told.v, views.map(([key]) => key), state.tab);
+      state.part = among(told.s, [...offBoxes.keys()], null);
+      if (state.part !== null) overview.show(state.part);
+      if (left) refusal = "This address asks for things that this model does not have: they are left out.";
+      return true;
     }
+
+    // An address that arrives when the page is open, and the beginning.
+    function takeNow() {
+      const meant = take();
+      tellRefusal.textContent = refusal;
+      tellRefusal.hidden = !refusal;
+      if (meant) box.scrollIntoView();
+      return meant;
+    }
+    addEventListener("hashchange", () => { if (root.isConnected && takeNow()) show(state.tab); });
 
     // Begin -----------------------------------------------------------------------------------------
 
     area.value = data.texts[0];
-    take();
+    takeNow();
     pick.addEventListener("change", () => { if (pick.value !== "") { area.value = data.texts[Number(pick.value)]; state.position = null; refresh(); } });
-    area.addEventListener("input", () => { pick.value = ""; state.position = null; refresh(); });
+    area.addEventListener("input", () => { pick.value = ""; state.position = null; tellRefusal.hidden = true; refresh(); });
+    group(patchStrip, 1, () => 1, (at) => {
+      patchFrom.value = at;
+      if (patchAt.value === "" && seen) patchAt.value = seen.position;
+      refresh();
+    });
     experimentBox.addEventListener("input", () => refresh());
     group(strip, 1, () => 1, (at) => { state.position = at; mark(strip, at, "aria-checked"); refresh(); });
-    const limit = limits.textContent;
-    const refused = limit ? limits.cloneNode(true) : null;
     show(state.tab);
-    if (refused) limits.append(...refused.childNodes);
   }
 
   // Several models --------------------------------------------------------------------------------
@@ -965,10 +1107,11 @@
 
   // A choice between models: the one that is chosen is shown, and begins when it is shown first.
   function choose(root) {
-    if (root.live) return;
+    const told = toldTo(root, "lm-names");
+    if (!told || root.live) return;
     root.live = true;
     root.querySelector(":scope > .lm-choose")?.remove(); // of a page that was saved with it
-    const { names, title } = JSON.parse(root.querySelector(":scope > .lm-names").textContent);
+    const { names, title } = JSON.parse(told.textContent);
     const boxes = Array.from(root.querySelectorAll(":scope > .live-model"));
     const list = make("div", { class: "lm-tabs", role: "radiogroup", "aria-label": "Choose a model" },
       ...names.map((each) => make("button", { type: "button", role: "radio" }, each)));
@@ -981,12 +1124,15 @@
     group(list, names.length, () => 1, show);
     root.prepend(make("div", { class: "live-model lm-choose" }, bar));
     followTheme(bar);
-    const asked = /^#live=([^~]+)~/.exec(location.hash);
-    const own = boxes.map((box) => JSON.parse(box.querySelector(".lm-told").textContent).version);
-    show(Math.max(0, asked ? own.indexOf(asked[1]) : 0));
+    const own = boxes.map((box) => JSON.parse(toldTo(box, "lm-told").textContent).version);
+    const asked = () => own.indexOf(/^#live=([^~]+)~/.exec(location.hash)?.[1]);
+    show(Math.max(0, asked()));
+    addEventListener("hashchange", () => { if (root.isConnected && asked() >= 0) show(asked()); });
   }
 
   // A notebook inserts the HTML and runs its script later, or again: every box that has not begun begins.
-  document.querySelectorAll(".live-choice").forEach(choose);
-  document.querySelectorAll(".live-model:has(.lm-weights)").forEach((root) => { if (!root.closest(".live-choice")) start(root); });
+  nowAndSoon(() => {
+    document.querySelectorAll(".live-choice").forEach(choose);
+    document.querySelectorAll('.live-model[data-kind="model"]').forEach((root) => { if (!root.closest(".live-choice")) start(root); });
+  });
 })();

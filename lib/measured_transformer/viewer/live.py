@@ -14,6 +14,8 @@ words stand in its place.
 Live(2 texts, 2 layers of 4 heads, 32 kB of weights)
 
 A notebook (Jupyter, Colab) shows it as the result of a cell; `save` writes it to a file that any browser opens.
+It has been tried in JupyterLab, in an export to HTML and in frames of another or of no origin, without storage,
+workers and WebAssembly; not in Colab itself, whose outputs are in such frames.
 The page has the weights in half precision or in 8 bits and computes in single precision: `model` of the result
 is the model that the page runs, and what the page shows agrees with it within 1e-4. `live_choice` lets a reader
 switch between several.
@@ -216,9 +218,9 @@ class Live(InPage):
         told = json.dumps(self._data, separators=(",", ":")).replace("<", "\\u003c")
         weights = base64.b64encode(self._packed).decode("ascii")
         return (
-            f'<div class="live-model"{" hidden" * hidden}>\n'
+            f'<div class="live-model" data-kind="model" data-key="{self._key}"{" hidden" * hidden}>\n'
             f'<div class="lm-static">{drawing}</div>\n{self._words()}\n'
-            f'<script type="application/json" class="lm-told">{told}</script>\n'
+            f'<script type="application/json" class="lm-told" data-key="{self._key}">{told}</script>\n'
             f'<script type="application/octet-stream" class="lm-weights" data-key="{self._key}">'
             f"{weights}</script>\n</div>"
         )

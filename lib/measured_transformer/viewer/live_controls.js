@@ -149,6 +149,12 @@ function liveControls() {
     line.style.setProperty("--lm-share", clamp(share, 0, 1));
     return make("span", { class: "lm-barred" }, line, make("span", {}, text));
   };
+  // What a box is told, in a script inside of it. Some notebooks take scripts out of their places: then the one of
+  // its key, or the first that has lost its box.
+  const toldTo = (root, name) => root.querySelector(`script.${name}`)
+    || Array.from(document.querySelectorAll(`script.${name}`)).find((each) => (root.dataset.key ? each.dataset.key === root.dataset.key : !each.closest(".live-model, .live-choice")));
+  // Calls back now and soon again: some notebooks run scripts before the rest of an output is in the page.
+  const nowAndSoon = (begin) => [0, 50, 1000].forEach((wait) => (wait ? setTimeout(begin, wait) : begin()));
   const note = (...children) => make("p", { class: "lm-note" }, ...children);
   const scroll = (label, ...children) => make("div", { class: "lm-scroll", tabindex: 0, role: "group", "aria-label": label }, ...children);
 
@@ -163,5 +169,5 @@ function liveControls() {
     return [box, say];
   };
 
-  return { make, clamp, signed, plain, followTheme, colour, rgb, ramp, labelled, select, input, slider, check, button, fold, group, mark, tabs, table, bar, note, scroll, speaker };
+  return { make, clamp, signed, plain, followTheme, colour, rgb, ramp, labelled, select, input, slider, check, button, fold, group, mark, tabs, table, bar, toldTo, nowAndSoon, note, scroll, speaker };
 }

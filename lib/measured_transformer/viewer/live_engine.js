@@ -345,7 +345,7 @@ function liveEngine() {
   const whole = { changes: [], switches: [] };
 
   // Runs the model. `how` has the changes at taps, in their order, and the switches; `run` an earlier run with the same `how`.
-  function forward(model, tokens, how = whole, run = newRun(model.room), start = null) {
+  function forward(model, tokens, how = whole, run = newRun(model.room), start = null, unembedded = true) {
     const { D, L, V, config, weights } = model;
     const n = tokens.length;
     let from = 0;
@@ -394,6 +394,7 @@ function liveEngine() {
     }
     const state = config.finalNorm ? norm(model, "final_norm", x, run, how, from, n, tap) : x;
     const last = copy("final_state", state);
+    if (!unembedded) return run;
     const logits = rows(run, "logits", V);
     unembed(model, logits, last, from, n);
     tap("logits");
@@ -554,12 +555,13 @@ function liveEngine() {
   }
 
   // By how many nats the predictions of a changed run have moved at a position: KL(before, after).
-  function moved(model, [one, other], [before, after], t) {
-    const { V } = model;
+  const moved = (model, [one, other], [before, after], t) =>
+    divergence(row(one.taps.logits, t, model.V), row(other.taps.logits, t, model.V), before.sums[t], after.sums[t]);
+  function divergence(one, other, oneSum = logSum(one), otherSum = logSum(other)) {
     let sum = 0;
-    for (let i = t * V; i < (t + 1) * V; i += 1) {
-      const own = one.taps.logits[i] - before.sums[t];
-      sum += Math.exp(own) * (own - other.taps.logits[i] + after.sums[t]);
+    for (let i = 0; i < one.length; i += 1) {
+      const own = one[i] - oneSum;
+      sum += Math.exp(own) * (own - other[i] + otherSum);
     }
     return Math.max(0, sum);
   }
@@ -741,8 +743,13 @@ function liveEngine() {
     }
     if (want.includes("heads")) {
       answer.pattern = sides.map(([run]) => patternOf(model, run, layer, head, weighted));
-      answer.looks = sides.map(([run]) => Array.from({ length: model.L }, (_, l) => Array.from({ length: model.H },
-        (_, h) => Array.from(run.taps[`blocks.${l}.attention.pattern`].subarray((position * model.H + h) * run.room, (position * model.H + h) * run.room + n)))));
+      const rowOf = (run, l, h, what) => run.taps[`blocks.${l}.attention.${what}`].subarray((position * model.H + h) * run.room, (position * model.H + h) * run.room + n);
+      answer.scores = sides.map(([run]) => rowOf(run, layer, head, "scores").slice());
+      const last = sides[sides.length - 1][0];
+      answer.looks = Array.from({ length: model.L }, (_, l) => Array.from({ length: model.H }, (_, h) => {
+        const weights = rowOf(last, l, h, "pattern");
+        return [highest(weights), Math.max(...weights)];
+      }));
     }
     if (want.includes("overview")) {
       answer.overview = sides.map(([run, own]) => overview(model, run, own, position));
@@ -777,14 +784,16 @@ function liveEngine() {
     }));
   }
 
-  // Mean nats a token by which each of the kept sentences from `from` to `to` costs more under an experiment.
-  function luck(model, { experiment, from, to }) {
+  // What an experiment changes in each of the kept sentences from `from` to `to`: mean nats a token by which the
+  // sentence costs more, and by how many nats the prediction at a position moves.
+  function luck(model, { experiment, from, to, position = 0 }) {
     const { D, V, L } = model;
     const n = model.keptLength;
     if (experiment.patch && experiment.patch.position !== null && experiment.patch.position >= n) {
       fail(`The kept sentences have ${n} tokens: there is no position ${experiment.patch.position}.`);
     }
-    const found = [];
+    const at = Math.min(position, n - 1);
+    const [found, before] = [[], new Float32Array(V)];
     for (let which = from; which < to; which += 1) {
       const how = changesOf(model, experiment, n, which);
       const depth = firstChanged(model, how);
@@ -800,7 +809,13 @@ function liveEngine() {
       for (let t = 0; t + 1 < n; t += 1) {
         loss += (logSum(row(run.taps.logits, t, V)) - run.taps.logits[t * V + model.kept[which][t + 1]]) / (n - 1);
       }
-      found.push(loss - model.losses[which]);
+      if (!model.finals[which]) { // of the whole model
+        const end = streams.length;
+        const own = forward(model, model.kept[which], whole, newRun(n), end ? { depth: end, state: streams[end - 1] } : null, false);
+        model.finals[which] = own.taps.final_state.slice(0, n * D);
+      }
+      unembed(model, before, row(model.finals[which], at, D), 0, 1);
+      found.push({ cost: loss - model.losses[which], moved: divergence(before, row(run.taps.logits, at, V)) });
     }
     return found;
   }
@@ -981,7 +996,7 @@ function liveEngine() {
       linear(means[`${name}.out`], means[`${name}.mixed`], weights[`${name}.output.weight`], weights[`${name}.output.bias`], H * E, D, 0, keptLength);
     }
     return { ...told.sizes, config: told.config, weights, kept, keptLength, means, tuned: told.lens ? arrays(told.lens) : null,
-      losses: read(told.losses), donors: new Map(), streams: [], streamBytes: 0 };
+      losses: read(told.losses), donors: new Map(), streams: [], streamBytes: 0, finals: [] };
   }
 
   return { unpack, forward, changesOf, look, luck, sample, lens, patternOf, ledger, tapNames, headsAt, offTaps, drawn, generator, newRun, crc32, headOutputs, pieces, kernels };

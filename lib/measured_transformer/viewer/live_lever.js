@@ -1,7 +1,7 @@
 // Small live cells: a few controls, a drawing, a sentence. Each lever says which controls it has and what is
 // seen for their values; the rest is the same for all.
 (() => {
-  const { make, clamp, plain, followTheme, select, slider, check, speaker } = liveControls();
+  const { make, clamp, plain, followTheme, select, slider, check, toldTo, nowAndSoon, speaker } = liveControls();
   const range = (n) => Array.from({ length: n }, (_, i) => i);
   const sum = (values) => values.reduce((total, one) => total + one, 0);
   const number = (key, label, min, max, step, value, words = (one) => plain(one, step % 1 ? 2 : 0)) => ({ key, label, min, max, step, value, words });
@@ -151,10 +151,11 @@
   };
 
   function start(root) {
-    if (root.live) return;
+    const own = toldTo(root, "lm-lever");
+    if (!own || root.live) return;
     root.live = true;
     root.querySelector(".lm-live")?.remove(); // of a page that was saved with it
-    const { kind, options, title } = JSON.parse(root.querySelector(".lm-lever").textContent);
+    const { kind, options, title } = JSON.parse(own.textContent);
     const lever = levers[kind];
     const [status, say] = speaker();
     const values = {};
@@ -194,5 +195,5 @@
     draw(false);
   }
 
-  document.querySelectorAll(".live-model:has(.lm-lever)").forEach(start);
+  nowAndSoon(() => document.querySelectorAll('.live-model[data-kind="lever"]').forEach(start));
 })();

@@ -135,7 +135,7 @@ class Lever(InPage):
         )
         scripts = "\n".join(map(_packaged, ("live_controls.js", "live_lever.js")))
         return (
-            f'<div class="live-model">\n<style>{_packaged("live.css")}</style>\n'
+            f'<div class="live-model" data-kind="lever">\n<style>{_packaged("live.css")}</style>\n'
             f'<div class="lm-static"><!--drawing-->{drawing}<!--/drawing--></div>\n'
             f'<script type="application/json" class="lm-lever">{written}</script>\n'
             f"<script>(() => {{\n{scripts}\n}})();</script>\n</div>"
