@@ -32,7 +32,7 @@ DISTIL = {
     "n_heads": 4,
     "max_position_embeddings": 16,
 }
-WIDTH = {"embedding_size": 24}
+WIDTH, NARROW = {"embedding_size": 24}, {"embedding_size": 10}
 UNTIED = {"tie_word_embeddings": False}
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("Bert", "Model", {"hidden_act": "relu"}),
@@ -67,6 +67,18 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("Electra", "ForSequenceClassification", {**WIDTH, "num_labels": 4}),
     ("Electra", "ForTokenClassification", WIDTH),
     ("Electra", "ForQuestionAnswering", WIDTH),
+    ("Electra", "Model", NARROW),
+    ("Electra", "ForMaskedLM", {**NARROW, "hidden_act": "relu"}),
+    ("Electra", "ForMaskedLM", {**NARROW, **UNTIED}),
+    ("Electra", "ForSequenceClassification", {**NARROW, "num_labels": 4}),
+    ("Albert", "Model", {**NARROW, "num_hidden_groups": 2}),
+    ("Albert", "ForPreTraining", {**NARROW, "layer_norm_eps": 1e-3}),
+    ("Albert", "ForPreTraining", {**NARROW, **UNTIED, "num_labels": 3}),
+    ("Albert", "ForMaskedLM", {**WIDTH, "hidden_act": "relu"}),
+    ("Albert", "ForMaskedLM", {**NARROW, **UNTIED, "inner_group_num": 2}),
+    ("Albert", "ForSequenceClassification", {**NARROW, "num_labels": 4}),
+    ("Albert", "ForTokenClassification", {**NARROW, "type_vocab_size": 1}),
+    ("Albert", "ForQuestionAnswering", NARROW),
     ("MPNet", "Model", {}),
     ("MPNet", "ForMaskedLM", {"hidden_act": "relu"}),
     ("MPNet", "ForMaskedLM", {**UNTIED, "pad_token_id": 3}),
@@ -82,11 +94,12 @@ TYPES = {
     "DistilBert": "distilbert",
     "Electra": "electra",
     "MPNet": "mpnet",
+    "Albert": "albert",
 }
 every_case = pytest.mark.parametrize(
     ("classes", "head", "settings"), CASES, ids=[f"{a}{b} {c}" for a, b, c in CASES]
 )
-CHOICES = ["Bert", "Roberta", "XLMRoberta", "DistilBert", "MPNet"]
+CHOICES = ["Bert", "Roberta", "XLMRoberta", "DistilBert", "MPNet", "Albert"]
 
 
 def make(classes: str, head: str, settings: dict[str, Any], seed: int = 0) -> nn.Module:
@@ -222,7 +235,7 @@ def test_published_bert_base_layout(tmp_path: Path):
 
 
 def test_the_pooler_of_a_model_without_head():
-    for classes in ("Bert", "Roberta", "MPNet"):
+    for classes in ("Bert", "Roberta", "MPNet", "Albert"):
         model = make(classes, "Model", {})
         tokens, real = batch()
         ours = from_huggingface(model)
@@ -234,7 +247,6 @@ def test_the_pooler_of_a_model_without_head():
 @pytest.mark.parametrize(
     ("classes", "head", "settings", "message"),
     [
-        ("Electra", "Model", {"embedding_size": 12}, "embedding_size=12"),
         ("Electra", "ForPreTraining", WIDTH, "got one of ElectraForPreTraining"),
         ("Electra", "ForMultipleChoice", WIDTH, "got one of ElectraForMultipleChoice"),
         ("Bert", "LMHeadModel", {"is_decoder": True}, "is_decoder=True"),

@@ -115,11 +115,7 @@ def test_all_that_is_required_has_its_sentence_on_the_page():
         assert module is not None
         asked = {key for settings in TRIED[name] for key in settings}
         told.setdefault(module.__name__.rpartition(".")[2], set()).update(asked)
-    # ALBERT is read by the page on attribution alone: no family, and its own tests refuse what it lacks.
-    required = {
-        module: names for module, names in required_settings().items() if module != "albert"
-    }
-    for module, names in required.items():
+    for module, names in required_settings().items():
         assert names <= told[module], module
 
 

@@ -3,7 +3,7 @@
 A `Dialect` says what a relative calls its tensors and settings; `bert_family` makes a `Family` of it. The heads
 of `transformers` are these of `Config`:
 
-- `...ForMaskedLM`: ``head="mlm"``; `BertForPreTraining` has a pooler and ``labels=2`` beside it.
+- `...ForMaskedLM`: ``head="mlm"``; `...ForPreTraining` has a pooler and ``labels=2`` beside it.
 - `...ForTokenClassification`, `...ForQuestionAnswering` (start and end: two labels): ``head="tokens"``.
 - `...ForSequenceClassification`, `...ForNextSentencePrediction` (two labels), `...ForMultipleChoice` (one
   label: a row of tokens for each choice): ``head="sequence"``.
@@ -14,7 +14,7 @@ They are written as the first of each line.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -31,10 +31,12 @@ from measured_transformer.interop.family import (
     dropout,
     named,
     require,
+    whole,
 )
 from measured_transformer.interop.tensors import Entry, entry, layer
 from measured_transformer.models.config import Config
 from measured_transformer.models.encoder import Encoder
+from measured_transformer.models.factorised import FactorisedConfig
 from measured_transformer.parts.feedforward import Activation
 from measured_transformer.parts.heads import PoolerActivation
 
@@ -61,6 +63,7 @@ _BLOCK = {
     "output.dense": "feedforward.down",
     "output.LayerNorm": "feedforward_norm",
 }
+_GROUPS = ("num_hidden_groups", "inner_group_num")
 _TYPES, _PLACES = "embeddings.token_type_embeddings.weight", "embeddings.position_embeddings.weight"
 
 
@@ -77,6 +80,7 @@ class Dialect:
         mlm: names of the head's layer, its norm, its map to logits and of the bias beside that map; no bias
             beside where the last is None.
         pooled: names of pooler and classifier of `...ForSequenceClassification`.
+        pooler: name of the pooler in a model without head.
         other_poolers: names that other heads give the pooler.
         pooler_activation: of that pooler.
         mlm_activation: of the head's layer; None: as in the blocks.
@@ -86,7 +90,11 @@ class Dialect:
         offset: the setting `pad_token_id` of a model whose first position has the row after it; None: row 0.
         positions: its scheme.
         needed: settings that must have one value.
-        embedding_size: what the setting of that name is where it is left out; it must be the `hidden_size`.
+        embedding_size: what the setting of that name is where it is left out; None where there is none.
+        widening: name of the map from that width to the stream's.
+        widens: whether that map is there even where both have one width.
+        groups: name of the blocks of a group, where groups of blocks share their weights (ALBERT).
+        pairs: the head that classifies pairs of sequences beside naming tokens, and the name of its classifier.
         choices: whether `...ForMultipleChoice` has the pooler of other heads.
     """
 
@@ -103,6 +111,7 @@ class Dialect:
         "cls.predictions.bias",
     )
     pooled: tuple[str, str] = ("pooler.dense", "classifier")
+    pooler: str = "pooler.dense"
     other_poolers: tuple[str, ...] = ("pooler.dense",)
     pooler_activation: PoolerActivation = "tanh"
     mlm_activation: Activation | None = None
@@ -113,6 +122,10 @@ class Dialect:
     positions: str = "learned"
     needed: Mapping[str, Any] = field(default_factory=dict)
     embedding_size: int | None = None
+    widening: str = ""
+    widens: bool = False
+    groups: str = ""
+    pairs: tuple[str, str] | None = None
     choices: bool = True
 
     def setting(self, theirs: Mapping[str, Any], name: str) -> Any:
@@ -128,22 +141,26 @@ class Dialect:
 
     def entries(self, config: Config) -> list[Entry]:
         """Names of the tensors."""
+        factorised = isinstance(config, FactorisedConfig)
+        norm = "embedding_norm.norm" if factorised else "embedding_norm"
         rows = [
             entry("embeddings.word_embeddings.weight", "token_embedding.weight"),
-            *layer("embeddings.LayerNorm", "embedding_norm"),
+            *layer("embeddings.LayerNorm", norm),
         ]
+        if factorised:
+            rows += layer(self.widening, "embedding_norm.map")
         skipped = 0 if self.offset is None else self.offset + 1
         rows.append(entry(_PLACES, "positions.table", skipped=skipped))
         if config.token_types:
             rows.append(entry(_TYPES, "token_type_embedding.weight"))
         if "relative" in self.positions:
             rows.append(entry("encoder.relative_attention_bias.weight", "relative.table"))
-        for i in range(config.n_layers):
+        for i, place in enumerate(self.places(config)):
             for theirs, ours in self.block.items():
-                rows += layer(f"{self.blocks}.{i}.{theirs}", f"blocks.{i}.{ours}")
+                rows += layer(f"{place}.{theirs}", f"blocks.{i}.{ours}") if place else []
         pooler, classifier = self.pooled
         if config.pooler:
-            rows += layer(pooler if config.head == "sequence" else "pooler.dense", "pooler.dense")
+            rows += layer(pooler if config.head == "sequence" else self.pooler, "pooler.dense")
         if config.head == "sequence":
             rows += layer(classifier, "classifier")
         if config.head == "tokens":
@@ -155,9 +172,19 @@ class Dialect:
             rows.append(entry(self.bias, "unembedding.bias"))
             if not config.tie_embeddings:
                 rows.append(entry(f"{decoder}.weight", "unembedding.weight"))
-            if config.labels:
-                rows += layer("cls.seq_relationship", "classifier")
+            if config.labels and self.pairs is not None:
+                rows += layer(self.pairs[1], "classifier")
         return rows
+
+    def places(self, config: Config) -> list[str]:
+        """What the names of each block's tensors begin with; empty where it has those of an earlier block."""
+        if not isinstance(config, FactorisedConfig) or not config.shared_groups:
+            return [f"{self.blocks}.{i}" for i in range(config.n_layers)]
+        found = []
+        for i, first in enumerate(config.weights_of):
+            group, inner = config.place_of(i)
+            found.append(f"{self.blocks}.{group}.{self.groups}.{inner}" if i == first else "")
+        return found
 
     def tied_names(self, config: Config) -> dict[str, str]:
         """The bias, where it is stored twice, and the unembedding, if it is tied to the embedding."""
@@ -186,12 +213,13 @@ class Dialect:
         second = f"{self.mlm[2]}.bias"
         if not theirs.get("tie_word_embeddings", True) and self.mlm[3] and second in tensors:
             tensors[self.mlm[3]] = tensors.pop(second)
-        if "cls.seq_relationship.weight" in tensors and self.bias not in tensors:
-            tensors = _renamed(tensors, "cls.seq_relationship", "classifier")
+        pair = "" if self.pairs is None else self.pairs[1]
+        if f"{pair}.weight" in tensors and self.bias not in tensors:
+            tensors = _renamed(tensors, pair, "classifier")
         for name in self.answers:
             tensors = _renamed(tensors, name, "classifier")
         pooler, classifier = self.pooled
-        if "classifier.weight" in tensors and pooler != "pooler.dense":
+        if "classifier.weight" in tensors and pooler != self.pooler:
             for name in self.other_poolers:
                 if f"{name}.weight" in tensors:  # the head of choices
                     tensors = _renamed(tensors, "classifier", classifier)
@@ -218,17 +246,14 @@ def config_of(dialect: Dialect, checkpoint: Checkpoint, tensors: Mapping[str, Te
         **dialect.needed,
     )
     get = partial(dialect.setting, theirs)
-    if dialect.embedding_size is not None:
-        width = {"embedding_size": theirs.get("embedding_size", dialect.embedding_size)}
-        require(width, embedding_size=get("hidden_size"))
     head, labels = _head(dialect, checkpoint, tensors)
     tied = head == "mlm" and theirs.get("tie_word_embeddings", True)
     offset = 0 if dialect.offset is None else _offset(dialect, theirs) + 1
     act_key = dialect.keys.get("hidden_act") or "hidden_act"
     plain = activation({act_key: get("hidden_act")}, act_key, "gelu")
     rates = {name: get(name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
-    pooler = head == "sequence" or (head != "tokens" and "pooler.dense.weight" in tensors)
-    return Config(
+    pooler = head == "sequence" or (head != "tokens" and f"{dialect.pooler}.weight" in tensors)
+    plain_config = Config(
         vocab=get("vocab_size"),
         d_model=get("hidden_size"),
         n_layers=get("num_hidden_layers"),
@@ -251,13 +276,36 @@ def config_of(dialect: Dialect, checkpoint: Checkpoint, tensors: Mapping[str, Te
         tie_embeddings=tied,
         initialisation="gpt2",
     )
+    return _factorised(dialect, theirs, plain_config)
+
+
+def _factorised(dialect: Dialect, theirs: Mapping[str, Any], found: Config) -> Config:
+    """The config with a narrower embedding and shared blocks, where the settings say so."""
+    if dialect.embedding_size is None:
+        return found
+    sizes = {"embedding_size": dialect.embedding_size, **theirs}
+    narrow = whole(sizes, "embedding_size")
+    if narrow == found.d_model and not dialect.widens:
+        return found
+    given: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(found)}
+    if dialect.groups:
+        n = {name: whole({name: 1, **theirs}, name) for name in _GROUPS}
+        if n["num_hidden_groups"] > found.n_layers:
+            raise ValueError(
+                f"num_hidden_groups must be at most num_hidden_layers={found.n_layers}, or some are not read; "
+                f"got {n['num_hidden_groups']}"
+            )
+        inner = n["inner_group_num"]
+        given |= {"shared_groups": n["num_hidden_groups"], "group_layers": inner}
+        given["n_layers"] *= inner
+    return FactorisedConfig(**given, d_embedding=narrow)
 
 
 def settings(dialect: Dialect, c: Config) -> dict[str, Any]:
     """The settings of such an architecture for a config."""
     kinds = {
         "none": "Model",
-        "mlm": "ForPreTraining" if c.pooler and dialect.name == "bert" else "ForMaskedLM",
+        "mlm": dialect.pairs[0] if c.labels and dialect.pairs else "ForMaskedLM",
         "tokens": "ForTokenClassification",
         "sequence": "ForSequenceClassification",
     }
@@ -286,9 +334,17 @@ def settings(dialect: Dialect, c: Config) -> dict[str, Any]:
     }
     if dialect.offset is not None:
         written["pad_token_id"] = dialect.offset
+    factorised = isinstance(c, FactorisedConfig)
+    if factorised and dialect.embedding_size is None:
+        raise MisfitError("its embedding must be as wide as its stream, is factorised")
+    if dialect.widens and not factorised:
+        raise MisfitError("its config must be a FactorisedConfig, is a Config")
     if dialect.embedding_size is not None:
-        written["embedding_size"] = c.d_model
-    if c.labels and c.head != "mlm":
+        written["embedding_size"] = c.d_embedding if isinstance(c, FactorisedConfig) else c.d_model
+    if isinstance(c, FactorisedConfig) and dialect.groups:
+        written |= dict(zip(_GROUPS, (c.shared_groups, c.group_layers), strict=True))
+        written["num_hidden_layers"] = c.passes
+    if c.labels and (c.head != "mlm" or dialect.groups):
         written["id2label"] = {str(i): f"LABEL_{i}" for i in range(c.labels)}
         written["label2id"] = {f"LABEL_{i}": i for i in range(c.labels)}
     return written
@@ -317,9 +373,11 @@ def _head(
     theirs, names = checkpoint.config, dialect.classes
     told = theirs.get("id2label")
     labels = len(told) if isinstance(told, Mapping) else theirs.get("num_labels", 2)
-    following = {"cls.seq_relationship.weight", "pooler.dense.weight"} <= tensors.keys()
+    both, pair = dialect.pairs or ("", "")
+    following = {f"{pair}.weight", f"{dialect.pooler}.weight"} <= tensors.keys()
+    pairs = (labels if dialect.groups else 2) if following else 0
     heads = {
-        f"{names}ForMaskedLM": ("mlm", 2 if following and names == "Bert" else 0),
+        f"{names}ForMaskedLM": ("mlm", pairs),
         f"{names}Model": ("none", 0),
         f"{names}ForSequenceClassification": ("sequence", labels),
         f"{names}ForTokenClassification": ("tokens", labels),
@@ -327,8 +385,9 @@ def _head(
     }
     if dialect.choices:
         heads[f"{names}ForMultipleChoice"] = ("sequence", 1)
+    if both:
+        heads[names + both] = heads[f"{names}ForMaskedLM"]
     if names == "Bert":
-        heads["BertForPreTraining"] = heads["BertForMaskedLM"]
         heads["BertForNextSentencePrediction"] = ("sequence", 2)
     default = f"{names}ForMaskedLM" if dialect.bias in tensors else f"{names}Model"
     return heads[architecture(checkpoint, heads, default)]
@@ -360,5 +419,6 @@ BERT = bert_family(
         classes="Bert",
         prefix="bert.",
         heads=("cls.", "classifier.", "qa_outputs."),
+        pairs=("ForPreTraining", "cls.seq_relationship"),
     )
 )

@@ -1,9 +1,10 @@
-"""BERT's relatives: RoBERTa, XLM-R, CamemBERT, ELECTRA, DistilBERT and MPNet.
+"""BERT's relatives: RoBERTa, XLM-R, CamemBERT, ELECTRA, ALBERT, DistilBERT and MPNet.
 
 RoBERTa (Liu et al. 2019), XLM-R (Conneau et al. 2020) and MPNet (Song et al. 2020) read the position of a token
 from the row that lies `pad_token_id` + 1 further down; the rows before are not read. A table here begins with
 the first position. DistilBERT (Sanh et al. 2019) has no token types, MPNet has none and adds T5's bias of
-distances. ELECTRA (Clark et al. 2020) is read where its embeddings are as wide as its stream.
+distances. The embeddings of ELECTRA (Clark et al. 2020) and ALBERT (Lan et al. 2020) may be narrower than the
+stream: then they are a `FactorisedEncoder`, as ALBERT always is, whose blocks share their weights in groups.
 """
 
 from __future__ import annotations
@@ -49,7 +50,49 @@ ELECTRA = bert_family(
         pooler_activation="gelu",
         defaults={"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024},
         embedding_size=128,
+        widening="embeddings_project",
         choices=False,
+    )
+)
+ALBERT = bert_family(
+    Dialect(
+        name="albert",
+        classes="Albert",
+        prefix="albert.",
+        heads=("predictions.", "sop_classifier.", *_CLASSES),
+        blocks="encoder.albert_layer_groups",
+        groups="albert_layers",
+        block={
+            "attention.query": "attention.query",
+            "attention.key": "attention.key",
+            "attention.value": "attention.value",
+            "attention.dense": "attention.output",
+            "attention.LayerNorm": "attention_norm",
+            "ffn": "feedforward.up",
+            "ffn_output": "feedforward.down",
+            "full_layer_layer_norm": "feedforward_norm",
+        },
+        mlm=(
+            "predictions.dense",
+            "predictions.LayerNorm",
+            "predictions.decoder",
+            "predictions.bias",
+        ),
+        pairs=("ForPreTraining", "sop_classifier.classifier"),
+        pooled=("pooler", "classifier"),
+        pooler="pooler",
+        defaults={
+            "vocab_size": 30000,
+            "hidden_size": 4096,
+            "num_attention_heads": 64,
+            "intermediate_size": 16384,
+            "hidden_act": "gelu_new",
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+        },
+        embedding_size=128,
+        widening="encoder.embedding_hidden_mapping_in",
+        widens=True,
     )
 )
 DISTILBERT = bert_family(

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from measured_transformer.interop.checkpoint import Checkpoint
-from measured_transformer.interop.tensors import Entry
+from measured_transformer.interop.tensors import PRECISIONS, Entry, check_numbers, load_tensors
 from measured_transformer.models.config import Config, Layer
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.models.factorised import FactorisedConfig, FactorisedEncoder
 from measured_transformer.parts.experts import Experts
 from measured_transformer.parts.feedforward import Activation
 from measured_transformer.parts.latent import Latent
@@ -52,6 +54,8 @@ NAMES: dict[Activation, str] = {
     "gelu_sigmoid": "quick_gelu",
     "silu": "silu",
 }
+_PLAIN = {"d_embedding": None, "shared_groups": 0, "group_layers": 1}
+"""What a config without a factorised embedding would have in a `FactorisedConfig`."""
 _BY_LAYER = tuple(field.name for field in fields(Layer))
 UNGATED: dict[Activation, Activation] = {gated: plain for plain, gated in GATED.items()}
 
@@ -97,6 +101,33 @@ class Family:
     free: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     forms: tuple[Family, ...] = ()
+
+    def build(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        dtype: torch.dtype | None = None,
+        ignore: Iterable[str] = (),
+    ) -> Model:
+        """The model that a checkpoint describes, in evaluation mode; arguments as of `from_huggingface`.
+
+        Raises:
+            ValueError: when the checkpoint asks for what is not computed, or its tensors do not fit.
+        """
+        if dtype is not None and dtype not in PRECISIONS:
+            raise ValueError(f"dtype must be one of {', '.join(map(str, PRECISIONS))}, got {dtype}")
+        tensors = self.cleaned(checkpoint, ignore)
+        check_numbers(tensors)
+        config = self.config_of(checkpoint, tensors)
+        kind = FactorisedEncoder if isinstance(config, FactorisedConfig) else self.kind
+        with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
+            model: Model = kind(config)
+        if dtype is None:
+            kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+            dtype = reduce(torch.promote_types, kinds) if kinds else torch.float32
+        model = model.to(dtype)
+        load_tensors(model, self.entries(config), tensors, self.tied_names(config))
+        return model.eval()
 
     @property
     def title(self) -> str:
@@ -281,7 +312,7 @@ def _ungated(name: Activation) -> Activation:
 def _essence(config: Config, kind: type[Any]) -> dict[str, Any]:
     """What a config says, with the defaults written out and without what has no effect."""
     c, scheme = config, SCHEMES[config.positions]
-    found = {field.name: getattr(c, field.name) for field in fields(c)}
+    found = _PLAIN | {field.name: getattr(c, field.name) for field in fields(c)}
     # A stream that is float32 in float16 is the same function, with other rounding.
     for name in ("bias", "initialisation", "layers", "wide_stream"):
         del found[name]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from measured_transformer.interop.bart import BART, MARIAN
 from measured_transformer.interop.bert import BERT
 from measured_transformer.interop.bert_relatives import (
+    ALBERT,
     CAMEMBERT,
     DISTILBERT,
     ELECTRA,
@@ -46,11 +46,10 @@ from measured_transformer.interop.qwen_moe import OLMOE, QWEN2_MOE, QWEN3_MOE
 from measured_transformer.interop.smollm3 import SMOLLM3
 from measured_transformer.interop.stablelm import STABLELM
 from measured_transformer.interop.t5 import MT5, T5
-from measured_transformer.interop.tensors import load_tensors, named_tensors
+from measured_transformer.interop.tensors import named_tensors
 
 NEAREST = 4
 """So many architectures are named where none fits: those with the fewest reasons against them."""
-_KINDS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
@@ -59,7 +58,7 @@ FAMILIES: dict[str, Family] = {
         *(OLMO2, OLMO, GRANITE, STABLELM, COHERE),
         *(MIXTRAL, QWEN3_MOE, GPT_OSS, QWEN2_MOE, OLMOE, DEEPSEEK_V3, DEEPSEEK_V2),
         *(GPT_NEOX, OPT, PHI, GPT_NEO, GPTJ),
-        *(ROBERTA, XLM_ROBERTA, DISTILBERT, MODERNBERT, MPNET, ELECTRA, CAMEMBERT),
+        *(ROBERTA, XLM_ROBERTA, DISTILBERT, MODERNBERT, MPNET, ELECTRA, ALBERT, CAMEMBERT),
         *(BART, MARIAN, MT5),
     )
 }
@@ -89,8 +88,9 @@ def from_huggingface(
 
     Returns:
         A `Decoder` (GPT-2, Llama and their relatives), an `Encoder` (BERT and its relatives, with any of their
-        heads, and the encoder of a T5 alone) or an `EncoderDecoder` (T5, mT5, BART, Marian), in evaluation
-        mode. Where a checkpoint has different dropout rates for different places, the model has the largest.
+        heads, and the encoder of a T5 alone; a `FactorisedEncoder` where embeddings are narrower) or an
+        `EncoderDecoder` (T5, mT5, BART, Marian), in evaluation mode. Where a checkpoint has different dropout
+        rates for different places, the model has the largest.
 
     Raises:
         FileNotFoundError: when the folder or a file in it is missing.
@@ -98,24 +98,8 @@ def from_huggingface(
             compute, tensors are missing, surplus, misshapen or at odds with each other, without numbers (on the
             meta device), quantised or in an 8-bit precision, or the checkpoint is pickled.
     """
-    return _built(read_checkpoint(path_or_model), dtype, ignore)
-
-
-def _built(checkpoint: Checkpoint, dtype: torch.dtype | None, ignore: Iterable[str]) -> Model:
-    """The model that a checkpoint describes."""
-    family = _family(checkpoint)
-    if dtype is not None and dtype not in _KINDS:
-        raise ValueError(f"dtype must be one of {', '.join(map(str, _KINDS))}, got {dtype}")
-    tensors = family.cleaned(checkpoint, ignore)
-    _check_numbers(tensors)
-    with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-        model = family.kind(family.config_of(checkpoint, tensors))
-    if dtype is None:
-        kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
-        dtype = reduce(torch.promote_types, kinds) if kinds else torch.float32
-    model = model.to(dtype)
-    load_tensors(model, family.entries(model.config), tensors, family.tied_names(model.config))
-    return model.eval()
+    checkpoint = read_checkpoint(path_or_model)
+    return _family(checkpoint).build(checkpoint, dtype=dtype, ignore=ignore)
 
 
 def to_huggingface(
@@ -186,29 +170,14 @@ def to_huggingface(
     settings = json.loads(json.dumps(settings))
     named = (settings.get("architectures") or [None])[0]
     try:
-        rebuilt = _built(Checkpoint(settings, tensors, named), dtype, ())
+        written = Checkpoint(settings, tensors, named)
+        rebuilt = _family(written).build(written, dtype=dtype)
     except ValueError as error:
         raise ValueError(f"what would be written cannot be read back: {error}") from error
     prove_same(model, rebuilt)
     if path is not None:
         write_checkpoint(Path(path), settings, tensors)
     return settings, tensors
-
-
-def _check_numbers(tensors: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are no plain numbers: without data, quantised, or of an 8-bit precision."""
-    for name, tensor in tensors.items():
-        kind = f"{tensor.dtype} on the device {tensor.device.type!r}"
-        if tensor.is_meta:
-            raise ValueError(
-                f"expected weights with numbers, got {name} of {kind}: load them before they are converted"
-            )
-        plain = type(tensor) in (Tensor, nn.Parameter) and not tensor.is_quantized
-        if not plain or (tensor.is_floating_point() and tensor.dtype not in _KINDS):
-            raise ValueError(
-                f"expected weights of {', '.join(str(each) for each in _KINDS)}, got {name} as a "
-                f"{type(tensor).__name__} of {kind}: dequantise weights with their scales first"
-            )
 
 
 def _family(checkpoint: Checkpoint) -> Family:

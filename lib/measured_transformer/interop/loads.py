@@ -59,7 +59,6 @@ _NO_CHOICE = frozenset(
 )
 
 BEYOND_DEFAULTS: dict[str, Settings] = {
-    "electra": {"embedding_size": 256},
     "deepseek_v2": {"num_experts_per_tok": 2},
 }
 """Settings without which a checkpoint that leaves all others out is refused."""
@@ -168,7 +167,8 @@ TRIED: dict[str, tuple[Settings, ...]] = {
     "roberta": _BERT,
     "xlm-roberta": _BERT,
     "camembert": _BERT,
-    "electra": (*_BERT, {"embedding_size": 128}),
+    "electra": (*_BERT, {"embedding_size": 0}),
+    "albert": (*_BERT, {"num_hidden_groups": 13}, {"inner_group_num": 0}, {"embedding_size": None}),
     "distilbert": ({"activation": "mish"},),
     "mpnet": (*_BERT, {"relative_attention_num_buckets": 40}),
     "modernbert": (

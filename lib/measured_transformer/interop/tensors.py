@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+"""What weights may be stored in."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -159,3 +162,19 @@ def named_tensors(model: nn.Module, entries: Iterable[Entry]) -> dict[str, Tenso
         stacked = row.joined([parameter.detach() for parameter in row.held(parameters)])
         tensors[row.theirs] = (stacked.T if row.transposed else stacked).contiguous().clone()
     return tensors
+
+
+def check_numbers(tensors: Mapping[str, Tensor]) -> None:
+    """Raise ValueError for weights that are no plain numbers: without data, quantised, or of 8 bits."""
+    for name, tensor in tensors.items():
+        kind = f"{tensor.dtype} on the device {tensor.device.type!r}"
+        if tensor.is_meta:
+            raise ValueError(
+                f"expected weights with numbers, got {name} of {kind}: load them before they are converted"
+            )
+        plain = type(tensor) in (Tensor, nn.Parameter) and not tensor.is_quantized
+        if not plain or (tensor.is_floating_point() and tensor.dtype not in PRECISIONS):
+            raise ValueError(
+                f"expected weights of {', '.join(str(each) for each in PRECISIONS)}, got {name} as a "
+                f"{type(tensor).__name__} of {kind}: dequantise weights with their scales first"
+            )

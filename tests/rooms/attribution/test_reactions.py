@@ -20,7 +20,7 @@ from measured_book.rooms.attribution.molecules import (
     write,
 )
 from measured_book.rooms.attribution.reactions import SETS, Reaction, reactions
-from measured_transformer.interop.albert import Albert, AlbertConfig
+from measured_transformer.models.factorised import FactorisedConfig, FactorisedEncoder
 
 needs_model = pytest.mark.skipif(not chemistry.is_installed(), reason="needs rxnmapper (3 MB)")
 LISTS = (
@@ -153,17 +153,18 @@ def test_right_is_the_candidate_put_first() -> None:
 
 
 @pytest.fixture
-def model() -> Albert:
+def model() -> FactorisedEncoder:
     torch.manual_seed(0)
-    config = AlbertConfig(
+    config = FactorisedConfig(
         vocab=30, d_model=96, n_layers=12, n_heads=8, head="mlm", head_bias=True, tie_embeddings=True,
-        positions="learned", placement="post", embedding_norm=True, token_types=2, embedding_size=16,
+        positions="learned", placement="post", embedding_norm=True, token_types=2, d_embedding=16,
+        shared_groups=1,
     )  # fmt: skip
-    return Albert(config).eval().requires_grad_(False)
+    return FactorisedEncoder(config).eval().requires_grad_(False)
 
 
 def test_ways_score_every_atom_and_deletion_only_what_it_hides(
-    model: Albert, monkeypatch: pytest.MonkeyPatch
+    model: FactorisedEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: dict[str, int] = {}
 

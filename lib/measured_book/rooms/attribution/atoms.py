@@ -20,7 +20,7 @@ from measured_transformer.analysis.attribution import (
     rollout,
 )
 from measured_transformer.internals.intervene import intervene
-from measured_transformer.interop.albert import Albert
+from measured_transformer.models.factorised import FactorisedEncoder
 from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
@@ -52,7 +52,7 @@ TAKEN = ("zero", "even")
 
 
 @cache
-def of_same_spectrum() -> Albert:
+def of_same_spectrum() -> FactorisedEncoder:
     """The model with the directions of its matrices redrawn: what it finds, it finds by habit."""
     return same_spectrum(chemist(), 0)
 
@@ -86,7 +86,7 @@ def named(places: list[int], answers: Int[Tensor, "asked"]) -> Target:
 
 
 def scores(
-    model: Albert, reaction: Reaction, asked: list[int]
+    model: FactorisedEncoder, reaction: Reaction, asked: list[int]
 ) -> tuple[dict[str, Float[Tensor, "asked position"]], Float[Tensor, "layer head asked position"]]:
     """What each way says of every token for each atom that is asked for, and what every head says.
 
@@ -116,7 +116,7 @@ def scores(
 
 @torch.no_grad()
 def deleted(
-    model: Albert,
+    model: FactorisedEncoder,
     reaction: Reaction,
     rows: Int[Tensor, "asked position"],
     places: list[int],

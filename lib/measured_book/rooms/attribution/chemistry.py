@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Int
-from measured_transformer.interop.albert import Albert, read_albert
+from measured_transformer.interop.albert import read_albert
 from measured_transformer.language.packaged import ELSEWHERE
+from measured_transformer.models.factorised import FactorisedEncoder
 from torch import Tensor
 
 NAME = "rxnmapper"
@@ -22,7 +23,7 @@ MASK = "[MASK]"
 
 
 @cache
-def chemist() -> Albert:
+def chemist() -> FactorisedEncoder:
     """The model, float32, in evaluation mode, without gradients; every caller gets the same.
 
     Twelve passes through one block of eight heads, a stream of 256 entries; it was trained to name hidden
