@@ -33,11 +33,6 @@ WAYS: Arms = {
     "last": ("residual", "state at the last token"),
     "vector": ("norm", "vector at the last token"),
 }
-READ: Arms = {
-    "patched": ("residual", "patched state"),
-    "logit": ("norm", "logit lens"),
-    "fitted": ("ffn", "fitted lens"),
-}
 _BLOCKS = [0, 6, 12, 18, 24, 30]
 
 
@@ -57,20 +52,6 @@ def plot_traced(traced: Dataset) -> Figure:
         plain_ticks(one.xaxis, _BLOCKS)
     curves(axes[1], traced.lens_share, "state", {"": ("norm", "read by the lens")})
     legend_over(figure, axes[1])
-    return figure
-
-
-@themed
-def plot_lenses(lenses: Dataset) -> Figure:
-    """Draw by block what lenses read at the last token, and what its state brings into another run.
-
-    Args:
-        lenses: the result of this name.
-    """
-    figure, (axes,) = panels(height=2.9, x="blocks before", y="share of the difference")
-    curves(axes, lenses.share, "state", READ, over="read")
-    plain_ticks(axes.xaxis, _BLOCKS)
-    axes.legend(fontsize=9)
     return figure
 
 
