@@ -136,3 +136,13 @@ def test_a_sweep_of_smollm2_gives_its_loss():
     assert float(again.mean()) == pytest.approx(lm.loss(text), abs=1e-4)
     with sweep.without({3: [0, 1, 2]}, skip=0):
         assert sweep.losses(sweep.onward(3)).mean() != sweep.losses().mean()
+
+
+def test_the_first_blocks_alone_give_the_state_behind_them(model):
+    sweep = sweeps.begin(TOKENS, model=model)
+    for blocks in range(5):
+        torch.testing.assert_close(
+            sweeps.stream_after(blocks, TOKENS, model=model), sweep.states[blocks]
+        )
+    with pytest.raises(ValueError, match="blocks"):
+        sweeps.stream_after(9, TOKENS, model=model)

@@ -26,7 +26,8 @@ its measurements draws texts and prompts, never weights. A room writes::
   `random_strings`, `repeated_strings`, `with_first`, `ordinary_tokens`.
 - `sweeps`: `begin(tokens)` keeps the state before every block; `Sweep.onward(block, state, until=)`, `.run`,
   `.losses`, `.last_logits`, `.head_outputs`, `.write_norms`, `.without({block: heads}, how, skip=)`;
-  `token_losses`, `losses_of`, `kept`, `heads_of`.
+  `token_losses`, `losses_of`, `stream_after`, `kept`, `heads_of`.
+- `maps`: `linear_map`, from early states to the last ones.
 - `controls`: `matched_heads`, `norm_ratio`, `same_spectrum`, `smollm2_of_same_spectrum(seed)`, `turned`,
   `directions_of_equal_length`.
 - `prompts`: `Pair`, `next_logits`, `gaps`, `gap`, `one_token`, `numbers_of`, `few_shot`, `filled`, `encode`,

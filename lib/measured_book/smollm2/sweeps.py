@@ -246,6 +246,28 @@ def begin(
     return sweep
 
 
+@torch.no_grad()
+def stream_after(
+    blocks: int, tokens: Int[Tensor, "text position"], *, model: Decoder | None = None
+) -> Float[Tensor, "text position d_model"]:
+    """The stream after the first blocks; the others do not run. Captures see what these compute.
+
+    Args:
+        blocks: how many run.
+        tokens: of texts of one length.
+        model: SmolLM2 when not given.
+
+    Raises:
+        ValueError: when there are not as many blocks, or the tokens do not fit the model.
+    """
+    model = smollm2() if model is None else model
+    last = select_one("blocks", blocks, len(model.blocks) + 1)
+    x, how = _opened(model, tokens, None)
+    for number in range(last):
+        x = model.blocks[number](x, causal=True, **how[number])
+    return x
+
+
 def _opened(
     model: Decoder, tokens: Tensor, positions: Tensor | None
 ) -> tuple[Tensor, list[dict[str, Any]]]:

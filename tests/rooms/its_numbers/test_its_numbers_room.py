@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from measured_book.evidence.results import load_results
-from measured_book.rooms.its_numbers import figures, neurons, passages, rounding
+from measured_book.rooms.its_numbers import features, figures, neurons, passages, rounding
 from measured_book.rooms.its_numbers import measure as m
 from measured_book.smollm2.model import is_installed, smollm2
 from measured_transformer.internals.capture import capture
@@ -19,6 +19,7 @@ DRAWN = {
     "plot_sizes": lambda: figures.plot_sizes(RESULTS["sizes"]),
     "plot_sparse": lambda: figures.plot_sparse(RESULTS["sparse"]),
     "plot_neurons": lambda: figures.plot_neurons(RESULTS["neurons"]),
+    "plot_features": lambda: figures.plot_features(RESULTS["features"]),
     "plot_weights": lambda: figures.plot_weights(RESULTS["weights"]),
     "plot_cache": lambda: figures.plot_cache(RESULTS["cache"]),
     "plot_drafts": lambda: figures.plot_drafts(RESULTS["drafts"]),
@@ -176,3 +177,44 @@ def test_the_model_lies_on_its_own_levels() -> None:
     weight = smollm2().model.blocks[3].feedforward.up.weight
     own = rounding.rounded_matrix(weight, "own levels")
     assert float((own - weight).norm() / weight.norm()) < 0.01
+
+
+def test_noise_has_the_mean_and_the_covariance_of_what_it_stands_for() -> None:
+    draws = torch.Generator().manual_seed(0)
+    x = torch.randn(4000, 6, generator=draws) @ torch.randn(6, 6, generator=draws) + 3
+    found = features.noise_like(x, 4000, 0)
+    torch.testing.assert_close(found.mean(0), x.mean(0), atol=0.2, rtol=0)
+    torch.testing.assert_close(found.T.cov(), x.T.cov(), atol=0.6, rtol=0.1)
+    assert not torch.allclose(found, x)
+
+
+def test_a_redrawn_network_keeps_singular_values_alone(model: Decoder) -> None:
+    own = model.blocks[0].feedforward
+    other = features.redrawn(own, 0)
+    for one, new in zip(own.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(torch.linalg.svdvals(one), torch.linalg.svdvals(new))
+        assert not torch.allclose(one, new)
+
+
+def test_all_neurons_write_what_the_network_does_and_few_only_some(model: Decoder) -> None:
+    x = features.network_inputs(TOKENS, block=2, model=model)
+    assert x.shape == (3 * 11, 32)
+    with capture(model, "blocks.1.feedforward.out") as seen:
+        model(TOKENS)
+    network = model.blocks[1].feedforward
+    wanted = seen["blocks.1.feedforward.out"][:, 1:].flatten(0, 1)
+    torch.testing.assert_close(features.written(network, x), wanted)
+    usual = features.activations(network, x).mean(0)
+    torch.testing.assert_close(features.of_strongest(network, usual, x, 64), wanted)
+    torch.testing.assert_close(
+        features.of_strongest(network, usual, x, 0), network.down(usual).expand_as(wanted)
+    )
+    few = features.explained(wanted, features.of_strongest(network, usual, x, 16))
+    assert 0 < few < 1
+
+
+def test_only_what_stands_behind_the_first_token_is_rewritten() -> None:
+    value = torch.randn(2, 4, 3)
+    changed = features.behind_the_first(torch.zeros(2, 3, 3), value)
+    assert torch.equal(changed[:, 0], value[:, 0])
+    assert not changed[:, 1:].any()

@@ -22,6 +22,19 @@ ZERO: Arms = {
 }
 TOKENS: Arms = {"other": ("residual", "other tokens"), "first": ("attention", "first token")}
 OF: Arms = {"own": ("ffn", "its own neuron"), "other": ("none", "another token's neuron")}
+FITS: Arms = {
+    "transcoder": ("ffn", "transcoder"),
+    "neurons": ("residual", "32 strongest neurons"),
+    "linear": ("norm", "linear map"),
+    "redrawn": ("none", "transcoder, matrices redrawn"),
+    "noise": ("none", "transcoder, noise as input"),
+}
+INSTEAD: Arms = {
+    "transcoder": ("ffn", "transcoder"),
+    "neurons": ("residual", "32 strongest neurons"),
+    "linear": ("norm", "linear map"),
+    "mean": ("none", "the network's mean"),
+}
 GRIDS: Arms = {
     "own levels": ("none", "their own 16 levels"),
     "eight by row": ("residual", "255 levels a row"),
@@ -111,6 +124,21 @@ def plot_neurons(neurons: Dataset) -> Figure:
     right.legend(fontsize=9)
     for axes in (left, right):
         plain_ticks(axes.xaxis, _TICKS)
+    return figure
+
+
+@themed
+def plot_features(features: Dataset) -> Figure:
+    """Draw how much of what one network writes is explained by few parts, and what these cost in its place.
+
+    Args:
+        features: the result of this name.
+    """
+    titles = ("explained on other tokens", "in the network's place")
+    figure, (upper, lower) = panels(2, 1, height=2.1, titles=titles)
+    strips(upper, features.explained, FITS, over="fit", label="share of the variance")
+    rise = features.loss - features.whole
+    strips(lower, rise, INSTEAD, over="instead", label="rise of the loss (nats per token)")
     return figure
 
 

@@ -33,6 +33,7 @@ from measured_book.rooms.thirty_blocks.repair import repair
 from measured_book.rooms.thirty_blocks.scores import scores
 from measured_book.rooms.thirty_blocks.taking import heads, sets
 from measured_book.smollm2.controls import smollm2_of_same_spectrum
+from measured_book.smollm2.maps import linear_map
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.sweeps import begin
 from measured_book.smollm2.texts import DATA
@@ -153,7 +154,6 @@ PLACES = slice(8, 63, 7)
 """Positions that are read, of 64."""
 FITTED = 16
 """Texts of 64 tokens that the linear maps are fitted on; a quarter of them chooses the penalty."""
-PENALTIES = (0.01, 0.1, 1.0, 10.0)
 
 
 @measurement(
@@ -182,29 +182,3 @@ def early(state: Float[Tensor, "text place d_model"], texts: Tensor) -> list[flo
     logits = smollm2().unembed(state).float().flatten(0, 1)
     losses = F.cross_entropy(logits, answers.flatten(), reduction="none").view(answers.shape)
     return [float(half.double().mean()) for half in losses.chunk(2)]
-
-
-def linear_map(
-    x: Float[Tensor, "place d_model"], y: Float[Tensor, "place d_model"], fitted: int
-) -> Any:
-    """The map from x to y of least squares with a penalty, which is chosen on the rows that are not fitted.
-
-    Entries are put in units of their standard deviation, so that a single large one does not decide.
-
-    Args:
-        x, y: states of the same places.
-        fitted: number of rows, from the first on, that the map is fitted on.
-    """
-    inner, outer = x[:fitted].double(), y[:fitted].double()
-    mean, spread, target = inner.mean(0), inner.std(0) + 1e-6, outer.mean(0)
-    normed = (inner - mean) / spread
-    values, vectors = torch.linalg.eigh(normed.T @ normed / fitted)
-    crossed = vectors.T @ (normed.T @ (outer - target) / fitted)
-
-    def mapping(penalty: float) -> Any:
-        weight = vectors @ (crossed / (values.clamp(min=0) + penalty)[:, None])
-        return lambda state: ((state.double() - mean) / spread @ weight + target).float()
-
-    maps = [mapping(one) for one in PENALTIES]
-    missed = [float((one(x[fitted:]) - y[fitted:]).square().mean()) for one in maps]
-    return maps[int(np.argmin(missed))]
