@@ -272,6 +272,16 @@ def cooldown_60(seed: int, schedule: str) -> Job:
     return rung(SMALL, LONGEST, schedule, seed)
 
 
+FRESH = 1000
+"""Seeds of `late_20` count from here: none of them was seen in another measurement of this room."""
+
+
+@grid(axes={"schedule": ("linear", "cooldown")}, coords=PARTS, seeds=18, read=READ, corpora=(NAME,))
+def late_20(seed: int, schedule: str) -> Job:
+    """45,000 weights, 20 tokens a weight, eighteen fresh seeds: a line to zero and a cooldown."""
+    return rung(SMALL, LONG, schedule, FRESH + seed)
+
+
 MUON = "Muon"
 """Muon for the matrices of the blocks, with the cooldown and the decay of the arm that has AdamW."""
 
