@@ -22,7 +22,7 @@ config = Config(vocab=256, d_model=240, n_layers=3, n_heads=2, positions="rotary
 bench = live(Decoder(config), ["my own text", "another"])
 print(f"{len(bench.packed) / 1e6:.1f} MB")
 bench"""
-STARTS = 120
+STARTS = 400
 """Seconds that a server, a kernel and PyTorch may take together on a busy machine."""
 
 
