@@ -138,6 +138,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"per_layer_config": {"0": {}}}, "per_layer_config="),
     ("llama", {"hidden_act": "relu2"}, "hidden_act must be one of .*; got 'relu2'"),
     ("llama", {"num_hidden_layers": "3"}, "num_hidden_layers must be a positive whole number"),
+    (
+        "llama",
+        {"rope_parameters": {"rope_theta": 1.0}},
+        "rope_theta must be greater than one, got 1.0",
+    ),
     ("mistral", {"sliding_window": 4, "layer_types": ["full_attention"]}, "has layer_types="),
     ("mistral", {"quantization_config": {"bits": 4}}, "quantization_config="),
     ("qwen2", {"layer_types": ["linear_attention"]}, "layer_types must name one kind for each"),
