@@ -281,7 +281,7 @@ def test_signatures_are_short_and_keep_the_words_of_shapes(entries):
     none(
         f"{name}: {head.text}" for name, head in entries.items() if re.search(r"<desc|~", head.text)
     )
-    attention = entries["measured_transformer.parts.attention.attention_scores"].text
+    attention = entries["measured_transformer.parts.attention_functions.attention_scores"].text
     assert "queries: Float[Tensor, '*batch query d_head']," in attention
     assert "→ Float[Tensor, '*batch query key']" in attention
     assert "activation: Activation = 'relu'" in (
@@ -368,5 +368,5 @@ def test_search_finds_an_entry(server, browser):
         "#search-results li a", "links => links.map(link => link.pathname + link.hash)"
     )
     page.close()
-    entry = "#measured_transformer.parts.attention.fused_attention"
+    entry = "#measured_transformer.parts.attention_functions.fused_attention"
     assert f"/book/reference/parts.html{entry}" in found

@@ -112,6 +112,18 @@ def parametrised(model):
     nn.utils.parametrizations.weight_norm(model.blocks[0].attention.query)
 
 
+def other_pooler(model):
+    model.pooler.activate = torch.relu
+
+
+def pooled(head, labels):
+    """A config whose pooler stands beside the logits, or before them."""
+    tokens = head == "mlm"
+    return BERT.replace(
+        head=head, labels=labels, pooler=True, head_bias=tokens, tie_embeddings=tokens
+    )
+
+
 class Negative(Decoder):
     def forward(self, tokens, **how):
         return -super().forward(tokens, **how)
@@ -164,6 +176,12 @@ PLAIN = {
     "class": lambda: changed(lambda model: None, LLAMA, Negative),
     "class, later": lambda: changed(lambda model: None, LLAMA, Later),
     "bert": lambda: changed(lambda m: setattr(m.head_layer, "activate", torch.relu), BERT, Encoder),
+    **{
+        f"pooler, {head}": (
+            lambda head=head, labels=labels: changed(other_pooler, pooled(head, labels), Encoder)
+        )
+        for head, labels in (("none", 0), ("mlm", 2), ("sequence", 3))
+    },
     "t5": lambda: changed(lambda m: hooked(m.decoder), T5, EncoderDecoder),
     "t5, memory": lambda: changed(lambda m: appended(m.encoder), T5, EncoderDecoder),
 }

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import expert_relatives
+import llama_relatives
 import pytest
 import torch
 from llama_relatives import LENGTH, RELATIVES, build, double_precision, drawn
@@ -110,6 +112,21 @@ def test_equal_in_float64(model_type: str, seed: int, monkeypatch: pytest.Monkey
         assert_close(ours_by_token(ours, tokens), whole, 1e-11)
 
 
+@pytest.mark.parametrize("model_type", ["mistral", "gpt_oss"])
+def test_a_window_of_one_key_also_token_by_token(model_type: str):
+    """The cache of `transformers` keeps every key then, and gives other logits than its whole pass."""
+    relatives = llama_relatives if model_type == "mistral" else expert_relatives
+    rope = {"rope_type": "default", "rope_theta": 1e4}
+    settings = relatives.drawn(model_type, 0) | {"sliding_window": 1, "rope_parameters": rope}
+    theirs = relatives.build(model_type, settings)
+    ours = from_huggingface(theirs)
+    tokens, _ = batch(ours.config.vocab)
+    with torch.no_grad():
+        expected = theirs(tokens)[0]
+        assert_close(ours(tokens), expected, 1e-5)
+    assert_close(ours_by_token(ours, tokens), expected, 1e-5)
+
+
 @every_relative
 def test_folders_of_either_library(model_type: str, tmp_path: Path):
     theirs = build(model_type, drawn(model_type, 0))
@@ -138,6 +155,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"per_layer_config": {"0": {}}}, "per_layer_config="),
     ("llama", {"hidden_act": "relu2"}, "hidden_act must be one of .*; got 'relu2'"),
     ("llama", {"num_hidden_layers": "3"}, "num_hidden_layers must be a positive whole number"),
+    (
+        "llama",
+        {"rope_parameters": {"rope_theta": 1.0}},
+        "rope_theta must be greater than one, got 1.0",
+    ),
     ("mistral", {"sliding_window": 4, "layer_types": ["full_attention"]}, "has layer_types="),
     ("mistral", {"quantization_config": {"bits": 4}}, "quantization_config="),
     ("qwen2", {"layer_types": ["linear_attention"]}, "layer_types must name one kind for each"),

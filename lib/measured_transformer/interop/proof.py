@@ -4,7 +4,7 @@ A model may differ from its config: a norm may have been folded into a map, a ho
 exchanged. An export that goes by the config alone would then write another model without a word. So what would
 be read back is built before anything is written, and compared with the model in four ways: its parts are of the
 same classes, nothing is attached to them, no parameter is left over, and the logits of a few random sequences
-are equal.
+are equal, as are the answers of a pooler that the logits do not read.
 """
 
 from __future__ import annotations
@@ -136,17 +136,30 @@ def _logits_apart(model: Model, rebuilt: nn.Module) -> tuple[float, float]:
             one.training = False
         largest = apart = 0.0
         for inputs in _inputs(model, _LONG if small else _SHORT):
-            ours, theirs = (
-                one(*inputs[0], **inputs[1]).double().nan_to_num(0, 0, 0)
-                for one in (model, rebuilt)
-            )
-            largest = max(largest, float(ours.abs().max()))
-            apart = max(apart, float((ours - theirs).abs().max()))
+            answers = (_answers(one, *inputs) for one in (model, rebuilt))
+            for ours, theirs in zip(*answers, strict=True):
+                largest = max(largest, float(ours.abs().max()))
+                apart = max(apart, float((ours - theirs).abs().max()))
     finally:
         for one in training:
             one.training = True
     units = _EXACT if small else _OWN if eps < 1e-4 else _HALF
     return apart / (largest or 1.0), units * eps
+
+
+def _answers(
+    model: nn.Module, sequences: tuple[Tensor, ...], others: dict[str, Tensor]
+) -> list[Tensor]:
+    """The logits, and what is read from a pooler beside them."""
+    found: list[Tensor] = [model(*sequences, **others)]
+    if isinstance(model, Encoder) and model.pooler is not None and model.config.head != "sequence":
+        first = next(model.parameters())
+        state = torch.randn(
+            _ROWS, 1, model.config.d_model, generator=torch.Generator().manual_seed(0)
+        )
+        read = model.pool if model.classifier is None else model.classify
+        found.append(read(state.to(first.device, first.dtype)))
+    return [one.double().nan_to_num(0, 0, 0) for one in found]
 
 
 def _inputs(model: Model, most: int) -> Iterator[tuple[tuple[Tensor, ...], dict[str, Tensor]]]:

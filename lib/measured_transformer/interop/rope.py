@@ -91,8 +91,11 @@ def read_parameters(
             f"this checkpoint has partial_rotary_factor={turned!r}, which this architecture does not "
             "compute; supported is partial_rotary_factor=1.0"
         )
+    theta = settings.number("rope_theta", base, outside=not nested)
+    if theta <= 1:
+        raise ValueError(f"rope_theta must be greater than one, got {theta!r}")
     return {
-        "rotary_base": settings.number("rope_theta", base, outside=not nested),
+        "rotary_base": theta,
         "rotary_share": turned,
         "rotary_scaling": READERS[kind](settings),
     }

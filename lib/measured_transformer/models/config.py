@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
+from measured_transformer.models.layer import Layer as Layer
+from measured_transformer.models.layer import told, turns
 from measured_transformer.parts.attention import QueryKeyNorm
 from measured_transformer.parts.attention_schemes import MULTI_HEAD, AttentionScheme
 from measured_transformer.parts.block import Placement
@@ -58,33 +60,6 @@ _CHOICES: dict[str, Callable[[], Iterable[str | None]]] = {
     "head_activation": lambda: (None, *activation_names()),
     "pooler_activation": lambda: get_args(PoolerActivation),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """What one block has otherwise than the config says; None: as it says.
-
-    Attributes:
-        positions: 'none' for a block that does not turn queries and keys of a rotary model.
-        rotary_base, rotary_share, rotary_scaling: of this block's angles.
-        window, attention_scale, attention_norm, d_ff, activation: as in `Config`.
-        network, attention: as in `Config`; `Plain()` and `MultiHead()` are the usual ones.
-    """
-
-    positions: Literal["rotary", "none"] | None = None
-    rotary_base: float | None = None
-    rotary_share: float | None = None
-    rotary_scaling: RotaryScaling | None = None
-    window: int | None = None
-    attention_scale: float | None = None
-    attention_norm: bool | None = None
-    d_ff: int | None = None
-    activation: Activation | None = None
-    network: Network | None = None
-    attention: AttentionScheme | None = None
-
-    def __repr__(self) -> str:
-        return _told(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +214,7 @@ class Config:
     layers: tuple[Layer, ...] = ()
 
     def __repr__(self) -> str:
-        return _told(self)
+        return told(self)
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -386,7 +361,7 @@ class Config:
             raise ValueError(f"layers must hold objects of the class Layer, got {wrong[0]}")
         object.__setattr__(self, "layers", layers)
         if layers:
-            if self.positions != "rotary" and any(_turns(one) for one in layers):
+            if self.positions != "rotary" and any(turns(one) for one in layers):
                 raise ValueError(
                     "layers with rotary settings are for positions='rotary', got "
                     f"positions={self.positions!r}"
@@ -530,21 +505,3 @@ class Config:
         if unknown := sorted(set(changes) - known):
             raise ValueError(f"unknown fields {unknown}; Config has {sorted(known)}")
         return dataclasses.replace(self, **changes)
-
-
-def _told(made: Config | Layer) -> str:
-    """The call that makes it again: what differs from the defaults."""
-    told = [
-        f"{field.name}={value!r}"
-        for field in fields(made)
-        if (value := getattr(made, field.name)) != field.default
-    ]
-    return f"{type(made).__name__}({', '.join(told)})"
-
-
-def _turns(layer: Layer) -> bool:
-    """Return whether a layer has settings of rotary positions."""
-    return any(
-        getattr(layer, name) is not None
-        for name in ("positions", "rotary_base", "rotary_share", "rotary_scaling")
-    )

@@ -1,10 +1,10 @@
-"""Scaled dot-product attention as functions, and multi-head attention as the module that owns the weights.
+"""Multi-head attention: the module that owns the weights and shows what the heads do.
+
+It runs PyTorch's fused kernel as long as nobody looks at its scores or pattern, and the explicit softmax of
+`attention_functions` as soon as somebody does. Both compute the same function.
 
 Axes: `batch`; `head`; `query`, the positions that ask; `key`, the positions that are asked; `d_model`, the
 width of the stream; `d_head`, the width of one head. Masks are Boolean and say where attention is *allowed*.
-
-The module runs PyTorch's fused kernel as long as nobody looks at its scores or pattern, and the explicit
-softmax below as soon as somebody does. Both compute the same function.
 
 Source: Vaswani et al. (2017), "Attention Is All You Need", section 3.2; grouped-query attention: Ainslie et
 al. (2023), "GQA".
@@ -22,9 +22,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from measured_transformer.parts.attention_functions import attend as attend
+from measured_transformer.parts.attention_functions import attention_pattern as attention_pattern
+from measured_transformer.parts.attention_functions import attention_scores as attention_scores
+from measured_transformer.parts.attention_functions import fused_attention as fused_attention
+from measured_transformer.parts.attention_functions import pattern_of
 from measured_transformer.parts.cache import KeyValues
 from measured_transformer.parts.derived import show_derived
 from measured_transformer.parts.kernels.linear import Linear, linear
+from measured_transformer.parts.masks import causal_mask as causal_mask
+from measured_transformer.parts.masks import checked_bias, checked_mask
+from measured_transformer.parts.masks import window_mask as window_mask
 from measured_transformer.parts.norms import HeadNorm, make_norm
 from measured_transformer.parts.part import Part
 from measured_transformer.parts.positions import Rotation
@@ -32,198 +40,6 @@ from measured_transformer.parts.tap import Tap
 
 QueryKeyNorm = Literal["none", "head", "heads", "width"]
 """What a norm of queries and keys goes over, see `MultiHeadAttention`."""
-
-
-def attention_scores(
-    queries: Float[Tensor, "*batch query d_head"],
-    keys: Float[Tensor, "*batch key d_head"],
-    *,
-    scale: float | None = None,
-) -> Float[Tensor, "*batch query key"]:
-    r"""Score each query against each key: $s_{ij} = \text{scale} \cdot q_i \cdot k_j$.
-
-    Args:
-        queries: one vector per asking position.
-        keys: one vector per position that can be attended to.
-        scale: factor on the dot product; $1/\sqrt{d_\text{head}}$ when not given.
-
-    Raises:
-        ValueError: when queries and keys have different widths.
-    """
-    if queries.shape[-1] != keys.shape[-1]:
-        raise ValueError(
-            "queries and keys must have the same width d_head, got shapes "
-            f"{tuple(queries.shape)} and {tuple(keys.shape)}"
-        )
-    if scale is None:
-        scale = 1 / math.sqrt(queries.shape[-1])
-    return (scale * queries) @ keys.transpose(-2, -1)
-
-
-def attention_pattern(
-    scores: Float[Tensor, "*batch query key"],
-    *,
-    mask: Bool[Tensor, "..."] | None = None,
-) -> Float[Tensor, "*batch query key"]:
-    """Turn scores into weights: each row non-negative, summing to one, zero where the mask forbids.
-
-    Args:
-        scores: one row per query.
-        mask: True where attention is allowed; any shape that broadcasts to that of `scores`. A query
-            that may attend to nothing gets a row of zeros (and passes no gradient), not NaN.
-
-    Raises:
-        ValueError: when the mask is not Boolean or does not broadcast.
-    """
-    if mask is None:
-        return scores.softmax(dim=-1)
-    mask = _checked_mask(mask, scores.shape)
-    nothing_allowed = ~mask.any(dim=-1, keepdim=True)
-    scores = scores.masked_fill(~mask & ~nothing_allowed, -math.inf)
-    return scores.softmax(dim=-1).masked_fill(nothing_allowed, 0.0)
-
-
-def attend(
-    pattern: Float[Tensor, "*batch query key"],
-    values: Float[Tensor, "*batch key d_head"],
-) -> Float[Tensor, "*batch query d_head"]:
-    """Mix the values: each query receives the average of all values, weighted by its row.
-
-    Raises:
-        ValueError: when the pattern has not one column for each value.
-    """
-    if pattern.shape[-1] != values.shape[-2]:
-        raise ValueError(
-            "the pattern needs one column for each value, got shapes "
-            f"{tuple(pattern.shape)} and {tuple(values.shape)}"
-        )
-    return pattern @ values
-
-
-def fused_attention(
-    queries: Float[Tensor, "*batch query d_head"],
-    keys: Float[Tensor, "*batch key d_head"],
-    values: Float[Tensor, "*batch key d_value"],
-    *,
-    causal: bool = False,
-    mask: Bool[Tensor, "..."] | None = None,
-    score_bias: Float[Tensor, "..."] | None = None,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    window: int | None = None,
-) -> Float[Tensor, "*batch query d_value"]:
-    """Scores, pattern and mixture in one kernel that never stores the pattern.
-
-    Args:
-        queries, keys, values: as in `attention_scores` and `attend`.
-        causal: let query i of the last `query` positions see the keys up to its own place.
-        window: as in `window_mask`; all keys when None.
-        mask: True where attention is allowed, as in `attention_pattern`.
-        score_bias: added to the scores before the softmax (ALiBi); broadcasts to `(*batch, query, key)`.
-        scale: as in `attention_scores`.
-        dropout: probability of dropping a weight.
-
-    Raises:
-        ValueError: when batches, widths or numbers do not fit, when the mask is not Boolean, when mask or
-            bias does not broadcast, or when there are more queries than keys under `causal`.
-    """
-    of_queries, of_keys, of_values = queries.shape, keys.shape, values.shape
-    if (
-        not of_queries[:-2] == of_keys[:-2] == of_values[:-2]
-        or of_queries[-1] != of_keys[-1]
-        or of_keys[-2] != of_values[-2]
-    ):
-        raise ValueError(
-            "queries, keys and values must share their leading axes, queries and keys their width, keys "
-            "and values their number; got shapes "
-            f"{tuple(queries.shape)}, {tuple(keys.shape)} and {tuple(values.shape)}"
-        )
-    n_query, n_key = of_queries[-2], of_keys[-2]
-    causal = causal and n_query != 1  # the last position has nothing ahead of it to hide
-    shape = torch.Size((*of_queries[:-1], n_key))
-    if window is not None and n_key > window:
-        near = window_mask(n_query, n_key, window=window, device=queries.device)
-        mask = near if mask is None else _checked_mask(mask, shape) & near
-    if causal and mask is None and score_bias is None and n_query == n_key:
-        return F.scaled_dot_product_attention(
-            queries, keys, values, dropout_p=dropout, is_causal=True, scale=scale
-        )
-    if mask is None and score_bias is None and not causal:
-        return F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout, scale=scale)
-    allowed = None if mask is None else _checked_mask(mask, shape)
-    if causal:
-        past = causal_mask(n_query, n_key, device=queries.device)
-        allowed = past if allowed is None else allowed & past
-    nothing_allowed = None
-    if allowed is not None:
-        # Kernels differ in what they make of a row without keys: let it see all, and drop what it saw.
-        nothing_allowed = ~allowed.any(dim=-1, keepdim=True)
-        allowed = allowed | nothing_allowed
-    added: Tensor | None = allowed
-    if score_bias is not None:
-        added = _checked_bias(score_bias, shape).to(queries.dtype)
-        added = added if allowed is None else added.masked_fill(~allowed, -math.inf)
-    mixed = F.scaled_dot_product_attention(
-        queries,
-        keys,
-        values,
-        attn_mask=None if added is None else added.expand(shape),
-        dropout_p=dropout,
-        scale=scale,
-    )
-    return mixed if nothing_allowed is None else mixed.masked_fill(nothing_allowed, 0.0)
-
-
-def causal_mask(
-    n_query: int, n_key: int | None = None, *, device: torch.device | None = None
-) -> Bool[Tensor, "query key"]:
-    """Where attention is allowed when nobody may look ahead.
-
-    The queries are the *last* `n_query` of the `n_key` positions, so a block of queries that continues
-    earlier keys sees all of them. (`is_causal` of PyTorch's kernel aligns the other way.)
-
-    Raises:
-        ValueError: when there are more queries than keys.
-
-    >>> causal_mask(2, 4).int()
-    tensor([[1, 1, 1, 0],
-            [1, 1, 1, 1]], dtype=torch.int32)
-    """
-    n_key = n_query if n_key is None else n_key
-    if n_query > n_key:
-        raise ValueError(
-            f"causal attention expects at most as many queries as keys, got {n_query} queries and "
-            f"{n_key} keys; queries are the last of the key positions"
-        )
-    allowed = torch.ones(n_query, n_key, dtype=torch.bool, device=device)
-    return allowed.tril(n_key - n_query)
-
-
-def window_mask(
-    n_query: int, n_key: int | None = None, *, window: int, device: torch.device | None = None
-) -> Bool[Tensor, "query key"]:
-    """Where attention is allowed when a query sees only the keys that are less than `window` away.
-
-    The queries are the *last* `n_query` of the `n_key` positions. Together with a causal mask, a query sees
-    `window` keys, itself among them.
-
-    Raises:
-        ValueError: when the window is not positive, or there are more queries than keys.
-
-    >>> (causal_mask(4) & window_mask(4, window=2)).int()
-    tensor([[1, 0, 0, 0],
-            [1, 1, 0, 0],
-            [0, 1, 1, 0],
-            [0, 0, 1, 1]], dtype=torch.int32)
-    """
-    n_key = n_query if n_key is None else n_key
-    if window < 1 or n_query > n_key:
-        raise ValueError(
-            "expected a positive window and at most as many queries as keys, got "
-            f"window={window}, {n_query} queries and {n_key} keys"
-        )
-    key = torch.arange(n_key, device=device)
-    return (key[n_key - n_query :, None] - key).abs() < window
 
 
 class MultiHeadAttention(Part):
@@ -543,7 +359,7 @@ class MultiHeadAttention(Part):
         # Laid out head by head before the products: the kernel would copy them so, more slowly.
         scores = attention_scores(queries.contiguous(), keys.contiguous(), scale=self.scale)
         if score_bias is not None:
-            scores = scores + _checked_bias(score_bias, scores.shape).to(scores.dtype)
+            scores = scores + checked_bias(score_bias, scores.shape).to(scores.dtype)
         if self.score_cap is not None:
             scores = self.score_cap * (scores / self.score_cap).tanh()
         return scores
@@ -557,11 +373,11 @@ class MultiHeadAttention(Part):
             return self.pattern(scores.softmax(dim=-1))
         scores = self.scores(scores)
         if not (self.scores.watched and self.pattern.watched):
-            return self.pattern(_weights(scores, past, allowed, self.sinks))
+            return self.pattern(pattern_of(scores, past, allowed, self.sinks))
         # Whoever keeps both may compute the pattern later: from copies, since masks and weights may change.
         allowed = None if allowed is None else allowed.clone()
         sinks = None if self.sinks is None else self.sinks.detach().clone()
-        again = partial(_weights, past=past, allowed=allowed, sinks=sinks)
+        again = partial(pattern_of, past=past, allowed=allowed, sinks=sinks)
         return show_derived(self.pattern, scores, again)
 
     def _split(self, projected: Tensor, n_heads: int) -> Tensor:
@@ -590,7 +406,7 @@ class MultiHeadAttention(Part):
         allowed = None
         if mask is not None:
             shape = torch.Size((*queries.shape[:-1], keys.shape[-2]))
-            allowed = _checked_mask(mask, shape)
+            allowed = checked_mask(mask, shape)
         if padding_mask is None:
             return allowed
         expected = (keys.shape[0], keys.shape[-2])
@@ -626,25 +442,6 @@ class MultiHeadAttention(Part):
             )
 
 
-def _weights(
-    scores: Tensor, past: Tensor | None, allowed: Tensor | None, sinks: Tensor | None
-) -> Tensor:
-    """The pattern of these scores: of keys that lie in the past and are allowed, where there are such limits.
-
-    With sinks, the keys share a softmax with the sink of their head.
-    """
-    if past is not None and allowed is None and sinks is None:  # every query sees itself
-        return torch.where(past, scores, -math.inf).softmax(dim=-1)
-    if past is not None:
-        allowed = past if allowed is None else allowed & past
-    if sinks is None:
-        return attention_pattern(scores, mask=allowed)
-    sink = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
-    if allowed is not None:
-        allowed = F.pad(allowed.expand(scores.shape), (1, 0), value=True)
-    return attention_pattern(torch.cat((sink, scores), dim=-1), mask=allowed)[..., 1:]
-
-
 def _head_norm(
     kind: QueryKeyNorm, n_heads: int, d_head: int, norm: str, eps: float, offset: float
 ) -> nn.Module:
@@ -664,34 +461,3 @@ def _is_changed(part: nn.Module) -> bool:
     """Return whether calling a projection does more than its linear map."""
     hooked = part._forward_hooks or part._forward_pre_hooks
     return bool(type(part) is not Linear or hooked or "forward" in vars(part))
-
-
-def _checked_mask(mask: Tensor, shape: torch.Size) -> Tensor:
-    if mask.dtype != torch.bool:
-        raise ValueError(
-            f"mask must be Boolean, True where attention is allowed; got {mask.dtype}. "
-            "Turn a 0/1 mask into one with mask.bool(), an additive one with mask == 0"
-        )
-    _check_broadcast("mask", mask, shape)
-    return mask
-
-
-def _checked_bias(bias: Tensor, shape: torch.Size) -> Tensor:
-    if not bias.is_floating_point():
-        raise ValueError(
-            f"score_bias must hold floating-point numbers to add to the scores; got {bias.dtype}. "
-            "What is allowed goes into mask"
-        )
-    _check_broadcast("score_bias", bias, shape)
-    return bias
-
-
-def _check_broadcast(name: str, given: Tensor, shape: torch.Size) -> None:
-    try:
-        fits = torch.broadcast_shapes(given.shape, shape) == shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"{name} must broadcast to (..., query, key) = {tuple(shape)}, got {tuple(given.shape)}"
-        )

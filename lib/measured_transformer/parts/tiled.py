@@ -2,8 +2,8 @@ r"""Attention one tile at a time: the exact softmax without ever storing the pat
 
 Keys arrive in tiles. For each query three things are kept: the largest score so far, the sum of exponentials
 so far, and the mixture of values so far, both relative to that largest score. A later tile with a larger score
-shrinks what was kept by one factor. What comes out is what `parts.attention.fused_attention` computes; this
-is the form to read, in plain PyTorch, and no faster for it.
+shrinks what was kept by one factor. What comes out is what `parts.attention_functions.fused_attention`
+computes; this is the form to read, in plain PyTorch, and no faster for it.
 
 Axes as in `parts.attention`. Source: Milakov and Gimelshein (2018), "Online normalizer calculation for
 softmax"; Rabe and Staats (2021), "Self-attention Does Not Need O(n^2) Memory"; Dao et al. (2022),
@@ -83,7 +83,7 @@ def tiled_attention(
     r"""Attention that holds `query_tile` times `key_tile` scores at a time.
 
     Args:
-        queries, keys, values: as in `parts.attention.fused_attention`.
+        queries, keys, values: as in `parts.attention_functions.fused_attention`.
         query_tile: queries that are held at a time.
         key_tile: keys and values that are held at a time.
         causal: let query i of the last `query` positions see the keys up to its own place; tiles that are

@@ -130,8 +130,8 @@ def test_an_edit_that_no_longer_fits_changes_nothing():
         "attention",
         "The second edit is of code that is gone.",
         (
-            Edit("parts.attention:causal_mask", "allowed.tril(", "allowed.triu("),
-            Edit("parts.attention:attend", "pattern * values", "values"),
+            Edit("parts.masks:causal_mask", "allowed.tril(", "allowed.triu("),
+            Edit("parts.attention_functions:attend", "pattern * values", "values"),
         ),
     )
     with pytest.raises(StaleBugError, match="once in its source, got 0 times"), infected(stale):

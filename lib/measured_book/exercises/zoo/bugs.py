@@ -16,7 +16,7 @@ class Edit:
     """One changed piece of one function.
 
     Attributes:
-        where: module below `measured_transformer`, a colon, the function: `parts.attention:causal_mask`.
+        where: module below `measured_transformer`, a colon, the function: `parts.masks:causal_mask`.
         old: a piece of its source, there exactly once.
         new: what takes its place.
         aside: whether it only leads the library onto a way on which the bug can be seen; it changes no result
@@ -74,7 +74,7 @@ _LOOK = (
     )
 )
 _NO_SHORTCUT = Edit(
-    "parts.attention:fused_attention",
+    "parts.attention_functions:fused_attention",
     "if causal and mask is None and score_bias is None and n_query == n_key:",
     "if False:",
     aside=True,
@@ -87,7 +87,7 @@ _SPELLED_OUT = (
         aside=True,
     ),
     Edit(
-        "parts.attention:_weights",
+        "parts.attention_functions:pattern_of",
         "if past is not None and allowed is None and sinks is None:",
         "if False:",
         aside=True,
@@ -139,12 +139,12 @@ BUGS: tuple[Bug, ...] = (
             _LOOK,
             *_SPELLED_OUT,
             Edit(
-                "parts.attention:attention_pattern",
+                "parts.attention_functions:attention_pattern",
                 "return scores.softmax(dim=-1)\n",
                 "return scores.softmax(dim=-2)\n",
             ),
             Edit(
-                "parts.attention:attention_pattern",
+                "parts.attention_functions:attention_pattern",
                 "return scores.softmax(dim=-1).masked_fill",
                 "return scores.softmax(dim=-2).masked_fill",
             ),
@@ -163,7 +163,7 @@ BUGS: tuple[Bug, ...] = (
         (
             _NO_SHORTCUT,
             Edit(
-                "parts.attention:causal_mask",
+                "parts.masks:causal_mask",
                 "allowed.tril(n_key - n_query)",
                 "allowed.tril(n_key - n_query + 1)",
             ),
@@ -183,7 +183,7 @@ BUGS: tuple[Bug, ...] = (
         (
             _NO_SHORTCUT,
             Edit(
-                "parts.attention:causal_mask",
+                "parts.masks:causal_mask",
                 "allowed.tril(n_key - n_query)",
                 "allowed.tril(n_key - n_query - 1)",
             ),
@@ -199,7 +199,7 @@ BUGS: tuple[Bug, ...] = (
         "attention",
         "The triangle starts at the first key instead of ending at the last. It is right for square masks, "
         "and wrong as soon as several new tokens meet a cache: PyTorch's own is_causal aligns like this.",
-        (Edit("parts.attention:causal_mask", "allowed.tril(n_key - n_query)", "allowed.tril()"),),
+        (Edit("parts.masks:causal_mask", "allowed.tril(n_key - n_query)", "allowed.tril()"),),
         seen=Sighting(
             "The issue that shows PyTorch's masks for two queries and five keys, and proposes the other "
             "corner because of decoding with a cache.",
@@ -233,7 +233,7 @@ BUGS: tuple[Bug, ...] = (
             _LOOK,
             *_SPELLED_OUT,
             Edit(
-                "parts.attention:attention_pattern",
+                "parts.attention_functions:attention_pattern",
                 "scores = scores.masked_fill(~mask & ~nothing_allowed, -math.inf)",
                 "scores = scores.masked_fill(~mask & ~nothing_allowed, 0.0)",
             ),

@@ -14,22 +14,22 @@ _OTHERWISE: tuple[Edit, ...] = (
     Edit(f"{_ATTENTION}._mix", "scale=self.scale,", "scale=(self.scale),"),
     Edit(f"{_ATTENTION}._scores", "scale=self.scale)", "scale=getattr(self, 'scale'))"),
     Edit(
-        "parts.attention:attention_pattern",
+        "parts.attention_functions:attention_pattern",
         "return scores.softmax(dim=-1)\n",
         "return torch.softmax(scores - scores.amax(-1, keepdim=True), -1)\n",
     ),
     Edit(
-        "parts.attention:attention_pattern",
+        "parts.attention_functions:attention_pattern",
         "return scores.softmax(dim=-1).masked_fill",
         "return torch.softmax(scores - scores.amax(-1, keepdim=True), -1).masked_fill",
     ),
     Edit(
-        "parts.attention:attention_pattern",
+        "parts.attention_functions:attention_pattern",
         "scores = scores.masked_fill(~mask & ~nothing_allowed, -math.inf)",
         "scores = torch.where(mask | nothing_allowed, scores, -math.inf)",
     ),
     Edit(
-        "parts.attention:causal_mask",
+        "parts.masks:causal_mask",
         "allowed.tril(n_key - n_query)",
         "~allowed.triu(1 + n_key - n_query)",
     ),
