@@ -606,7 +606,7 @@ def chrono_again_trainings(seed: int) -> dict[tuple[str, str], Job]:
     repeat="opening",
 )
 def chrono_again(seed: int, runs: Mapping[tuple[str, str], Run]) -> dict[str, Any]:
-    """Recall over gaps with the usual start and with that of the paper, six fresh seeds: right answers by gap."""
+    """Recall over gaps with the usual start and with that of the paper, from fresh seeds: right answers."""
     by_gap = [
         [
             [right_over(runs[start, name].model, gap, FRESH + seed, task) for gap in GAPS]
