@@ -264,14 +264,6 @@ def tenth_60(seed: int, schedule: str) -> Job:
     return rung(SMALL, LONGEST, schedule, seed)
 
 
-@grid(
-    axes={"schedule": COOLDOWNS[:1]}, coords=PARTS, seeds=SEEDS[LONGEST], read=READ, corpora=(NAME,)
-)
-def cooldown_60(seed: int, schedule: str) -> Job:
-    """45,000 weights, 60 tokens a weight: a cooldown over the last fifth."""
-    return rung(SMALL, LONGEST, schedule, seed)
-
-
 FRESH = 1000
 """Seeds of `late_20` count from here: none of them was seen in another measurement of this room."""
 
