@@ -6,8 +6,14 @@ from measured_book.evidence.results import load_results
 from measured_book.rooms.ladder import figures
 
 RESULTS = load_results("ladder")
+BESIDE = {"late_20", "muon_5", "muon_20"}
+"""What no figure shows: fresh seeds of two arms, and another optimiser."""
 RUNGS = {
-    tokens: [result for name, result in RESULTS.items() if name.endswith(f"_{tokens}")]
+    tokens: [
+        result
+        for name, result in RESULTS.items()
+        if name.endswith(f"_{tokens}") and name not in BESIDE
+    ]
     for tokens in (5, 20, 60)
 }
 RUNGS = {tokens: rung for tokens, rung in RUNGS.items() if rung}

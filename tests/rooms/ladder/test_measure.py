@@ -91,7 +91,7 @@ def test_no_chosen_rate_lies_at_the_end_of_what_was_tried():
             tried.setdefault(name, set()).update(rate for rate, _ in losses)
     for key, result in found.items():
         for schedule in result.schedule.values:
-            name = f"ladder-{SMALL}-{key.rpartition('_')[2]}-{schedule}".replace(" ", "-")
+            name = f"ladder-{SMALL}-{key.rpartition('_')[2]}-{schedule}".replace(" ", "-").lower()
             (rate,) = set(result.rate.sel(schedule=schedule).values.tolist())  # one for all seeds
             assert min(tried[name]) < rate < max(tried[name])
 
