@@ -305,7 +305,7 @@ def settings(dialect: Dialect, c: Config) -> dict[str, Any]:
     """The settings of such an architecture for a config."""
     kinds = {
         "none": "Model",
-        "mlm": dialect.pairs[0] if c.labels and dialect.pairs else "ForMaskedLM",
+        "mlm": dialect.pairs[0] if c.pooler and dialect.pairs else "ForMaskedLM",
         "tokens": "ForTokenClassification",
         "sequence": "ForSequenceClassification",
     }
