@@ -307,8 +307,8 @@ def test_names_in_signatures_and_text_lead_to_their_entries(entries, printed):
     parts, models = "measured_transformer.parts", "measured_transformer.models"
     assert f"{parts}.positions.Rotation" in leads(entries[f"{parts}.block.Block.forward"])
     assert f"{parts}.feedforward.Activation" in leads(entries[f"{models}.config.Config"])
-    text = entries[f"{parts}.attention.fused_attention"].find_next_sibling("dd")
-    assert f"{parts}.attention.attention_pattern" in leads(text)
+    text = entries[f"{parts}.attention_functions.fused_attention"].find_next_sibling("dd")
+    assert f"{parts}.attention_functions.attention_pattern" in leads(text)
     assert "measured_transformer.internals.capture.capture" in leads(printed["index"])
     base = entries[f"{models}.decoder.Decoder"].find_next_sibling("dd")
     assert f"{models}.stack.Stack" in leads(base)

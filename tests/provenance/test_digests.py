@@ -705,7 +705,7 @@ COPY = "measured_transformer.tasks.copying:Copying"
     ("file", "old", "new", "changes"),
     [
         ("measured_transformer/parts/norms.py", "eps: float = 1e-5", "eps: float = 1e-6", True),
-        ("measured_transformer/parts/attention.py", "def causal_mask(", "def causal_mask_(", None),
+        ("measured_transformer/parts/masks.py", "def causal_mask(", "def causal_mask_(", None),
         (
             "measured_transformer/training/losses.py",
             "label_smoothing: float = 0.0",
