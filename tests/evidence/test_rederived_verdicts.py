@@ -245,7 +245,12 @@ def differences(chapter: dict[str, Any]) -> list[str]:
             compare(f"{where} in its chapter", part["statistics"]["verdict_holm"], corrected[-1])
         by_itself = worded(together(alone, record["combine"]), record)
         compare(f"{name} alone", record["verdict_alone"], by_itself)
-        compare(name, record["verdict"], worded(together(corrected, record["combine"]), record))
+        own = together(corrected, record["combine"])
+        compare(f"{name} by its own seeds", record["verdict_own"], worded(own, record))
+        others = record["other_seeds"]
+        if others and own not in ("conditional", "underspecified"):
+            own = together([own, others], "levels")
+        compare(name, record["verdict"], worded(own, record))
     return found
 
 
@@ -312,15 +317,16 @@ def test_a_value_changed_by_hand_is_noticed(kind: str, values: str) -> None:
     assert any(f"{name}[{number}]" in line for line in differences(chapter))
 
 
-@pytest.mark.parametrize("field", ["verdict", "verdict_alone"])
-def test_a_verdict_changed_by_hand_is_noticed(field: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "more"),
+    [("verdict", ""), ("verdict_alone", " alone"), ("verdict_own", " by its own seeds")],
+)
+def test_a_verdict_changed_by_hand_is_noticed(field: str, more: str) -> None:
     chapter = read(a_part("difference")[0])
     for name, record in chapter["records"].items():
         broken = copy.deepcopy(chapter)
         broken["records"][name][field] = "refuted" if record[field] == "confirmed" else "confirmed"
-        assert [line.split(":")[0] for line in differences(broken)] == [
-            name if field == "verdict" else f"{name} alone"
-        ]
+        assert [line.split(":")[0] for line in differences(broken)] == [f"{name}{more}"]
 
 
 def test_a_rule_loosened_by_hand_is_noticed() -> None:
@@ -350,6 +356,7 @@ def test_holm_counts_the_whole_chapter() -> None:
             records[f"R{number}"] = {
                 "rule": rule, "values": {"value": row}, "statistics": statistics,
                 "combine": "levels", "verdict_alone": verdict, "verdict": verdict,
+                "verdict_own": verdict, "other_seeds": "",
             }  # fmt: skip
         return {"records": records}
 
