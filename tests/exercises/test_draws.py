@@ -134,6 +134,13 @@ def nearest(back):
     return min(heads, key=lambda h: abs(math.exp(-back / 2**h) - 0.1)), 1 - math.exp(-0.5)
 
 
+def quiet(rate, curvature, size):
+    limit = 2 * 1.9 / 0.1  # with momentum 0.9
+    root = rate * curvature / limit  # of v, where a step reaches it
+    silent = [2 * math.log(root / size) / math.log(beta2) for beta2 in (0.98, 0.999)]
+    return (*silent, math.log(0.5) / math.log(0.98))
+
+
 def alike(base):
     s = {k: math.cos(k) + math.cos(k * base**-0.5) for k in range(1, 10)}
     return s[1], s[2], max(s, key=s.__getitem__)
@@ -169,6 +176,7 @@ RIGHT: dict[str, Any] = {
     "real_model.budget": lambda pieces, width, blocks: (pieces / (pieces + 12 * blocks * width), 8 / 12),
     "schedules.budget": spent,
     "sink.nothing_left": rested,
+    "spikes.silence": quiet,
     "thirty_blocks.growth": lambda percent, blocks, write: (
         math.exp(blocks * math.log1p(percent / 100)), math.cos(math.atan(write))
     ),
