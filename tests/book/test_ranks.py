@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bookpress.sphinx import ranks, summaries
+from bookpress.sphinx.words import turns_on
 from bs4 import BeautifulSoup
 
 
@@ -79,6 +80,19 @@ def test_another_set_of_seeds_agrees_differs_or_is_unknown():
     assert words.startswith("3 of 4 experiments have been measured once more")
     assert "1 get the same verdict, 1 are not decided by so few seeds, and 1 get another" in words
     assert differ == ["CS-1.2"]
+
+
+def test_a_verdict_that_both_sets_allow_still_differs_from_that_of_the_own_seeds():
+    one = row("not reproduced") | {"verdict_own": "refuted"}
+    assert ranks.again("CS-1.1", one, {"CS-1.1": ("not reproduced", 5)}) == "other"
+    assert ranks.again("CS-1.1", one, {"CS-1.1": ("refuted", 5)}) == "same"
+
+
+def test_what_is_conditional_by_other_seeds_alone_turns_on_the_seeds():
+    record = {"verdict": "conditional", "verdict_own": "conditional", "axis": "the task"}
+    assert turns_on(record) == "the task"
+    assert turns_on(record | {"verdict_own": "confirmed"}) == "the seeds"
+    assert turns_on(record | {"verdict": "refuted"}) is None
 
 
 def test_a_summary_takes_claims_of_many_chapters_and_never_two_rows_of_one():

@@ -185,6 +185,17 @@ def records(*shifts: float) -> dict[str, Any]:
     }
 
 
+def test_a_second_set_of_seeds_changes_the_verdict_and_not_what_the_own_seeds_say() -> None:
+    both = records(0.0)
+    both["DD-7.0"] |= {"verdict": "refuted", "parts": both["DD-7.0"]["parts"][1:]}
+    both["DD-7.0"]["other_seeds"] = "confirmed"
+    found = with_chapter_verdicts(both)["DD-7.0"]
+    assert (found["verdict"], found["verdict_own"]) == ("conditional", "refuted")
+    both["DD-7.0"]["other_seeds"] = ""
+    found = with_chapter_verdicts(both)["DD-7.0"]
+    assert (found["verdict"], found["verdict_own"]) == ("refuted", "refuted")
+
+
 def test_verdicts_are_those_after_holms_correction_and_the_rules_own_stand_beside() -> None:
     # 0.02 counts twice and stands; 0.03 is then at least as large and stands too.
     found = with_chapter_verdicts(records(0.0))["DD-7.0"]

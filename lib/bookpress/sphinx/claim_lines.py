@@ -125,8 +125,8 @@ class Lines:
         if others := record.get("other_seeds"):
             yield (
                 "Other seeds",
-                f"By the book's own seeds alone the verdict is {record['verdict_own']}, by a second set with "
-                f"half as many {others}; the verdict above is what both together allow.",
+                f"By the book's own seeds alone the verdict is {record['verdict_own']}, by a second set alone "
+                f"{others}; the verdict above is what both together allow.",
             )
         alone = record.get("verdict_alone", record["verdict"])
         if alone != record.get("verdict_own", record["verdict"]):

@@ -14,26 +14,20 @@ from typing import Any
 from measured_book.evidence.registry import SOURCES
 from measured_book.evidence.verdicts import parts_of
 
-from bookpress.sphinx.words import measurement_in_words, word_of_part
+from bookpress.sphinx.words import measurement_in_words, turns_on, word_of_part
 
 Outcome = dict[str, Any]
 
 _ID = re.compile(r"([A-Z]+)-(\d+)\.(\d+)([a-z]?)")
 
 
-SEEDS = "the seeds"
-"""What a verdict turns on that a second set of seeds alone makes conditional."""
-
-
 def outcome_of(record: Mapping[str, Any]) -> Outcome:
     """Return what pages show of a record."""
     seeds = None if record.get("seeds") is None else len(record["seeds"])
-    own = record.get("verdict_own", record["verdict"])
-    turns = record["verdict"] in ("conditional", "underspecified")
     return {
         "verdict": record["verdict"],
-        "verdict_own": own,
-        "axis": (record.get("axis") if own == record["verdict"] else SEEDS) if turns else None,
+        "verdict_own": record.get("verdict_own", record["verdict"]),
+        "axis": turns_on(record),
         "seeds": seeds,
         "device": record["device"],
         "date": record["date"][:10],

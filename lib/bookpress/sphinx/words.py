@@ -59,6 +59,18 @@ def seeds_behind(part: Part, seeds: int) -> int:
     return min(seeds, max(len(values) for values in part["values"].values()))
 
 
+SEEDS = "the seeds"
+"""What a verdict turns on that a second set of seeds alone makes conditional."""
+
+
+def turns_on(record: Mapping[str, Any]) -> str | None:
+    """Return what a verdict depends on that is conditional or underspecified; None for all others."""
+    if record["verdict"] not in ("conditional", "underspecified"):
+        return None
+    own = record.get("verdict_own", record["verdict"])
+    return record.get("axis") if own == record["verdict"] else SEEDS
+
+
 def result_in_words(record: Mapping[str, Any]) -> str:
     """Say in a few words what came out: the value that decides, with its interval, or of the parts how many.
 
@@ -69,13 +81,14 @@ def result_in_words(record: Mapping[str, Any]) -> str:
         ValueError: a type of rule that has no words here.
     """
     parts = parts_of(record)
+    turns = turns_on(record)
     if list(parts) == [""]:
-        return effect_in_words(parts[""])
+        told = effect_in_words(parts[""])
+        return f"{told}; it turns on {turns}" if turns else told
     verdicts = [word_of_part(part, record) for part in parts.values()]
     counts = {word: verdicts.count(word) for word in SYMBOLS if word in verdicts}
     if len(counts) > 1:
         told = ", ".join(f"{number} {word}" for word, number in counts.items())
-        turns = record["verdict"] in ("conditional", "underspecified") and record.get("axis")
         return f"{told}; it turns on {turns}" if turns else f"{told}, of {len(parts)} parts"
     kinds = {part["rule"]["type"] for part in parts.values()}
     if len(kinds) > 1 or not kinds <= set(_EFFECTS):
