@@ -21,6 +21,7 @@ from torch import Tensor
 
 from measured_book.measuring import measurement
 from measured_book.rooms.fact_on_its_way.facts import COUNTRIES, RELATIONS
+from measured_book.rooms.fact_on_its_way.lenses import lenses
 from measured_book.rooms.fact_on_its_way.passes import (
     FLOOR,
     Asked,
@@ -46,7 +47,7 @@ from measured_book.smollm2.controls import matched_heads
 from measured_book.smollm2.model import NEEDS
 from measured_book.smollm2.sweeps import begin
 
-__all__ = ["edited", "heads", "networks", "questions", "ripples", "steered", "traced"]
+__all__ = ["edited", "heads", "lenses", "networks", "questions", "ripples", "steered", "traced"]
 
 FACTS = 3
 STATES = tuple(range(0, 30, 3))
