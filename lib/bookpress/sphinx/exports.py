@@ -67,7 +67,7 @@ def _claim(claim: Claim, row: Row) -> dict[str, Any]:
 
 def as_json(data: Mapping[str, Any]) -> str:
     """Return the export as JSON, the same for the same rows."""
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def as_csv(data: Mapping[str, Any]) -> str:
