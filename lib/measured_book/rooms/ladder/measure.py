@@ -311,3 +311,11 @@ def muon_5(seed: int, schedule: str) -> Job:
 def muon_20(seed: int, schedule: str) -> Job:
     """45,000 weights, 20 tokens a weight: Muon with a cooldown."""
     return muon_rung(LONG, seed)
+
+
+@grid(
+    axes={"schedule": COOLDOWNS[:1]}, coords=PARTS, seeds=SEEDS[LONGEST], read=READ, corpora=(NAME,)
+)
+def cooldown_60(seed: int, schedule: str) -> Job:
+    """45,000 weights, 60 tokens a weight: a cooldown over the last fifth."""
+    return rung(SMALL, LONGEST, schedule, seed)

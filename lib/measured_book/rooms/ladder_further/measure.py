@@ -1,0 +1,159 @@
+"""What else the chapter on the length of training measures: passes over the data, batches, sixty tokens a weight.
+
+All models are the small one of the ladder, on the same text. Peaks are chosen on two seeds of their own, among
+three; where the best lies at an end, the search goes on beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from measured_transformer.tasks.standard_library import NAME, StandardLibrary
+from measured_transformer.training.jobs import Job
+from measured_transformer.training.schedules import WarmupLinear
+from measured_transformer.variants.gradients import trains_alone
+from measured_transformer.variants.muon import Muon
+
+from measured_book.measuring import Search, grid, job, tuned, tuning_seeds
+from measured_book.measuring.readings import Scores, peak_rate
+from measured_book.rooms.ladder.measure import (
+    AVERAGED,
+    BATCH,
+    BETAS,
+    COOLDOWNS,
+    DECAY,
+    LONG,
+    LONGEST,
+    MUON,
+    RATES,
+    SCORED_ON,
+    SMALL,
+    WARMUP,
+    WINDOW,
+    options_of,
+    rung,
+    schedule_of,
+    speaker,
+    steps_for,
+)
+
+SEEDS = 6
+READ = (Scores(size=SCORED_ON, names=("loss",)), peak_rate)
+"""Nats a byte on held-out windows; the peak rate."""
+
+
+def chosen(
+    arm: str,
+    rates: Sequence[float],
+    task: StandardLibrary,
+    seed: int,
+    dropout: float = 0.0,
+    **how: Any,
+) -> Job:
+    """A training of the small model at the peak that suits it best, among three and beyond their ends."""
+    config = replace(speaker(SMALL), dropout=dropout)
+    steps = how.pop("steps")
+    rate = tuned(Search(arm, config, task, tuple(rates), tuning_seeds(2), steps, how))
+    return job(config, task, seed, steps=steps, learning_rate=rate, **how)
+
+
+# Passes over the data -----------------------------------------------------------------------------
+
+PASSES = (1, 4, 16)
+"""How often each window comes, in as many steps: 20 tokens a weight in all."""
+DECAYS = (0.0, 0.1, 0.3, 1.0)
+"""AdamW's weight decay."""
+DROPPED = 0.1
+
+
+def repeated_run(passes: int, decay: float, dropout: float, seed: int) -> Job:
+    """A training whose windows come so often, along a straight line to zero."""
+    steps = steps_for(SMALL, LONG)
+    task = StandardLibrary(length=WINDOW, windows=steps * BATCH // passes, passes=passes)
+    return chosen(
+        f"ladder-passes-{passes}-{decay}-{dropout}",
+        RATES[2:5],
+        task,
+        seed,
+        dropout,
+        steps=steps,
+        batch_size=BATCH,
+        betas=BETAS,
+        weight_decay=decay,
+        schedule=WarmupLinear(WARMUP, steps),
+    )
+
+
+@grid(axes={"passes": PASSES, "decay": DECAYS}, seeds=SEEDS, read=READ, corpora=(NAME,))
+def repeated(seed: int, passes: int, decay: float) -> Job:
+    """20 tokens a weight, all new, or a quarter or a sixteenth of them over and over: by weight decay."""
+    return repeated_run(passes, decay, 0.0, seed)
+
+
+@grid(axes={"passes": PASSES[2:], "decay": DECAYS}, seeds=SEEDS, read=READ, corpora=(NAME,))
+def dropped(seed: int, passes: int, decay: float) -> Job:
+    """Sixteen passes with dropout of a tenth, by weight decay."""
+    return repeated_run(passes, decay, DROPPED, seed)
+
+
+# Batches ------------------------------------------------------------------------------------------
+
+SIZES = (4, 16, 64)
+"""Windows of a step; the number of tokens is the same."""
+AVERAGES = ("kept", "scaled")
+"""Adam's second average forgets by steps, as with batches of 16, or by tokens."""
+FIRST_TRIED = {4: RATES[1:4], 16: RATES[2:5], 64: RATES[3:6]}
+"""Three peaks round the best of batches of 16, times the root of the batch's size over 16."""
+
+
+def beta(size: int, average: str) -> float:
+    """How much of Adam's second average is kept in a step.
+
+    >>> beta(16, "kept"), round(beta(4, "scaled"), 4), round(beta(64, "scaled"), 4)
+    (0.95, 0.9873, 0.8145)
+    """
+    return BETAS[1] ** (size / BATCH) if average == "scaled" else BETAS[1]
+
+
+@grid(axes={"batch": SIZES, "average": AVERAGES}, seeds=SEEDS, read=READ, corpora=(NAME,))
+def batches(seed: int, batch: int, average: str) -> Job:
+    """20 tokens a weight in small, middle and large batches, Adam's second average kept or scaled."""
+    steps = steps_for(SMALL, LONG) * BATCH // batch
+    return chosen(
+        f"ladder-batch-{batch}-{beta(batch, average):.4f}",
+        FIRST_TRIED[batch],
+        StandardLibrary(length=WINDOW),
+        seed,
+        steps=steps,
+        batch_size=batch,
+        betas=(BETAS[0], beta(batch, average)),
+        weight_decay=DECAY,
+        schedule=WarmupLinear(WARMUP * BATCH // batch, steps),
+    )
+
+
+# Sixty tokens a weight ----------------------------------------------------------------------------
+
+
+@grid(axes={"arm": (COOLDOWNS[0], AVERAGED, MUON)}, seeds=SEEDS, read=READ, corpora=(NAME,))
+def longest(seed: int, arm: str) -> Job:
+    """45,000 weights, 60 tokens a weight: AdamW with a cooldown or a mean of states, and Muon with a cooldown."""
+    if arm == COOLDOWNS[0]:
+        return rung(SMALL, LONGEST, arm, seed)
+    steps = steps_for(SMALL, LONGEST)
+    how: dict[str, Any] = {"steps": steps, "batch_size": BATCH, "weight_decay": DECAY}
+    if arm == AVERAGED:
+        how |= {"betas": BETAS, **options_of(arm, steps)}
+    else:
+        how |= {
+            "optimiser": "SGD",
+            "betas": (0.0, 0.0),
+            "clip": None,
+            "schedule": schedule_of("cooldown", steps),
+            "prepare": Muon(betas=BETAS),
+            "after_step": trains_alone,
+        }
+    name = f"ladder-{SMALL}-{LONGEST}-{arm.lower()}"
+    return chosen(name, RATES[1:4], StandardLibrary(length=WINDOW), seed, **how)
