@@ -1,4 +1,4 @@
-"""What else the chapter on the length of training measures: passes over the data, batches, sixty tokens a weight.
+"""What else the chapter on the length of training measures: passes over the data, batches, the longest runs.
 
 All models are the small one of the ladder, on the same text. Peaks are chosen on two seeds of their own, among
 three; where the best lies at an end, the search goes on beyond.
@@ -139,7 +139,7 @@ def batches(seed: int, batch: int, average: str) -> Job:
 
 @grid(axes={"arm": (COOLDOWNS[0], AVERAGED, MUON)}, seeds=SEEDS, read=READ, corpora=(NAME,))
 def longest(seed: int, arm: str) -> Job:
-    """45,000 weights, 60 tokens a weight: AdamW with a cooldown or a mean of states, and Muon with a cooldown."""
+    """60 tokens a weight: AdamW with a cooldown or a mean of states, and Muon with a cooldown."""
     if arm == COOLDOWNS[0]:
         return rung(SMALL, LONGEST, arm, seed)
     steps = steps_for(SMALL, LONGEST)
