@@ -23,6 +23,11 @@ GROUPS: Arms = {
     "matched": ("residual", "heads that write as much"),
     "random": ("none", "heads at random"),
 }
+READ: Arms = {
+    "patched": ("residual", "restored by patching"),
+    "logit": ("attention", "read by the logit lens"),
+    "fitted": ("norm", "read by a fitted lens"),
+}
 WHAT: Arms = {"found": ("residual", "found"), "edited": ("attention", "edited")}
 DIRECTIONS: Arms = {
     "relation": ("attention", "difference of relations"),
@@ -86,6 +91,21 @@ def plot_heads(heads: Dataset) -> Figure:
         label="fall (share of the difference)",
         reference=0.0,
     )
+    return figure
+
+
+@themed
+def plot_lenses(lenses: Dataset) -> Figure:
+    """Draw by block the share of the last token's answer that patching restores and that two lenses read.
+
+    Args:
+        lenses: the result of this name.
+    """
+    figure, (axes,) = panels(height=2.9, x="blocks before", y="share of the difference")
+    curves(axes, lenses.share, "state", READ, over="read")
+    level(axes, 0.0)
+    plain_ticks(axes.xaxis, _BLOCKS)
+    legend_over(figure, axes)
     return figure
 
 
