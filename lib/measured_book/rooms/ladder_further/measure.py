@@ -23,7 +23,9 @@ from measured_book.rooms.ladder.measure import (
     BATCH,
     BETAS,
     COOLDOWNS,
+    COSINES,
     DECAY,
+    ENDS,
     LONG,
     LONGEST,
     MUON,
@@ -136,11 +138,14 @@ def batches(seed: int, batch: int, average: str) -> Job:
 
 # Sixty tokens a weight ----------------------------------------------------------------------------
 
+PLANNED = (COOLDOWNS[0], COSINES[0], ENDS[1])
+"""Schedules of the ladder that fall to zero."""
 
-@grid(axes={"arm": (COOLDOWNS[0], AVERAGED, MUON)}, seeds=SEEDS, read=READ, corpora=(NAME,))
+
+@grid(axes={"arm": (*PLANNED, AVERAGED, MUON)}, seeds=SEEDS, read=READ, corpora=(NAME,))
 def longest(seed: int, arm: str) -> Job:
-    """60 tokens a weight: AdamW with a cooldown or a mean of states, and Muon with a cooldown."""
-    if arm == COOLDOWNS[0]:
+    """60 tokens a weight: AdamW with three schedules or a mean of states, and Muon with a cooldown."""
+    if arm in PLANNED:
         return rung(SMALL, LONGEST, arm, seed)
     steps = steps_for(SMALL, LONGEST)
     how: dict[str, Any] = {"steps": steps, "batch_size": BATCH, "weight_decay": DECAY}
