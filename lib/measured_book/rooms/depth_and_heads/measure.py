@@ -345,6 +345,29 @@ def grid(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
     return looked_at(GRID, runs, ("depth", "heads"), (3, 3))
 
 
+FRESH, MANY = 2000, 54
+"""What is added to a seed of `afresh`, so that no other measurement has looked at it; and how many there are."""
+
+
+def fresh_trainings(seed: int) -> dict[Any, Job]:
+    """The nine models of the first table, from a seed that nothing else was measured on."""
+    return trainings(GRID, FRESH + seed)
+
+
+@measurement(
+    seeds=MANY,
+    coords={"depth": DEPTHS, "heads": HEADS},
+    trainings=fresh_trainings,
+    repeat="opening",
+    tolerance={"accuracy": 0.3},
+)
+def afresh(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
+    """The nine models of the first table on fifty-four other seeds: accuracy."""
+    del seed
+    found = [right_share(runs[name].model, sentences()[0])[0] for name in GRID]
+    return {"accuracy": (("depth", "heads"), np.array(found).reshape(3, 3))}
+
+
 def decoder_trainings(seed: int) -> dict[Any, Job]:
     """Decoders of three depths, with the padding mask."""
     return trainings(DECODERS, seed)
