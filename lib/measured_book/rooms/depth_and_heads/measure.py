@@ -346,7 +346,7 @@ def grid(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
 
 
 FRESH, MANY = 2000, 54
-"""What is added to a seed of `afresh`, so that no other measurement has looked at it; and how many there are."""
+"""What is added to a seed of `afresh`, so that no other measurement has looked at it; how many there are."""
 
 
 def fresh_trainings(seed: int) -> dict[Any, Job]:
