@@ -33,8 +33,8 @@ ARMS: Mapping[str, tuple[int, str, Any]] = {
     "hybrid": (2, "none", Delta(blocks=(0,))),
     "delta twice": (2, "none", Delta()),
 }
-"""Layers, positions, and what is put in the place of attention. A state writes in order; only models with nothing
-but softmax attention are told positions."""
+"""Layers, positions, and what is put in the place of attention. A state writes in order; only models that have
+nothing but softmax attention are told positions."""
 
 
 def task_of(told: int) -> OverwrittenRecall:
