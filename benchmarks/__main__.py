@@ -36,13 +36,14 @@ from benchmarks.linear import FEW, SHAPES, linear_maps, packed_maps
 from benchmarks.measure import Timing, Workload, in_turns, peak_bytes
 from benchmarks.norms import LAYER, norms
 from benchmarks.smollm2 import DOINGS, LANGUAGE_MODELS, SMOLLM2, doing
+from benchmarks.states import SOFTMAX, states
 from benchmarks.sublayers import NETWORK, lengths, sublayers
 from benchmarks.workloads import captured, decoding, inference, training_step, written_out
 
 PARTS = (
     *("training", "inference", "capture", "decoding", "memory"),  # of whole models
     *("linear", "packed", "ensemble", "sublayers", "norms"),
-    *("step", "kernel", "checkpointing"),
+    *("step", "kernel", "checkpointing", "states"),
     "smollm2",
 )
 EVERYTHING = ", everything"
@@ -94,6 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "checkpointing" in options.parts:
         made = {n: checkpointed(n, device=options.device) for n in options.depths}
         rows += _beside("checkpointing", "layers", made, PLAIN, options, console)
+    if "states" in options.parts:
+        made = {n: states(n, device=options.device) for n in options.lengths}
+        rows += _beside("states", "length", made, SOFTMAX, options, console)
     if "smollm2" in options.parts:
         rows += _smollm2(options, console)
     if options.json:

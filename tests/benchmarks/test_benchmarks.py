@@ -17,6 +17,7 @@ from benchmarks.generation import CHECKPOINTED, checkpointed, kernels, steps
 from benchmarks.linear import FEW, SHAPES, linear_maps, packed_maps
 from benchmarks.measure import Timing, in_turns, peak_bytes
 from benchmarks.smollm2 import DOINGS, LanguageModel, Llama, OurLanguageModel, doing
+from benchmarks.states import states
 from benchmarks.sublayers import ATTENTION, NETWORK, lengths, sublayers
 from benchmarks.workloads import decoding, drawn_tokens, training_step
 
@@ -305,6 +306,17 @@ def test_both_kernels_compute_and_the_formula_takes_more_memory():
     assert peaks["formula"] > 2 * peaks["fused"] > 0
 
 
+def test_layers_with_a_state_go_through_all_pairs_when_they_are_trained():
+    few, many = (
+        {name: peak_bytes(work, "cpu") for name, work in states(length).items()}
+        for length in (128, 512)
+    )
+    assert min(few.values()) > 0
+    for name in ("linear", "delta rule"):
+        assert many[name] > 6 * few[name]  # four times as much would be a state's
+        assert many[name] > 1.5 * many["softmax, fused"]
+
+
 def test_blocks_that_run_again_take_less_memory():
     workloads = checkpointed(6)
     for work in workloads.values():
@@ -430,9 +442,10 @@ def test_the_command_prints_a_table_of_each_part_and_writes_the_figures_down(
         "step": ["with a cache", "without"],
         "kernel": ["fused", "formula"],
         "checkpointing": ["plain", "checkpointed"],
+        "states": ["softmax, fused", "linear", "delta rule"],
     }.items():
-        first, second = rows[part]
-        assert [first["name"], second["name"]] == names
+        first, second, *_ = rows[part]
+        assert [row["name"] for row in rows[part]] == names
         assert len(second["each"]) == 2
         assert second["ratio"][0] == pytest.approx(second["seconds"] / first["seconds"])
         assert first["peak"] > 0
