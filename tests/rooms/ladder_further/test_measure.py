@@ -1,23 +1,27 @@
-"""What the further rungs train: as many tokens as the ladder, repeated, cut otherwise, or thrice as many."""
+"""What the further rungs train: as many tokens as the ladder, cut otherwise, or three times as many."""
+
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 from measured_book.evidence.results import load_results
 from measured_book.rooms.ladder.measure import AVERAGED, BATCH, LONG, MUON, SMALL, steps_for
-from measured_book.rooms.ladder_further import measure
+from measured_book.rooms.ladder_further import figures, measure
 from measured_book.rooms.ladder_further.measure import (
     AVERAGES,
-    DECAYS,
-    PASSES,
     PLANNED,
     SIZES,
     batches,
+    batches_afresh,
     beta,
-    dropped,
     longest,
-    repeated,
+    longest_afresh,
 )
 
 RESULTS = load_results("ladder_further")
+DECLARED = tomllib.loads(Path(__file__).with_name("declared.toml").read_text("utf-8"))
+KEPT = tomllib.loads(Path(measure.__file__).with_name("claims.toml").read_text("utf-8"))
 
 
 @pytest.fixture(autouse=True)
@@ -28,24 +32,6 @@ def _rates_are_not_searched_for(monkeypatch):
 
 def job_of(grid, seed=0, **arm):
     return grid.trainings.train(seed, **arm)
-
-
-@pytest.mark.parametrize("passes", PASSES)
-def test_every_pass_has_the_same_windows_and_all_passes_the_same_tokens(passes):
-    job = job_of(repeated, passes=passes, decay=DECAYS[0])
-    task, steps = job.task, steps_for(SMALL, LONG)
-    assert task.windows * task.passes == steps * BATCH
-    assert job.settings["steps"] == steps
-    assert job.config.dropout == 0
-
-
-def test_dropout_is_all_that_its_arms_have_besides():
-    for decay in DECAYS:
-        plain, other = (job_of(grid, passes=16, decay=decay) for grid in (repeated, dropped))
-        assert other.config.dropout == 0.1
-        assert other.config.replace(dropout=0.0) == plain.config
-        assert other.task == plain.task
-        assert other.settings["weight_decay"] == plain.settings["weight_decay"] == decay
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -77,3 +63,32 @@ def test_the_longest_runs_of_the_ladder_are_these_once_more():
     for name, arm in (("cooldown_60", "cooldown"), ("cosine_60", "cosine"), ("ends_60", "linear")):
         losses = ladder[name].loss.sel(schedule=arm).values
         assert losses == pytest.approx(RESULTS["longest"].loss.sel(arm=arm).values, abs=1e-3)
+
+
+def test_fresh_seeds_are_the_same_trainings_from_seeds_that_nothing_else_has():
+    fresh = job_of(longest_afresh, seed=10, arm="cosine")
+    assert fresh.seed == 1010
+    assert fresh.settings == job_of(longest, seed=10, arm="cosine").settings
+    fresh = job_of(batches_afresh, seed=10, batch=4, average="scaled")
+    assert fresh.seed == 1010
+    assert fresh.settings == job_of(batches, seed=10, batch=4, average="scaled").settings
+
+
+def test_the_figure_shows_every_seed():
+    axes = figures.plot_batches(RESULTS["batches"]).figure.axes[0]
+    assert len(axes.lines) == 2 * (RESULTS["batches"].sizes["seed"] + 1)
+
+
+def test_no_claim_is_both_declared_and_judged():
+    names = [claim["id"] for claim in (*DECLARED["claim"], *KEPT["claim"])]
+    assert len(names) == len(set(names))
+    for claim in DECLARED["claim"]:
+        assert {"statement", "test", "rule", "evidence", "expected", "seeds"} <= set(claim)
+
+
+def test_what_declared_claims_are_judged_by_is_not_measured():
+    read = re.findall(
+        r"(\w+)\.loss", " ".join(str(claim["evidence"]) for claim in DECLARED["claim"])
+    )
+    assert read
+    assert not set(read) & set(RESULTS)

@@ -1,4 +1,4 @@
-"""What else the chapter on the length of training measures: passes over the data, batches, the longest runs.
+"""What else the chapter on the length of training measures: batches, and the longest runs.
 
 All models are the small one of the ladder, on the same text. Peaks are chosen on two seeds of their own, among
 three; where the best lies at an end, the search goes on beyond.
@@ -61,45 +61,6 @@ def chosen(
     return job(config, task, seed, steps=steps, learning_rate=rate, **how)
 
 
-# Passes over the data -----------------------------------------------------------------------------
-
-PASSES = (1, 4, 16)
-"""How often each window comes, in as many steps: 20 tokens a weight in all."""
-DECAYS = (0.0, 0.1, 0.3, 1.0)
-"""AdamW's weight decay."""
-DROPPED = 0.1
-
-
-def repeated_run(passes: int, decay: float, dropout: float, seed: int) -> Job:
-    """A training whose windows come so often, along a straight line to zero."""
-    steps = steps_for(SMALL, LONG)
-    task = StandardLibrary(length=WINDOW, windows=steps * BATCH // passes, passes=passes)
-    return chosen(
-        f"ladder-passes-{passes}-{decay}-{dropout}",
-        RATES[2:5],
-        task,
-        seed,
-        dropout,
-        steps=steps,
-        batch_size=BATCH,
-        betas=BETAS,
-        weight_decay=decay,
-        schedule=WarmupLinear(WARMUP, steps),
-    )
-
-
-@grid(axes={"passes": PASSES, "decay": DECAYS}, seeds=SEEDS, read=READ, corpora=(NAME,))
-def repeated(seed: int, passes: int, decay: float) -> Job:
-    """20 tokens a weight, all new, or a quarter or a sixteenth of them over and over: by weight decay."""
-    return repeated_run(passes, decay, 0.0, seed)
-
-
-@grid(axes={"passes": PASSES[2:], "decay": DECAYS}, seeds=SEEDS, read=READ, corpora=(NAME,))
-def dropped(seed: int, passes: int, decay: float) -> Job:
-    """Sixteen passes with dropout of a tenth, by weight decay."""
-    return repeated_run(passes, decay, DROPPED, seed)
-
-
 # Batches ------------------------------------------------------------------------------------------
 
 SIZES = (4, 16, 64)
@@ -119,9 +80,8 @@ def beta(size: int, average: str) -> float:
     return BETAS[1] ** (size / BATCH) if average == "scaled" else BETAS[1]
 
 
-@grid(axes={"batch": SIZES, "average": AVERAGES}, seeds=SEEDS, read=READ, corpora=(NAME,))
-def batches(seed: int, batch: int, average: str) -> Job:
-    """20 tokens a weight in small, middle and large batches, Adam's second average kept or scaled."""
+def in_batches(seed: int, batch: int, average: str) -> Job:
+    """A training of 20 tokens a weight in batches of a size, along a straight line to zero."""
     steps = steps_for(SMALL, LONG) * BATCH // batch
     return chosen(
         f"ladder-batch-{batch}-{beta(batch, average):.4f}",
@@ -134,6 +94,22 @@ def batches(seed: int, batch: int, average: str) -> Job:
         weight_decay=DECAY,
         schedule=WarmupLinear(WARMUP * BATCH // batch, steps),
     )
+
+
+@grid(axes={"batch": SIZES, "average": AVERAGES}, seeds=SEEDS, read=READ, corpora=(NAME,))
+def batches(seed: int, batch: int, average: str) -> Job:
+    """20 tokens a weight in small, middle and large batches, Adam's second average kept or scaled."""
+    return in_batches(seed, batch, average)
+
+
+FRESH, MANY = 1000, 12
+"""What is added to the seeds of the two measurements `afresh`, and how many they have."""
+
+
+@grid(axes={"batch": SIZES[:2], "average": AVERAGES[1:]}, seeds=MANY, read=READ, corpora=(NAME,))
+def batches_afresh(seed: int, batch: int, average: str) -> Job:
+    """Batches of 4 and 16 on twelve fresh seeds, Adam's second average scaled."""
+    return in_batches(FRESH + seed, batch, average)
 
 
 # Sixty tokens a weight ----------------------------------------------------------------------------
@@ -162,3 +138,9 @@ def longest(seed: int, arm: str) -> Job:
         }
     name = f"ladder-{SMALL}-{LONGEST}-{arm.lower()}"
     return chosen(name, RATES[1:4], StandardLibrary(length=WINDOW), seed, **how)
+
+
+@grid(axes={"arm": PLANNED}, seeds=MANY, read=READ, corpora=(NAME,))
+def longest_afresh(seed: int, arm: str) -> Job:
+    """60 tokens a weight, twelve fresh seeds: AdamW with the three schedules that fall to zero."""
+    return rung(SMALL, LONGEST, arm, FRESH + seed)
