@@ -231,6 +231,10 @@ class FillCarried(SphinxPostTransform):
             if index:
                 names += nodes.Text(", ")
             names += self._claim(claim)
+        if whole:
+            to = {"refuri": f"#carry-{slug}", "reftitle": f"Link to the row {one['finding']}"}
+            names += nodes.Text(" \N{MIDDLE DOT} ")
+            names += nodes.reference("", "", nodes.Text("link"), internal=True, **to)
         said += names
         if whole:
             said += fold("", self._details(one), summary="Scope and rule")
